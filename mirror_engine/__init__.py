@@ -1,0 +1,1 @@
+"""The open mirroring engine: a Fabric Open Mirroring landing zone becomes Delta tables."""

@@ -1,0 +1,209 @@
+"""Door 2, the promise: what the engine asks of the mirrored tables, and the values that go through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from mirror_engine.landing_zone.column_types import TableSchema
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.progress import Progress
+
+MARKER = "__rowMarker__"  # int8, the last column of every record batch of change rows
+
+
+class RowSource(Protocol):
+    """Typed rows in file order, readable more than once, never all in memory at once unless they are few."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of every record batch."""
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows in order, all columns or those named."""
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """One change file, read and found good.
+
+    Attributes:
+        path: from the table folder.
+        etag: of the content that was read.
+        digest: of its bytes, hex.
+        modified_ns: its LastModified.
+        rows: typed rows: columns under the table's spelling, in the Arrow type of the table's type, then `MARKER`
+            (already filled in for marker-free files). Columns the file lacks are absent. Partition columns are
+            there, constant.
+        markers: how many rows of each effective marker.
+        has_marker: whether the file had a marker column.
+        byte_count: of its data columns (LZ-9.3).
+        diagnostics: warnings and information about it.
+    """
+
+    path: str
+    etag: str
+    digest: str
+    modified_ns: int
+    rows: RowSource
+    markers: Mapping[int, int]
+    has_marker: bool
+    byte_count: int
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it holds."""
+        return sum(self.markers.values())
+
+
+@dataclass(frozen=True)
+class ChangeBatch:
+    """Consecutive change files that go into one commit.
+
+    Attributes:
+        files: in detection order; may be empty when only a table is to be created.
+        schema: the table's schema after this batch: that before it, plus new columns at the end.
+        key_columns: in the table's spelling; empty in a keyless table (then every marker is 0).
+    """
+
+    files: tuple[FileRows, ...]
+    schema: TableSchema
+    key_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BatchRecord:
+    """What a commit says about itself: it goes, as JSON, into the commit's `userMetadata`.
+
+    Attributes:
+        mirror: this ROOT's mirror, a random id.
+        anchor: identities of ROOT's own folders when it was written; tells a copied ROOT from a recreated folder.
+        progress: after this batch; `progress.batch` is the transaction version. Only applied files that still
+            lie in the table folder are in it, and no latch, waiting files or diagnostics.
+        files: this batch's files, by path from the table folder.
+    """
+
+    mirror: str
+    anchor: str
+    progress: Progress
+    files: tuple[str, ...]
+
+    @property
+    def application(self) -> str:
+        """The Delta transaction identifier's application id: this mirror and the table's generation."""
+        return f"mirror_engine:{self.mirror}:{self.progress.generation}"
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A Delta table as its log tells it, without Spark.
+
+    Attributes:
+        version: its newest version.
+        schema: columns in order, with nullability; partition columns.
+        record: of the newest commit that carries one (foreign commits carry none); None where none does.
+        record_version: that commit's version; -1 where none does.
+    """
+
+    version: int
+    schema: TableSchema
+    record: BatchRecord | None
+    record_version: int
+
+
+@dataclass(frozen=True)
+class Met:
+    """What one file's rows met in the table, each at its moment (LZ-4.3, LZ-4.4)."""
+
+    inserts_of_present_keys: int = 0
+    changes_of_several_copies: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a commit did.
+
+    Attributes:
+        version: the Delta version.
+        met: per file of the batch, in order.
+        operation: how it was applied: `CREATE`, `APPEND`, `MERGE`, `NOTHING`.
+    """
+
+    version: int
+    met: tuple[Met, ...] = ()
+    operation: str = "NOTHING"
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One commit of a Delta table.
+
+    Attributes:
+        version: Delta version.
+        timestamp_ms: milliseconds since 1970.
+        operation: in Delta's words.
+        files: change files it holds; empty for commits that hold none.
+        rows: rows of those files.
+        engine: who made it.
+        metrics: Delta's own operation metrics.
+    """
+
+    version: int
+    timestamp_ms: int
+    operation: str
+    files: tuple[str, ...] = ()
+    rows: int = 0
+    engine: str = ""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+
+class DeltaWriter(Protocol):
+    """Mirrored tables under one `ROOT/Tables`.
+
+    A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls for different tables may run side by
+    side; calls for one table come one after the other. Every method raises `StorageUnavailable` when the call
+    failed for reasons outside the table, and `SetupError` when this machine cannot run Spark.
+    """
+
+    def state(self, table: str) -> TableState | None:
+        """The table as it is; None where there is none. Starts no JVM."""
+
+    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
+        """Make an empty table in one commit that carries the record. A table already there is left alone."""
+
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+        """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
+
+        The result equals `landing_zone.change.replay`, whatever the table holds. A commit is made even where no
+        row changes: progress is recorded. The record's transaction version makes it exactly-once: where the table
+        already carries this application id at this version or above, nothing is done and `CommitConflict` is
+        raised, so that the caller reads the state again.
+
+        Raises:
+            CommitConflict: another writer was first; nothing was committed.
+            PublisherError: a file of the batch turned out to be unreadable after all; nothing was committed.
+        """
+
+    def drop(self, table: str) -> None:
+        """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable."""
+
+    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table | None:
+        """The table's rows at a version (newest by default); None where there is no such table. Starts no JVM."""
+
+    def row_count(self, table: str) -> int | None:
+        """How many rows the table holds now; None where there is no table. Starts no JVM."""
+
+    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        """The table's commits, newest first. Starts no JVM."""
+
+    def maintain(self, table: str, retention_hours: float) -> Mapping[str, Any]:
+        """OPTIMIZE, then VACUUM what is older than the retention; returns what was done, in numbers."""
+
+    def close(self) -> None:
+        """End the session, if one was started."""

@@ -1,0 +1,97 @@
+"""Draws the tree of everything that can go wrong and says how each branch is met.
+
+```
+MirrorError                    carries a message (place: what was found) and a hint (what to do)
+├── PublisherError             latches its table; all other tables go on          exit 3
+├── TransientError             met again in the next cycle, with growing pauses   exit 4
+│   ├── StorageUnavailable     a listing, read, write, move or delete failed
+│   ├── ZoneChanged            the zone moved on between poll and commit
+│   └── CommitConflict         another writer committed to the same Delta table first
+├── RootInUse                  another engine holds this ROOT                     exit 4
+├── UsageError                 ends the process                                   exit 2
+│   ├── ConfigError            every wrong option at once
+│   └── UnknownTable           no such table under this ROOT
+└── SetupError                 ends the process                                   exit 1
+    ├── JavaMissing            no usable Java runtime
+    ├── JarsMissing            the Delta jars cannot be fetched
+    └── SparkFailed            the session did not start, or died
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+
+
+class MirrorError(Exception):
+    """Anything the engine itself raises: a message, and a hint that says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  -> {self.hint}" if self.hint else self.message
+
+
+class PublisherError(MirrorError):
+    """What a publisher landed breaks the protocol: its table latches (LZ-4.17), all others go on."""
+
+    def __init__(self, diagnostic: Diagnostic, others: Sequence[Diagnostic] = ()) -> None:
+        super().__init__(diagnostic.message, diagnostic.remedy)
+        self.diagnostic = diagnostic
+        self.others = tuple(others)
+
+
+class TransientError(MirrorError):
+    """Nothing is wrong with the data; the next cycle tries again (ME072)."""
+
+
+class StorageUnavailable(TransientError):
+    """A call on the landing zone's storage failed."""
+
+
+class ZoneChanged(TransientError):
+    """A file or folder was replaced between poll and commit; nothing was committed."""
+
+
+class CommitConflict(TransientError):
+    """Another writer won the race for this Delta version; nothing was committed."""
+
+
+class RootInUse(MirrorError):
+    """Another engine holds this ROOT."""
+
+
+class UsageError(MirrorError):
+    """The caller asked for something that cannot be."""
+
+
+class ConfigError(UsageError):
+    """One or more options are wrong; the message lists all of them."""
+
+
+class UnknownTable(UsageError):
+    """No table of that name under this ROOT."""
+
+
+class SetupError(MirrorError):
+    """This machine lacks something the engine needs."""
+
+
+class JavaMissing(SetupError):
+    """No usable Java runtime was found."""
+
+
+class JarsMissing(SetupError):
+    """The Delta jars could not be fetched."""
+
+
+class SparkFailed(SetupError):
+    """The Spark session did not start, or died."""

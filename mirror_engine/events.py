@@ -1,0 +1,122 @@
+"""What the engine tells while it works: one closed set of values, sent to every listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.names import TableName
+
+
+@dataclass(frozen=True)
+class CycleStarted:
+    """A cycle begins."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class CycleEnded:
+    """A cycle is over: how many batches it committed, in how many seconds."""
+
+    number: int
+    batches: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class BatchStarted:
+    """Files of one table are being read."""
+
+    table: TableName
+    files: int
+    first: str
+    last: str
+
+
+@dataclass(frozen=True)
+class FileRead:
+    """One file of a batch has been read and found good."""
+
+    table: TableName
+    path: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class BatchCommitted:
+    """A batch is durably in the Delta table."""
+
+    table: TableName
+    version: int
+    files: tuple[str, ...]
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TableDropped:
+    """A Delta table and all memory of it are gone."""
+
+    table: TableName
+    reason: str
+
+
+@dataclass(frozen=True)
+class TableLatched:
+    """A table refused something and reads no further."""
+
+    table: TableName
+    diagnostic: Diagnostic
+
+
+@dataclass(frozen=True)
+class TableReleased:
+    """A latched table goes on."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
+class DiagnosticRaised:
+    """A warning or information about a table; None for the zone itself."""
+
+    table: TableName | None
+    diagnostic: Diagnostic
+
+
+@dataclass(frozen=True)
+class OperationFailed:
+    """Something transient failed; it is tried again `retry_seconds` from now (ME072)."""
+
+    table: TableName | None
+    message: str
+    retry_seconds: float
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """Slow preparation: jars being fetched, the Spark session starting. `done` of `total`, 0 where unknown."""
+
+    what: str
+    done: int = 0
+    total: int = 0
+
+
+Event = (
+    CycleStarted
+    | CycleEnded
+    | BatchStarted
+    | FileRead
+    | BatchCommitted
+    | TableDropped
+    | TableLatched
+    | TableReleased
+    | DiagnosticRaised
+    | OperationFailed
+    | Preparing
+)
+Listener = Callable[[Event], None]

@@ -1,0 +1,1 @@
+"""The protocol: values and functions, without clock, I/O or Spark."""

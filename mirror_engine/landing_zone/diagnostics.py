@@ -1,0 +1,105 @@
+"""A diagnostic: one thing to say about a landing zone, by number, place, finding and remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.landing_zone.register import REGISTER, Entry, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+UNSAFE = {ord(c): repr(c)[1:-1] for c in map(chr, [*range(32), 127, *range(128, 160)])}
+
+
+def printable(text: str) -> str:
+    """A name as it may stand on one line of a terminal or a log: control characters are escaped."""
+    return text.translate(UNSAFE)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """What was found, and where.
+
+    Attributes:
+        code: the register's number, `MEnnn`.
+        path: from the landing zone's top; the folder or file it is about.
+        row: 1-based row within the file, header not counted; None where it is about no single row.
+        column: the column's name, if it is about one.
+        details: the values that fill the register's text, by name. Never a row's data.
+        strict: whether severities are those of `strict`.
+    """
+
+    code: str
+    path: str
+    row: int | None = None
+    column: str | None = None
+    details: tuple[tuple[str, str], ...] = ()
+    strict: bool = False
+
+    @property
+    def entry(self) -> Entry:
+        """Its line of the register."""
+        return REGISTER[self.code]
+
+    @property
+    def severity(self) -> Severity:
+        """How grave it is here."""
+        return self.entry.strict if self.strict else self.entry.severity
+
+    @property
+    def text(self) -> str:
+        """What was found, in words."""
+        return printable(self.entry.text.format_map(dict(self.details)))
+
+    @property
+    def remedy(self) -> str:
+        """What to do, in words; empty where nothing is to be done."""
+        return printable(self.entry.remedy.format_map(dict(self.details)))
+
+    @property
+    def message(self) -> str:
+        """`<path>[, row n]: <text> [MEnnn]`."""
+        place = printable(self.path) if self.row is None else f"{printable(self.path)}, row {self.row}"
+        return f"{place}: {self.text} [{self.code}]"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {
+            "code": self.code,
+            "severity": self.severity.value,
+            "path": self.path,
+            "row": self.row,
+            "column": self.column,
+            "text": self.text,
+            "remedy": self.remedy,
+            "message": self.message,
+            "rules": list(self.entry.rules),
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], *, strict: bool = False) -> Diagnostic:
+        """Back from `to_json`."""
+        details = tuple((str(k), str(v)) for k, v in value["details"].items())
+        return cls(value["code"], value["path"], value["row"], value["column"], details, strict)
+
+
+def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = False, **details: object) -> Diagnostic:
+    """Make a diagnostic; a detail called `column` also becomes its place.
+
+    Raises:
+        KeyError: the register knows no such code, or a detail of its text is missing.
+    """
+    column = details.get("column")
+    made = Diagnostic(
+        code,
+        path,
+        row,
+        None if column is None else str(column),
+        tuple((name, str(value)) for name, value in details.items()),
+        strict,
+    )
+    _ = made.text, made.remedy
+    return made

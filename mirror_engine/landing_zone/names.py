@@ -1,0 +1,47 @@
+"""Table and schema folders, reserved names, and where a table's Delta folder lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA_SUFFIX = ".schema"
+METADATA_FILE = "_metadata.json"
+PARTNER_EVENTS_FILE = "_partnerEvents.json"
+READY_TO_DELETE_FOLDER = "_FilesReadyToDelete"
+READY_TO_DELETE_INFO = "_FilesReadyToDeleteInfo.json"
+PROCESSED_FOLDER = "_ProcessedFiles"
+SCRATCH_FOLDER = "_scratchPad"
+RESERVED_IN_TABLE = frozenset({METADATA_FILE, READY_TO_DELETE_FOLDER, PROCESSED_FOLDER, SCRATCH_FOLDER})
+
+
+@dataclass(frozen=True, order=True)
+class TableName:
+    """A table folder by name, as spelled (LZ-1.3, LZ-1.10); `schema` is `""` outside a schema folder."""
+
+    schema: str
+    table: str
+
+    @property
+    def folder(self) -> str:
+        """The table folder, from the landing zone's top."""
+        return f"{self.schema}{SCHEMA_SUFFIX}/{self.table}" if self.schema else self.table
+
+    @property
+    def normalized(self) -> str:
+        """Fabric's `normalizedTableName`: `Sales.Stores`, or `Items` without a schema folder."""
+        return f"{self.schema}.{self.table}" if self.schema else self.table
+
+    def delta_folder(self, default_schema: str) -> str:
+        """Where its Delta table lies, from `ROOT/Tables` (LZ-1.4).
+
+        Args:
+            default_schema: the schema of tables outside a schema folder; `""` for none.
+        """
+        schema = self.schema or default_schema
+        return f"{schema}/{self.table}" if schema else self.table
+
+
+def schema_of(folder: str) -> str | None:
+    """The schema's name if `folder` is a schema folder (LZ-1.3: the suffix exactly), else None."""
+    name = folder.removesuffix(SCHEMA_SUFFIX)
+    return name if name and name != folder else None

@@ -1,0 +1,96 @@
+"""How far a table is: what the ledger stores, and what every Delta commit carries so that it can be rebuilt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirror_engine.landing_zone.column_types import Column
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+
+
+@dataclass(frozen=True)
+class AppliedFile:
+    """One change file that is in the table.
+
+    Attributes:
+        etag: of the content that was applied.
+        digest: of its bytes, hex (ME064).
+        version: the Delta version it went into; -1 where only the ledger's rebuilding knew of it.
+        rows: how many rows it held.
+        modified_ns: its LastModified when applied (LZ-3.5).
+    """
+
+    etag: str
+    digest: str
+    version: int
+    rows: int
+    modified_ns: int
+
+
+@dataclass(frozen=True)
+class Latch:
+    """Why a table reads no further.
+
+    Attributes:
+        diagnostic: the error.
+        path: the refused file, from the table folder; `_metadata.json` for metadata; `""` for the folder itself.
+        identity: of the refused file when it was refused (LZ-3.11).
+        etag: likewise.
+    """
+
+    diagnostic: Diagnostic
+    path: str
+    identity: str
+    etag: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far one generation of a table is.
+
+    Attributes:
+        generation: one life of the table folder, a random id; names the Delta application id.
+        identity: the table folder's creation stamp in this generation.
+        batch: how many batches this generation has committed; the Delta transaction version.
+        delta_version: of the last commit; -1 before the first.
+        watermarks: per Hive folder (`""` without partitions) the highest sequence applied.
+        applied: applied files by path from the table folder.
+        key_columns: those in force at the last commit; None before the first.
+        declared_columns: SchemaDefinition in force at the first commit (LZ-6.11).
+        naive_columns, utc_columns: timestamp columns that came so (ME051).
+        markers_seen: whether a file with markers has been applied (ME042).
+        rows_processed, bytes_processed: of the whole generation (LZ-9.2, LZ-9.3).
+        synced_at: seconds since 1970 of the last commit; 0 before the first.
+        armed_at: seconds since 1970 when usable metadata was first seen (LZ-7.1).
+        latch: the refusal in force.
+        waiting: etags of files seen but not applied, by path (ME025).
+        diagnostics: what the applied files of this generation raised, with how often.
+    """
+
+    generation: str
+    identity: str
+    batch: int = 0
+    delta_version: int = -1
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    applied: Mapping[str, AppliedFile] = field(default_factory=dict)
+    key_columns: tuple[str, ...] | None = None
+    declared_columns: tuple[Column, ...] = ()
+    naive_columns: frozenset[str] = frozenset()
+    utc_columns: frozenset[str] = frozenset()
+    markers_seen: bool = False
+    rows_processed: int = 0
+    bytes_processed: int = 0
+    synced_at: float = 0.0
+    armed_at: float = 0.0
+    latch: Latch | None = None
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    diagnostics: Mapping[Diagnostic, int] = field(default_factory=dict)
+
+    @property
+    def has_table(self) -> bool:
+        """Whether anything has been committed."""
+        return self.delta_version >= 0

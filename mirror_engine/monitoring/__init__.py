@@ -1,0 +1,1 @@
+"""Turns events and the ledger into what people and Fabric's own tools read."""

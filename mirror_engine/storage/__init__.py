@@ -1,0 +1,1 @@
+"""Door 1: the landing zone's files."""

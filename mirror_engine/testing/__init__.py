@@ -1,0 +1,1 @@
+"""Lets a publisher's tests run against the mirror."""
