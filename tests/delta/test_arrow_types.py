@@ -1,0 +1,57 @@
+import pyarrow as pa
+import pytest
+
+from mirror_engine.delta.arrow_types import arrow_schema, arrow_type, delta_type, quoted, spark_column, spark_type
+from mirror_engine.landing_zone.column_types import Column
+
+WORDS = (
+    "string binary byte short integer long float double boolean date timestamp timestamp_ntz decimal(38,10)".split()  # noqa: SIM905 - reads as the list it is
+)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_every_type_word_has_one_arrow_type_and_comes_back_from_it(word: str) -> None:
+    assert delta_type(arrow_type(word)) == word
+
+
+@pytest.mark.parametrize("word", ["void", "array<int>", "decimal", "int", ""])
+def test_an_unknown_word_is_refused(word: str) -> None:
+    with pytest.raises(ValueError, match="no mirrored column"):
+        arrow_type(word)
+
+
+@pytest.mark.parametrize(
+    "arrow",
+    [
+        pa.uint8(),
+        pa.null(),
+        pa.float16(),
+        pa.large_string(),
+        pa.timestamp("ns", "UTC"),
+        pa.timestamp("us", "Europe/Vienna"),
+        pa.list_(pa.int8()),
+        pa.decimal128(5, -2),
+    ],
+)
+def test_an_arrow_type_that_needs_conversion_has_no_word(arrow: pa.DataType) -> None:
+    assert delta_type(arrow) is None
+
+
+def test_spark_spells_integers_its_own_way() -> None:
+    assert [spark_type(word) for word in ("byte", "short", "integer", "long", "decimal(5,2)")] == [
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "DECIMAL(5,2)",
+    ]
+
+
+def test_a_column_of_any_name_is_quoted() -> None:
+    assert quoted("a`b") == "`a``b`"
+    assert spark_column(Column("Qty (kg)", "timestamp_ntz", nullable=False)) == "`Qty (kg)` TIMESTAMP_NTZ NOT NULL"
+
+
+def test_a_tables_arrow_schema_keeps_order_and_nullability() -> None:
+    schema = arrow_schema((Column("b", "long", nullable=False), Column("a", "date")))
+    assert schema == pa.schema([pa.field("b", pa.int64(), nullable=False), pa.field("a", pa.date32())])
