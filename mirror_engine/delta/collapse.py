@@ -1,0 +1,257 @@
+"""Collapses ordered changes to at most one matching row per key, and tells what each change met.
+
+`landing_zone.change.replay` says what this means, row by row; here the same is said about whole columns. A key is
+a small number, its code, so that nothing below has to know what a key looks like. Positions are row numbers within
+the change batch, in detection order of the files and file order of the rows (LZ-4.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mirror_engine.landing_zone.change import Role, RowMarker
+
+Integers: TypeAlias = NDArray[np.int64]
+Markers: TypeAlias = NDArray[np.int8]
+Flags: TypeAlias = NDArray[np.bool_]
+
+NO_KEY = -1  # the code of a row that matches nothing (LZ-4.8)
+
+ROLES = (Role.DELETE, Role.SET, Role.SET_ONLY, Role.INSERT)
+DELETE, SET, SET_ONLY, INSERT = range(4)  # a role within an array: its index in ROLES
+
+
+@dataclass(frozen=True)
+class KeyCodes:
+    """The keys of a change batch as numbers.
+
+    Attributes:
+        codes: per row its key's code, 0 to `count` - 1 in order of first appearance; `NO_KEY` where a part is NULL.
+        first_position: per code the first row that has it.
+    """
+
+    codes: Integers
+    first_position: Integers
+
+    @property
+    def count(self) -> int:
+        """How many distinct keys there are."""
+        return len(self.first_position)
+
+
+@dataclass(frozen=True)
+class NetChanges:
+    """Rows of a change batch that count, ordered by position; columns of one length (see `change.NetChange`).
+
+    Attributes:
+        position: the row whose content is used; no position twice.
+        role: index into `ROLES`; at most one per key is not `INSERT`.
+        copies: how many rows are appended besides the matching one; of an `INSERT` at least 1, of a `DELETE` 0.
+    """
+
+    position: Integers
+    role: Markers
+    copies: Integers
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Codes whose count in the table decides what ME039 and ME043 say; each sorted, see `keys_that_depend_on_table`."""
+
+    presence: Integers
+    several: Integers
+
+
+def key_codes(keys: pa.Table) -> KeyCodes:
+    """Number the distinct keys, comparing parts by typed value, exactly (LZ-4.9).
+
+    Args:
+        keys: the key columns, one row per change; without columns (a keyless table) every row is `NO_KEY`.
+    """
+    codes = np.full(keys.num_rows, NO_KEY, dtype=np.int64)
+    for index, column in enumerate(keys.columns):
+        part = _dense(_comparable(column))
+        codes = part if index == 0 else _paired(codes, part)
+    first = np.full(_count(codes), len(codes), dtype=np.int64)
+    keyed = np.flatnonzero(codes >= 0)
+    np.minimum.at(first, codes[keyed], keyed)
+    return KeyCodes(codes, first)
+
+
+def collapse(codes: Integers, markers: Markers) -> NetChanges:
+    """Collapse ordered changes to net changes that leave any table as `replay` does (LZ-4.1 to LZ-4.4).
+
+    Within a key, d is its last delete and S any 1 or 4. Before d nothing counts: d itself says that old rows go. From
+    d on (or from the start), with n inserts before the last S:
+
+    - the last S becomes all older rows. Without d it matches: `SET`, or `SET_ONLY` where an insert precedes the first
+      S, so that it must not be inserted again; n copies go beside it. After d nothing is left to match: `INSERT` of
+      n copies, and one more where no insert precedes the first S.
+    - each insert after the last S (each one, where there is no S) is appended as it is.
+
+    A row without a key is appended, unless it deletes (LZ-4.8).
+
+    Args:
+        codes: per change its key's code, `NO_KEY` for none.
+        markers: per change its row marker.
+    """
+    sets, inserts = _sets(markers), markers == RowMarker.INSERT
+    keyed = codes >= 0
+    last_delete = _last(codes, keyed & (markers == RowMarker.DELETE))
+    counts = keyed & (np.arange(len(codes)) >= last_delete[codes])
+    last_set = _last(codes, counts & sets)[codes]
+    behind_set = counts & inserts & (np.arange(len(codes)) < last_set)
+    copied = np.bincount(codes[behind_set], minlength=len(last_delete))
+    insert_first = _first(codes, counts & inserts) < _first(codes, counts & sets)
+
+    final_set = counts & (np.arange(len(codes)) == last_set)
+    after_delete = last_delete >= 0
+    role = np.full(len(codes), INSERT, dtype=np.int8)
+    role[keyed & (markers == RowMarker.DELETE)] = DELETE
+    role[final_set] = np.where(after_delete, INSERT, np.where(insert_first, SET_ONLY, SET))[codes[final_set]]
+    copies = (role == INSERT).astype(np.int64)
+    copies[final_set] = (copied + (after_delete & ~insert_first))[codes[final_set]]
+    loose = ~keyed & (markers != RowMarker.DELETE)
+    kept = np.flatnonzero(loose | (counts & ~behind_set & (~sets | final_set)))
+    return NetChanges(kept, role[kept], copies[kept])
+
+
+def met(codes: Integers, markers: Markers, prior: Integers) -> Integers:
+    """How many rows of its key each change finds in the table just before it: `replay`'s `Effect.met`.
+
+    Args:
+        codes: per change its key's code, `NO_KEY` for none; such a change meets 0.
+        markers: per change its row marker.
+        prior: per code how many rows of the key the table held before the batch.
+    """
+    lives = _lives(codes, markers)
+    base = np.where(lives.is_first, prior[lives.codes], 0) if len(prior) else np.zeros(len(codes), dtype=np.int64)
+    found = np.zeros(len(codes), dtype=np.int64)
+    found[lives.positions] = base + lives.inserts + (lives.begun_by_set & (base == 0))
+    found[codes < 0] = 0
+    return found
+
+
+def keys_that_depend_on_table(codes: Integers, markers: Markers) -> Dependence:
+    """Which keys' prior counts `met` needs, to say how many inserts met a present key and changes several copies.
+
+    `presence`: the key's first change in the batch is an insert. Only that insert asks whether the table holds the
+    key; any later one follows a row or a delete of the batch itself. Needed unless the table is empty.
+
+    `several`: before the key's first delete, or at it, a change 1, 2 or 4 comes while the batch alone has not yet
+    made two rows of the key. Needed unless the table holds each key at most once: then only the counts of
+    `presence` matter, and any of 0 and 1 may stand for the others.
+
+    The number of inserts that meet a row (ME039) and of changes that meet more than one (ME043) is exact with these
+    prior counts; for all other keys, 0 may stand.
+    """
+    lives = _lives(codes, markers)
+    alone = lives.inserts + lives.begun_by_set
+    in_first = lives.is_first & (lives.codes >= 0)
+    ordered = markers[lives.positions]
+    presence = in_first & lives.is_start & (ordered == RowMarker.INSERT)
+    several = in_first & (ordered != RowMarker.INSERT) & (alone < 2)  # noqa: PLR2004 - "several" begins at two
+    return Dependence(np.unique(lives.codes[presence]), np.unique(lives.codes[several]))
+
+
+@dataclass(frozen=True)
+class _Lives:
+    """Changes ordered by key, then position, cut into lives: each delete ends one. All columns of one length.
+
+    Attributes:
+        positions: where the change stands in the batch.
+        codes: its key's.
+        is_start: whether it begins a life.
+        is_first: whether its life is the key's first, the only one that knows rows from before the batch.
+        inserts: how many inserts came before it in its life.
+        begun_by_set: whether its life was begun by a 1 or 4 before it.
+    """
+
+    positions: Integers
+    codes: Integers
+    is_start: Flags
+    is_first: Flags
+    inserts: Integers
+    begun_by_set: Flags
+
+
+def _lives(codes: Integers, markers: Markers) -> _Lives:
+    bits = len(codes).bit_length()
+    packed = np.sort((codes << bits) | np.arange(len(codes)))  # sorting values is several times faster than argsort
+    positions, ordered = packed & ((1 << bits) - 1), packed >> bits
+    marker = markers[positions]
+    new_key, is_start = np.ones((2, len(codes)), dtype=np.bool_)
+    new_key[1:] = ordered[1:] != ordered[:-1]
+    is_start[1:] = new_key[1:] | (marker[:-1] == RowMarker.DELETE)
+    start = np.flatnonzero(is_start)[np.cumsum(is_start) - 1]
+    before = np.cumsum(marker == RowMarker.INSERT) - (marker == RowMarker.INSERT)
+    return _Lives(
+        positions,
+        ordered,
+        is_start,
+        new_key[start],
+        before - before[start],
+        _sets(marker)[start] & ~is_start,
+    )
+
+
+def _sets(markers: Markers) -> Flags:
+    either: Flags = (markers == RowMarker.UPDATE) | (markers == RowMarker.UPSERT)
+    return either
+
+
+def _count(codes: Integers) -> int:
+    return int(codes.max(initial=NO_KEY)) + 1
+
+
+def _last(codes: Integers, chosen: Flags) -> Integers:
+    """Per code the last chosen position, -1 where there is none; one more place at the end, for `NO_KEY`."""
+    positions = np.flatnonzero(chosen)
+    last = np.full(_count(codes) + 1, -1, dtype=np.int64)
+    np.maximum.at(last, codes[positions], positions)
+    return last
+
+
+def _first(codes: Integers, chosen: Flags) -> Integers:
+    """Per code the first chosen position, the number of rows where there is none; likewise."""
+    positions = np.flatnonzero(chosen)
+    first = np.full(_count(codes) + 1, len(codes), dtype=np.int64)
+    np.minimum.at(first, codes[positions], positions)
+    return first
+
+
+def _paired(left: Integers, right: Integers) -> Integers:
+    """Codes of pairs; both sides are dense, so the product stays below rows squared and cannot overflow."""
+    pairs = left * _count(right) + right
+    return _dense(pa.chunked_array([pa.array(pairs, mask=(left < 0) | (right < 0))]))
+
+
+def _dense(column: pa.ChunkedArray[Any]) -> Integers:
+    """Codes of values in order of first appearance, `NO_KEY` for NULL."""
+    if pa.types.is_null(column.type):
+        return np.full(len(column), NO_KEY, dtype=np.int64)
+    chunks: list[Any] = column.dictionary_encode().chunks  # one dictionary serves them all
+    parts = [chunk.indices.fill_null(NO_KEY).to_numpy(zero_copy_only=False) for chunk in chunks]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64, copy=False)
+
+
+def _comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
+    """The column with equal bits where LZ-4.9 sees equal values, in a type without a 2 GB limit."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _comparable(column.cast(kind.value_type))
+    if pa.types.is_floating(kind):
+        values = column.to_numpy() + 0.0  # -0.0 + 0.0 is 0.0
+        values[np.isnan(values)] = np.nan
+        bits = values.view(np.dtype(f"i{values.itemsize}"))
+        return pa.chunked_array([pa.array(bits, mask=column.is_null().to_numpy())])
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary())
+    return column
