@@ -2,53 +2,218 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import sys
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+from mirror_engine.errors import ConfigError
+from mirror_engine.option_kinds import Option, choice, number, size, switch, text, whole
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # Python 3.10 has no TOML reader of its own
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+CONFIG_FILE = "mirror-engine.toml"
+ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
+ENVIRONMENT_ELSEWHERE = frozenset({"MIRROR_ENGINE_CACHE"})  # read by the Spark session: a place, not an option
+
+_FOLDER_NAME = r"(?![._ ])[^\x00-\x1f\x7f-\x9f/\\:*?\"<>|]{1,100}(?<![. ])"
+_ZONE, _BATCH, _CLEAN, _MACHINE = "How the zone is read", "How it is applied", "What is cleaned up", "This machine"
 
 
 @dataclass(frozen=True)
 class Config:
-    """All options of one mirror.
+    """All options of one mirror; each says beside its type what it does and takes.
 
-    Attributes:
-        default_schema: the Delta schema of tables outside a schema folder; `none` for flat (LZ-1.4).
-        metadata: `optional` mirrors Parquet folders without `_metadata.json`, insert-only (LZ-2.3).
-        start_index: `lowest` begins at the lowest number present (LZ-3.2).
-        null_type: `untyped` lets an all-NULL column make no claim (LZ-5.9).
-        naive_timestamps: `ntz` keeps zone-less timestamps zone-less (LZ-5.8).
-        strict: warnings marked `s` in the register become errors (chapter 11).
-        cleanup: where applied files go (LZ-8.2).
-        cleanup_days: days after which moved files are deleted (LZ-8.3).
-        retention_days: Delta retention for VACUUM, 1-30 (LZ-8.6).
-        drop_delay_seconds: how long a folder must be gone before its table is dropped (LZ-7.4).
-        files_per_commit: most change files in one commit; 1 to debug order (LZ-4.16).
-        batch_bytes: most bytes of change files, as landed, in one commit.
-        row_bytes: longest row accepted, in bytes.
-        workers: tables worked on side by side.
-        poll_interval_seconds: longest time between two looks at the zone (LZ-3.1).
-        driver_memory: the Spark driver's heap, as Spark writes it.
-        jars: a folder of Delta jars, for machines without a network; `""` to fetch them.
+    Raises:
+        ConfigError: one or more values are outside what is allowed; the message lists all of them.
     """
 
-    default_schema: str = "dbo"
-    metadata: Literal["required", "optional"] = "required"
-    start_index: Literal["first", "lowest"] = "first"
-    null_type: Literal["integer", "untyped"] = "integer"
-    naive_timestamps: Literal["utc", "ntz"] = "utc"
-    strict: bool = False
-    cleanup: Literal["ready", "processed", "off"] = "ready"
-    cleanup_days: float = 7.0
-    retention_days: int = 7
-    drop_delay_seconds: float = 0.0
-    files_per_commit: int = 1000
-    batch_bytes: int = 256 * 1024 * 1024
-    row_bytes: int = 64 * 1024 * 1024
-    workers: int = 2
-    poll_interval_seconds: float = 15.0
-    driver_memory: str = "2g"
-    jars: str = ""
+    default_schema: Annotated[
+        str,
+        text(
+            _ZONE,
+            "Delta schema of tables outside a schema folder; `none` for flat (LZ-1.4).",
+            "a plain folder name, or none",
+            "NAME",
+            _FOLDER_NAME,
+        ),
+    ] = "dbo"
+    metadata: Annotated[
+        Literal["required", "optional"],
+        choice(
+            _ZONE,
+            "`optional` mirrors Parquet folders without `_metadata.json`, insert-only (LZ-2.3).",
+            "required",
+            "optional",
+        ),
+    ] = "required"
+    start_index: Annotated[
+        Literal["first", "lowest"],
+        choice(_ZONE, "`lowest` begins at the lowest number present instead of 1 (LZ-3.2).", "first", "lowest"),
+    ] = "first"
+    null_type: Annotated[
+        Literal["integer", "untyped"],
+        choice(_ZONE, "`untyped` lets an all-NULL column make no claim (LZ-5.9).", "integer", "untyped"),
+    ] = "integer"
+    naive_timestamps: Annotated[
+        Literal["utc", "ntz"],
+        choice(_ZONE, "`ntz` keeps timestamps without a zone so (LZ-5.8).", "utc", "ntz"),
+    ] = "utc"
+    strict: Annotated[bool, switch(_ZONE, "Make errors of the warnings that the service may refuse (chapter 11).")] = (
+        False
+    )
+    cleanup: Annotated[
+        Literal["ready", "processed", "off"],
+        choice(
+            _CLEAN,
+            "Where applied files go: `_FilesReadyToDelete`, `_ProcessedFiles`, nowhere (LZ-8.2).",
+            "ready",
+            "processed",
+            "off",
+        ),
+    ] = "ready"
+    cleanup_days: Annotated[float, number(_CLEAN, "Days after which moved files are deleted (LZ-8.3).", "DAYS", 0)] = (
+        7.0
+    )
+    retention_days: Annotated[int, whole(_CLEAN, "Delta retention for VACUUM (LZ-8.6).", "DAYS", 1, 30)] = 7
+    drop_delay_seconds: Annotated[
+        float,
+        number(_ZONE, "How long a folder must be gone before its table is dropped (LZ-7.4).", "SECONDS", 0),
+    ] = 0.0
+    files_per_commit: Annotated[
+        int, whole(_BATCH, "Most change files in one commit; 1 to debug order (LZ-4.16).", "FILES", 1)
+    ] = 1000
+    batch_bytes: Annotated[int, size(_BATCH, "Most bytes of change files, as landed, in one commit.")] = (
+        256 * 1024 * 1024
+    )
+    row_bytes: Annotated[int, size(_BATCH, "Longest row accepted.")] = 64 * 1024 * 1024
+    workers: Annotated[int, whole(_BATCH, "Tables worked on side by side.", "TABLES", 1, 256)] = 2
+    poll_interval_seconds: Annotated[
+        float, number(_ZONE, "Longest time between two looks at the zone (LZ-3.1).", "SECONDS", 0.01)
+    ] = 15.0
+    driver_memory: Annotated[
+        str,
+        text(
+            _MACHINE,
+            "Heap of the Spark driver.",
+            "a size as Spark writes it, such as 512m or 2g",
+            "SIZE",
+            r"[1-9][0-9]{0,8}[kmgtKMGT]b?",
+        ),
+    ] = "2g"
+    jars: Annotated[
+        str,
+        text(
+            _MACHINE,
+            "Folder of Delta jars, for machines without a network; empty: fetch.",
+            "a folder",
+            "FOLDER",
+            r"[^\x00]*",
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        read, problems = _read({f"Config({name}=…)": (name, value) for name, value in given.items()})
+        typed = [
+            f"Config({name}=…): found {value!r}, allowed {options()[name].allowed}, as {type(read[name]).__name__}"
+            for name, value in given.items()
+            if name in read and read[name] != value
+        ]
+        _refuse([*problems, *typed])
 
     @property
     def schema_of_bare_tables(self) -> str:
         """The default schema, `""` for none."""
         return "" if self.default_schema == "none" else self.default_schema
+
+
+@cache
+def options() -> Mapping[str, Option]:
+    """Every option by its field's name, in the order of `Config`."""
+    hints = get_type_hints(Config, include_extras=True)
+    return {field.name: hints[field.name].__metadata__[0] for field in fields(Config)}
+
+
+def flag_of(name: str) -> str:
+    """The command line's flag of an option; units are told in its help: `--poll-interval`."""
+    return "--" + name.removesuffix("_seconds").replace("_", "-")
+
+
+def load(
+    root: Path, flags: Mapping[str, object], environ: Mapping[str, str], config_file: Path | None = None
+) -> Config:
+    """The options of one mirror: flags win over the environment, the environment over the file.
+
+    Args:
+        root: ROOT; its `mirror-engine.toml` is read where `config_file` names no other.
+        flags: by option name, without those not given.
+        environ: the process's environment.
+        config_file: a TOML file that must be there.
+
+    Raises:
+        ConfigError: every wrong name and value of all three, each with its place, what was found and what is
+            allowed.
+    """
+    from_file, problems = _file(config_file or root / CONFIG_FILE, required=config_file is not None)
+    values: dict[str, Any] = {}
+    for layer in (from_file, _variables(environ), {flag_of(name): (name, value) for name, value in flags.items()}):
+        found, wrong = _read(layer)
+        values |= found
+        problems += wrong
+    _refuse(problems)
+    return Config(**values)
+
+
+def _variables(environ: Mapping[str, str]) -> dict[str, tuple[str, object]]:
+    ours = (name for name in environ if name.startswith(ENVIRONMENT_PREFIX) and name not in ENVIRONMENT_ELSEWHERE)
+    return {name: (name.removeprefix(ENVIRONMENT_PREFIX).lower(), environ[name]) for name in sorted(ours)}
+
+
+def _file(path: Path, *, required: bool) -> tuple[dict[str, tuple[str, object]], list[str]]:
+    """What the file says, by place; and why it could not be read."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return {}, [f"--config: found no file {path}, allowed a TOML file"] if required else []
+    except (OSError, ValueError) as error:  # both kinds of wrong content, TOML and UTF-8, are ValueErrors
+        return {}, [f"{path}: cannot be read: {error}"]
+    return {f"{path.name}: {name}": (name, value) for name, value in content.items()}, []
+
+
+def _read(layer: Mapping[str, tuple[str, object]]) -> tuple[dict[str, Any], list[str]]:
+    """The good values by option name, and a sentence for each place with a wrong name or value."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for place, (name, value) in layer.items():
+        option = options().get(name)
+        if option is None:
+            problems.append(f"{place}: no such option{_near(name)}")
+            continue
+        try:
+            values[name] = option.read(value)
+        except (ValueError, OverflowError):
+            problems.append(f"{place}: found {value!r}, allowed {option.allowed}")
+    return values, problems
+
+
+def _near(name: str) -> str:
+    near = get_close_matches(name.lower().replace("-", "_"), options(), n=1, cutoff=0.5)
+    return f", near {near[0]}" if near else ""
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        count = "1 option is wrong" if len(problems) == 1 else f"{len(problems)} options are wrong"
+        raise ConfigError(
+            "\n".join([f"{count}:", *(f"  {problem}" for problem in problems)]),
+            "mirror-engine once --help lists every option with what it takes.",
+        )

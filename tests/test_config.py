@@ -1,0 +1,160 @@
+"""Options: one truth from three sources, every mistake told at once."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_engine.config import Config, flag_of, load, options
+from mirror_engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+TEXT = st.text(st.sampled_from("0159.-+ekgMB_/\\x \n²"), max_size=12)
+
+
+def problems(error: ConfigError) -> list[str]:
+    return [line.strip() for line in error.message.splitlines()[1:]]
+
+
+def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
+    assert load(tmp_path, {}, {}) == Config()
+
+
+def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "mirror-engine.toml").write_text("workers = 3\nretention_days = 4\nfiles_per_commit = 5\n")
+    variables = {"MIRROR_ENGINE_WORKERS": "6", "MIRROR_ENGINE_RETENTION_DAYS": "8", "HOME": "/"}
+    config = load(tmp_path, {"workers": "9"}, variables)
+    assert (config.workers, config.retention_days, config.files_per_commit) == (9, 8, 5)
+
+
+def test_a_named_file_replaces_the_one_in_root(tmp_path: Path) -> None:
+    (tmp_path / "mirror-engine.toml").write_text("workers = 3\nstrict = true\n")
+    (tmp_path / "other.toml").write_text("workers = 4\n")
+    assert load(tmp_path, {}, {}, tmp_path / "other.toml") == Config(workers=4)
+
+
+def test_every_problem_of_every_source_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "mirror-engine.toml").write_text('batch_byte = 1\nstrict = "perhaps"\n')
+    variables = {"MIRROR_ENGINE_WORKERS": "0", "MIRROR_ENGINE_POLL": "1"}
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, {"retention_days": "31", "poll_interval_seconds": "soon"}, variables)
+    assert problems(caught.value) == [
+        "mirror-engine.toml: batch_byte: no such option, near batch_bytes",
+        "mirror-engine.toml: strict: found 'perhaps', allowed true or false",
+        "MIRROR_ENGINE_POLL: no such option",
+        "MIRROR_ENGINE_WORKERS: found '0', allowed a whole number from 1 to 256",
+        "--retention-days: found '31', allowed a whole number from 1 to 30",
+        "--poll-interval: found 'soon', allowed a number of 0.01 or more",
+    ]
+
+
+def test_a_wrong_value_is_told_even_where_a_stronger_source_overrides_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="MIRROR_ENGINE_WORKERS"):
+        load(tmp_path, {"workers": "2"}, {"MIRROR_ENGINE_WORKERS": "two"})
+
+
+def test_the_cache_variable_is_no_option(tmp_path: Path) -> None:
+    assert load(tmp_path, {}, {"MIRROR_ENGINE_CACHE": "/somewhere"}) == Config()
+
+
+@pytest.mark.parametrize("content", [b"workers = ", b"\xff\xfe", b"workers = 1\nworkers = 2"])
+def test_an_unreadable_file_is_told_by_its_path(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "mirror-engine.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"mirror-engine\.toml: cannot be read"):
+        load(tmp_path, {}, {})
+
+
+def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="found no file"):
+        load(tmp_path, {}, {}, tmp_path / "absent.toml")
+
+
+def test_a_table_in_the_file_is_an_unknown_name(tmp_path: Path) -> None:
+    (tmp_path / "mirror-engine.toml").write_text("[engine]\nworkers = 1\n")
+    with pytest.raises(ConfigError, match="engine: no such option"):
+        load(tmp_path, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [("1", 1), ("256MB", 256_000_000), ("1GiB", 2**30), ("4k", 4096), ("1.5 kb", 1500), ("2m", 2**21), (77, 77)],
+)
+def test_sizes_are_read_as_people_write_them(tmp_path: Path, written: object, expected: int) -> None:
+    assert load(tmp_path, {"batch_bytes": written}, {}).batch_bytes == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_bytes", "0"),
+        ("batch_bytes", "1 XB"),
+        ("batch_bytes", "-1"),
+        ("batch_bytes", "9" * 400),
+        ("batch_bytes", True),
+        ("workers", True),
+        ("workers", "1.0"),
+        ("workers", 1.0),
+        ("workers", "²"),
+        ("poll_interval_seconds", "nan"),
+        ("poll_interval_seconds", "inf"),
+        ("poll_interval_seconds", "0"),
+        ("cleanup_days", -1),
+        ("cleanup_days", False),
+        ("cleanup", "Ready"),
+        ("metadata", 1),
+        ("strict", 1),
+        ("driver_memory", "2"),
+        ("driver_memory", "2g -Dx=y"),
+        ("default_schema", ""),
+        ("default_schema", ".."),
+        ("default_schema", "a/b"),
+        ("default_schema", "a\\b"),
+        ("default_schema", "_x"),
+        ("default_schema", "x\n"),
+        ("default_schema", "x "),
+        ("jars", "a\0b"),
+        ("jars", ["a"]),
+    ],
+)
+def test_a_value_outside_what_is_allowed_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, {name: value}, {})
+    assert problems(caught.value) == [f"{flag_of(name)}: found {value!r}, allowed {options()[name].allowed}"]
+
+
+@pytest.mark.parametrize("name", ["dbo", "none", "Größe 1", "a.b", "x"])
+def test_a_plain_folder_name_is_a_default_schema(name: str) -> None:
+    assert Config(default_schema=name).schema_of_bare_tables == ("" if name == "none" else name)
+
+
+def test_a_config_made_in_python_is_held_to_the_same_rules() -> None:
+    wrong: dict[str, Any] = {"workers": 0, "batch_bytes": "1MB", "strict": "true"}
+    with pytest.raises(ConfigError) as caught:
+        Config(**wrong)
+    assert len(problems(caught.value)) == 3
+
+
+def test_every_option_says_what_it_does_and_its_default_is_allowed() -> None:
+    assert list(options()) == [field.name for field in fields(Config)]
+    for name, option in options().items():
+        assert option.about.endswith("."), name
+        assert option.allowed, name
+        assert option.unit, name
+        assert option.topic, name
+
+
+@given(st.dictionaries(st.sampled_from([*options(), "worker", "x"]), TEXT | st.floats() | st.booleans()))
+def test_no_value_whatever_escapes_as_another_error(flags: dict[str, object]) -> None:
+    names = [field.name for field in fields(Config)]
+    try:
+        config = Config(**{name: value for name, value in flags.items() if name in names})  # type: ignore[arg-type]
+    except ConfigError:
+        return
+    assert config
