@@ -1,0 +1,135 @@
+"""How Spark is set up here: each setting with its reason; nothing of it is measured or decided elsewhere."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Profile = Literal["steady", "brief"]
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c{1}: %m%n%ex
+# without the native Hadoop library it uses Java's own code, which is all a local disk needs
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+# these warn at every start or MERGE of what is meant to be so
+logger.conf.name = org.apache.spark.SparkConf
+logger.conf.level = error
+logger.plans.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
+logger.plans.level = error
+logger.sources.name = org.apache.spark.rdd.MapPartitionsRDD
+logger.sources.level = error
+"""
+
+_SETTINGS = {
+    # one process, reached by nobody else
+    "spark.app.name": "mirror_engine",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    # a run of weeks keeps no account of its past jobs on the heap
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
+    # Delta; no metastore
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalogImplementation": "in-memory",
+    # the state of a table is rebuilt after every commit, with 50 partitions by default
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # every tenth commit would take seconds
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
+    # a small MERGE takes twice as long with them; the writer turns them on where they pay
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+    # values survive as they are: in UTC, old dates included, and a value that does not fit is an error
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+}
+
+_JAVA_OPTIONS = (
+    "-Duser.timezone=UTC",
+    "-Dfile.encoding=UTF-8",
+    "-Duser.language=en",
+    "-XX:-UsePerfData",
+)
+# warms up sooner and halves the speed of long work
+_BRIEF_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC")
+
+
+def settings(*, scratch: Path, driver_memory: str, profile: Profile) -> dict[str, str]:
+    """Spark's configuration for a session whose passing files lie under `scratch`."""
+    cores = str(_cores())
+    java_options = [*_JAVA_OPTIONS, *(_BRIEF_JAVA_OPTIONS if profile == "brief" else ())]
+    java_options += [f"-Djava.io.tmpdir={scratch / 'tmp'}", f"-Dlog4j2.configurationFile={log4j_file(scratch)}"]
+    return {
+        **_SETTINGS,
+        "spark.master": f"local[{cores}]",
+        "spark.default.parallelism": cores,
+        "spark.sql.shuffle.partitions": cores,
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(_quoted(option) for option in java_options),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+    }
+
+
+def environment(*, java_home: Path, spark_home: Path, scratch: Path) -> dict[str, str | None]:
+    """What Spark's launcher finds in its environment; None for what it must not find there."""
+    return {
+        "JAVA_HOME": str(java_home),
+        "SPARK_HOME": str(spark_home),
+        # neither another Spark's settings nor another Hadoop's
+        "SPARK_CONF_DIR": str(scratch / "conf"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TZ": "UTC",
+        # without a UTF-8 locale Java cannot open files with other than ASCII names
+        "LC_ALL": "C.UTF-8",
+        "HADOOP_CONF_DIR": None,
+        "PYSPARK_GATEWAY_PORT": None,
+        "PYSPARK_SUBMIT_ARGS": None,
+        "SPARK_CONNECT_MODE_ENABLED": None,
+        "SPARK_LOCAL_DIRS": None,
+        "SPARK_MASTER": None,
+        "SPARK_REMOTE": None,
+        "SPARK_TESTING": None,
+    }
+
+
+def lay_out(scratch: Path) -> None:
+    """Make the folders and the file that `settings` and `environment` point to."""
+    for name in ("conf", "local", "tmp", "warehouse"):
+        (scratch / name).mkdir(parents=True, exist_ok=True)
+    log4j_file(scratch).write_text(_LOG4J, encoding="utf-8")
+
+
+def log4j_file(scratch: Path) -> Path:
+    """Where the log's own settings lie."""
+    return scratch / "conf" / "log4j2.properties"
+
+
+def _cores() -> int:
+    """Those this process may use, as Java counts them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _quoted(option: str) -> str:
+    """One Java option as Spark's launcher splits them."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,214 @@
+"""A SparkSession that can do Delta: one quiet JVM for this process, shared by all who ask, gone with the last."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.delta.jars import delta_jars
+from mirror_engine.delta.java import find_java
+from mirror_engine.delta.profile import Profile, environment, lay_out, settings
+from mirror_engine.errors import SparkFailed
+from mirror_engine.events import Preparing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.config import Config
+    from mirror_engine.events import Event, Listener
+
+_END_SECONDS = 20.0
+_LOG_BYTES = 16 * 1024 * 1024
+
+
+@dataclass
+class _Running:
+    """The JVM that this process started, and how many hold it."""
+
+    spark: SparkSession
+    process: subprocess.Popen[bytes]
+    log_file: Path
+    holders: int = 1
+
+
+_lock = threading.Lock()
+_running: list[_Running] = []  # none or one: Spark allows one context in a process
+
+
+def _ignore(event: Event) -> None:
+    """Listen to nothing."""
+
+
+def start_session(
+    config: Config, *, scratch: Path, log_file: Path, listen: Listener = _ignore, profile: Profile = "steady"
+) -> SparkSession:
+    """A session of this process's one JVM, which is started if need be; give it back with `end_session`.
+
+    Args:
+        config: `driver_memory` and `jars` count; a JVM that already runs keeps its own.
+        scratch: a folder for passing files, made if need be; the caller clears it after the JVM has ended.
+        log_file: takes all that Spark and Java print, after what is there; nothing reaches the terminal.
+        listen: told of jars being fetched and of the start.
+        profile: `brief` for tests and small work: quick to warm up, slow in bulk.
+
+    Raises:
+        JavaMissing: no Java 17 or 21.
+        JarsMissing: the Delta jars cannot be fetched.
+        SparkFailed: the JVM or the session did not start; the message names the log file.
+    """
+    with _lock:
+        if _running:
+            _running[0].holders += 1
+            return _running[0].spark.newSession()
+        if (foreign := _foreign_session()) is not None:
+            return foreign
+        java = find_java()
+        jars = delta_jars(config, listen)
+        listen(Preparing("the Spark session"))
+        conf = settings(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
+        conf["spark.jars"] = ",".join(str(jar) for jar in jars)
+        lay_out(scratch)
+        running = _start(conf, java.home, scratch, log_file)
+        _running.append(running)
+        return running.spark
+
+
+def child_session(spark: SparkSession) -> SparkSession:
+    """A session with confs of its own, for one worker thread; it shares the JVM, the catalog and Delta's log cache."""
+    return spark.newSession()
+
+
+def end_session(spark: SparkSession) -> None:
+    """Give a session back: the JVM ends with its last holder. A session that the caller's program made stays."""
+    with _lock:
+        if not _running or spark.sparkContext is not _running[0].spark.sparkContext:
+            return
+        _running[0].holders -= 1
+        if _running[0].holders == 0:
+            _end(_running.pop())
+
+
+def _foreign_session() -> SparkSession | None:
+    """A new session of the context that the caller's own program already has: Spark allows no second one."""
+    from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    if SparkContext._active_spark_context is None:  # noqa: SLF001 - no public way asks without starting one
+        return None
+    spark = SparkSession.builder.getOrCreate()
+    if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise SparkFailed(
+            "this process already runs a Spark session without Delta, and Spark allows no second one",
+            "Stop it first, or build it with delta.configure_spark_with_delta_pip.",
+        )
+    return spark.newSession()
+
+
+def _start(conf: dict[str, str], java_home: Path, scratch: Path, log_file: Path) -> _Running:
+    # its errors are raised; what it logs besides would reach the terminal
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    if log_file.exists() and log_file.stat().st_size > _LOG_BYTES:
+        log_file.replace(log_file.with_name(log_file.name + ".old"))
+    logged = log_file.stat().st_size if log_file.exists() else 0
+    try:
+        with log_file.open("ab") as log, _environment(java_home, scratch), _own_interrupt_handler():
+            return _launch(conf, log_file, {"stdout": log, "stderr": log, "start_new_session": True})
+    except Exception as error:
+        raise SparkFailed(
+            f"the Spark session did not start: {_last_words(log_file, logged) or type(error).__name__}",
+            f"The whole story is in {log_file}; `mirror-engine doctor` checks this machine.",
+        ) from error
+
+
+def _launch(conf: dict[str, str], log_file: Path, popen: dict[str, Any]) -> _Running:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    spark_conf: SparkConf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    gateway = launch_gateway(spark_conf, popen)
+    try:
+        context = SparkContext(conf=spark_conf, gateway=gateway)
+        return _Running(SparkSession(context), gateway.proc, log_file)
+    except BaseException:
+        _end_jvm(gateway.proc)
+        raise
+
+
+def _end(running: _Running) -> None:
+    # whatever fails here, the JVM is gone at the end
+    with contextlib.suppress(Exception):
+        running.spark.stop()
+    _end_jvm(running.process)
+
+
+def _end_jvm(process: subprocess.Popen[bytes]) -> None:
+    from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - Spark keeps its JVM for ever and has no public way to end it
+    if gateway is not None:
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
+    if process.stdin is not None:
+        process.stdin.close()  # the JVM's sign to leave
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _environment(java_home: Path, scratch: Path) -> Iterator[None]:
+    """Spark's launcher copies this process's environment: it sees ours while it starts, nobody else keeps it."""
+    import pyspark  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    wanted = environment(java_home=java_home, spark_home=Path(pyspark.__file__).parent, scratch=scratch)
+    before = {name: os.environ.get(name) for name in wanted}
+    _set_environment(wanted)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    """Spark's context puts in a handler that cancels all jobs at Ctrl-C; a commit at hand must be finished instead."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+def _last_words(log_file: Path, start: int) -> str:
+    """The line in which a failed start says why; `""` where none does."""
+    with log_file.open("rb") as log:
+        log.seek(start)
+        lines = log.read().decode("utf-8", "replace").splitlines()
+    telling = [line.strip() for line in lines if line.strip() and not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
+    reasons = [line for line in telling if re.search(r"Caused by|Exception|Error|error", line)]
+    return (reasons or telling or [""])[-1]
