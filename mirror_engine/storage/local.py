@@ -1,0 +1,270 @@
+"""Door 1 on a local disk (Linux, macOS): no symbolic link is followed, no path leaves ROOT."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import secrets
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.storage.base import Entry, Kind
+from mirror_engine.storage.folder_identity import FOLDER_FLAGS, copies_on_change, look, settle
+from mirror_engine.storage.paths import is_text, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+HINTS = {
+    errno.EACCES: "Give the user that runs the engine rights to it.",
+    errno.EPERM: "Give the user that runs the engine rights to it.",
+    errno.EROFS: "Mount the file system for writing.",
+    errno.ENOSPC: "Free space on the disk.",
+    errno.EDQUOT: "Free space in the user's quota.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+    errno.ENFILE: "Raise the machine's limit of open files.",
+    errno.EXDEV: "Keep a table folder on one file system.",
+    errno.EISDIR: "Remove the folder that stands where a file must go.",
+    errno.ENOTDIR: "Remove the file or link that stands where a folder must be.",
+    errno.ELOOP: "Remove the link that stands where a folder must be.",
+    errno.EEXIST: "Remove the file or link that stands where a folder must be.",
+}
+OTHER_HINT = "Check the disk, or the share that ROOT lies on."
+TEMPORARY_PREFIX = ".mirror-engine-"  # the protocol skips names that begin with a dot (LZ-1.6)
+
+
+class LocalStorage:
+    r"""A `Storage` over a folder of this machine.
+
+    ROOT itself may be reached through a link; below it each part of a path is opened from the folder before, so
+    that none is followed. A name that is no UTF-8 is listed as `OTHER`, its bytes spelled `\xNN`. A process that
+    dies while writing may leave a file `.mirror-engine-*`; it may be deleted.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._settled: set[str] = set()
+
+    def list(self, folder: str) -> Sequence[Entry] | None:
+        """See `Storage.list`."""
+        with _told("list", folder), self._folder(parts_of(folder)) as opened:
+            if opened is None:
+                return None
+            return sorted(self._entries(_names(opened), opened), key=lambda entry: entry.name)
+
+    def stat(self, path: str) -> Entry | None:
+        """See `Storage.stat`."""
+        parts = parts_of(path)
+        with _told("look at", path), self._folder(None if parts is None else parts[:-1]) as opened:
+            if parts is None or opened is None:
+                return None
+            return next(iter(self._entries([parts[-1] if parts else "."], opened)), None)
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage.open`; a failing read raises `StorageUnavailable`, too."""
+        parts = parts_of(path)
+        with _told("open", path), self._folder(parts[:-1] if parts else None) as opened:
+            file = None if not parts or opened is None else _opened(parts[-1], opened)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no regular file", path)
+        return cast("BinaryIO", io.BufferedReader(_Reader(file, path)))
+
+    def write(self, path: str, content: bytes) -> None:
+        """See `Storage.write`; the content is on the disk when this returns."""
+        with _told("write", path), self._made_folder(path) as (opened, name):
+            temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+            try:
+                _write_durably(temporary, content, opened)
+                os.replace(temporary, name, src_dir_fd=opened, dst_dir_fd=opened)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=opened)
+                raise
+            os.fsync(opened)
+
+    def move(self, source: str, target: str) -> None:
+        """See `Storage.move`; only a regular file is moved, and never from one file system to another."""
+        parts = parts_of(source)
+        with _told("move", source), self._folder(parts[:-1] if parts else None) as origin:
+            if not parts or origin is None or not _is_file(parts[-1], origin):
+                return
+            with self._made_folder(target) as (destination, name):
+                with suppress(FileNotFoundError):  # the source went away meanwhile
+                    os.replace(parts[-1], name, src_dir_fd=origin, dst_dir_fd=destination)
+                os.fsync(destination)
+            os.fsync(origin)
+
+    def delete(self, path: str) -> None:
+        """See `Storage.delete`; ROOT itself cannot be deleted."""
+        parts = parts_of(path)
+        with _told("delete", path), self._folder(parts[:-1] if parts else None) as opened:
+            if not parts or opened is None:
+                return
+            if _unlinked(parts[-1], opened):
+                os.fsync(opened)
+                return
+        pending = [parts]
+        with _told("delete", path):
+            while pending:
+                inside = self._emptied(pending[-1])
+                pending = [*pending, *inside] if inside else pending[:-1]
+
+    def _emptied(self, folder: tuple[str, ...]) -> Sequence[tuple[str, ...]]:
+        """Remove the files in a folder and, where nothing else is in it, the folder; else return its sub-folders."""
+        with self._folder(folder) as opened:
+            inside = (
+                [] if opened is None else [(*folder, name) for name in _names(opened) if not _unlinked(name, opened)]
+            )
+        if not inside:
+            with self._folder(folder[:-1]) as above, suppress(FileNotFoundError):
+                if above is not None:
+                    os.rmdir(folder[-1], dir_fd=above)
+                    os.fsync(above)
+        return inside
+
+    def _entries(self, names: Sequence[str], folder: int) -> Iterator[Entry]:
+        unsettled = copies_on_change(folder)
+        for name in names:
+            with _absence_allowed():  # gone since it was listed
+                entry = look(name, folder)
+                if unsettled and entry.kind is Kind.FOLDER and entry.identity not in self._settled:
+                    settle(name, folder)
+                    entry = look(name, folder)
+                    self._settled.add(entry.identity)
+                yield entry if is_text(name) else replace(entry, name=_spelled(name), kind=Kind.OTHER)
+
+    @contextmanager
+    def _folder(self, parts: Sequence[str] | None) -> Iterator[int | None]:
+        """An open folder; None where there is none or only by way of a link."""
+        opened = None
+        with _absence_allowed():
+            opened = None if parts is None else _walked(self._root, parts)
+        try:
+            yield opened
+        finally:
+            if opened is not None:
+                os.close(opened)
+
+    @contextmanager
+    def _made_folder(self, path: str) -> Iterator[tuple[int, str]]:
+        """The open folder that a path lies in, made where needed, and the path's last part."""
+        parts = parts_of(path)
+        if not parts:
+            raise StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
+        self._root.mkdir(parents=True, exist_ok=True)
+        opened = _walked(self._root, parts[:-1], _made)
+        try:
+            yield opened, parts[-1]
+        finally:
+            os.close(opened)
+
+
+class _Reader(io.FileIO):
+    """A file's bytes; what fails while they are read is the storage's fault, not the file's."""
+
+    def __init__(self, opened: int, path: str) -> None:
+        super().__init__(opened)
+        self._path = path
+
+    def readinto(self, buffer: Buffer) -> int | None:
+        with _told("read", self._path):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with _told("read", self._path):
+            return super().readall()
+
+
+@contextmanager
+def _told(operation: str, path: str) -> Iterator[None]:
+    """Turn the system's errors into ours, with a hint."""
+    try:
+        yield
+    except OSError as problem:
+        place = printable(path) or "ROOT"
+        message = f"{place}: cannot {operation} it: {problem.strerror or problem}"
+        raise StorageUnavailable(message, HINTS.get(problem.errno or 0, OTHER_HINT)) from problem
+
+
+@contextmanager
+def _absence_allowed() -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in ABSENT:
+            raise
+
+
+def _walked(root: Path, parts: Sequence[str], prepare: Callable[[str, int], None] | None = None) -> int:
+    """Open a folder part by part, following no link below ROOT; the caller closes it."""
+    opened = os.open(root, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            if prepare is not None:
+                prepare(part, opened)
+            below = os.open(part, FOLDER_FLAGS, dir_fd=opened)
+            os.close(opened)
+            opened = below
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def _made(name: str, folder: int) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def _names(folder: int) -> Sequence[str]:
+    with os.scandir(folder) as found:
+        return [each.name for each in found]
+
+
+def _is_file(name: str, folder: int) -> bool:
+    with _absence_allowed():
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False
+
+
+def _opened(name: str, folder: int) -> int | None:
+    """A regular file, open for reading; a pipe or a device is not even touched."""
+    if not _is_file(name, folder):
+        return None
+    with _absence_allowed():
+        opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        if stat.S_ISREG(os.fstat(opened).st_mode):
+            return opened
+        os.close(opened)
+    return None
+
+
+def _write_durably(name: str, content: bytes, folder: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123 - a Path knows no open folder
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _unlinked(name: str, folder: int) -> bool:
+    """Remove anything but a folder; False where one stands there."""
+    with _absence_allowed():
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return False
+        os.unlink(name, dir_fd=folder)
+    return True
+
+
+def _spelled(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
