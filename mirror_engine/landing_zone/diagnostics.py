@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.register import REGISTER, Entry, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-UNSAFE = {ord(c): repr(c)[1:-1] for c in map(chr, [*range(32), 127, *range(128, 160)])}
+UNSAFE = {ord(c): repr(c)[1:-1] for c in map(chr, [*range(32), *range(127, 160), *range(0xD800, 0xE000)])}
 
 
 def printable(text: str) -> str:
-    """A name as it may stand on one line of a terminal or a log: control characters are escaped."""
+    """A name as it may stand on one line of a terminal or a log: control characters and lone surrogates are escaped."""
     return text.translate(UNSAFE)
 
 
@@ -103,3 +104,16 @@ def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = Fal
     )
     _ = made.text, made.remedy
     return made
+
+
+def settle(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """The diagnostics, once none of them is an error.
+
+    Raises:
+        PublisherError: with the first error, and all others beside it.
+    """
+    said = tuple(diagnostics)
+    for at, diagnostic in enumerate(said):
+        if diagnostic.severity is Severity.ERROR:
+            raise PublisherError(diagnostic, said[:at] + said[at + 1 :])
+    return said

@@ -23,7 +23,7 @@ class Entry:
     """One thing in a folder.
 
     Attributes:
-        name: the last part of its path.
+        name: the last part of its path; `""` for ROOT itself.
         kind: what it is.
         size: in bytes; 0 for a folder.
         modified_ns: last modification in nanoseconds since 1970.

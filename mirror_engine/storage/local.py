@@ -67,7 +67,8 @@ class LocalStorage:
         with _told("look at", path), self._folder(None if parts is None else parts[:-1]) as opened:
             if parts is None or opened is None:
                 return None
-            return next(iter(self._entries([parts[-1] if parts else "."], opened)), None)
+            found = next(iter(self._entries([parts[-1] if parts else "."], opened)), None)
+            return found if found is None or parts else replace(found, name="")
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage.open`; a failing read raises `StorageUnavailable`, too."""

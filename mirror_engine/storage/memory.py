@@ -1,0 +1,170 @@
+"""Door 1 in memory: the same promise without a disk, for tests, `trace` and the docs."""
+
+from __future__ import annotations
+
+import errno
+import io
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.storage.base import Entry, Kind
+from mirror_engine.storage.paths import parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True)
+class _File:
+    content: bytes
+    modified_ns: int
+    identity: str
+
+    def entry(self, name: str) -> Entry:
+        return Entry(name, Kind.FILE, len(self.content), self.modified_ns, self.identity)
+
+
+@dataclass(frozen=True)
+class _Odd:
+    modified_ns: int
+    identity: str
+
+    def entry(self, name: str) -> Entry:
+        return Entry(name, Kind.OTHER, 0, self.modified_ns, self.identity)
+
+
+@dataclass
+class _Folder:
+    modified_ns: int
+    identity: str
+    inside: dict[str, _Node] = field(default_factory=dict)
+
+    def entry(self, name: str) -> Entry:
+        return Entry(name, Kind.FOLDER, 0, self.modified_ns, self.identity)
+
+
+_Node: TypeAlias = "_File | _Odd | _Folder"
+
+
+class MemoryStorage:
+    """A `Storage` in this process; safe to share between threads.
+
+    Besides the promise it lets a test be the publisher: `put`, `write_in_place` and `put_odd`.
+
+    Args:
+        clock: nanoseconds since 1970; gives LastModified.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
+        self._clock = clock
+        self._births = count(1)
+        self._lock = threading.RLock()
+        self._root = _Folder(clock(), self._identity())
+
+    def list(self, folder: str) -> Sequence[Entry] | None:
+        """See `Storage.list`."""
+        with self._lock:
+            node = self._find(parts_of(folder))
+            return [n.entry(name) for name, n in sorted(node.inside.items())] if isinstance(node, _Folder) else None
+
+    def stat(self, path: str) -> Entry | None:
+        """See `Storage.stat`."""
+        with self._lock:
+            parts = parts_of(path)
+            node = self._find(parts)
+            return None if node is None else node.entry(parts[-1] if parts else "")
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage.open`."""
+        with self._lock:
+            node = self._find(parts_of(path))
+        if not isinstance(node, _File):
+            raise FileNotFoundError(errno.ENOENT, "no regular file", path)
+        return io.BytesIO(node.content)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See `Storage.write`."""
+        self.put(path, content)
+
+    def move(self, source: str, target: str) -> None:
+        """See `Storage.move`."""
+        with self._lock:
+            parts = parts_of(source)
+            file = self._find(parts)
+            if not parts or not isinstance(file, _File):
+                return
+            self._place(target, file)
+            if parts != parts_of(target):
+                self._remove(parts)
+
+    def delete(self, path: str) -> None:
+        """See `Storage.delete`; ROOT itself cannot be deleted."""
+        with self._lock:
+            parts = parts_of(path)
+            if parts and self._find(parts) is not None:
+                self._remove(parts)
+
+    def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> None:
+        """Create a file, or replace it by a new one, at a time of one's choice (the clock's by default)."""
+        with self._lock:
+            self._place(path, _File(content, self._clock() if modified_ns is None else modified_ns, self._identity()))
+
+    def write_in_place(self, path: str, content: bytes) -> None:
+        """Change a file as a publisher does who opens it again: its identity stays.
+
+        Raises:
+            FileNotFoundError: there is no regular file.
+        """
+        with self._lock:
+            node = self._find(parts_of(path))
+            if not isinstance(node, _File):
+                raise FileNotFoundError(errno.ENOENT, "no regular file", path)
+            self._place(path, replace(node, content=content, modified_ns=self._clock()))
+
+    def put_odd(self, path: str) -> None:
+        """Create what is neither file nor folder, as a symbolic link or a socket would be."""
+        with self._lock:
+            self._place(path, _Odd(self._clock(), self._identity()))
+
+    def _identity(self) -> str:
+        return f"{next(self._births)}"
+
+    def _find(self, parts: Sequence[str] | None) -> _Node | None:
+        node: _Node | None = None if parts is None else self._root
+        for part in parts or ():
+            node = node.inside.get(part) if isinstance(node, _Folder) else None
+        return node
+
+    def _place(self, path: str, node: _Node) -> None:
+        parts = parts_of(path)
+        if not parts:
+            raise StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
+        folder = self._root
+        for part in parts[:-1]:
+            below = folder.inside.get(part)
+            if below is None:
+                below = _Folder(self._clock(), self._identity())
+                self._change(folder, part, below)
+            if not isinstance(below, _Folder):
+                raise StorageUnavailable(f"{printable(path)}: no folder stands on the way", "Remove what stands there.")
+            folder = below
+        if isinstance(folder.inside.get(parts[-1]), _Folder):
+            raise StorageUnavailable(f"{printable(path)}: a folder stands there", "Remove that folder.")
+        self._change(folder, parts[-1], node)
+
+    def _remove(self, parts: Sequence[str]) -> None:
+        folder = self._find(parts[:-1])
+        if isinstance(folder, _Folder):
+            self._change(folder, parts[-1], None)
+
+    def _change(self, folder: _Folder, name: str, node: _Node | None) -> None:
+        if node is None:
+            del folder.inside[name]
+        else:
+            folder.inside[name] = node
+        folder.modified_ns = self._clock()
