@@ -6,10 +6,28 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.delimited_text import TextDialect
+from mirror_engine.landing_zone.json_faults import JsonFault, JsonObject, read_json
+from mirror_engine.landing_zone.property_reader import PropertyReader, Unreadable, boolean, one_of, shown
+from mirror_engine.landing_zone.text_options import OPTIONS, note_unknown, read_columns, read_dialect
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.column_types import Column
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+
+MAX_BYTES = 1024 * 1024  # of a _metadata.json; no table needs a tenth of it
+PROPERTIES = OPTIONS | {
+    "keyColumns",
+    "fileDetectionStrategy",
+    "isUpsertDefaultRowMarker",
+    "isPartitionEnabled",
+    "FileFormat",
+    "FileExtension",
+    "SchemaDefinition",
+    "FileFormatTypeProperties",
+    "ConditionalUpdateColumn",
+}
 
 
 class Strategy(str, Enum):
@@ -40,6 +58,7 @@ class Metadata:
         extension: without the dot, lower case.
         declared_columns: `SchemaDefinition.Columns` in order, types in Delta's words; empty for Parquet.
         dialect: how delimited text is written; the defaults for Parquet.
+        time_columns: those declared as `ITime`: strings that hold a time of day (LZ-6.7).
     """
 
     key_columns: tuple[str, ...] = ()
@@ -50,8 +69,105 @@ class Metadata:
     extension: str = "parquet"
     declared_columns: tuple[Column, ...] = ()
     dialect: TextDialect = field(default_factory=TextDialect)
+    time_columns: frozenset[str] = frozenset()
 
     @property
     def is_text(self) -> bool:
         """Whether its change files are delimited text."""
         return self.file_format is not FileFormat.PARQUET
+
+
+def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata | None, tuple[Diagnostic, ...]]:
+    """What a `_metadata.json` says, and what there is to say about it (protocol chapter 2, LZ-6.1, LZ-6.2).
+
+    Args:
+        content: the file's bytes.
+        path: of the file, for messages.
+        strict: whether severities are those of `strict`.
+
+    Returns:
+        The metadata with its warnings; or None where it is unusable (LZ-2.6), with every error first.
+    """
+    reader = PropertyReader(path, strict)
+    given = _read_object(reader, content)
+    metadata = _read_metadata(reader, given) if given is not None else None
+    if metadata is None or reader.errors:
+        return None, (*reader.errors, *reader.notes)
+    _note_limits(reader, metadata)
+    return metadata, tuple(reader.notes)
+
+
+def _read_object(reader: PropertyReader, content: bytes) -> JsonObject | None:
+    if len(content) > MAX_BYTES:
+        known = f"at most {MAX_BYTES} bytes"
+        reader.refuse("ME011", property="_metadata.json", found=f"{len(content)} bytes", known=known)
+        return None
+    try:
+        value = read_json(content)
+    except JsonFault as fault:
+        reader.refuse("ME010", line=fault.line, char=fault.column, fault=fault.fault)
+        return None
+    if not isinstance(value, JsonObject):
+        reader.refuse("ME011", property="_metadata.json", found=shown(value), known="one JSON object")
+        return None
+    return value
+
+
+def _read_metadata(reader: PropertyReader, given: JsonObject) -> Metadata:
+    no_keys: tuple[str, ...] = ()
+    note_unknown(reader, given, PROPERTIES)
+    if given.values("ConditionalUpdateColumn"):
+        reader.note("ME014")
+    file_format = reader.property(given, "FileFormat", one_of(FileFormat), FileFormat.PARQUET)
+    is_parquet = file_format is FileFormat.PARQUET
+    if is_parquet and given.values("SchemaDefinition"):
+        reader.note("ME015")
+    columns, times = ((), frozenset[str]()) if is_parquet else read_columns(reader, given)
+    return Metadata(
+        key_columns=reader.property(given, "keyColumns", _key_columns, no_keys),
+        strategy=reader.property(given, "fileDetectionStrategy", one_of(Strategy), Strategy.SEQUENTIAL),
+        upsert_default=reader.property(given, "isUpsertDefaultRowMarker", boolean, False),
+        partitioned=reader.property(given, "isPartitionEnabled", boolean, False),
+        file_format=file_format,
+        extension=_read_extension(reader, given, file_format),
+        declared_columns=columns,
+        dialect=TextDialect() if is_parquet else read_dialect(reader, given),
+        time_columns=times,
+    )
+
+
+def _read_extension(reader: PropertyReader, given: JsonObject, file_format: FileFormat) -> str:
+    if file_format is FileFormat.DELIMITED_TEXT and not given.values("FileExtension"):
+        reader.refuse("ME056", option="FileExtension", found="absent", known="the extension of the change files")
+    default = "csv" if file_format is FileFormat.CSV else "parquet"
+    return reader.property(given, "FileExtension", _extension, default)
+
+
+def _note_limits(reader: PropertyReader, metadata: Metadata) -> None:
+    if not metadata.key_columns:
+        reader.note("ME016")
+    folded = {key.casefold() for key in metadata.key_columns}
+    for column in metadata.declared_columns:
+        if not column.nullable and column.name.casefold() not in folded:
+            reader.note("ME059", column=column.name)
+
+
+def _key_columns(value: object) -> tuple[str, ...]:
+    known = "an array of column names"
+    if not isinstance(value, list):
+        raise Unreadable(known)
+    if value == [""]:
+        return ()
+    keys: dict[str, str] = {}
+    for key in value:
+        if not isinstance(key, str) or not key or key.casefold() == MARKER_COLUMN.casefold():
+            raise Unreadable(known)
+        keys.setdefault(key.casefold(), key)
+    return tuple(keys.values())
+
+
+def _extension(value: object) -> str:
+    extension = value.removeprefix(".").casefold() if isinstance(value, str) else ""
+    if not extension or "/" in extension or extension != extension.strip():
+        raise Unreadable("a file extension")
+    return extension

@@ -1,0 +1,182 @@
+"""Reads JSON strictly, keeps what a plain reader loses, and says in plain words where and how a text breaks."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\[\s\S])*"|-?Infinity|NaN|[^\s"]')
+_OPEN_BACKSLASH = re.compile(r'(?<![\\"])"\\"(?=\s*(?:[,}\]]|$))')
+_WORD = re.compile(r"[^\W\d][\w.-]*")
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+_IN_TEXT = {  # by how the parser's own message begins
+    "Unterminated string": "this text is never closed by a quotation mark",
+    "Invalid control character": "a line end or control character inside a text, or its closing quote is missing",
+    "Invalid \\": 'a backslash before this character means nothing, write it as "\\\\"',
+}
+_SHOWN = 40  # characters of a word that a message repeats
+_UTF8_BOM = b"\xef\xbb\xbf"
+_WIDE_BOMS = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+class JsonFault(Exception):
+    """A text is no JSON.
+
+    Attributes:
+        line, column: of the mistake, 1-based, in characters.
+        fault: what is wrong, in plain words.
+    """
+
+    def __init__(self, text: str, position: int, fault: str) -> None:
+        super().__init__(fault)
+        self.line = text.count("\n", 0, position) + 1
+        self.column = position - text.rfind("\n", 0, position)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class JsonObject:
+    """A JSON object whose names are found in any case, repeated names included (LZ-2.2, LZ-2.6)."""
+
+    pairs: tuple[tuple[str, object], ...] = ()
+    _by_name: dict[str, list[object]] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.pairs:
+            self._by_name.setdefault(name.casefold(), []).append(value)
+
+    def values(self, name: str) -> list[object]:
+        """Every value given under this name, however spelled; null counts as not given."""
+        return [value for value in self._by_name.get(name.casefold(), ()) if value is not None]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names as spelled, in order."""
+        return tuple(name for name, _ in self.pairs)
+
+
+def read_json(content: bytes) -> object:
+    """One JSON value; objects as `JsonObject`, numbers as floats.
+
+    Raises:
+        JsonFault: it is not JSON in UTF-8 (a BOM is allowed), or nested beyond reason.
+    """
+    text = _decoded(content)
+    try:
+        value: object = json.loads(text, object_pairs_hook=_object, parse_int=float, parse_constant=_refuse_constant)
+        _refuse_half_pairs(text)
+    except json.JSONDecodeError as error:
+        raise _explained(text, error) from None
+    except _NoJsonNumber as error:
+        raise JsonFault(text, _constant(text), f"{error} is no JSON number") from None
+    except RecursionError:
+        raise JsonFault(text, _deepest(text), "nested too deeply") from None
+    return value
+
+
+class _NoJsonNumber(Exception):
+    pass
+
+
+def _refuse_constant(name: str) -> object:
+    raise _NoJsonNumber(name)
+
+
+def _object(pairs: list[tuple[str, object]]) -> JsonObject:
+    return JsonObject(tuple(pairs))
+
+
+def _decoded(content: bytes) -> str:
+    for bom, encoding in _WIDE_BOMS.items():
+        if content.startswith(bom):
+            raise JsonFault("", 0, f"the file is written in {encoding}, JSON needs UTF-8")
+    content = content.removeprefix(_UTF8_BOM)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        good = content[: error.start].decode()
+        raise JsonFault(good, len(good), "these bytes are not UTF-8") from None
+
+
+def _refuse_half_pairs(text: str) -> None:
+    # Half a surrogate pair is valid to the parser, but no text: nothing behind us could write such a name.
+    if (half := _HALF_PAIR.search(text)) is None:
+        return
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise JsonFault(text, half.start(), "half of a surrogate pair, which is no character") from None
+
+
+def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
+    at = error.pos
+    if not text.strip():
+        return JsonFault(text, 0, "the file is empty")
+    line_start = text.rfind("\n", 0, at) + 1
+    if (open_quote := _last(_OPEN_BACKSLASH, text, line_start, at)) is not None:
+        return JsonFault(text, open_quote, 'the text "\\" is never closed, a backslash is written as "\\\\"')
+    in_text = next((fault for start, fault in _IN_TEXT.items() if error.msg.startswith(start)), None)
+    if in_text is not None:
+        return JsonFault(text, at, in_text)
+    if (comma := _trailing_comma(text, at)) is not None:
+        return JsonFault(text, comma, "a comma follows the last entry")
+    return JsonFault(text, at, _unexpected(text, at, error.msg))
+
+
+def _last(pattern: re.Pattern[str], text: str, start: int, at: int) -> int | None:
+    end = text.find("\n", at)
+    hits = [m.start() for m in pattern.finditer(text[start : len(text) if end < 0 else end]) if m.start() + start <= at]
+    return hits[-1] + start if hits else None
+
+
+def _trailing_comma(text: str, at: int) -> int | None:
+    for closing in (at, _next_mark(text, at + 1)):
+        before = text[:closing].rstrip()
+        if text[closing : closing + 1] in {"}", "]"} and before.endswith(","):
+            return len(before) - 1
+    return None
+
+
+def _next_mark(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _unexpected(text: str, at: int, message: str) -> str:  # noqa: PLR0911 - one line per fault, read as a table
+    at = _next_mark(text, at)
+    mark = text[at : at + 1]
+    if not mark:
+        return "the file ends in the middle"
+    if text.startswith(("//", "/*", "#"), at):
+        return "a comment, JSON has none"
+    if mark in {"'", "`", "\u201c", "\u201d", "\u2018", "\u2019"}:
+        return 'this quotation mark is none to JSON, use "'
+    if message.startswith("Extra data"):
+        return "more text follows the end of the object"
+    if (word := _WORD.match(text, at)) is not None:
+        return f"the word {word[0][:_SHOWN]} is not in quotes"
+    if "','" in message:
+        return "a comma or a closing bracket is missing before this"
+    if "':'" in message:
+        return "a colon is missing before this"
+    return f"{mark} is not expected here"
+
+
+def _constant(text: str) -> int:
+    return next((m.start() for m in _TOKEN.finditer(text) if m[0] in {"NaN", "Infinity", "-Infinity"}), 0)
+
+
+def _deepest(text: str) -> int:
+    depth, most, at = 0, 0, 0
+    for token in _TOKEN.finditer(text):
+        depth += (token[0] in {"{", "["}) - (token[0] in {"}", "]"})
+        if depth > most:
+            most, at = depth, token.start()
+    return at
