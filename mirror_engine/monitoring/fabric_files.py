@@ -1,0 +1,156 @@
+"""Fabric's own monitoring files, `replicator.json` and `tables.json`, (LZ-9.1 to 9.3, 9.6)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from mirror_engine.landing_zone.states import Latched, TableState, Unarmed, Waiting
+from mirror_engine.monitoring.fabric_errors import (
+    INTERNAL,
+    MOST_TABLES,
+    TOO_MANY_TABLES,
+    fabric_message,
+    stuck,
+)
+from mirror_engine.monitoring.times import NEVER, dotnet, span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.storage.base import Storage
+
+REPLICATOR_FILE = "Files/Monitoring/replicator.json"
+TABLES_FILE = "Files/Monitoring/tables.json"
+
+DatabaseStatus = Literal["Initializing", "Initialized", "Starting", "Running", "Paused", "Stopping", "Stopped"]
+
+
+@dataclass(frozen=True)
+class FabricTable:
+    """What `tables.json` says of one table.
+
+    Attributes:
+        name: the table folder's name.
+        state: one of the closed set.
+        progress: the ledger's; None where the table is not known yet.
+    """
+
+    name: TableName
+    state: TableState
+    progress: Progress | None
+
+
+def artifact_id(mirror: str) -> str:
+    """The mirrored database's GUID, from the mirror's random id."""
+    try:
+        return str(UUID(mirror))
+    except ValueError:
+        return str(uuid5(NAMESPACE_URL, mirror))
+
+
+def write(
+    storage: Storage, tables: Sequence[FabricTable], *, mirror: str, now: float, default_schema: str = "dbo"
+) -> None:
+    """Rewrite both files, each atomically (LZ-9.1); call it after each cycle.
+
+    Args:
+        storage: of ROOT.
+        tables: every table folder; unarmed ones are left out (LZ-9.6).
+        mirror: this ROOT's mirror id.
+        now: seconds since 1970.
+        default_schema: the Delta schema of bare tables, `""` for none.
+
+    Raises:
+        StorageUnavailable: a file could not be written.
+    """
+    listed = [table for table in tables if not isinstance(table.state, Unarmed)]
+    entries = [_entry(table, artifact_id(mirror), now, default_schema) for table in listed]
+    storage.write(TABLES_FILE, _encoded({"tables": entries}))
+    storage.write(REPLICATOR_FILE, _encoded(replicator(now, table_count=len(listed))))
+
+
+def beat(storage: Storage, *, now: float, status: DatabaseStatus = "Running", table_count: int = 0) -> None:
+    """Rewrite `replicator.json` alone: the heartbeat, at least once a minute (LZ-9.1).
+
+    Raises:
+        StorageUnavailable: the file could not be written.
+    """
+    storage.write(REPLICATOR_FILE, _encoded(replicator(now, status=status, table_count=table_count)))
+
+
+def last_beat(storage: Storage) -> float | None:
+    """Seconds since 1970 of the last heartbeat; None where none was ever written, or it cannot be read as one.
+
+    Raises:
+        StorageUnavailable: the file could not be read.
+    """
+    try:
+        with storage.open(REPLICATOR_FILE) as file:
+            written = json.loads(file.read(65_536))["lastHeartbeatTime"]
+        return datetime.fromisoformat(f"{written[:26]}+00:00").timestamp()  # Python 3.10 reads no seventh digit
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def replicator(now: float, *, status: DatabaseStatus = "Running", table_count: int = 0) -> dict[str, str]:
+    """What `replicator.json` says; more tables than the service takes show as its error E8 (LZ-7.10)."""
+    crowded = table_count > MOST_TABLES
+    return {
+        "status": status,
+        "errorCode": INTERNAL if crowded else "",
+        "errorMessage": TOO_MANY_TABLES if crowded else "",
+        "lastHeartbeatTime": f"{dotnet(now)}+00:00",
+    }
+
+
+def status_word(state: TableState, progress: Progress | None) -> str:
+    """Fabric's word for a table (LZ-9.6): a blocked or latched one keeps the word it had."""
+    if isinstance(state, Waiting) and state.expired:
+        return "Failed"
+    if progress is None:
+        return "Initialized"
+    return "Replicating" if progress.has_table else "Snapshotting"
+
+
+def _entry(table: FabricTable, artifact: str, now: float, default_schema: str) -> dict[str, Any]:
+    name, progress = table.name, table.progress
+    code, message = _error(table, artifact, now, default_schema)
+    committed = progress is not None and progress.has_table
+    return {
+        # by folder, for two folders may share one normalized name: `a.schema/b` and `a.b`
+        "id": str(uuid5(UUID(artifact), name.folder)),
+        "status": status_word(table.state, progress),
+        "errorCode": code,
+        "errorMessage": message,
+        "normalizedTableName": name.normalized,
+        "sourceTableName": name.table,
+        "sourceSchemaName": name.schema,
+        "sourceObjectType": "Table",
+        "metrics": {
+            "processedRowCount": progress.rows_processed if progress else 0,
+            "processedByte": progress.bytes_processed if progress else 0,
+            "lastSourceCommitTimeUtc": NEVER,
+            "lastSyncTimeUtc": f"{dotnet(progress.synced_at)}Z" if progress and committed else NEVER,
+        },
+    }
+
+
+def _error(table: FabricTable, artifact: str, now: float, default_schema: str) -> tuple[str, str]:
+    match table.state:
+        case Latched(diagnostic):
+            return fabric_message(diagnostic, table.name, artifact, default_schema=default_schema)
+        case Waiting(expired=True):
+            since = table.progress.armed_at if table.progress else now
+            return INTERNAL, stuck(span(now - since))
+        case _:
+            return "", ""
+
+
+def _encoded(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False, indent=2).encode()
