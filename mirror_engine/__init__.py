@@ -1,1 +1,22 @@
-"""The open mirroring engine: a Fabric Open Mirroring landing zone becomes Delta tables."""
+"""The open mirroring engine: a Fabric Open Mirroring landing zone becomes Delta tables.
+
+The public names are loaded when first used, so that the protocol's library can be had without the engine.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirror_engine.config import Config
+    from mirror_engine.errors import MirrorError
+    from mirror_engine.mirror import Mirror, Report, Verdict
+
+__all__ = ["Config", "Mirror", "MirrorError", "Report", "Verdict"]
+
+_HOMES = {"Config": "config", "MirrorError": "errors", "Mirror": "mirror", "Report": "mirror", "Verdict": "mirror"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -6,7 +6,8 @@ MirrorError                    carries a message (place: what was found) and a h
 ├── TransientError             met again in the next cycle, with growing pauses   exit 4
 │   ├── StorageUnavailable     a listing, read, write, move or delete failed
 │   ├── ZoneChanged            the zone moved on between poll and commit
-│   └── CommitConflict         another writer committed to the same Delta table first
+│   ├── CommitConflict         another writer committed to the same Delta table first
+│   └── TableDamaged           a table's Delta log cannot be read; only that table stands still
 ├── RootInUse                  another engine holds this ROOT                     exit 4
 ├── UsageError                 ends the process                                   exit 2
 │   ├── ConfigError            every wrong option at once
@@ -63,6 +64,10 @@ class ZoneChanged(TransientError):
 
 class CommitConflict(TransientError):
     """Another writer won the race for this Delta version; nothing was committed."""
+
+
+class TableDamaged(TransientError):
+    """A table's Delta log cannot be read; only that table stands still, until somebody mends it."""
 
 
 class RootInUse(MirrorError):

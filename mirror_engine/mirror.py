@@ -2,8 +2,52 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from mirror_engine.change_batches import BatchReader
+from mirror_engine.config import Config
+from mirror_engine.delta.reader import ChangeFileReader
+from mirror_engine.doors import Doors
+from mirror_engine.engine import CycleResult, Engine
+from mirror_engine.errors import RootInUse, UnknownTable, UsageError
+from mirror_engine.events import DiagnosticRaised
+from mirror_engine.janitor import Janitor
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.layout import LEDGER, LOCK, LOGS, SCRATCH, TABLES
+from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Loading, Unarmed, Waiting
+from mirror_engine.ledger import NEXT_POLL, Ledger
+from mirror_engine.monitoring.overview import Heart, mirror_status, write_fabric_files
+from mirror_engine.outlook import Outlook
+from mirror_engine.poller import Poller
+from mirror_engine.recovery import recover
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.storage.retrying import RetryingStorage
+from mirror_engine.table_names import find_table
+from mirror_engine.waking import Waker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from typing_extensions import Self
+
+    from mirror_engine.delta.base import DeltaWriter, HistoryEntry
+    from mirror_engine.events import Event, Listener
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.monitoring.status import MirrorStatus
+    from mirror_engine.planner import Plan
+    from mirror_engine.storage.base import Storage
+
+TRIES_OF_ONCE = 4  # with pauses of 1, 2 and 4 seconds between
 
 
 class Verdict(str, Enum):
@@ -16,10 +60,10 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Report:
-    """What `once` did.
+    """What `once` or `run` did.
 
     Attributes:
-        verdict: the gravest thing found.
+        verdict: the gravest thing found in the last cycle.
         batches: commits made.
         files: change files applied.
         rows: rows applied.
@@ -31,3 +75,261 @@ class Report:
     files: int
     rows: int
     seconds: float
+
+
+class Mirror:
+    """A mirrored database, `ROOT`: its landing zone, its Delta tables, and the engine between them.
+
+    Args:
+        root: the mirrored database's folder; must exist.
+        config: all options.
+        writer: door 2; Spark by default, started at the first commit.
+        storage: door 1; the local folder `root` by default.
+        listeners: called with every event, from any thread.
+        clock: seconds since 1970.
+
+    Raises:
+        UsageError: `root` is no folder.
+    """
+
+    def __init__(  # noqa: PLR0913 - every part may be replaced
+        self,
+        root: str | Path,
+        config: Config | None = None,
+        *,
+        writer: DeltaWriter | None = None,
+        storage: Storage | None = None,
+        listeners: Sequence[Listener] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.root = Path(root).absolute()
+        if not self.root.is_dir():
+            raise UsageError(f"{self.root}: no such folder", "Give the mirrored database's folder, or make one: init.")
+        self.config = config or Config()
+        self._listeners = tuple(listeners)
+        self._clock = clock
+        self._storage = storage or RetryingStorage(LocalStorage(self.root))
+        self._writer = writer or self._spark_writer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def once(self, stop: threading.Event | None = None) -> Report:
+        """Apply all that can be applied now.
+
+        Raises:
+            RootInUse: another engine holds this ROOT.
+            SetupError: this machine cannot run Spark.
+        """
+        stop = stop or threading.Event()
+        with self._engine() as running:
+            for attempt in range(TRIES_OF_ONCE):
+                running.cycle(stop)
+                if stop.is_set() or not running.is_unfinished:
+                    break
+                if running.last.failures and attempt + 1 < TRIES_OF_ONCE:
+                    stop.wait(running.engine.next_try_seconds(2.0**attempt))
+            return running.report()
+
+    def run(self, stop: threading.Event) -> Report:
+        """Run cycles until `stop` is set, finishing the commit at hand.
+
+        Raises:
+            RootInUse: another engine holds this ROOT.
+            SetupError: this machine cannot run Spark.
+        """
+        with self._engine() as running, Waker(self.root, stop) as waker:
+            while not stop.is_set():
+                running.cycle(stop)
+                pause = running.engine.next_try_seconds(self.config.poll_interval_seconds)
+                running.doors.ledger.note(NEXT_POLL, str(self._clock() + pause))
+                waker.wait(pause)
+            return running.report()
+
+    def status(self) -> MirrorStatus:
+        """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
+        ledger = Ledger.read(self.root / LEDGER)
+        try:
+            doors = self._doors(ledger, tell=_ignore)
+            outlook = Outlook(doors, recover(doors))
+            zone = Poller(self._storage, self.config).look()
+            outlook.look_at(zone)
+            return mirror_status(self.root, doors, zone, outlook.plans(zone), engine_running=self._is_held())
+        finally:
+            ledger.close()
+
+    def tables(self) -> list[str]:
+        """The mirrored tables, by folder from `ROOT/Tables`: `Sales/Stores`, `dbo/Items`."""
+        return list(self._writer.tables())
+
+    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table:
+        """A table's rows at a version; the newest by default.
+
+        Raises:
+            UnknownTable: no such table, or no such version of it.
+        """
+        found = self._writer.rows(self._find(table), version=version, limit=limit)
+        if found is None:
+            raise UnknownTable(f"{table}: no version {version}", "See its versions: history.")
+        return found
+
+    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        """A table's commits, newest first.
+
+        Raises:
+            UnknownTable: no such table.
+        """
+        return self._writer.history(self._find(table), limit=limit)
+
+    def maintain(self, tables: Sequence[str] = ()) -> dict[str, Mapping[str, Any]]:
+        """OPTIMIZE and VACUUM the tables named, or all, under their retention (LZ-8.6).
+
+        Raises:
+            UnknownTable: no such table.
+            RootInUse: another engine holds this ROOT.
+        """
+        with self._held():
+            folders = [self._find(table) for table in tables] or self.tables()
+            return {folder: self._writer.maintain(folder, self.config.retention_days * 24.0) for folder in folders}
+
+    def restart(self) -> list[TableName]:
+        """Stop and start, as the service does it (LZ-7.7): every Delta table goes, progress is forgotten.
+
+        What still lies in the zone is read again by the next cycle; what cannot be rebuilt is told as ME069.
+
+        Raises:
+            RootInUse: another engine holds this ROOT.
+        """
+        with self._engine() as running:
+            known = running.doors.ledger.tables()
+            zone = Poller(self._storage, self.config).look()
+            lying = {sighting.name: {file.path for file in sighting.files} for sighting in zone.tables}
+            for table, progress in known.items():
+                applied = progress.applied.items()
+                rows = sum(file.rows for path, file in applied if path not in lying.get(table, ()))
+                if rows:
+                    self._tell(DiagnosticRaised(table, diagnose("ME069", table.folder, count=rows)))
+                running.engine.drop(table, diagnose("ME065", table.folder))
+            return sorted(known)
+
+    def close(self) -> None:
+        """End the Spark session, if one was started."""
+        self._writer.close()
+
+    def _spark_writer(self) -> DeltaWriter:
+        from mirror_engine.delta.session import start_session  # noqa: PLC0415 - a level zone needs no Spark
+        from mirror_engine.delta.writer import SparkDeltaWriter  # noqa: PLC0415
+
+        scratch, log_file = self.root / SCRATCH, self.root / LOGS / "spark.log"
+        return SparkDeltaWriter(
+            self.root / TABLES,
+            scratch,
+            lambda: start_session(self.config, scratch=scratch, log_file=log_file, listen=self._tell),
+        )
+
+    def _doors(self, ledger: Ledger, tell: Callable[[Event], None]) -> Doors:
+        return Doors(self._storage, self._writer, ledger, self.config, self._clock, tell)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """ROOT, for one engine at a time."""
+        (self.root / TABLES).mkdir(exist_ok=True)
+        lock = self.root / LOCK
+        lock.parent.mkdir(exist_ok=True)
+        try:
+            with FileLock(lock, timeout=0):
+                yield
+        except Timeout:
+            raise RootInUse(f"{self.root}: another engine is at work here", "Stop it first, or wait for it.") from None
+
+    @contextmanager
+    def _engine(self) -> Iterator[_Running]:
+        with self._held():
+            ledger = Ledger.open(self.root / LEDGER)
+            doors = self._doors(ledger, self._tell)
+            reader = ChangeFileReader(self._storage, self.config, self.root / SCRATCH)
+            engine = Engine(
+                doors,
+                Poller(self._storage, self.config),
+                BatchReader(reader, self.config, self._tell),
+                Janitor(self._storage, self.config, self._clock),
+            )
+            try:
+                with Heart(doors):
+                    yield _Running(doors, engine)
+            finally:
+                engine.close()
+                ledger.close()
+
+    def _tell(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def _find(self, table: str) -> str:
+        return find_table(table, self.tables(), self.config.schema_of_bare_tables)
+
+    def _is_held(self) -> bool:
+        lock = self.root / LOCK
+        if not lock.exists():
+            return False
+        try:
+            with FileLock(lock, timeout=0):
+                return False
+        except Timeout:
+            return True
+
+
+class _Running:
+    """An engine at work, and what it has done so far."""
+
+    def __init__(self, doors: Doors, engine: Engine) -> None:
+        self.doors = doors
+        self.engine = engine
+        self.last = CycleResult(None)
+        self._started = time.monotonic()
+        self._batches = self._files = self._rows = 0
+
+    def cycle(self, stop: threading.Event) -> None:
+        """One cycle, with its traces for Fabric's own tools."""
+        self.last = self.engine.cycle(stop)
+        self._batches += self.last.batches
+        self._files += self.last.files
+        self._rows += self.last.rows
+        if self.last.zone:
+            write_fabric_files(self.doors, self.last.plans)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether another cycle at once may do more."""
+        return bool(self.last.failures) or any(isinstance(p.state, Behind | Loading) for p in self.last.plans.values())
+
+    def report(self) -> Report:
+        """What has been done so far."""
+        seconds = time.monotonic() - self._started
+        return Report(verdict_of(self.last), self._batches, self._files, self._rows, seconds)
+
+
+def verdict_of(result: CycleResult) -> Verdict:
+    """The gravest thing a cycle found."""
+    if result.failures:
+        return Verdict.RETRY
+    return Verdict.REFUSED if any(_is_refused(plan) for plan in result.plans.values()) else Verdict.LEVEL
+
+
+def _is_refused(plan: Plan) -> bool:
+    match plan.state:
+        case Latched() | Blocked():
+            return True
+        case Waiting(expired):
+            return expired
+        case Unarmed(diagnostic):
+            return diagnostic.severity is Severity.ERROR
+        case _:
+            return False
+
+
+def _ignore(_: Event) -> None:
+    """Listen to nothing."""

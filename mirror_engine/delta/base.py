@@ -27,6 +27,9 @@ class RowSource(Protocol):
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in order, all columns or those named."""
 
+    def close(self) -> None:
+        """Give back what the rows hold on disk; nothing can be read afterwards. Repeatable."""
+
 
 @dataclass(frozen=True)
 class FileRows:
@@ -87,12 +90,14 @@ class BatchRecord:
         progress: after this batch; `progress.batch` is the transaction version. Only applied files that still
             lie in the table folder are in it, and no latch, waiting files or diagnostics.
         files: this batch's files, by path from the table folder.
+        folder: the table folder, from the landing zone's top.
     """
 
     mirror: str
     anchor: str
     progress: Progress
     files: tuple[str, ...]
+    folder: str = ""
 
     @property
     def application(self) -> str:
@@ -170,6 +175,9 @@ class DeltaWriter(Protocol):
     side; calls for one table come one after the other. Every method raises `StorageUnavailable` when the call
     failed for reasons outside the table, and `SetupError` when this machine cannot run Spark.
     """
+
+    def tables(self) -> Sequence[str]:
+        """Every Delta table below, by folder, sorted. Starts no JVM."""
 
     def state(self, table: str) -> TableState | None:
         """The table as it is; None where there is none. Starts no JVM."""

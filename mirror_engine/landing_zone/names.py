@@ -31,6 +31,12 @@ class TableName:
         """Fabric's `normalizedTableName`: `Sales.Stores`, or `Items` without a schema folder."""
         return f"{self.schema}.{self.table}" if self.schema else self.table
 
+    @classmethod
+    def from_folder(cls, folder: str) -> TableName:
+        """Back from `folder`."""
+        above, _, table = folder.rpartition("/")
+        return cls(above.removesuffix(SCHEMA_SUFFIX), table)
+
     def delta_folder(self, default_schema: str) -> str:
         """Where its Delta table lies, from `ROOT/Tables` (LZ-1.4).
 

@@ -66,6 +66,7 @@ class Progress:
         rows_processed, bytes_processed: of the whole generation (LZ-9.2, LZ-9.3).
         synced_at: seconds since 1970 of the last commit; 0 before the first.
         armed_at: seconds since 1970 when usable metadata was first seen (LZ-7.1).
+        gone_at: seconds since 1970 when its folder was first missed; 0 while it is there (LZ-7.4).
         latch: the refusal in force.
         waiting: etags of files seen but not applied, by path (ME025).
         diagnostics: what the applied files of this generation raised, with how often.
@@ -86,6 +87,7 @@ class Progress:
     bytes_processed: int = 0
     synced_at: float = 0.0
     armed_at: float = 0.0
+    gone_at: float = 0.0
     latch: Latch | None = None
     waiting: Mapping[str, str] = field(default_factory=dict)
     diagnostics: Mapping[Diagnostic, int] = field(default_factory=dict)

@@ -1,0 +1,121 @@
+"""Cuts waiting change files into a change batch: as many as fit, up to the first that is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirror_engine.delta.base import ChangeBatch, FileRows
+from mirror_engine.delta.reader import ReadRequest, TableFacts
+from mirror_engine.errors import PublisherError
+from mirror_engine.events import Event, FileRead
+from mirror_engine.landing_zone.change_file import ChangeFileName
+from mirror_engine.landing_zone.column_types import TableSchema
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.metadata import Metadata, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirror_engine.config import Config
+    from mirror_engine.delta.reader import ChangeFileReader
+    from mirror_engine.landing_zone.column_types import Column
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.sightings import FileSighting
+
+
+@dataclass(frozen=True)
+class CutBatch:
+    """A batch ready to be committed, and why it ends where it does.
+
+    Attributes:
+        files: as sighted, in order.
+        batch: the same, read.
+        facts: of the table after the batch.
+        metadata: in force.
+        refusal: of the file after the last, where that one broke the protocol.
+        diagnostics: what the files raised.
+    """
+
+    files: tuple[FileSighting, ...]
+    batch: ChangeBatch
+    facts: TableFacts
+    metadata: Metadata
+    refusal: PublisherError | None
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def declared_columns(self) -> tuple[Column, ...]:
+        """SchemaDefinition in force."""
+        return self.metadata.declared_columns
+
+    def sequence_of(self, file: FileSighting) -> int | None:
+        """The file's number, where its strategy numbers files (LZ-3.2, LZ-3.15)."""
+        name = ChangeFileName.parse(file.name, self.metadata.extension)
+        return name.sequence if name and self.metadata.strategy is Strategy.SEQUENTIAL else None
+
+    def release(self) -> None:
+        """Give back what the rows hold."""
+        for file in self.batch.files:
+            file.rows.close()
+
+
+class BatchReader:
+    """Reads change files one after the other until a bound is reached (LZ-4.16) or one is refused (LZ-4.17)."""
+
+    def __init__(self, reader: ChangeFileReader, config: Config, tell: Callable[[Event], None]) -> None:
+        self._reader = reader
+        self._config = config
+        self._tell = tell
+
+    def cut(
+        self, table: TableName, files: Sequence[FileSighting], metadata: Metadata, known: Progress, facts: TableFacts
+    ) -> CutBatch:
+        """Read the next batch.
+
+        Raises:
+            ZoneChanged: a file is no longer what was sighted.
+            StorageUnavailable: it could not be read.
+        """
+        read: list[FileRows] = []
+        refusal = None
+        size = 0
+        try:
+            for file in files:
+                if len(read) >= self._config.files_per_commit or (read and size + file.size > self._config.batch_bytes):
+                    break
+                try:
+                    found = self._reader.read(ReadRequest(table, file, metadata, facts))
+                except PublisherError as refused:
+                    refusal = refused
+                    break
+                read.append(found.rows)
+                facts = found.facts
+                size += file.size
+                self._tell(FileRead(table, file.path, found.rows.row_count))
+        except BaseException:
+            for rows in read:
+                rows.rows.close()
+            raise
+        said = [said for rows in read for said in rows.diagnostics]
+        said += _repeats(table, read, known)
+        return CutBatch(tuple(files[: len(read)]), _batch(read, metadata, facts), facts, metadata, refusal, tuple(said))
+
+
+def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableFacts) -> ChangeBatch:
+    schema = facts.schema or TableSchema(())
+    keys = (schema.find(name) for name in metadata.key_columns)
+    return ChangeBatch(tuple(read), schema, tuple(dict.fromkeys(key.name for key in keys if key)))
+
+
+def _repeats(table: TableName, read: Sequence[FileRows], known: Progress) -> list[Diagnostic]:
+    """ME064: whole files whose content was applied before."""
+    seen = {file.digest: path for path, file in known.applied.items() if file.rows}
+    said = []
+    for rows in read:
+        if rows.row_count and rows.digest in seen:
+            said.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=seen[rows.digest]))
+        if rows.row_count:
+            seen.setdefault(rows.digest, rows.path)
+    return said

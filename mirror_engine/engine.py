@@ -1,0 +1,209 @@
+"""The cycle: poll, plan, replay, clean; over all tables side by side, and the only place that reacts to errors."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import CommitConflict, StorageUnavailable, TransientError
+from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, DiagnosticRaised, OperationFailed
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.outlook import Outlook
+from mirror_engine.recovery import agree, recover
+from mirror_engine.replayer import Replayer, Work
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterable
+
+    from mirror_engine.change_batches import BatchReader
+    from mirror_engine.doors import Doors
+    from mirror_engine.events import Event
+    from mirror_engine.janitor import Janitor
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.sightings import ZoneSighting
+    from mirror_engine.planner import Plan
+    from mirror_engine.poller import Poller
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 300.0
+SECONDS_BETWEEN_SWEEPS = 3600.0
+
+
+@dataclass(frozen=True)
+class CycleResult:
+    """What one cycle saw and did.
+
+    Attributes:
+        zone: what the poller saw; None where the zone could not be listed.
+        plans: what is left, after the cycle, per table.
+        batches: commits made.
+        files, rows: what they held.
+        failures: transient failures by table; None stands for the zone.
+    """
+
+    zone: ZoneSighting | None
+    plans: dict[TableName, Plan] = field(default_factory=dict)
+    batches: int = 0
+    files: int = 0
+    rows: int = 0
+    failures: dict[TableName | None, TransientError] = field(default_factory=dict)
+
+
+@dataclass
+class _Pause:
+    """A table that failed is left alone for a while, each time longer (ME072)."""
+
+    failures: int
+    until: float
+
+
+class Engine:
+    """Runs cycles over one landing zone."""
+
+    def __init__(self, doors: Doors, poller: Poller, reader: BatchReader, janitor: Janitor) -> None:
+        self._doors = doors
+        self._poller = poller
+        self._janitor = janitor
+        self._replayer = Replayer(doors, reader)
+        self._pool = ThreadPoolExecutor(doors.config.workers, thread_name_prefix="worker")
+        self._outlook: Outlook | None = None
+        self._pauses: dict[TableName | None, _Pause] = {}
+        self._said: dict[TableName | None, set[Diagnostic]] = {}
+        self._swept: dict[TableName, float] = {}
+        self._cycles = 0
+
+    def cycle(self, stop: threading.Event) -> CycleResult:
+        """Poll, plan, replay, clean. Ends early, after the commits at hand, when `stop` is set."""
+        self._cycles += 1
+        started = time.monotonic()
+        self._doors.tell(CycleStarted(self._cycles))
+        try:
+            zone = self._poller.look()
+            outlook = self._learned(zone)
+        except StorageUnavailable as error:
+            self._say(None, [diagnose("ME070", "")])
+            return CycleResult(None, failures={None: self._failed(None, error)})
+        self._pauses.pop(None, None)
+        result = self._work_off(zone, outlook, stop)
+        self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
+        return result
+
+    def next_try_seconds(self, longest: float) -> float:
+        """How long to wait before the next cycle: less than `longest` where a paused table is due before."""
+        now = time.monotonic()
+        return min([longest, *(max(pause.until - now, 0.0) for pause in self._pauses.values())])
+
+    def drop(self, table: TableName, reason: Diagnostic) -> None:
+        """Remove a Delta table, and all memory of it."""
+        self._replayer.drop(table, reason)
+
+    def close(self) -> None:
+        """End the workers."""
+        self._pool.shutdown(wait=True)
+
+    def _learned(self, zone: ZoneSighting) -> Outlook:
+        """What bears on every plan; before the first cycle, the ledger is made to agree with the Delta logs."""
+        if self._outlook is None:
+            self._outlook = Outlook(self._doors, recover(self._doors))
+        self._outlook.look_at(zone)
+        return self._outlook
+
+    def _work_off(self, zone: ZoneSighting, outlook: Outlook, stop: threading.Event) -> CycleResult:
+        plans = outlook.plans(zone)
+        sighted = {sighting.name: sighting for sighting in zone.tables}
+        works = [
+            Work(plan, sighted.get(table), zone.folder, str(outlook.anchor))
+            for table, plan in plans.items()
+            if plan.steps and not self._is_paused(table)
+        ]
+        self._say(None, zone.diagnostics)
+        for table, plan in plans.items():
+            self._say(table, plan.diagnostics)
+        commits, failures = self._replayed(works, stop)
+        failures |= self._cleaned(zone)
+        if not failures:
+            outlook.settle(zone)
+        worked = {work.table for work in works}
+        left = {table: plan for table, plan in plans.items() if table not in worked}
+        left |= outlook.plans(zone, worked)
+        return CycleResult(
+            zone,
+            left,
+            len(commits),
+            sum(len(commit.files) for commit in commits),
+            sum(commit.rows for commit in commits),
+            {**failures, **self._still_paused(plans)},
+        )
+
+    def _replayed(
+        self, works: Iterable[Work], stop: threading.Event
+    ) -> tuple[list[BatchCommitted], dict[TableName | None, TransientError]]:
+        """Each table's steps, one commit a turn, so that a long backlog does not keep the others waiting."""
+        commits: list[BatchCommitted] = []
+        failures: dict[TableName | None, TransientError] = {}
+        turns = {self._pool.submit(self._replayer.advance, work): work for work in works}
+        while turns:
+            for turn in wait(turns, return_when=FIRST_COMPLETED).done:
+                work = turns.pop(turn)
+                try:
+                    commit = turn.result()
+                except TransientError as error:
+                    failures[work.table] = self._failed(work.table, error)
+                    continue
+                if commit:
+                    commits.append(commit)
+                    self._pauses.pop(work.table, None)
+                if not work.is_done and not stop.is_set():
+                    turns[self._pool.submit(self._replayer.advance, work)] = work
+        return commits, failures
+
+    def _cleaned(self, zone: ZoneSighting) -> dict[TableName | None, TransientError]:
+        """Processed files moved away, table by table (LZ-8.1)."""
+        failures: dict[TableName | None, TransientError] = {}
+        for sighting in zone.tables:
+            progress = self._doors.ledger.progress(sighting.name)
+            if not progress or not progress.has_table or progress.identity != sighting.identity:
+                continue
+            now = time.monotonic()
+            is_due = now - self._swept.get(sighting.name, -SECONDS_BETWEEN_SWEEPS) >= SECONDS_BETWEEN_SWEEPS
+            try:
+                self._janitor.clean(zone.folder, sighting, progress, sweep=is_due)
+            except TransientError as error:
+                failures[sighting.name] = self._failed(sighting.name, error)
+            else:
+                self._swept[sighting.name] = now if is_due else self._swept[sighting.name]
+        return failures
+
+    def _failed(self, table: TableName | None, error: TransientError) -> TransientError:
+        """Note a transient failure: the next try comes after a growing pause."""
+        if isinstance(error, CommitConflict) and table:
+            agree(self._doors, table, self._doors.writer.state(self._doors.delta_folder(table)))
+        before = self._pauses.get(table)
+        failures = before.failures + 1 if before else 1
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS)
+        self._pauses[table] = _Pause(failures, time.monotonic() + pause)
+        self._doors.tell(OperationFailed(table, str(error), pause))
+        return error
+
+    def _is_paused(self, table: TableName) -> bool:
+        pause = self._pauses.get(table)
+        return pause is not None and pause.until > time.monotonic()
+
+    def _still_paused(self, plans: dict[TableName, Plan]) -> dict[TableName | None, TransientError]:
+        return {
+            table: TransientError(f"{table.normalized} waits for its next try")
+            for table in plans
+            if self._is_paused(table)
+        }
+
+    def _say(self, table: TableName | None, diagnostics: Iterable[Diagnostic]) -> None:
+        """Tell what has not been told before, and forget what is over."""
+        before = self._said.get(table, set())
+        self._said[table] = set(diagnostics)
+        events: list[Event] = [DiagnosticRaised(table, said) for said in diagnostics if said not in before]
+        for event in events:
+            self._doors.tell(event)

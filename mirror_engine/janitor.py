@@ -1,0 +1,116 @@
+"""Moves processed files away, keeps the newest of each partition, deletes them when their time is up (chapter 8)."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from mirror_engine.config import Config
+    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.sightings import FileSighting, TableSighting
+    from mirror_engine.storage.base import Entry, Storage
+
+SECONDS_PER_DAY = 86_400.0
+
+
+class Janitor:
+    """Clears one table folder after its commit, never before (LZ-8.1)."""
+
+    def __init__(self, storage: Storage, config: Config, clock: Callable[[], float]) -> None:
+        self._storage = storage
+        self._config = config
+        self._clock = clock
+
+    def clean(self, zone: str, sighting: TableSighting, progress: Progress, *, sweep: bool) -> int:
+        """Move what is done; returns how many files were moved.
+
+        Args:
+            zone: the landing zone, from ROOT.
+            sighting: the table folder.
+            progress: what has been applied of it.
+            sweep: also look for moved files whose time is up, though nothing is to be moved.
+
+        Raises:
+            StorageUnavailable: a move or a deletion failed; the rest is done next time.
+        """
+        if self._config.cleanup == "off":
+            return 0
+        done = processed(sighting.files, progress)
+        folder = f"{zone}/{sighting.name.folder}"
+        bin_folder = READY_TO_DELETE_FOLDER if self._config.cleanup == "ready" else PROCESSED_FOLDER
+        for file in done:
+            self._storage.move(f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}")
+        if done or sweep:
+            self._expire(f"{folder}/{bin_folder}", [file.path for file in done])
+        return len(done)
+
+    def _expire(self, folder: str, moved: Sequence[str]) -> None:
+        """Keep the info file true, and delete files whose time is up (LZ-8.2, LZ-8.3)."""
+        info_file = f"{folder}/{READY_TO_DELETE_INFO}"
+        before = self._info(info_file)
+        lying = dict(self._lying(folder, ""))
+        now = self._clock()
+        ready = {path: before.get(path, now) for path in lying}
+        ready.update(dict.fromkeys(moved, now))
+        due = [path for path, since in ready.items() if now - since >= self._config.cleanup_days * SECONDS_PER_DAY]
+        for path in due:
+            self._storage.delete(f"{folder}/{path}")
+            del ready[path]
+        if ready != before:
+            self._storage.write(info_file, _rendered(ready))
+
+    def _info(self, path: str) -> dict[str, float]:
+        """What the info file says; publishers may empty the folder or harm the file (LZ-8.4)."""
+        try:
+            with self._storage.open(path) as handle:
+                files = json.loads(handle.read())["files"]
+            return {
+                entry["name"]: datetime.strptime(entry["readyAtUtc"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+                for entry in files
+            }
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return {}
+
+    def _lying(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
+        for entry in self._storage.list(f"{folder}/{below}".rstrip("/")) or ():
+            path = f"{below}/{entry.name}".lstrip("/")
+            if entry.kind.value == "folder":
+                yield from self._lying(folder, path)
+            elif entry.kind.value == "file" and path != READY_TO_DELETE_INFO:
+                yield path, entry
+
+
+def processed(files: Iterable[FileSighting], progress: Progress) -> list[FileSighting]:
+    """Applied files that lie there as they were applied, but for the newest of each partition (LZ-8.1, LZ-8.5)."""
+    newest: dict[str, tuple[int, int, str]] = {}
+    for path, applied in progress.applied.items():
+        partition, _, name = path.rpartition("/")
+        age = (_sequence(name), applied.modified_ns, name)
+        newest[partition] = max(newest.get(partition, age), age)
+    return [
+        file
+        for file in files
+        if (applied_file := progress.applied.get(file.path)) is not None
+        and applied_file.etag == file.etag
+        and newest[file.partition][2] != file.name
+    ]
+
+
+def _sequence(name: str) -> int:
+    """The number of a numbered file; 0 where names are not numbers, so that times decide."""
+    stem = name.partition(".")[0]
+    return int(stem) if len(stem) == 20 and stem.isascii() and stem.isdigit() else 0  # noqa: PLR2004 - LZ-3.2
+
+
+def _rendered(ready: dict[str, float]) -> bytes:
+    files = [
+        {"name": path, "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+        for path, since in sorted(ready.items())
+    ]
+    return json.dumps({"files": files}).encode()

@@ -1,0 +1,13 @@
+"""Where everything lies under ROOT (LZ-1.1, LZ-1.2)."""
+
+from __future__ import annotations
+
+ZONE = "Files/LandingZone"
+OLDER_ZONE = "LandingZone"
+TABLES = "Tables"
+MONITORING = "Files/Monitoring"
+ENGINE = ".mirror-engine"  # the engine's own: ledger, lock, logs, scratch
+LEDGER = f"{ENGINE}/ledger.sqlite"
+LOCK = f"{ENGINE}/lock"
+LOGS = f"{ENGINE}/logs"
+SCRATCH = f"{ENGINE}/scratch"

@@ -1,0 +1,166 @@
+"""Remembers how far each table is: an SQLite file, fast and disposable, rebuilt from the Delta log if lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import AppliedFile, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+FORMAT = 1
+MIRROR, ANCHOR, NEXT_POLL = "mirror", "anchor", "next_poll"
+TABLES = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS tables (
+    schema_folder TEXT, table_folder TEXT, progress TEXT NOT NULL, PRIMARY KEY (schema_folder, table_folder));
+CREATE TABLE IF NOT EXISTS applied (
+    schema_folder TEXT, table_folder TEXT, path TEXT, etag TEXT, digest TEXT, version INTEGER, rows INTEGER,
+    modified_ns INTEGER, PRIMARY KEY (schema_folder, table_folder, path));
+"""
+
+
+class Ledger:
+    """How far every table of one mirror is.
+
+    Every change is one SQLite transaction; all methods may be called from any thread. It is never the truth: the
+    Delta log is, and a ledger that is behind it is brought up to it when the engine starts.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._lock = threading.RLock()
+        with self._lock:
+            self._known = dict(self._load())
+
+    @classmethod
+    def open(cls, path: Path) -> Ledger:
+        """Open or make the ledger; one that is damaged or of another format is put aside and begun anew."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return cls(_connect(str(path)))
+        except (sqlite3.DatabaseError, ValueError, KeyError, TypeError):
+            for leftover in path.parent.glob(f"{path.name}*"):
+                leftover.replace(leftover.with_name(f"damaged-{leftover.name}"))
+            return cls(_connect(str(path)))
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """The ledger as it is now, for looking at while an engine may be writing; empty where there is none."""
+        copy = _connect(":memory:")
+        if path.exists():
+            with (
+                contextlib.suppress(sqlite3.DatabaseError),
+                contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as stored,
+            ):
+                stored.backup(copy)
+        try:
+            return cls(copy)
+        except (sqlite3.DatabaseError, ValueError, KeyError, TypeError):
+            return cls(_connect(":memory:"))
+
+    @property
+    def mirror(self) -> str:
+        """This ROOT's mirror, a random id made at first use."""
+        with self._lock:
+            found = self.fact(MIRROR)
+            if not found:
+                found = uuid.uuid4().hex
+                self.note(MIRROR, found)
+            return found
+
+    def fact(self, name: str) -> str:
+        """A fact about the mirror as a whole; `""` where it was never noted."""
+        with self._lock:
+            row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else ""
+
+    def note(self, name: str, value: str) -> None:
+        """Remember a fact about the mirror as a whole."""
+        with self._lock, self._connection:
+            self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def tables(self) -> Mapping[TableName, Progress]:
+        """All tables known."""
+        with self._lock:
+            return dict(self._known)
+
+    def progress(self, table: TableName) -> Progress | None:
+        """How far a table is; None where it is not known."""
+        with self._lock:
+            return self._known.get(table)
+
+    def record(self, table: TableName, progress: Progress) -> None:
+        """Remember how far a table is, in one step."""
+        place = (table.schema, table.table)
+        with self._lock, self._connection:
+            before = self._known.get(table)
+            kept = before.applied if before and before.generation == progress.generation else {}
+            if not kept or not kept.keys() <= progress.applied.keys():
+                kept = {}
+                self._connection.execute("DELETE FROM applied WHERE schema_folder = ? AND table_folder = ?", place)
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO applied VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (*place, path, file.etag, file.digest, file.version, file.rows, file.modified_ns)
+                    for path, file in progress.applied.items()
+                    if kept.get(path) != file
+                ),
+            )
+            head = json.dumps(replace(progress, applied={}).to_json())
+            self._connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (*place, head))
+            self._known[table] = progress
+
+    def forget(self, table: TableName) -> None:
+        """Forget a table; not to know it is no error."""
+        place = (table.schema, table.table)
+        with self._lock, self._connection:
+            for name in ("applied", "tables"):
+                self._connection.execute(f"DELETE FROM {name} WHERE schema_folder = ? AND table_folder = ?", place)  # noqa: S608 - two names of our own
+            self._known.pop(table, None)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    def _load(self) -> Iterator[tuple[TableName, Progress]]:
+        applied: dict[TableName, dict[str, AppliedFile]] = {}
+        for schema, table, path, *file in self._connection.execute("SELECT * FROM applied"):
+            applied.setdefault(TableName(schema, table), {})[path] = AppliedFile(*file)
+        for schema, table, head in self._connection.execute("SELECT * FROM tables"):
+            name = TableName(schema, table)
+            yield name, replace(Progress.from_json(json.loads(head)), applied=applied.get(name, {}))
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    """A connection to a ledger of our format.
+
+    Raises:
+        ValueError: the file is a ledger of another format.
+        sqlite3.DatabaseError: it is damaged, or no ledger.
+    """
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        _check_format(connection.execute("PRAGMA user_version").fetchone()[0])
+        connection.executescript(f"{TABLES}PRAGMA user_version = {FORMAT};")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_format(found: int) -> None:
+    if found not in {0, FORMAT}:
+        raise ValueError(f"a ledger of format {found}, not {FORMAT}")

@@ -1,0 +1,331 @@
+"""Decides the steps: pure, the same sight gives the same plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from mirror_engine.landing_zone.change_file import Detection, detect
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.metadata_changes import forbidden_change
+from mirror_engine.landing_zone.names import METADATA_FILE
+from mirror_engine.landing_zone.progress import Latch, Progress
+from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.sightings import (
+    FileSighting,
+    MetadataAbsent,
+    MetadataUnusable,
+    MetadataUsable,
+    TableSighting,
+)
+from mirror_engine.landing_zone.states import (
+    Behind,
+    Blocked,
+    Latched,
+    Level,
+    Loading,
+    TableState,
+    Unarmed,
+    Waiting,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mirror_engine.config import Config
+    from mirror_engine.landing_zone.names import TableName
+
+FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
+
+
+@dataclass(frozen=True)
+class DropTable:
+    """The Delta table and all memory of it go (LZ-7.2, LZ-7.3)."""
+
+    diagnostic: Diagnostic
+
+
+@dataclass(frozen=True)
+class BeginGeneration:
+    """A new life of the table folder starts to be remembered."""
+
+    identity: str
+
+
+@dataclass(frozen=True)
+class LearnIdentity:
+    """The folder is the one we know under a new identity: ROOT was copied, moved or restored."""
+
+    identity: str
+
+
+@dataclass(frozen=True)
+class Remember:
+    """Facts about the folder to keep, without any effect on the Delta table."""
+
+    armed: bool
+    waiting: Mapping[str, str]
+    latch: Latch | None
+
+
+@dataclass(frozen=True)
+class NoteGone:
+    """The folder is missed for the first time; its table is dropped once the delay is over (LZ-7.4)."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class ApplyBatch:
+    """Change files to be replayed, in order; the replayer cuts them into commits."""
+
+    files: tuple[FileSighting, ...]
+    metadata: Metadata
+
+
+Step = DropTable | BeginGeneration | LearnIdentity | Remember | NoteGone | ApplyBatch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done for one table, and why not more.
+
+    Attributes:
+        table: its name.
+        state: as it is before the steps.
+        steps: in order.
+        detection: how its files were classified; None where they were not looked at.
+        diagnostics: everything there is to say about it now, applied files aside.
+    """
+
+    table: TableName
+    state: TableState
+    steps: tuple[Step, ...] = ()
+    detection: Detection | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the planner must know beside the table folder and its progress.
+
+    Attributes:
+        config: all options.
+        now: seconds since 1970.
+        refusal: why the zone leaves no place for this table (ME004, ME007 under strict); None mostly.
+        moved: whether a new folder identity means a copied ROOT, not a recreated folder.
+    """
+
+    config: Config
+    now: float
+    refusal: Diagnostic | None = None
+    moved: bool = False
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """One table folder, with what is known of it, under way through the planner."""
+
+    sighting: TableSighting
+    progress: Progress | None
+    circumstances: Circumstances
+    steps: tuple[Step, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = field(default=())
+
+    @property
+    def table(self) -> TableName:
+        return self.sighting.name
+
+    @property
+    def is_known(self) -> bool:
+        return self.progress is not None and self.progress.armed_at > 0
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        applied = self.progress.applied if self.progress else {}
+        return {file.path: file.etag for file in self.sighting.files if file.path not in applied}
+
+    def saying(self, *diagnostics: Diagnostic) -> _Sight:
+        return replace(self, diagnostics=(*self.diagnostics, *diagnostics))
+
+
+def plan_gone(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
+    """Plan for a known table whose folder is no longer there (LZ-7.2, LZ-7.4)."""
+    gone = diagnose("ME065", table.folder)
+    since = progress.gone_at or circumstances.now
+    if circumstances.now - since >= circumstances.config.drop_delay_seconds:
+        return Plan(table, Level(), (DropTable(gone),), None, (gone,))
+    return Plan(table, Level(), () if progress.gone_at else (NoteGone(since),), None, ())
+
+
+def plan(sighting: TableSighting, progress: Progress | None, circumstances: Circumstances) -> Plan:
+    """Plan for a table folder that is there.
+
+    Args:
+        sighting: the folder as the poller saw it.
+        progress: what is known of it; None at first sight.
+        circumstances: what else bears on it.
+    """
+    if circumstances.refusal:
+        return Plan(
+            sighting.name, Latched(circumstances.refusal, len(sighting.files)), (), None, (circumstances.refusal,)
+        )
+    sight = _in_its_generation(_Sight(sighting, progress, circumstances, (), sighting.diagnostics))
+    match sighting.metadata:
+        case MetadataUsable() as usable:
+            return _armed(sight.saying(*usable.diagnostics), usable.metadata)
+        case MetadataUnusable() as unusable:
+            return _without_metadata(sight.saying(*unusable.diagnostics[1:]), unusable.diagnostics[0], unusable.etag)
+        case MetadataAbsent():
+            if circumstances.config.metadata == "optional":
+                return _armed(sight, Metadata())
+            code = "ME009" if sight.is_known else "ME008"
+            absent = diagnose(code, f"{sight.table.folder}/{METADATA_FILE}", count=len(sighting.files))
+            return _without_metadata(sight, absent, "")
+
+
+def _in_its_generation(sight: _Sight) -> _Sight:
+    """The sight with the steps that make its progress that of the folder's present life (LZ-7.3)."""
+    begin = BeginGeneration(sight.sighting.identity)
+    if sight.progress is None:
+        return replace(sight, steps=(begin,))
+    if sight.progress.identity == sight.sighting.identity:
+        return sight
+    if sight.circumstances.moved:
+        moved = diagnose("ME076", sight.table.folder)
+        learned = with_identity(sight.progress, sight.sighting)
+        return replace(sight, progress=learned, steps=(LearnIdentity(sight.sighting.identity),)).saying(moved)
+    if not sight.is_known:
+        return replace(sight, progress=None, steps=(begin,))
+    rebuilt = diagnose("ME066", sight.table.folder, count=len(sight.sighting.files))
+    return replace(sight, progress=None, steps=(DropTable(rebuilt), begin)).saying(rebuilt)
+
+
+def with_identity(progress: Progress, sighting: TableSighting) -> Progress:
+    """The progress of a folder that is the same under a new identity: its applied files are known anew, too."""
+    lying = {file.path: file for file in sighting.files}
+    applied = {
+        path: replace(file, etag=lying[path].etag) if path in lying else file for path, file in progress.applied.items()
+    }
+    latch = progress.latch
+    if latch and latch.path in lying:
+        latch = replace(latch, identity=lying[latch.path].identity, etag=lying[latch.path].etag)
+    return replace(progress, identity=sighting.identity, applied=applied, waiting={}, latch=latch)
+
+
+def _without_metadata(sight: _Sight, fault: Diagnostic, etag: str) -> Plan:
+    """A folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
+    files = len(sight.sighting.files)
+    if not sight.is_known:
+        return _planned(sight.saying(fault), Unarmed(fault, files), None)
+    return _planned(sight.saying(fault), Latched(fault, files), Latch(fault, METADATA_FILE, "", etag))
+
+
+def _armed(sight: _Sight, metadata: Metadata) -> Plan:
+    """A folder with usable metadata: a table."""
+    config = sight.circumstances.config
+    change = forbidden_change(sight.table, sight.progress, metadata)
+    if change:
+        refused = Latched(change, len(sight.waiting))
+        return _planned(sight.saying(change), refused, Latch(change, METADATA_FILE, "", ""))
+    detection = detect(
+        sight.table, sight.sighting.files, metadata, sight.progress, config.start_index, strict=config.strict
+    )
+    sight = sight.saying(*detection.diagnostics, *_overwritten(sight))
+    latch, notes = _standing_latch(sight)
+    sight = sight.saying(*notes)
+    error = latch.diagnostic if latch else _first_error(sight.diagnostics)
+    if error:
+        waiting = len(detection.ready) + len(detection.later)
+        return _planned(sight, Latched(error, waiting), latch or _latch_at(sight, error), detection)
+    return _readable(sight, metadata, detection)
+
+
+def _readable(sight: _Sight, metadata: Metadata, detection: Detection) -> Plan:
+    """A table that nothing keeps from reading on."""
+    if detection.ready:
+        count = len(detection.ready)
+        state: TableState = Behind(count) if sight.progress and sight.progress.has_table else Loading(count)
+        return _planned(sight, state, None, detection, (ApplyBatch(detection.ready, metadata),))
+    if detection.waits_for:
+        return _planned(sight, Blocked(detection.waits_for, len(detection.later)), None, detection)
+    if sight.progress and sight.progress.has_table:
+        return _planned(sight, Level(), None, detection)
+    return _without_data(sight, detection)
+
+
+def _without_data(sight: _Sight, detection: Detection) -> Plan:
+    """Metadata without data: `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""
+    since = sight.progress.armed_at if sight.progress and sight.progress.armed_at else sight.circumstances.now
+    if sight.circumstances.now - since < FAILED_AFTER_SECONDS:
+        note = diagnose("ME067", sight.table.folder, date=date_of(since + FAILED_AFTER_SECONDS))
+        return _planned(sight.saying(note), Waiting(expired=False), None, detection)
+    days = int((sight.circumstances.now - since) // 86_400)
+    note = diagnose("ME068", sight.table.folder, time=f"{days} days")
+    return _planned(sight.saying(note), Waiting(expired=True), None, detection)
+
+
+def date_of(seconds: float) -> str:
+    """The UTC date of a time in seconds since 1970, as ISO 8601 writes it."""
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
+
+
+def _overwritten(sight: _Sight) -> Iterable[Diagnostic]:
+    """Waiting files whose content is another than the poller saw before (LZ-3.13, ME071)."""
+    if not sight.progress:
+        return
+    latch = sight.progress.latch
+    for file in sight.sighting.files:
+        before = sight.progress.waiting.get(file.path, file.etag)
+        if before == file.etag or (latch and latch.path == file.path):
+            continue
+        identity, size, _ = before.rsplit(":", 2)
+        code = "ME071" if identity == file.identity and int(size) < file.size else "ME025"
+        yield diagnose(code, f"{sight.table.folder}/{file.path}", strict=sight.circumstances.config.strict)
+
+
+def _standing_latch(sight: _Sight) -> tuple[Latch | None, tuple[Diagnostic, ...]]:
+    """The file latch if it still holds (LZ-3.11), and what to say beside."""
+    latch = sight.progress.latch if sight.progress else None
+    if not latch or latch.path == METADATA_FILE:
+        return None, ()
+    lying = next((file for file in sight.sighting.files if file.path == latch.path), None)
+    if not lying or lying.identity != latch.identity:
+        return None, ()
+    if lying.etag == latch.etag:
+        return latch, (latch.diagnostic,)
+    return latch, (latch.diagnostic, diagnose("ME027", f"{sight.table.folder}/{latch.path}"))
+
+
+def _first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
+    return next((found for found in diagnostics if found.severity is Severity.ERROR), None)
+
+
+def _latch_at(sight: _Sight, refused: Diagnostic) -> Latch:
+    """A latch for what is wrong with a sighted file under `strict`; it is judged anew when the file changes."""
+    path = refused.path.removeprefix(f"{sight.table.folder}/")
+    lying = next((file for file in sight.sighting.files if file.path == path), None)
+    return Latch(refused, path, lying.identity if lying else "", lying.etag if lying else "")
+
+
+def _planned(
+    sight: _Sight,
+    state: TableState,
+    latch: Latch | None,
+    detection: Detection | None = None,
+    work: tuple[Step, ...] = (),
+) -> Plan:
+    """The plan, with a step to remember what has changed about the folder."""
+    armed = not isinstance(state, Unarmed)
+    known = sight.progress
+    waiting = sight.waiting
+    remembered = known and (armed <= sight.is_known, dict(known.waiting), known.latch, known.gone_at) == (
+        True,
+        waiting,
+        latch,
+        0.0,
+    )
+    remember = () if remembered else (Remember(armed, waiting, latch),)
+    return Plan(sight.table, state, (*sight.steps, *remember, *work), detection, sight.diagnostics)

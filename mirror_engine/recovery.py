@@ -1,0 +1,135 @@
+"""Makes the ledger agree with the Delta log, which is the truth about how far each table is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import TableDamaged
+from mirror_engine.events import DiagnosticRaised
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.ledger import ANCHOR, MIRROR
+
+if TYPE_CHECKING:
+    from mirror_engine.delta.base import TableState
+    from mirror_engine.doors import Doors
+    from mirror_engine.landing_zone.progress import AppliedFile, Progress
+    from mirror_engine.storage.base import Storage
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Identities of folders that no publisher makes anew: when they change, ROOT was copied, moved or restored."""
+
+    tables: str
+    zone: str
+
+    def __str__(self) -> str:
+        return f"{self.tables}|{self.zone}"
+
+    @classmethod
+    def parse(cls, text: str) -> Anchor:
+        """Back from `str`."""
+        tables, _, zone = text.partition("|")
+        return cls(tables, zone)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was found on the way.
+
+    Attributes:
+        foreign: Delta folders that hold a table no mirror made.
+        damaged: Delta folders whose log cannot be read, with the error.
+    """
+
+    foreign: frozenset[str] = frozenset()
+    damaged: dict[str, TableDamaged] = field(default_factory=dict)
+
+
+def recover(doors: Doors) -> Recovered:
+    """Bring the ledger up to the Delta logs of all tables; run once before the first cycle."""
+    foreign, damaged, found = set(), {}, set()
+    for folder in doors.writer.tables():
+        try:
+            state = doors.writer.state(folder)
+        except TableDamaged as error:
+            damaged[folder] = error
+            continue
+        if state and state.record is None:
+            foreign.add(folder)
+        elif state and state.record:
+            found.add(folder)
+            _begin_from(doors, state)
+            agree(doors, TableName.from_folder(state.record.folder), state)
+    for table, progress in doors.ledger.tables().items():
+        folder = doors.delta_folder(table)
+        if progress.has_table and folder not in found and folder not in damaged:
+            _lost(doors, table, progress)
+    return Recovered(frozenset(foreign), damaged)
+
+
+def _begin_from(doors: Doors, state: TableState) -> None:
+    """A ledger that knows nothing takes over who this mirror is."""
+    if state.record and not doors.ledger.fact(MIRROR):
+        doors.ledger.note(MIRROR, state.record.mirror)
+    if state.record and not doors.ledger.fact(ANCHOR):
+        doors.ledger.note(ANCHOR, state.record.anchor)
+
+
+def agree(doors: Doors, table: TableName, state: TableState | None) -> None:
+    """Make the ledger's progress of one table that of its Delta log."""
+    if state is None or state.record is None:
+        return
+    told = state.record.progress
+    known = doors.ledger.progress(table)
+    if known and known.generation == told.generation and known.batch == told.batch:
+        return
+    applied = {
+        path: replace(file, version=state.record_version) if path in state.record.files else file
+        for path, file in told.applied.items()
+    }
+    told = replace(told, applied=applied, delta_version=state.record_version)
+    if known and known.generation == told.generation:
+        older = {path: file for path, file in known.applied.items() if known.batch <= told.batch}
+        told = replace(
+            told,
+            applied={**older, **told.applied},
+            waiting=known.waiting,
+            latch=known.latch,
+            diagnostics=known.diagnostics,
+        )
+    doors.ledger.record(table, told)
+
+
+def _lost(doors: Doors, table: TableName, progress: Progress) -> None:
+    """A table somebody removed: it is rebuilt from what still lies in its folder."""
+    doors.ledger.forget(table)
+    if progress.rows_processed:
+        lost = diagnose("ME069", table.folder, count=progress.rows_processed)
+        doors.tell(DiagnosticRaised(table, lost))
+
+
+def same_content(storage: Storage, folder: str, progress: Progress) -> bool:
+    """Whether the applied files that lie in a folder are, byte for byte, those that were applied.
+
+    Args:
+        storage: door 1.
+        folder: the table folder, from ROOT.
+        progress: what was applied.
+    """
+    lying = [(path, file) for path, file in progress.applied.items() if storage.stat(f"{folder}/{path}")]
+    return bool(lying) and all(_is_same(storage, f"{folder}/{path}", file) for path, file in lying)
+
+
+def _is_same(storage: Storage, path: str, file: AppliedFile) -> bool:
+    try:
+        with storage.open(path) as handle:
+            digest = hashlib.blake2b(digest_size=16)
+            while chunk := handle.read(1 << 20):
+                digest.update(chunk)
+    except FileNotFoundError:
+        return False
+    return digest.hexdigest() == file.digest

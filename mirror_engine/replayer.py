@@ -1,0 +1,269 @@
+"""Carries out the steps of one table, one durable step at a time: the table first, the ledger second."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from typing_extensions import assert_never
+
+from mirror_engine.delta.base import BatchRecord, Outcome
+from mirror_engine.delta.reader import TableFacts
+from mirror_engine.errors import PublisherError, ZoneChanged
+from mirror_engine.events import (
+    BatchCommitted,
+    BatchStarted,
+    DiagnosticRaised,
+    TableDropped,
+    TableLatched,
+    TableReleased,
+)
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
+from mirror_engine.landing_zone.tally import tally
+from mirror_engine.planner import (
+    ApplyBatch,
+    BeginGeneration,
+    DropTable,
+    LearnIdentity,
+    NoteGone,
+    Plan,
+    Remember,
+    Step,
+    with_identity,
+)
+
+if TYPE_CHECKING:
+    from mirror_engine.change_batches import BatchReader, CutBatch
+    from mirror_engine.delta.base import TableState
+    from mirror_engine.doors import Doors
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.sightings import FileSighting, TableSighting
+
+
+@dataclass
+class Work:
+    """One table's plan under way.
+
+    Attributes:
+        plan: what is to be done.
+        sighting: the folder; None where it is gone.
+        zone: the landing zone, from ROOT.
+        anchor: identities of ROOT's own folders.
+        waiting: change files not yet applied.
+    """
+
+    plan: Plan
+    sighting: TableSighting | None
+    zone: str
+    anchor: str
+    steps: deque[Step] = field(default_factory=deque)
+    waiting: deque[FileSighting] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.steps.extend(self.plan.steps)
+
+    @property
+    def table(self) -> TableName:
+        """The table's name."""
+        return self.plan.table
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.steps
+
+
+class Replayer:
+    """Does the steps of one table at a time; different tables may be done side by side."""
+
+    def __init__(self, doors: Doors, reader: BatchReader) -> None:
+        self._doors = doors
+        self._reader = reader
+
+    def advance(self, work: Work) -> BatchCommitted | None:
+        """Do the next piece of work: all steps up to and with one commit, which is returned.
+
+        Raises:
+            PublisherError: never; a refusal latches the table.
+            TransientError: the piece was not done; nothing is lost, the next cycle plans anew.
+        """
+        while work.steps:
+            step = work.steps[0]
+            if isinstance(step, ApplyBatch):
+                return self._apply(work, step)
+            self._note(work, step)
+            work.steps.popleft()
+        return None
+
+    def _note(self, work: Work, step: DropTable | BeginGeneration | LearnIdentity | Remember | NoteGone) -> None:
+        ledger = self._doors.ledger
+        known = ledger.progress(work.table)
+        match step:
+            case DropTable():
+                self.drop(work.table, step.diagnostic)
+            case BeginGeneration():
+                ledger.record(work.table, Progress(uuid.uuid4().hex, step.identity))
+            case LearnIdentity():
+                if known and work.sighting:
+                    ledger.record(work.table, with_identity(known, work.sighting))
+            case Remember():
+                if known:
+                    self._remember(work.table, known, step)
+            case NoteGone():
+                if known:
+                    ledger.record(work.table, replace(known, gone_at=step.at))
+            case _:
+                assert_never(step)
+
+    def drop(self, table: TableName, reason: Diagnostic) -> None:
+        """Remove a Delta table, then all memory of it (LZ-7.2)."""
+        self._doors.writer.drop(self._doors.delta_folder(table))
+        self._doors.ledger.forget(table)
+        self._doors.tell(TableDropped(table, reason.message))
+
+    def _remember(self, table: TableName, known: Progress, step: Remember) -> None:
+        armed_at = known.armed_at or (self._doors.clock() if step.armed else 0.0)
+        noted = replace(known, armed_at=armed_at, waiting=step.waiting, latch=step.latch, gone_at=0.0)
+        self._doors.ledger.record(table, noted)
+        if step.latch and (not known.latch or known.latch.diagnostic != step.latch.diagnostic):
+            self._doors.tell(TableLatched(table, step.latch.diagnostic))
+        if known.latch and not step.latch:
+            self._doors.tell(TableReleased(table))
+
+    def _apply(self, work: Work, step: ApplyBatch) -> BatchCommitted | None:
+        """Read and commit the next batch; latch where a file is refused (LZ-4.17)."""
+        if not work.waiting:
+            work.waiting.extend(step.files)
+        started = time.monotonic()
+        known = self._doors.ledger.progress(work.table)
+        if known is None:
+            raise ZoneChanged(f"{work.table.folder}: dropped meanwhile")
+        first, last = work.waiting[0].path, work.waiting[-1].path
+        self._doors.tell(BatchStarted(work.table, len(work.waiting), first, last))
+        state = self._doors.writer.state(self._doors.delta_folder(work.table))
+        facts = self._facts(work.table, known, state)
+        cut = self._reader.cut(work.table, tuple(work.waiting), step.metadata, known, facts)
+        try:
+            committed = self._commit(work, cut, known, state, started) if cut.files else None
+        finally:
+            cut.release()
+        for _ in cut.files:
+            work.waiting.popleft()
+        if cut.refusal:
+            self._latch(work.table, cut.refusal, work.waiting[0])
+        if cut.refusal or not work.waiting:
+            work.steps.popleft()
+        return committed
+
+    def _facts(self, table: TableName, known: Progress, state: TableState | None) -> TableFacts:
+        """What the next file is read against."""
+        if state is None:
+            return TableFacts()
+        is_empty = known.rows_processed == 0 or self._doors.writer.row_count(self._doors.delta_folder(table)) == 0
+        return TableFacts(state.schema, is_empty, known.naive_columns, known.utc_columns, known.markers_seen)
+
+    def _commit(
+        self, work: Work, cut: CutBatch, known: Progress, state: TableState | None, started: float
+    ) -> BatchCommitted:
+        folder = self._doors.delta_folder(work.table)
+        record = BatchRecord(self._doors.ledger.mirror, work.anchor, _lying(known, work), (), work.table.folder)
+        self._check_unchanged(work, cut)
+        if state is None:
+            self._doors.writer.create(folder, cut.batch.schema, record)
+        progress = self._after(known, cut)
+        record = replace(record, progress=_lying(progress, work), files=tuple(file.path for file in cut.files))
+        outcome = self._doors.writer.apply(folder, cut.batch, record)
+        said = (*cut.diagnostics, *_met(work.table, cut, outcome))
+        self._doors.ledger.record(work.table, _committed(progress, cut, outcome, said))
+        for diagnostic in said:
+            self._doors.tell(DiagnosticRaised(work.table, diagnostic))
+        rows = sum(file.row_count for file in cut.batch.files)
+        seconds = time.monotonic() - started
+        committed = BatchCommitted(work.table, outcome.version, record.files, rows, seconds)
+        self._doors.tell(committed)
+        return committed
+
+    def _check_unchanged(self, work: Work, cut: CutBatch) -> None:
+        """What is about to be committed is still what lies in the zone.
+
+        Raises:
+            ZoneChanged: the folder or a file was replaced since it was read.
+        """
+        folder = f"{work.zone}/{work.table.folder}"
+        here = self._doors.storage.stat(folder)
+        if not here or not work.sighting or here.identity != work.sighting.identity:
+            raise ZoneChanged(f"{work.table.folder}: dropped or recreated while it was read")
+        for file in cut.files:
+            found = self._doors.storage.stat(f"{folder}/{file.path}")
+            if not found or (found.identity, found.size, found.modified_ns) != (
+                file.identity,
+                file.size,
+                file.modified_ns,
+            ):
+                raise ZoneChanged(f"{work.table.folder}/{file.path}: replaced while it was read")
+
+    def _after(self, known: Progress, cut: CutBatch) -> Progress:
+        """The progress once this batch is in."""
+        applied = dict(known.applied)
+        watermarks = dict(known.watermarks)
+        for sighted, file in zip(cut.files, cut.batch.files, strict=True):
+            applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns)
+            if (sequence := cut.sequence_of(sighted)) is not None:
+                watermarks[sighted.partition] = max(sequence, watermarks.get(sighted.partition, 0))
+        return replace(
+            known,
+            batch=known.batch + 1,
+            watermarks=watermarks,
+            applied=applied,
+            key_columns=cut.batch.key_columns,
+            declared_columns=known.declared_columns or cut.declared_columns,
+            naive_columns=cut.facts.naive_columns,
+            utc_columns=cut.facts.utc_columns,
+            markers_seen=cut.facts.markers_seen,
+            rows_processed=known.rows_processed + sum(file.row_count for file in cut.batch.files),
+            bytes_processed=known.bytes_processed + sum(file.byte_count for file in cut.batch.files),
+            synced_at=self._doors.clock(),
+            waiting={path: etag for path, etag in known.waiting.items() if path not in applied},
+        )
+
+    def _latch(self, table: TableName, refusal: PublisherError, file: FileSighting) -> None:
+        known = self._doors.ledger.progress(table)
+        if known:
+            latch = Latch(refusal.diagnostic, file.path, file.identity, file.etag)
+            said = tally(known.diagnostics, refusal.others)
+            self._doors.ledger.record(table, replace(known, latch=latch, diagnostics=said))
+        self._doors.tell(TableLatched(table, refusal.diagnostic))
+
+
+def _lying(progress: Progress, work: Work) -> Progress:
+    """The progress as a commit carries it: only applied files that still lie in the folder."""
+    lying = {file.path for file in work.sighting.files} if work.sighting else set()
+    applied = {path: file for path, file in progress.applied.items() if path in lying}
+    return replace(progress, applied=applied, waiting={}, latch=None, diagnostics={})
+
+
+def _committed(progress: Progress, cut: CutBatch, outcome: Outcome, said: tuple[Diagnostic, ...]) -> Progress:
+    """The progress the ledger keeps: with the Delta version, and what there is to say about the files."""
+    paths = {file.path for file in cut.batch.files}
+    applied = {
+        path: replace(file, version=outcome.version) if path in paths else file
+        for path, file in progress.applied.items()
+    }
+    diagnostics = tally(progress.diagnostics, said)
+    return replace(progress, applied=applied, delta_version=outcome.version, diagnostics=diagnostics)
+
+
+def _met(table: TableName, cut: CutBatch, outcome: Outcome) -> list[Diagnostic]:
+    """ME039 and ME043: one message per file, with the count."""
+    said = []
+    for file, met in zip(cut.batch.files, outcome.met, strict=False):
+        place = f"{table.folder}/{file.path}"
+        if met.inserts_of_present_keys:
+            said.append(diagnose("ME039", place, count=met.inserts_of_present_keys))
+        if met.changes_of_several_copies:
+            said.append(diagnose("ME043", place, count=met.changes_of_several_copies))
+    return said
