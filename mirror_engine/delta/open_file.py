@@ -12,15 +12,13 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.column_types import Column
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
-VOID = "void"  # the observed type of an all-NULL Arrow column (LZ-5.9)
-
 
 class OpenFile(Protocol):
     """One change file.
 
     Attributes:
         columns: its data columns in file order, the marker not among them; observed types in Delta's words
-            (`VOID` for a null-typed one). For text: the declared columns that the header names.
+            (`column_types.VOID` for a null-typed one). For text: the declared columns that the header names.
         marker: the marker column's name as spelled; None for a marker-free file.
         naive_columns: timestamp columns without a zone.
         utc_columns: timestamp columns with one.

@@ -16,7 +16,7 @@ UNSAFE = {ord(c): repr(c)[1:-1] for c in map(chr, [*range(32), *range(127, 160),
 
 def printable(text: str) -> str:
     """A name as it may stand on one line of a terminal or a log: control characters and lone surrogates are escaped."""
-    return text.translate(UNSAFE)
+    return text if text.isprintable() else text.translate(UNSAFE)
 
 
 @dataclass(frozen=True)
