@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirror_engine.landing_zone.states import Latched, TableState, Unarmed
 from mirror_engine.monitoring.state_words import advice, in_words, word
 from mirror_engine.monitoring.times import iso
+from mirror_engine.planner import BeginGeneration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -168,6 +169,8 @@ def table_status(  # noqa: PLR0913 - one fact each from the planner, the ledger,
         default_schema: the Delta schema of bare tables, `""` for none.
         now: seconds since 1970.
     """
+    if any(isinstance(step, BeginGeneration) for step in plan.steps):
+        progress = None  # what the ledger knows is of an earlier life of the folder (LZ-7.3)
     pending = _pending(plan, progress, files)
     committed = progress is not None and progress.has_table
     return TableStatus(
