@@ -1,0 +1,219 @@
+"""The planner: the same sight gives the same plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mirror_engine.config import Config
+from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.metadata import FileFormat, Metadata
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
+from mirror_engine.landing_zone.sightings import (
+    FileSighting,
+    MetadataAbsent,
+    MetadataUnusable,
+    MetadataUsable,
+    TableSighting,
+)
+from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
+from mirror_engine.planner import (
+    FAILED_AFTER_SECONDS,
+    ApplyBatch,
+    BeginGeneration,
+    Circumstances,
+    DropTable,
+    LearnIdentity,
+    NoteGone,
+    Remember,
+    plan,
+    plan_gone,
+)
+
+NOW = 1_000_000.0
+ORDERS = TableName("Sales", "Orders")
+KEYED = MetadataUsable("m1", Metadata(key_columns=("Id",)))
+HERE = Circumstances(Config(), NOW)
+
+
+def numbered(number: int, identity: str = "", size: int = 10) -> FileSighting:
+    return FileSighting(f"{number:020d}.parquet", size, number, identity or f"file-{number}")
+
+
+def folder(*files: FileSighting, metadata=KEYED, identity="folder-1") -> TableSighting:
+    return TableSighting(ORDERS, identity, metadata, files)
+
+
+def progress(*applied: FileSighting, **changes) -> Progress:
+    files = {file.path: AppliedFile(file.etag, "d", 1, 1, file.modified_ns) for file in applied}
+    known = Progress("g", "folder-1", len(applied), len(applied) or -1, {"": len(applied)}, files, ("Id",), armed_at=1.0)
+    return replace(known, **changes)
+
+
+def codes(made) -> list[str]:
+    return [found.code for found in made.diagnostics]
+
+
+def kinds(made) -> list[type]:
+    return [type(step) for step in made.steps]
+
+
+def test_a_new_folder_begins_a_generation_and_loads():
+    made = plan(folder(numbered(1), numbered(2)), None, HERE)
+    assert made.state == Loading(2)
+    assert kinds(made) == [BeginGeneration, Remember, ApplyBatch]
+    assert [file.path for file in made.steps[-1].files] == [numbered(1).path, numbered(2).path]
+
+
+def test_the_same_sight_gives_the_same_plan():
+    sight = folder(numbered(2), numbered(1), numbered(4))
+    assert plan(sight, None, HERE) == plan(sight, None, HERE)
+
+
+def test_a_level_table_has_no_steps():
+    made = plan(folder(numbered(1)), progress(numbered(1)), HERE)
+    assert (made.state, made.steps, codes(made)) == (Level(), (), [])
+
+
+def test_a_gap_blocks_and_is_no_error():
+    made = plan(folder(numbered(1), numbered(3)), progress(numbered(1)), HERE)
+    assert made.state == Blocked(numbered(2).path, 1)
+    assert codes(made) == ["ME019"]
+
+
+def test_files_before_a_gap_go_in():
+    made = plan(folder(numbered(1), numbered(2), numbered(4)), progress(numbered(1)), HERE)
+    assert made.state == Behind(1)
+    assert made.steps[-1].files == (numbered(2),)
+
+
+def test_no_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
+    sight = folder(numbered(1), metadata=MetadataAbsent())
+    assert isinstance(plan(sight, None, HERE).state, Unarmed)
+    assert codes(plan(sight, None, HERE)) == ["ME008"]
+    known = plan(sight, progress(numbered(1)), HERE)
+    assert isinstance(known.state, Latched)
+    assert codes(known) == ["ME009"]
+
+
+def test_metadata_optional_reads_a_bare_parquet_folder_as_insert_only():
+    made = plan(folder(numbered(1), metadata=MetadataAbsent()), None, Circumstances(Config(metadata="optional"), NOW))
+    assert made.state == Loading(1)
+    assert made.steps[-1].metadata == Metadata()
+
+
+def test_unusable_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
+    broken = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word"),))
+    assert isinstance(plan(folder(metadata=broken), None, HERE).state, Unarmed)
+    assert isinstance(plan(folder(metadata=broken), progress(numbered(1)), HERE).state, Latched)
+
+
+def test_usable_metadata_again_releases_the_latch():
+    latched = progress(numbered(1), latch=Latch(diagnose("ME009", "x"), "_metadata.json", "", ""))
+    made = plan(folder(numbered(1), numbered(2)), latched, HERE)
+    assert made.state == Behind(1)
+    assert made.steps[0].latch is None
+
+
+def test_changed_keys_latch_until_they_are_restored():
+    other = MetadataUsable("m2", Metadata(key_columns=("Other",)))
+    made = plan(folder(numbered(1), metadata=other), progress(numbered(1)), HERE)
+    assert codes(made) == ["ME017"]
+    same = MetadataUsable("m3", Metadata(key_columns=("ID",)))
+    assert plan(folder(numbered(1), metadata=same), progress(numbered(1)), HERE).state == Level()
+
+
+def test_keys_may_be_added_to_a_keyless_table():
+    made = plan(folder(numbered(1)), progress(numbered(1), key_columns=()), HERE)
+    assert made.state == Level()
+
+
+def test_a_changed_schema_definition_latches():
+    before = (Column("Id", "string", nullable=False), Column("N", "integer"))
+    known = progress(declared_columns=before, delta_version=1, key_columns=("Id",))
+
+    def with_columns(*columns: Column):
+        text = Metadata(("Id",), file_format=FileFormat.CSV, extension="csv", declared_columns=columns)
+        return plan(folder(metadata=MetadataUsable("m", text)), known, HERE)
+
+    assert codes(with_columns(*before)) == []
+    assert codes(with_columns(before[0], Column("N", "long"))) == ["ME044"]
+    assert codes(with_columns(before[0])) == ["ME063"]
+    assert codes(with_columns(*before, Column("New", "string"))) == ["ME063"]
+
+
+def test_a_refused_file_keeps_the_table_latched_until_it_is_replaced():
+    bad = numbered(2, "bad")
+    known = progress(numbered(1), latch=Latch(diagnose("ME024", "x", reason="cut"), bad.path, "bad", bad.etag))
+    assert isinstance(plan(folder(numbered(1), bad), known, HERE).state, Latched)
+    completed = plan(folder(numbered(1), numbered(2, "bad", 99)), known, HERE)
+    assert isinstance(completed.state, Latched)
+    assert codes(completed) == ["ME024", "ME027"]
+    assert plan(folder(numbered(1), numbered(2, "new")), known, HERE).state == Behind(1)
+    assert plan(folder(numbered(1)), known, HERE).state == Level()
+    assert plan(folder(numbered(1), numbered(3)), known, HERE).state == Blocked(numbered(2).path, 1)
+
+
+def test_a_waiting_file_that_was_overwritten_is_a_lost_batch():
+    known = progress(numbered(1), waiting={numbered(3).path: numbered(3).etag})
+    made = plan(folder(numbered(1), numbered(3, "other")), known, HERE)
+    assert codes(made) == ["ME019", "ME025"]
+
+
+def test_a_waiting_file_that_grew_is_told_apart():
+    known = progress(numbered(1), waiting={numbered(3).path: numbered(3).etag})
+    made = plan(folder(numbered(1), numbered(3, "file-3", 99)), known, HERE)
+    assert codes(made) == ["ME019", "ME071"]
+
+
+def test_a_lost_batch_latches_under_strict():
+    known = progress(numbered(1), waiting={numbered(3).path: numbered(3).etag})
+    made = plan(folder(numbered(1), numbered(3, "other")), known, Circumstances(Config(strict=True), NOW))
+    assert isinstance(made.state, Latched)
+
+
+def test_a_new_folder_identity_drops_and_rebuilds():
+    made = plan(folder(numbered(1), identity="folder-2"), progress(numbered(1)), HERE)
+    assert kinds(made) == [DropTable, BeginGeneration, Remember, ApplyBatch]
+    assert made.state == Loading(1)
+    assert codes(made) == ["ME066"]
+
+
+def test_a_moved_root_drops_nothing_and_knows_its_applied_files_anew():
+    moved = replace(HERE, moved=True)
+    made = plan(folder(numbered(1, "copied"), identity="folder-2"), progress(numbered(1)), moved)
+    assert kinds(made) == [LearnIdentity]
+    assert made.state == Level()
+    assert codes(made) == ["ME076"]
+
+
+def test_metadata_without_data_waits_fourteen_days():
+    fresh = plan(folder(), progress(armed_at=NOW, watermarks={}), HERE)
+    assert fresh.state == Waiting(expired=False)
+    assert codes(fresh) == ["ME067"]
+    late = Circumstances(Config(), NOW + FAILED_AFTER_SECONDS)
+    assert plan(folder(), progress(armed_at=NOW, watermarks={}), late).state == Waiting(expired=True)
+    assert codes(plan(folder(), progress(armed_at=NOW, watermarks={}), late)) == ["ME068"]
+
+
+def test_a_gone_folder_drops_its_table():
+    made = plan_gone(ORDERS, progress(numbered(1)), HERE)
+    assert kinds(made) == [DropTable]
+
+
+def test_a_gone_folder_is_given_its_delay():
+    slow = Config(drop_delay_seconds=60)
+    first = plan_gone(ORDERS, progress(numbered(1)), Circumstances(slow, NOW))
+    assert first.steps == (NoteGone(NOW),)
+    known = progress(numbered(1), gone_at=NOW)
+    assert plan_gone(ORDERS, known, Circumstances(slow, NOW + 59)).steps == ()
+    assert kinds(plan_gone(ORDERS, known, Circumstances(slow, NOW + 60))) == [DropTable]
+    back = plan(folder(numbered(1)), known, HERE)
+    assert kinds(back) == [Remember]
+
+
+def test_a_table_without_a_place_is_latched_and_touches_nothing():
+    refusal = diagnose("ME004", "Orders", table="Sales/Orders", folder="Sales.schema/Orders")
+    made = plan(folder(numbered(1)), None, replace(HERE, refusal=refusal))
+    assert (made.state, made.steps) == (Latched(refusal, 1), ())
