@@ -156,7 +156,9 @@ def keys_that_depend_on_table(codes: Integers, markers: Markers) -> Dependence:
     ordered = markers[lives.positions]
     presence = in_first & lives.is_start & (ordered == RowMarker.INSERT)
     several = in_first & (ordered != RowMarker.INSERT) & (alone < 2)  # noqa: PLR2004 - "several" begins at two
-    return Dependence(np.unique(lives.codes[presence]), np.unique(lives.codes[several]))
+    marked = np.zeros(_count(codes), dtype=np.bool_)
+    marked[lives.codes[several]] = True
+    return Dependence(lives.codes[presence], np.flatnonzero(marked))
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,8 @@ def _comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     if pa.types.is_dictionary(kind):
         return _comparable(column.cast(kind.value_type))
     if pa.types.is_floating(kind):
-        values = column.to_numpy() + 0.0  # -0.0 + 0.0 is 0.0
+        with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN like any other
+            values = column.to_numpy() + 0.0  # -0.0 + 0.0 is 0.0
         values[np.isnan(values)] = np.nan
         bits = values.view(np.dtype(f"i{values.itemsize}"))
         return pa.chunked_array([pa.array(bits, mask=column.is_null().to_numpy())])

@@ -1,0 +1,299 @@
+"""Collapse, met and key codes, held to `replay` row by row."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_engine.delta.collapse import NO_KEY, ROLES, NetChanges, collapse, key_codes, keys_that_depend_on_table, met
+from mirror_engine.landing_zone.change import Change, Effect, Role, RowMarker, replay, same_key
+
+INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
+MARKERS = (INSERT, UPDATE, DELETE, UPSERT)
+
+Row = tuple[Any, int]  # the key, and where the row came from: a position, or below 0 the table itself
+Log = list[tuple[int, int]]  # code and marker per change
+
+
+def merged(table: list[Row], keys: list[Any], net: NetChanges) -> Counter[Row]:
+    """What a MERGE with appended copies makes of a table: every match is told against the table before."""
+    after = Counter(table)
+    for position, role_index, copies in zip(net.position.tolist(), net.role, net.copies.tolist(), strict=True):
+        key, role = keys[position], ROLES[role_index]
+        old = [row for row in table if key is not None and row[0] == key]
+        if role is not Role.INSERT:
+            after.subtract(old)
+        if role is Role.SET or (role is Role.SET_ONLY and old):
+            after[key, position] += max(len(old), 1)
+        elif role is Role.SET_ONLY or role is Role.DELETE:
+            pass
+        after[key, position] += copies
+    return +after
+
+
+def replayed(table: list[Row], keys: list[Any], markers: list[int]) -> tuple[Counter[Row], list[Effect]]:
+    rows = [{"k": key, "from": origin} for key, origin in table]
+    changes = [
+        Change(RowMarker(marker), (key,), {"k": key, "from": position})
+        for position, (key, marker) in enumerate(zip(keys, markers, strict=True))
+    ]
+    after, effects = replay(rows, changes, ["k"])
+    return Counter((row["k"], row["from"]) for row in after), effects
+
+
+def arrays(codes: list[int], markers: list[int]) -> tuple[Any, Any]:
+    return np.array(codes, dtype=np.int64), np.array(markers, dtype=np.int8)
+
+
+def key_of(code: int) -> int | None:
+    return None if code == NO_KEY else code
+
+
+def short_logs(longest: int) -> list[tuple[int, ...]]:
+    return [log for length in range(longest + 1) for log in itertools.product(MARKERS, repeat=length)]
+
+
+def test_every_log_of_one_key_up_to_six_changes_ends_as_replay_says() -> None:
+    """All logs at once, each under a key of its own, over tables with 0, 1 and 2 rows of each key.
+
+    At length six 1 and 4 take turns: that they mean the same is shown by the shorter ones.
+    """
+    turns = [(INSERT, DELETE, (UPDATE, UPSERT)[place % 2]) for place in range(6)]
+    logs = [*short_logs(5), *itertools.product(*turns)]
+    codes, markers = arrays(
+        [code for code, log in enumerate(logs) for _ in log], [marker for log in logs for marker in log]
+    )
+    net = collapse(codes, markers)
+    starts = np.searchsorted(codes, np.arange(len(logs) + 1))
+    cuts = np.searchsorted(net.position, starts)
+    for prior in range(3):
+        table = [(0, -1 - copy) for copy in range(prior)]
+        before = met(codes, markers, np.full(len(logs), prior)).tolist()
+        for index, log in enumerate(logs):
+            start, own = starts[index], slice(cuts[index], cuts[index + 1])
+            found = NetChanges(net.position[own] - start, net.role[own], net.copies[own])
+            after, effects = replayed(table, [0] * len(log), list(log))
+            assert merged(table, [0] * len(log), found) == after, (log, prior)
+            assert before[start : start + len(log)] == [effect.met for effect in effects], (log, prior)
+
+
+logs = st.lists(st.tuples(st.integers(NO_KEY, 4), st.sampled_from(MARKERS)), max_size=40)
+tables = st.lists(st.one_of(st.none(), st.integers(0, 4)), max_size=8)
+
+
+@given(logs, tables)
+def test_interleaved_keys_and_null_keys_end_as_replay_says(log: Log, held: list[int | None]) -> None:
+    table = [(key, -1 - origin) for origin, key in enumerate(held)]
+    codes, markers = arrays([code for code, _ in log], [marker for _, marker in log])
+    keys = [key_of(code) for code, _ in log]
+    after, effects = replayed(table, keys, markers.tolist())
+    prior = np.array([held.count(code) for code in range(5)])
+    assert merged(table, keys, collapse(codes, markers)) == after
+    assert met(codes, markers, prior).tolist() == [effect.met for effect in effects]
+
+
+@given(logs)
+def test_net_changes_are_ordered_and_at_most_one_of_a_key_takes_part_in_matching(log: Log) -> None:
+    codes, markers = arrays([code for code, _ in log], [marker for _, marker in log])
+    net = collapse(codes, markers)
+    matching = codes[net.position[net.role != ROLES.index(Role.INSERT)]]
+    assert (np.diff(net.position) > 0).all()
+    assert len(np.unique(matching)) == len(matching)
+    assert NO_KEY not in matching
+    assert all(copies >= 1 for copies in net.copies[net.role == ROLES.index(Role.INSERT)])
+    assert all(copies == 0 for copies in net.copies[net.role == ROLES.index(Role.DELETE)])
+
+
+@given(logs, logs, tables)
+def test_two_batches_one_after_the_other_end_as_one(first: Log, second: Log, held: list[int | None]) -> None:
+    table = [(key, -1 - origin) for origin, key in enumerate(held)]
+    whole = [*first, *second]
+    keys = [key_of(code) for code, _ in whole]
+    markers = [marker for _, marker in whole]
+    cut = len(first)
+    middle = merged(table, keys[:cut], collapse(*arrays([code for code, _ in first], markers[:cut])))
+    net = collapse(*arrays([code for code, _ in second], markers[cut:]))
+    shifted = NetChanges(net.position + cut, net.role, net.copies)
+    assert merged(list(middle.elements()), keys, shifted) == replayed(table, keys, markers)[0]
+
+
+def last_operation_wins(log: tuple[int, ...]) -> NetChanges:
+    role = Role.DELETE if log[-1] == DELETE else Role.SET
+    return NetChanges(np.array([len(log) - 1]), np.array([ROLES.index(role)], dtype=np.int8), np.array([0]))
+
+
+def test_the_last_operation_per_key_is_not_what_a_run_of_changes_does() -> None:
+    counter_example = (INSERT, UPDATE)  # on a table that holds the key: two equal rows, not one
+    table = [(0, -1)]
+    assert replayed(table, [0, 0], list(counter_example))[0] == {(0, 1): 2}
+    assert merged(table, [0, 0], last_operation_wins(counter_example)) == {(0, 1): 1}
+    assert merged(table, [0, 0], collapse(*arrays([0, 0], [INSERT, UPDATE]))) == {(0, 1): 2}
+
+
+def test_the_last_operation_per_key_goes_wrong_on_many_short_logs() -> None:
+    wrong = 0
+    cases = [(log, prior) for log in short_logs(4) if log for prior in range(2)]
+    for log, prior in cases:
+        table = [(0, -1 - copy) for copy in range(prior)]
+        keys = [0] * len(log)
+        wrong += merged(table, keys, last_operation_wins(log)) != replayed(table, keys, list(log))[0]
+    assert (wrong, len(cases)) == (225, 680)
+
+
+def test_the_roles_of_spark_and_delta_chapter_5() -> None:
+    def net(*log: int) -> list[tuple[int, Role, int]]:
+        found = collapse(*arrays([0] * len(log), list(log)))
+        return [(int(p), ROLES[r], int(c)) for p, r, c in zip(found.position, found.role, found.copies, strict=True)]
+
+    assert net(UPSERT, UPDATE) == [(1, Role.SET, 0)]
+    assert net(INSERT, UPDATE) == [(1, Role.SET_ONLY, 1)]
+    assert net(UPDATE, INSERT, UPSERT) == [(2, Role.SET, 1)]
+    assert net(INSERT, INSERT) == [(0, Role.INSERT, 1), (1, Role.INSERT, 1)]
+    assert net(UPDATE, DELETE, INSERT) == [(1, Role.DELETE, 0), (2, Role.INSERT, 1)]
+    assert net(DELETE, UPDATE, INSERT, UPDATE) == [(0, Role.DELETE, 0), (3, Role.INSERT, 2)]
+    assert net(DELETE, INSERT, UPDATE) == [(0, Role.DELETE, 0), (2, Role.INSERT, 1)]
+
+
+def test_rows_without_a_key_are_appended_and_never_deleted() -> None:
+    net = collapse(*arrays([NO_KEY] * 4, [INSERT, UPDATE, DELETE, UPSERT]))
+    assert net.position.tolist() == [0, 1, 3]
+    assert {ROLES[role] for role in net.role} == {Role.INSERT}
+    assert net.copies.tolist() == [1, 1, 1]
+
+
+def test_no_change_at_all_is_no_net_change() -> None:
+    codes, markers = arrays([], [])
+    assert len(collapse(codes, markers).position) == 0
+    assert len(met(codes, markers, np.empty(0, dtype=np.int64))) == 0
+    assert len(key_codes(pa.table({"k": pa.chunked_array([], pa.string())})).codes) == 0
+
+
+def counted(log: Log, prior: Any) -> tuple[int, int]:
+    codes, markers = arrays([code for code, _ in log], [marker for _, marker in log])
+    found = met(codes, markers, prior)
+    inserts = markers == INSERT
+    return int((inserts & (found >= 1)).sum()), int((~inserts & (found > 1)).sum())
+
+
+@given(logs, st.lists(st.integers(0, 3), min_size=5, max_size=5))
+def test_prior_counts_of_dependent_keys_are_enough_to_count_what_changes_met(log: Log, prior: list[int]) -> None:
+    needed = keys_that_depend_on_table(*arrays([code for code, _ in log], [marker for _, marker in log]))
+    asked = np.zeros(5, dtype=np.int64)
+    for code in {*needed.presence.tolist(), *needed.several.tolist()}:
+        asked[code] = prior[code]
+    assert counted(log, asked) == counted(log, np.array(prior))
+
+
+@given(logs, st.lists(st.integers(0, 1), min_size=5, max_size=5))
+def test_presence_alone_is_enough_where_no_key_stands_twice(log: Log, prior: list[int]) -> None:
+    needed = keys_that_depend_on_table(*arrays([code for code, _ in log], [marker for _, marker in log]))
+    for other in (0, 1):
+        asked = np.full(5, other)
+        asked[needed.presence] = np.array(prior)[needed.presence]
+        assert counted(log, asked) == counted(log, np.array(prior))
+
+
+def test_every_dependent_key_can_change_the_counts() -> None:
+    for log in short_logs(4):
+        one_key = [(0, marker) for marker in log]
+        needed = keys_that_depend_on_table(*arrays([0] * len(log), list(log)))
+        told = {counted(one_key, np.array([prior])) for prior in range(3)}
+        told_apart = {counted(one_key, np.array([prior])) for prior in range(2)}
+        assert bool(len(needed.presence)) == (len(told_apart) > 1), log
+        assert bool(len(needed.presence) or len(needed.several)) == (len(told) > 1), log
+
+
+UTC = dt.timezone.utc
+KEY_VALUES: dict[pa.DataType, list[Any]] = {
+    pa.string(): ["", "a", "A", "a ", "ß", "ss", "\u00e9", "e\u0301", "\x00"],
+    pa.binary(): [b"", b"a", b"\x00", b"\x00\x00"],
+    pa.int8(): [-128, 0, 127],
+    pa.int16(): [-1, 0, 2**15 - 1],
+    pa.int32(): [-1, 0, 2**31 - 1],
+    pa.int64(): [-(2**63), -1, 0, 2**53, 2**53 + 1, 2**63 - 1],
+    pa.float32(): [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1.5],
+    pa.float64(): [0.0, -0.0, float("nan"), 5e-324, 0.1, 0.1 + 2**-55, float("inf"), -float("inf")],
+    pa.bool_(): [True, False],
+    pa.date32(): [dt.date(1, 1, 1), dt.date(2026, 2, 28), dt.date(9999, 12, 31)],
+    pa.timestamp("us", "UTC"): [
+        dt.datetime(2026, 1, 1, tzinfo=UTC),
+        dt.datetime(2026, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1))),
+        dt.datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+        dt.datetime(1969, 12, 31, tzinfo=UTC),
+    ],
+    pa.timestamp("us"): [dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 1, 1)],  # noqa: DTZ001 - zone-less on purpose
+    pa.decimal128(10, 2): [Decimal("1.10"), Decimal("1.1"), Decimal("-0.00"), Decimal(0), Decimal("99999999.99")],
+    pa.decimal128(38, 0): [Decimal(10**38 - 1), Decimal(1 - 10**38), Decimal(0)],
+}
+key_tables = st.lists(st.sampled_from(list(KEY_VALUES)), min_size=1, max_size=4).flatmap(
+    lambda kinds: st.tuples(
+        st.just(kinds),
+        st.lists(st.tuples(*[st.sampled_from([None, *KEY_VALUES[kind]]) for kind in kinds]), max_size=12),
+        st.integers(0, 12),
+    )
+)
+
+
+@given(key_tables)
+def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(
+    drawn: tuple[list[pa.DataType], list[tuple[Any, ...]], int],
+) -> None:
+    kinds, rows, cut = drawn
+    columns = []
+    for index, kind in enumerate(kinds):
+        values = [row[index] for row in rows]
+        columns.append(pa.chunked_array([pa.array(values[:cut], kind), pa.array(values[cut:], kind)]))
+    numbered = key_codes(pa.table(columns, names=[f"k{index}" for index in range(len(kinds))]))
+
+    keys = [same_key(row) for row in rows]
+    first_seen = {key: position for position, key in reversed(list(enumerate(keys))) if key is not None}
+    in_order = sorted(first_seen, key=lambda key: first_seen[key])
+    assert numbered.codes.tolist() == [NO_KEY if key is None else in_order.index(key) for key in keys]
+    assert numbered.first_position.tolist() == [first_seen[key] for key in in_order]
+    assert numbered.count == len(first_seen)
+    assert numbered.codes.dtype == np.int64
+
+
+def test_all_bit_patterns_of_nan_are_one_key() -> None:
+    bits = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001], dtype=np.uint64)
+    assert key_codes(pa.table({"k": bits.view(np.float64)})).codes.tolist() == [0, 0, 0]
+
+
+def test_a_null_float_is_no_key_and_nan_is_one() -> None:
+    assert key_codes(pa.table({"k": pa.array([None, float("nan"), None])})).codes.tolist() == [NO_KEY, 0, NO_KEY]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["b", None, "a", "b"]).dictionary_encode(),
+        pa.array(["b", None, "a", "b"], pa.string_view()),
+        pa.array(["b", None, "a", "b"], pa.large_string()),
+        pa.array([b"b", None, b"a", b"b"], pa.binary(1)),
+        pa.array([0.0, None, 1.0, -0.0]).dictionary_encode(),
+    ],
+    ids=str,
+)
+def test_other_carriers_of_a_type_are_compared_by_value(column: pa.Array) -> None:
+    numbered = key_codes(pa.table({"k": column}))
+    assert numbered.codes.tolist() == [0, NO_KEY, 1, 0]
+
+
+def test_an_all_null_column_and_a_keyless_table_match_nothing() -> None:
+    assert key_codes(pa.table({"k": pa.nulls(3), "l": [1, 2, 3]})).codes.tolist() == [NO_KEY] * 3
+    assert key_codes(pa.table({"k": [1, 2, 3]}).select([])).codes.tolist() == [NO_KEY] * 3
+
+
+def test_codes_of_many_wide_columns_do_not_overflow() -> None:
+    rows = 3000
+    columns = {f"k{index}": np.arange(rows) for index in range(12)}  # 3000 ** 12 combinations
+    assert key_codes(pa.table(columns)).codes.tolist() == list(range(rows))
