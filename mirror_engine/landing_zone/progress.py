@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from mirror_engine.landing_zone.column_types import Column
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,15 @@ class Latch:
     path: str
     identity: str
     etag: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**asdict(self), "diagnostic": _diagnostic_to_json(self.diagnostic)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Latch:
+        """Back from `to_json`."""
+        return cls(**{**value, "diagnostic": _diagnostic_from_json(value["diagnostic"])})
 
 
 @dataclass(frozen=True)
@@ -96,3 +105,61 @@ class Progress:
     def has_table(self) -> bool:
         """Whether anything has been committed."""
         return self.delta_version >= 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values; what a younger engine adds, an older one passes over."""
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "watermarks": dict(self.watermarks),
+            "applied": {path: asdict(file) for path, file in self.applied.items()},
+            "key_columns": None if self.key_columns is None else list(self.key_columns),
+            "declared_columns": [asdict(column) for column in self.declared_columns],
+            "naive_columns": sorted(self.naive_columns),
+            "utc_columns": sorted(self.utc_columns),
+            "latch": self.latch and self.latch.to_json(),
+            "waiting": dict(self.waiting),
+            "diagnostics": [[_diagnostic_to_json(found), count] for found, count in self.diagnostics.items()],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Progress:
+        """Back from `to_json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no progress.
+        """
+        return cls(
+            **{name: value[name] for name in _PLAIN if name in value},
+            watermarks=dict(value["watermarks"]),
+            applied={path: AppliedFile(**file) for path, file in value["applied"].items()},
+            key_columns=None if value["key_columns"] is None else tuple(value["key_columns"]),
+            declared_columns=tuple(Column(**column) for column in value["declared_columns"]),
+            naive_columns=frozenset(value["naive_columns"]),
+            utc_columns=frozenset(value["utc_columns"]),
+            latch=value["latch"] and Latch.from_json(value["latch"]),
+            waiting=dict(value["waiting"]),
+            diagnostics={_diagnostic_from_json(found): count for found, count in value["diagnostics"]},
+        )
+
+
+_PLAIN = (
+    "generation",
+    "identity",
+    "batch",
+    "delta_version",
+    "markers_seen",
+    "rows_processed",
+    "bytes_processed",
+    "synced_at",
+    "armed_at",
+    "gone_at",
+)
+
+
+def _diagnostic_to_json(diagnostic: Diagnostic) -> dict[str, Any]:
+    """Only what cannot be looked up in the register, and `strict`, which `Diagnostic.to_json` leaves to its reader."""
+    return {**asdict(diagnostic), "details": dict(diagnostic.details)}
+
+
+def _diagnostic_from_json(value: Mapping[str, Any]) -> Diagnostic:
+    return Diagnostic.from_json(value, strict=value["strict"])

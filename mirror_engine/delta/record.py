@@ -1,0 +1,74 @@
+"""What a commit says about itself: a `BatchRecord` as JSON in the commit's `userMetadata`, and back."""
+
+from __future__ import annotations
+
+import json
+
+from mirror_engine.delta.base import BatchRecord
+from mirror_engine.landing_zone.progress import Progress
+
+FORMAT = 1
+_FORMAT_KEY = "mirror_engine"
+_CARRIED_KEY = "version"
+
+
+def to_metadata(record: BatchRecord) -> str:
+    """The `userMetadata` of the commit that holds the record's files."""
+    return json.dumps(
+        {
+            _FORMAT_KEY: FORMAT,
+            "mirror": record.mirror,
+            "anchor": record.anchor,
+            "folder": record.folder,
+            "files": list(record.files),
+            "progress": record.progress.to_json(),
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+def carried(metadata: str, version: int) -> str:
+    """The same record, said again in a later commit that holds no files: log cleanup may take the first (LZ-4.18).
+
+    Args:
+        metadata: of the commit that holds the record's files.
+        version: that commit's.
+    """
+    return json.dumps({_CARRIED_KEY: version, **json.loads(metadata)}, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_metadata(metadata: object) -> BatchRecord | None:
+    """The record in a commit's `userMetadata`; None for what another program wrote there, or nobody."""
+    if not isinstance(metadata, str) or _FORMAT_KEY not in metadata:
+        return None
+    try:
+        value = json.loads(metadata)
+        if value[_FORMAT_KEY] != FORMAT:
+            return None
+        return BatchRecord(
+            value["mirror"],
+            value["anchor"],
+            Progress.from_json(value["progress"]),
+            tuple(value["files"]),
+            value["folder"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def carried_from(metadata: object) -> int | None:
+    """The version whose record a commit says again; None for a commit that holds its own."""
+    if not isinstance(metadata, str) or _CARRIED_KEY not in metadata:
+        return None
+    try:
+        version = json.loads(metadata)[_CARRIED_KEY]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return version if isinstance(version, int) else None
+
+
+def rows_of(record: BatchRecord) -> int:
+    """How many rows the record's own files held."""
+    applied = record.progress.applied
+    return sum(applied[path].rows for path in record.files if path in applied)

@@ -1,0 +1,79 @@
+from dataclasses import replace
+
+import pytest
+
+from mirror_engine.delta.base import BatchRecord
+from mirror_engine.delta.record import carried, carried_from, from_metadata, rows_of, to_metadata
+from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
+
+FULL = Progress(
+    "gen",
+    "17:3",
+    batch=4,
+    delta_version=7,
+    watermarks={"": 2, "day=1/ü x": 9},
+    applied={"a.parquet": AppliedFile("e1", "d1", 6, 10, 1), "b'\n.parquet": AppliedFile("e2", "d2", -1, 5, 2)},
+    key_columns=("Id", "Line, no"),
+    declared_columns=(Column("Id", "long", nullable=False), Column("d", "decimal(38,10)")),
+    naive_columns=frozenset({"t"}),
+    utc_columns=frozenset({"u", "v"}),
+    markers_seen=True,
+    rows_processed=15,
+    bytes_processed=2**40,
+    synced_at=1.25,
+    armed_at=1.0,
+    gone_at=3.5,
+    latch=Latch(diagnose("ME037", "Items/x", row=2, value="3"), "x", "17:4", "e"),
+    waiting={"c": "e3"},
+    diagnostics={diagnose("ME039", "Items/a", count=2): 1, diagnose("ME034", "I", position=1, count=2, strict=True): 3},
+)
+RECORD = BatchRecord("m", "anchor|x", FULL, ("b'\n.parquet",), "Sales.schema/Stores")
+
+
+@pytest.mark.parametrize("progress", [FULL, Progress("g", "i"), Progress("g", "i", key_columns=())])
+def test_progress_comes_back_from_json_as_it_was(progress: Progress) -> None:
+    assert Progress.from_json(progress.to_json()) == progress
+
+
+def test_progress_of_a_younger_engine_can_be_read() -> None:
+    assert Progress.from_json({**FULL.to_json(), "invented_later": 1}) == FULL
+
+
+def test_a_record_comes_back_from_a_commit_as_it_was() -> None:
+    assert from_metadata(to_metadata(RECORD)) == RECORD
+    assert carried_from(to_metadata(RECORD)) is None
+
+
+def test_a_record_said_again_tells_the_version_that_holds_its_files() -> None:
+    again = carried(to_metadata(RECORD), 12)
+    assert from_metadata(again) == RECORD
+    assert carried_from(again) == 12
+    assert carried_from(carried(again, 13)) == 12
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        None,
+        "",
+        "nightly OPTIMIZE",
+        "mirror_engine",
+        "[1]",
+        '"mirror_engine"',
+        '{"mirror_engine": 1}',
+        '{"mirror_engine": 99}',
+        '{"mirror_engine": 1, "progress": [], "mirror": 1}',
+        {"mirror_engine": 1},
+    ],
+)
+def test_what_others_write_into_a_commit_is_no_record(foreign: object) -> None:
+    assert from_metadata(foreign) is None
+    assert carried_from(foreign) is None
+
+
+def test_rows_are_those_of_the_records_own_files() -> None:
+    assert rows_of(RECORD) == 5
+    assert rows_of(replace(RECORD, files=())) == 0
+    assert rows_of(replace(RECORD, files=("gone",))) == 0
