@@ -61,7 +61,7 @@ class NetChanges:
 
 @dataclass(frozen=True)
 class Dependence:
-    """Codes whose count in the table decides what ME039 and ME043 say; each sorted, see `keys_that_depend_on_table`."""
+    """Codes to ask the table about: is the key there, is it there more than once; see `keys_that_depend_on_table`."""
 
     presence: Integers
     several: Integers
@@ -138,27 +138,19 @@ def met(codes: Integers, markers: Markers, prior: Integers) -> Integers:
 
 
 def keys_that_depend_on_table(codes: Integers, markers: Markers) -> Dependence:
-    """Which keys' prior counts `met` needs, to say how many inserts met a present key and changes several copies.
+    """What to ask the table about each key, to count inserts that meet a row (ME039) and changes that meet several.
 
-    `presence`: the key's first change in the batch is an insert. Only that insert asks whether the table holds the
-    key; any later one follows a row or a delete of the batch itself. Needed unless the table is empty.
+    A key's first change decides. An insert asks whether the table holds the key (`presence`): if so, it and every
+    change up to the next delete meet a row, and any after it several; if not, the batch itself tells. A change 1, 2
+    or 4 asks whether the table holds the key more than once (`several`), since one row and none come to the same
+    for all that follows: a table that holds no key twice need not be asked.
 
-    `several`: before the key's first delete, or at it, a change 1, 2 or 4 comes while the batch alone has not yet
-    made two rows of the key. Needed unless the table holds each key at most once: then only the counts of
-    `presence` matter, and any of 0 and 1 may stand for the others.
-
-    The number of inserts that meet a row (ME039) and of changes that meet more than one (ME043) is exact with these
-    prior counts; for all other keys, 0 may stand.
+    Each key is in one of the two. With 1 for a held key of `presence`, 2 for a key of `several` held more than once
+    and 0 for all others, `met` gives both counts exactly, though not each number.
     """
-    lives = _lives(codes, markers)
-    alone = lives.inserts + lives.begun_by_set
-    in_first = lives.is_first & (lives.codes >= 0)
-    ordered = markers[lives.positions]
-    presence = in_first & lives.is_start & (ordered == RowMarker.INSERT)
-    several = in_first & (ordered != RowMarker.INSERT) & (alone < 2)  # noqa: PLR2004 - "several" begins at two
-    marked = np.zeros(_count(codes), dtype=np.bool_)
-    marked[lives.codes[several]] = True
-    return Dependence(lives.codes[presence], np.flatnonzero(marked))
+    first = _first(codes, codes >= 0)[:-1]
+    by_insert = markers[first] == RowMarker.INSERT
+    return Dependence(np.flatnonzero(by_insert), np.flatnonzero(~by_insert))
 
 
 @dataclass(frozen=True)
