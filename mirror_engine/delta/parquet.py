@@ -1,0 +1,224 @@
+"""Opens a Parquet change file: its columns as Parquet itself types them, and its rows in bounded batches."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirror_engine.delta import markers
+from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.base import MARKER
+from mirror_engine.delta.change_bytes import guarded
+from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, read_footer
+from mirror_engine.delta.parquet_pace import (
+    BUFFER_BYTES,
+    check_rows,
+    check_total,
+    check_unfolded,
+    rows_per_batch,
+)
+from mirror_engine.delta.parquet_types import OutOfRange, ParquetType, carried, parquet_type
+from mirror_engine.errors import PublisherError
+from mirror_engine.landing_zone.column_types import VOID, Column, same_name
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirror_engine.config import Config
+
+_DOCUMENTED_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+_MARKER_TYPES = frozenset({"byte", "short", "integer", "long", "string", VOID})
+_UNSIGNED = frozenset({"UINT8", "UINT16", "UINT32", "UINT64"})
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One column of the file: where it stands, and what it is."""
+
+    name: str
+    type: ParquetType
+    nullable: bool
+
+
+def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFile:
+    """Open a Parquet change file (LZ-3.10, LZ-5.1, LZ-5.8).
+
+    Args:
+        handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
+        path: for messages, from the landing zone's top.
+        config: `strict`, `naive_timestamps` and `row_bytes` count here.
+
+    Raises:
+        PublisherError: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME045 (the marker),
+            ME050, ME052, ME055.
+        StorageUnavailable: the bytes could not be read.
+    """
+    source = guarded(handle, path)
+    metadata = read_footer(source, path, config)
+    check_unfolded(metadata, source.seek(0, os.SEEK_END), path, config)
+    try:
+        file = pq.ParquetFile(
+            source,
+            metadata=metadata,
+            pre_buffer=False,
+            buffer_size=BUFFER_BYTES,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+        )
+        fields = _fields(file, path)
+    except PARSE_FAULTS as fault:
+        raise broken(path, "its footer cannot be understood") from fault
+    return ParquetChangeFile(source, file, fields, path, config)
+
+
+def _fields(file: pq.ParquetFile, path: str) -> list[_Field]:
+    """The file's columns; a nested one is refused at once (ME049)."""
+    fields: list[_Field] = []
+    for at, field in enumerate(file.schema_arrow):
+        if pa.types.is_nested(field.type):
+            kind = "LIST" if pa.types.is_list(field.type) else "MAP" if pa.types.is_map(field.type) else "STRUCT"
+            fields.append(_Field(field.name, ParquetType(kind, None), field.nullable))
+            break  # beyond it, leaves and columns no longer go hand in hand
+        fields.append(_Field(field.name, parquet_type(file.schema.column(at)), field.nullable))
+    for found in fields:
+        if found.type.word is None and not same_name(found.name, MARKER):
+            raise PublisherError(diagnose("ME049", path, column=found.name, found=found.type.spelling))
+    return fields
+
+
+class ParquetChangeFile:
+    """An `OpenFile` over Parquet."""
+
+    def __init__(
+        self, source: BinaryIO, file: pq.ParquetFile, fields: Sequence[_Field], path: str, config: Config
+    ) -> None:
+        self._source = source
+        self._file = file
+        self._fields = fields
+        self._size = source.seek(0, os.SEEK_END)
+        self._path = path
+        self._config = config
+        self._marker_at = _marker_position(fields, path)
+        data = [field for at, field in enumerate(fields) if at != self._marker_at]
+        self.marker = None if self._marker_at is None else fields[self._marker_at].name
+        self.columns = tuple(Column(field.name, self._word(field), field.nullable) for field in data)
+        self.naive_columns = frozenset(field.name for field in data if field.type.zone == "naive")
+        self.utc_columns = frozenset(field.name for field in data if field.type.zone == "utc")
+        self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types(), *self._about_codecs()]
+        settle(self.diagnostics)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
+
+        Raises:
+            PublisherError: ME024, ME037, ME060, ME075.
+            StorageUnavailable: the bytes could not be read.
+        """
+        rows = unfolded = 0
+        for raw in self._raw_batches():
+            check_rows(raw, self._path, rows + 1, self._config)
+            yield self._carried(raw, rows + 1)
+            rows += raw.num_rows
+            unfolded += raw.nbytes
+            check_total(unfolded, self._size, self._path, self._config)
+        if rows != self._file.metadata.num_rows:
+            raise broken(self._path, "it holds fewer rows than its footer says")
+
+    def _raw_batches(self) -> Iterator[pa.RecordBatch]:
+        for group in range(self._file.num_row_groups):
+            with self._understood(group):
+                most = rows_per_batch(self._source, self._file.metadata, group)
+                found = self._file.iter_batches(batch_size=most, row_groups=[group])
+            while True:
+                with self._understood(group):
+                    batch = next(found, None)
+                if batch is None:
+                    break
+                yield batch
+
+    @contextmanager
+    def _understood(self, group: int) -> Iterator[None]:
+        """Say in plain words what a parser says of bytes."""
+        try:
+            yield
+        except PARSE_FAULTS as fault:
+            encrypted = "crypt" in str(fault)
+            reason = "it is encrypted" if encrypted else f"the pages of row group {group + 1} cannot be read"
+            raise broken(self._path, reason) from fault
+
+    def _carried(self, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        names = [column.name for column in self.columns]
+        cells = [column for at, column in enumerate(raw.columns) if at != self._marker_at]
+        made = [self._column(column, found, first_row) for column, found in zip(self.columns, cells, strict=True)]
+        if self._marker_at is not None:
+            names.append(MARKER)
+            made.append(self._markers(raw.column(self._marker_at), first_row))
+        return pa.RecordBatch.from_arrays(made, names)
+
+    def _column(self, column: Column, cells: pa.Array, first_row: int) -> pa.Array:
+        if column.type == VOID:
+            return pa.nulls(len(cells))
+        try:
+            return carried(cells, arrow_type(column.type))
+        except OutOfRange as fault:
+            row = first_row + fault.position if fault.position >= 0 else None
+            raise PublisherError(
+                diagnose("ME060", self._path, row=row, column=column.name, type=fault.wanted)
+            ) from fault
+
+    def _markers(self, cells: pa.Array, first_row: int) -> pa.Array:
+        plain = cells.storage if isinstance(cells, pa.ExtensionArray) else cells
+        return markers.effective(plain, self._path, first_row)
+
+    def _word(self, field: _Field) -> str:
+        word = field.type.word or VOID
+        naive = field.type.zone == "naive" and self._config.naive_timestamps == "ntz"
+        return "timestamp_ntz" if naive else word
+
+    def _say(self, code: str, **details: object) -> Diagnostic:
+        return diagnose(code, self._path, row=None, strict=self._config.strict, **details)
+
+    def _about_marker(self) -> Iterator[Diagnostic]:
+        if self._marker_at is None:
+            return
+        marker = self._fields[self._marker_at]
+        if self._marker_at != len(self._fields) - 1:
+            yield self._say("ME034", position=self._marker_at + 1, count=len(self._fields))
+        if marker.name != MARKER:
+            yield self._say("ME052", column=marker.name, other=MARKER)
+        if marker.type.word == "string":
+            yield self._say("ME035")
+        elif marker.type.word == VOID:
+            yield self._say("ME045", column=marker.name)
+
+    def _about_types(self) -> Iterator[Diagnostic]:
+        for at, field in enumerate(self._fields):
+            taken_as = field.type.taken_as
+            if taken_as:
+                taken_as = "integer" if at == self._marker_at else taken_as
+                yield self._say("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
+
+    def _about_codecs(self) -> Iterator[Diagnostic]:
+        metadata = self._file.metadata
+        groups: Any = map(metadata.row_group, range(metadata.num_row_groups))
+        codecs = {group.column(at).compression for group in groups for at in range(group.num_columns)}
+        for codec in sorted(codecs - _DOCUMENTED_CODECS):
+            yield self._say("ME055", found=codec)
+
+
+def _marker_position(fields: Sequence[_Field], path: str) -> int | None:
+    """Where the marker stands (LZ-4.10); two of them, or one of another type, are refused (LZ-4.11)."""
+    found = [at for at, field in enumerate(fields) if same_name(field.name, MARKER)]
+    if not found:
+        return None
+    kinds = " and ".join(fields[at].type.spelling for at in found)
+    first = fields[found[0]].type
+    if len(found) > 1 or not (first.word in _MARKER_TYPES or first.spelling in _UNSIGNED):
+        raise PublisherError(diagnose("ME036", path, column=MARKER, found=kinds))
+    return found[0]

@@ -1,0 +1,89 @@
+"""The footer of a Parquet file: checked before anything believes it, and freed of what Arrow stored in it."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirror_engine.errors import PublisherError
+from mirror_engine.landing_zone.diagnostics import diagnose
+
+if TYPE_CHECKING:
+    from mirror_engine.config import Config
+
+_MAGIC = b"PAR1"
+_ENCRYPTED = b"PARE"
+_TAIL_BYTES = 8  # the footer's length and the magic
+_HEAD_BYTES = 4
+# Arrow's own schema under its key, as Thrift writes a key that is followed by its value. Read, it would replace
+# Parquet's types by the publisher's in memory; the same key, renamed, is a stranger's and passed over.
+_ARROW_SCHEMA = b"\x18\x0cARROW:schema\x18"
+_PASSED_OVER = b"\x18\x0cARROW:ignore\x18"
+
+PARSE_FAULTS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
+
+
+def read_footer(handle: BinaryIO, path: str, config: Config) -> Any:  # noqa: ANN401 - pyarrow's FileMetaData
+    """The file's metadata, without Arrow's stored schema: types are those of Parquet itself (LZ-5.8).
+
+    Raises:
+        PublisherError: ME023 for 0 bytes, ME024 for what is no whole Parquet file, ME075 for a footer out of bounds.
+    """
+    footer = _footer_bytes(handle, path, config)
+    length = len(footer).to_bytes(4, "little")
+    plain = _MAGIC + footer.replace(_ARROW_SCHEMA, _PASSED_OVER) + length + _MAGIC
+    try:
+        metadata = pq.read_metadata(io.BytesIO(plain))
+        groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+    except PARSE_FAULTS as fault:
+        raise broken(path, "its footer cannot be understood") from fault
+    if metadata.num_rows < 0 or min(groups, default=0) < 0 or sum(groups) != metadata.num_rows:
+        raise broken(path, "its footer contradicts itself about the number of rows")
+    return metadata
+
+
+def broken(path: str, reason: str) -> PublisherError:
+    """The refusal of a file that is no whole Parquet file (LZ-3.10)."""
+    return PublisherError(diagnose("ME024", path, reason=reason))
+
+
+def too_large(path: str, reason: str, limit_bytes: int, row: int | None = None) -> PublisherError:
+    """The refusal of what is beyond a bound that the option `row_bytes` moves."""
+    return PublisherError(
+        diagnose("ME075", path, row=row, reason=reason, limit=f"{limit_bytes:,} bytes", option="row_bytes")
+    )
+
+
+def _footer_bytes(handle: BinaryIO, path: str, config: Config) -> bytes:
+    size = handle.seek(0, os.SEEK_END)
+    if size == 0:
+        raise PublisherError(diagnose("ME023", path))
+    handle.seek(0)
+    head = handle.read(_HEAD_BYTES)
+    handle.seek(max(size - _TAIL_BYTES, 0))
+    tail = handle.read(_TAIL_BYTES)
+    _check_magic(head, tail[-4:], size, path)
+    length = int.from_bytes(tail[:4], "little")
+    if length > size - _TAIL_BYTES - _HEAD_BYTES:
+        raise broken(path, "its footer is said to be longer than the file")
+    if length > config.row_bytes:
+        raise too_large(path, f"a footer of {length:,} bytes", config.row_bytes)
+    handle.seek(size - _TAIL_BYTES - length)
+    return handle.read(length)
+
+
+def _check_magic(head: bytes, tail: bytes, size: int, path: str) -> None:
+    if _ENCRYPTED in {head, tail}:
+        _refuse(path, "it is encrypted")
+    if head != _MAGIC[: len(head)]:
+        _refuse(path, "it does not begin as a Parquet file does")
+    if size < _HEAD_BYTES + _TAIL_BYTES or tail != _MAGIC:
+        _refuse(path, "it does not end as a Parquet file does")
+
+
+def _refuse(path: str, reason: str) -> NoReturn:
+    raise broken(path, reason)

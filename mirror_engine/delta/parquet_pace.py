@@ -1,0 +1,110 @@
+"""How much of a Parquet file may be unfolded at once, so that a small file cannot fill the memory or the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirror_engine.delta.parquet_footer import too_large
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from mirror_engine.config import Config
+
+BATCH_BYTES = 32 * 1024 * 1024
+MOST_ROWS = 65_536
+BUFFER_BYTES = 1 << 20
+UNFOLDED_ROWS = 64  # a file may unfold to as many rows of the longest length allowed …
+UNFOLDED_RATIO = 256  # … or to as many times its own length
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+_WIDEST_FIXED = 16  # of a decimal, whatever carries it
+_PREFIX_CODED = 1 << 20  # a value's length to reckon with where it may repeat the value before
+
+
+def check_unfolded(metadata: Any, size: int, path: str, config: Config) -> None:  # noqa: ANN401 - FileMetaData
+    """Refuse a file whose rows, by its own footer, take far more room than it does (a Parquet bomb).
+
+    Raises:
+        PublisherError: ME075.
+    """
+    least = sum(
+        metadata.row_group(group).num_rows * _fixed_width(metadata.schema)
+        + sum(
+            chunk.total_uncompressed_size for chunk in _chunks(metadata, group) if chunk.physical_type == "BYTE_ARRAY"
+        )
+        for group in range(metadata.num_row_groups)
+    )
+    check_total(least, size, path, config)
+
+
+def check_total(unfolded_bytes: int, size: int, path: str, config: Config) -> None:
+    """Refuse to unfold more of a file than its size and `row_bytes` allow.
+
+    Raises:
+        PublisherError: ME075.
+    """
+    limit = max(UNFOLDED_ROWS * config.row_bytes, UNFOLDED_RATIO * size)
+    if unfolded_bytes > limit:
+        raise too_large(path, f"{size:,} bytes that unfold to {unfolded_bytes:,} or more", limit)
+
+
+def check_rows(batch: pa.RecordBatch, path: str, first_row: int, config: Config) -> None:
+    """Refuse a row longer than `row_bytes`.
+
+    Raises:
+        PublisherError: ME075, with the row's number.
+    """
+    if batch.nbytes <= config.row_bytes:
+        return
+    lengths = np.zeros(batch.num_rows, dtype=np.int64)
+    for cells in batch.columns:
+        if pa.types.is_string(cells.type) or pa.types.is_binary(cells.type):
+            lengths += pc.fill_null(pc.binary_length(cells), 0).to_numpy()
+    longest = int(lengths.argmax())
+    if lengths[longest] > config.row_bytes:
+        raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.row_bytes, first_row + longest)
+
+
+def rows_per_batch(handle: BinaryIO, metadata: Any, group: int) -> int:  # noqa: ANN401 - FileMetaData
+    """How many rows of a row group make a batch of about `BATCH_BYTES`, be they as unlike as they may.
+
+    A value of a dictionary costs next to nothing in the file and its full length in every row: where that could
+    matter, the dictionary's longest value counts for every row.
+    """
+    rows = metadata.row_group(group).num_rows
+    chunks = [chunk for chunk in _chunks(metadata, group) if chunk.physical_type == "BYTE_ARRAY"]
+    folded = [chunk for chunk in chunks if chunk.has_dictionary_page]
+    width = _fixed_width(metadata.schema) + sum(_expected_length(chunk, rows) for chunk in chunks)
+    if rows * sum(chunk.total_uncompressed_size for chunk in folded) > BATCH_BYTES:
+        width += _longest_values(handle, metadata, group, [chunk.path_in_schema for chunk in folded])
+    return int(min(max(BATCH_BYTES // max(width, 1), 1), MOST_ROWS))
+
+
+def _chunks(metadata: Any, group: int) -> list[Any]:  # noqa: ANN401 - FileMetaData
+    described = metadata.row_group(group)
+    return [described.column(at) for at in range(described.num_columns)]
+
+
+def _fixed_width(schema: Any) -> int:  # noqa: ANN401 - ParquetSchema
+    leaves = [schema.column(at) for at in range(len(schema))]
+    return sum(_WIDTHS.get(leaf.physical_type, max(leaf.length, _WIDEST_FIXED)) for leaf in leaves)
+
+
+def _expected_length(chunk: Any, rows: int) -> int:  # noqa: ANN401 - ColumnChunkMetaData
+    size = int(chunk.total_uncompressed_size)
+    mean = size // max(rows, 1)
+    return max(mean, min(size, _PREFIX_CODED)) if "DELTA_BYTE_ARRAY" in chunk.encodings else mean
+
+
+def _longest_values(handle: BinaryIO, metadata: Any, group: int, paths: list[str]) -> int:  # noqa: ANN401 - as above
+    """The length of the longest row that the dictionaries of some columns can make."""
+    file = pq.ParquetFile(handle, metadata=metadata, read_dictionary=paths, pre_buffer=False, buffer_size=BUFFER_BYTES)
+    first = next(file.iter_batches(batch_size=1, row_groups=[group], use_threads=False), None)
+    columns = [] if first is None else first.columns
+    dictionaries = [cells.dictionary for cells in columns if isinstance(cells, pa.DictionaryArray)]
+    return sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)
