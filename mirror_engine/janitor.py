@@ -7,16 +7,18 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
+from mirror_engine.landing_zone.sightings import FileSighting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.landing_zone.sightings import FileSighting, TableSighting
+    from mirror_engine.landing_zone.sightings import TableSighting
     from mirror_engine.storage.base import Entry, Storage
 
 SECONDS_PER_DAY = 86_400.0
+MOST_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
 
 
 class Janitor:
@@ -41,14 +43,19 @@ class Janitor:
         """
         if self._config.cleanup == "off":
             return 0
-        done = processed(sighting.files, progress)
         folder = f"{zone}/{sighting.name.folder}"
+        done = [file for file in processed(sighting.files, progress) if self._is_as_sighted(folder, file)]
         bin_folder = READY_TO_DELETE_FOLDER if self._config.cleanup == "ready" else PROCESSED_FOLDER
         for file in done:
             self._storage.move(f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}")
         if done or sweep:
             self._expire(f"{folder}/{bin_folder}", [file.path for file in done])
         return len(done)
+
+    def _is_as_sighted(self, folder: str, file: FileSighting) -> bool:
+        """Whether nobody has overwritten it since: what is not applied is never moved (LZ-8.5)."""
+        found = self._storage.stat(f"{folder}/{file.path}")
+        return found is not None and FileSighting(file.path, found.size, found.modified_ns, found.identity) == file
 
     def _expire(self, folder: str, moved: Sequence[str]) -> None:
         """Keep the info file true, and delete files whose time is up (LZ-8.2, LZ-8.3)."""
@@ -69,12 +76,12 @@ class Janitor:
         """What the info file says; publishers may empty the folder or harm the file (LZ-8.4)."""
         try:
             with self._storage.open(path) as handle:
-                files = json.loads(handle.read())["files"]
+                files = json.loads(handle.read(MOST_INFO_BYTES))["files"]
             return {
-                entry["name"]: datetime.strptime(entry["readyAtUtc"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+                str(entry["name"]): datetime.strptime(entry["readyAtUtc"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
                 for entry in files
             }
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
             return {}
 
     def _lying(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:

@@ -1,0 +1,160 @@
+"""The janitor: moves what is applied, keeps the newest, deletes when the time is up, touches nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.janitor import Janitor
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import AppliedFile, Progress
+from mirror_engine.landing_zone.sightings import FileSighting, MetadataAbsent, TableSighting
+from mirror_engine.storage.memory import MemoryStorage
+
+ZONE = "Files/LandingZone"
+ORDERS = TableName("", "Orders")
+READY = f"{ZONE}/Orders/_FilesReadyToDelete"
+DAY = 86_400.0
+
+
+class Zone:
+    """One table folder in memory, with a clock that a test turns."""
+
+    def __init__(self, **options):
+        self.now = 1_000_000.0
+        self.storage = MemoryStorage()
+        self.janitor = Janitor(self.storage, Config(**options), lambda: self.now)
+
+    def land(self, *paths):
+        for number, path in enumerate(paths):
+            self.storage.put(f"{ZONE}/Orders/{path}", b"x", modified_ns=number + 1)
+
+    def sighting(self):
+        files = [FileSighting(path, e.size, e.modified_ns, e.identity) for path, e in self.walk("")]
+        return TableSighting(ORDERS, "f", MetadataAbsent(), tuple(files))
+
+    def walk(self, below):
+        for entry in self.storage.list(f"{ZONE}/Orders/{below}".rstrip("/")) or ():
+            path = f"{below}/{entry.name}".lstrip("/")
+            if entry.kind.value == "folder" and not entry.name.startswith("_"):
+                yield from self.walk(path)
+            elif entry.kind.value == "file":
+                yield path, entry
+
+    def clean(self, *applied, sweep=True):
+        sighting = self.sighting()
+        files = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in sighting.files if f.path in applied}
+        return self.janitor.clean(ZONE, sighting, Progress("g", "f", applied=files), sweep=sweep)
+
+    def names(self, folder):
+        return [entry.name for entry in self.storage.list(folder) or ()]
+
+
+def numbered(*numbers):
+    return [f"{number:020d}.parquet" for number in numbers]
+
+
+def test_all_applied_files_but_the_newest_are_moved():
+    zone = Zone()
+    zone.land(*numbered(1, 2, 3))
+    assert zone.clean(*numbered(1, 2, 3)) == 2
+    assert zone.names(f"{ZONE}/Orders") == [*numbered(3), "_FilesReadyToDelete"]
+    assert zone.names(READY) == [*numbered(1, 2), "_FilesReadyToDeleteInfo.json"]
+
+
+def test_unapplied_files_stay():
+    zone = Zone()
+    zone.land(*numbered(1, 2, 4), "other.txt")
+    zone.clean(*numbered(1, 2))
+    assert zone.names(f"{ZONE}/Orders") == [*numbered(2, 4), "_FilesReadyToDelete", "other.txt"]
+
+
+def test_a_file_overwritten_since_it_was_applied_stays():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    sighting = zone.sighting()
+    applied = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in sighting.files}
+    zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
+    zone.janitor.clean(ZONE, sighting, Progress("g", "f", applied=applied), sweep=True)
+    assert zone.names(f"{ZONE}/Orders") == numbered(1, 2)
+
+
+def test_the_newest_of_each_partition_stays_and_paths_are_kept():
+    zone = Zone()
+    paths = [f"day={day}/{name}" for day in (1, 2) for name in numbered(1, 2)]
+    zone.land(*paths)
+    zone.clean(*paths)
+    assert zone.names(f"{ZONE}/Orders/day=1") == numbered(2)
+    assert zone.names(f"{READY}/day=2") == numbered(1)
+
+
+def test_without_numbers_the_newest_is_told_by_time():
+    zone = Zone()
+    zone.land("zz.parquet", "aa.parquet")
+    zone.clean("zz.parquet", "aa.parquet")
+    assert zone.names(f"{ZONE}/Orders") == ["_FilesReadyToDelete", "aa.parquet"]
+
+
+def test_the_info_file_says_when_and_files_go_after_seven_days():
+    zone = Zone()
+    zone.land(*numbered(1, 2, 3))
+    zone.clean(*numbered(1, 2))
+    zone.now += 3 * DAY
+    zone.clean(*numbered(2, 3))
+    info = json.loads(zone.storage.open(f"{READY}/_FilesReadyToDeleteInfo.json").read())
+    assert info == {
+        "files": [
+            {"name": numbered(1)[0], "readyAtUtc": "1970-01-12T13:46:40.000000Z"},
+            {"name": numbered(2)[0], "readyAtUtc": "1970-01-15T13:46:40.000000Z"},
+        ]
+    }
+    zone.now += 4 * DAY
+    zone.clean()
+    assert zone.names(READY) == [*numbered(2), "_FilesReadyToDeleteInfo.json"]
+    zone.now += 3 * DAY
+    zone.clean()
+    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+
+
+@pytest.mark.parametrize("harm", [b"", b"{", b'{"files": 3}', b'{"files": [{"name": 1}]}', b'{"files": [{}]}', b"\xff"])
+def test_a_harmed_info_file_starts_the_time_anew(harm):
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    zone.clean(*numbered(1, 2))
+    zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", harm)
+    zone.now += 6 * DAY
+    zone.clean()
+    zone.now += 6 * DAY
+    zone.clean()
+    assert zone.names(READY) == [*numbered(1), "_FilesReadyToDeleteInfo.json"]
+
+
+def test_publishers_may_empty_the_folder():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    zone.clean(*numbered(1, 2))
+    zone.storage.delete(READY)
+    assert zone.clean(*numbered(2)) == 0
+
+
+def test_the_older_name_and_off():
+    older = Zone(cleanup="processed")
+    older.land(*numbered(1, 2))
+    older.clean(*numbered(1, 2))
+    assert older.names(f"{ZONE}/Orders/_ProcessedFiles")[:1] == numbered(1)
+    off = Zone(cleanup="off")
+    off.land(*numbered(1, 2))
+    assert off.clean(*numbered(1, 2)) == 0
+    assert off.names(f"{ZONE}/Orders") == numbered(1, 2)
+
+
+def test_a_failed_move_is_done_next_time():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    progress = Progress("g", "f", applied={})
+    assert zone.janitor.clean(ZONE, zone.sighting(), replace(progress, applied={}), sweep=False) == 0
+    assert zone.clean(*numbered(1, 2)) == 1
+    assert zone.clean(*numbered(1, 2)) == 0

@@ -1,0 +1,125 @@
+"""The ledger: what is recorded is what is read back, whatever becomes of the file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
+from mirror_engine.ledger import Ledger
+
+ORDERS, ITEMS = TableName("Sales", "Orders"), TableName("", "Items")
+FULL = Progress(
+    "g1",
+    "folder-1",
+    batch=3,
+    delta_version=4,
+    watermarks={"": 7, "day=1": 10**20 - 1},
+    applied={"a.csv": AppliedFile("e1", "d1", 4, 10, 123), "b.csv": AppliedFile("e2", "d2", -1, 0, 10**18)},
+    key_columns=("Id", "Line"),
+    declared_columns=(Column("Id", "decimal(10,2)", nullable=False),),
+    naive_columns=frozenset({"At"}),
+    utc_columns=frozenset({"Seen"}),
+    markers_seen=True,
+    rows_processed=11,
+    bytes_processed=120,
+    synced_at=1.5,
+    armed_at=0.5,
+    gone_at=9.25,
+    latch=Latch(diagnose("ME037", "Sales.schema/Orders/x", row=2, value="3"), "x", "i", "e"),
+    waiting={"c.csv": "e3"},
+    diagnostics={diagnose("ME039", "Sales.schema/Orders/a.csv", count=2): 3},
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deep" / "ledger.sqlite"
+
+
+def reopened(ledger, path):
+    ledger.close()
+    return Ledger.open(path)
+
+
+def test_everything_recorded_is_read_back(path):
+    ledger = Ledger.open(path)
+    ledger.record(ORDERS, FULL)
+    ledger.record(ITEMS, Progress("g2", "folder-2"))
+    ledger = reopened(ledger, path)
+    assert ledger.tables() == {ORDERS: FULL, ITEMS: Progress("g2", "folder-2")}
+    ledger.close()
+
+
+def test_applied_files_are_added_changed_and_forgotten_with_their_generation(path):
+    ledger = Ledger.open(path)
+    ledger.record(ORDERS, FULL)
+    more = {**FULL.applied, "b.csv": AppliedFile("e9", "d9", 9, 9, 9), "c.csv": AppliedFile("e3", "d3", 5, 1, 5)}
+    ledger.record(ORDERS, replace(FULL, applied=more))
+    ledger = reopened(ledger, path)
+    assert ledger.progress(ORDERS).applied == more
+    ledger.record(ORDERS, replace(FULL, generation="g9", applied={"z.csv": more["c.csv"]}))
+    ledger = reopened(ledger, path)
+    assert list(ledger.progress(ORDERS).applied) == ["z.csv"]
+    ledger.record(ORDERS, replace(FULL, generation="g9", applied={}))
+    ledger = reopened(ledger, path)
+    assert ledger.progress(ORDERS).applied == {}
+    ledger.close()
+
+
+def test_a_forgotten_table_is_not_known(path):
+    ledger = Ledger.open(path)
+    ledger.record(ORDERS, FULL)
+    ledger.forget(ORDERS)
+    ledger.forget(ITEMS)
+    ledger = reopened(ledger, path)
+    assert ledger.tables() == {}
+    ledger.close()
+
+
+def test_facts_and_the_mirrors_id_stay(path):
+    ledger = Ledger.open(path)
+    mirror = ledger.mirror
+    ledger.note("anchor", "a|b")
+    ledger = reopened(ledger, path)
+    assert (ledger.mirror, ledger.fact("anchor"), ledger.fact("unknown")) == (mirror, "a|b", "")
+    ledger.close()
+
+
+@pytest.mark.parametrize("harm", [b"", b"no database at all", None], ids=["emptied", "garbage", "truncated"])
+def test_a_damaged_ledger_is_put_aside_and_begun_anew(path, harm):
+    ledger = Ledger.open(path)
+    ledger.record(ORDERS, FULL)
+    ledger.close()
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] if harm is None else harm)
+    ledger = Ledger.open(path)
+    assert ledger.tables() == {}
+    ledger.record(ITEMS, Progress("g2", "folder-2"))
+    ledger = reopened(ledger, path)
+    assert list(ledger.tables()) == [ITEMS]
+    ledger.close()
+
+
+def test_a_reader_sees_the_ledger_while_it_is_open_and_cannot_change_it(path):
+    ledger = Ledger.open(path)
+    ledger.record(ORDERS, FULL)
+    reader = Ledger.read(path)
+    assert reader.tables() == {ORDERS: FULL}
+    reader.forget(ORDERS)
+    reader.close()
+    assert ledger.tables() == {ORDERS: FULL}
+    ledger = reopened(ledger, path)
+    assert ledger.tables() == {ORDERS: FULL}
+    ledger.close()
+
+
+def test_reading_no_ledger_finds_nothing_and_makes_nothing(path):
+    reader = Ledger.read(path)
+    assert reader.tables() == {}
+    reader.close()
+    assert not path.parent.exists()
