@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from mirror_engine.delta.base import BatchRecord
+from mirror_engine.errors import CommitConflict
 from mirror_engine.landing_zone.progress import Progress
 
 FORMAT = 1
@@ -72,3 +74,27 @@ def rows_of(record: BatchRecord) -> int:
     """How many rows the record's own files held."""
     applied = record.progress.applied
     return sum(applied[path].rows for path in record.files if path in applied)
+
+
+def beginning(record: BatchRecord) -> BatchRecord:
+    """The record of the commit that makes an empty table: its generation has begun, nothing is applied."""
+    begun = replace(record.progress, batch=record.progress.batch - 1, delta_version=-1, watermarks={}, applied={})
+    return replace(record, progress=replace(begun, rows_processed=0, bytes_processed=0), files=())
+
+
+def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
+    """The check that makes a batch exactly-once (LZ-4.18).
+
+    Args:
+        table: its folder, for the message.
+        record: of the batch that is to be committed.
+        known: the newest transaction version of the record's application in the table; None for none.
+
+    Raises:
+        CommitConflict: the table has this batch, or a later one.
+    """
+    if known is not None and known >= record.progress.batch:
+        raise CommitConflict(
+            f"{table}: batch {record.progress.batch} is already in the table, which is at batch {known}",
+            "The next cycle reads the table's state again.",
+        )

@@ -1,0 +1,198 @@
+"""What a Delta table's log says, read without a JVM: version, schema, history, and the engine's own records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from mirror_engine.delta.base import HistoryEntry, TableState
+from mirror_engine.delta.record import carried_from, from_metadata, rows_of
+from mirror_engine.delta.tables_folder import LOG_FOLDER, is_table, readable_by_deltalake
+from mirror_engine.errors import StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.landing_zone.column_types import Column, TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from mirror_engine.delta.base import BatchRecord
+
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file that is part of a version of a table.
+
+    Attributes:
+        path: where it lies.
+        rows: how many rows it holds by its statistics, deleted ones included; None where it has none.
+        partition: values of the partition columns, by their logical names.
+        deleted: per row from the first, False where a deletion vector took it; None without one.
+    """
+
+    path: Path
+    rows: int | None
+    partition: Mapping[str, str | None]
+    deleted: Sequence[bool] | None
+
+
+class DeltaLog:
+    """One version of a Delta table."""
+
+    def __init__(self, folder: Path, table: DeltaTable) -> None:
+        self._folder = folder
+        self._table = table
+
+    @property
+    def version(self) -> int:
+        """The version that is looked at."""
+        return int(self._table.version() or 0)
+
+    @property
+    def schema(self) -> TableSchema:
+        """Columns in order."""
+        columns = tuple(Column(field.name, _type_word(field), field.nullable) for field in self._table.schema().fields)
+        return TableSchema(columns, tuple(self._table.metadata().partition_columns))
+
+    @property
+    def physical_names(self) -> Mapping[str, str]:
+        """The name of each column within the Parquet files: another one where columns are mapped."""
+        return {
+            field.name: str(field.metadata.get(_PHYSICAL_NAME, field.name)) for field in self._table.schema().fields
+        }
+
+    @property
+    def fields(self) -> Mapping[str, Mapping[str, Any]]:
+        """Each column as the log has it, by name."""
+        return {field["name"]: field for field in json.loads(self._table.schema().to_json())["fields"]}
+
+    @property
+    def table(self) -> DeltaTable:
+        """The same for `deltalake`; read nothing but the log through it."""
+        return self._table
+
+    def transaction_version(self, application: str) -> int | None:
+        """The newest transaction version of an application; None for none."""
+        return self._table.transaction_version(application)
+
+    def data_files(self) -> Sequence[DataFile]:
+        """The files that make up this version.
+
+        Raises:
+            TableDamaged: they cannot be told.
+        """
+        with _reading(self._folder):
+            actions: list[dict[str, Any]] = pa.table(self._table.get_add_actions()).to_pylist()
+            deleted = self._deleted() if "deletionVectors" in (self._table.protocol().reader_features or ()) else {}
+        return [
+            DataFile(
+                self._folder / unquote(action["path"]),
+                action["num_records"],
+                action.get("partition") or {},
+                deleted.get(unquote(action["path"]).rpartition("/")[2]),
+            )
+            for action in actions
+        ]
+
+    def _deleted(self) -> Mapping[str, Sequence[bool]]:
+        """Selection vectors by the file's name, which is unique within a table."""
+        vectors = pa.table(self._table.deletion_vectors()).to_pylist()
+        return {unquote(vector["filepath"]).rpartition("/")[2]: vector["selection_vector"] for vector in vectors}
+
+    def state(self) -> TableState:
+        """The version, its schema and the newest record."""
+        record, version = self._newest_record()
+        return TableState(self.version, self.schema, record, version)
+
+    def _newest_record(self) -> tuple[BatchRecord | None, int]:
+        for version, metadata in self.user_metadata():
+            record = from_metadata(metadata)
+            if record is not None:
+                carried = carried_from(metadata)
+                return record, version if carried is None else carried
+        return None, -1
+
+    def user_metadata(self) -> Iterator[tuple[int, Any]]:
+        """What each commit says about itself, newest first, back to where the log was cleaned up."""
+        for version in range(self.version, -1, -1):
+            try:
+                lines = (self._folder / LOG_FOLDER / f"{version:020}.json").read_bytes().splitlines()
+            except FileNotFoundError:
+                return
+            for line in lines:
+                if b'"commitInfo"' in line:
+                    yield version, json.loads(line).get("commitInfo", {}).get("userMetadata")
+
+    def history(self, limit: int | None) -> Sequence[HistoryEntry]:
+        """The commits up to this version, newest first.
+
+        Raises:
+            TableDamaged: a commit cannot be read.
+        """
+        with _reading(self._folder):
+            return [_entry(commit) for commit in self._table.history(limit)]
+
+
+def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
+    """A table's log at its newest version, or at another; None where there is no table.
+
+    Raises:
+        TableDamaged: the log cannot be read.
+        StorageUnavailable: the folder cannot be read.
+        UsageError: the table has no such version, or no longer.
+    """
+    with _reading(folder):
+        if not is_table(folder):
+            return None
+        log = DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder))))
+    if version is None or version == log.version:
+        return log
+    if not 0 <= version <= log.version:
+        raise UsageError(f"{folder.name}: no version {version}", f"It has the versions 0 to {log.version}.")
+    try:
+        return DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder)), version=version))
+    except DeltaError:
+        raise UsageError(f"{folder.name}: version {version} can no longer be told", "Its log was cleaned up.") from None
+
+
+@contextlib.contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except DeltaError as error:
+        raise TableDamaged(
+            f"{folder}: the Delta log cannot be read: {str(error).splitlines()[0]}",
+            "Restore the table's folder from a backup, or recreate the table folder in the landing zone.",
+        ) from error
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{folder}: the Delta table cannot be read: {error.strerror or error}",
+            "Check the disk and the rights on the folder.",
+        ) from error
+
+
+def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common class for types
+    word = json.loads(field.type.to_json())
+    return word if isinstance(word, str) else json.dumps(word)
+
+
+def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
+    metadata = commit.get("userMetadata")
+    record = from_metadata(metadata) if carried_from(metadata) is None else None
+    return HistoryEntry(
+        commit["version"],
+        commit.get("timestamp", 0),
+        commit.get("operation", ""),
+        record.files if record else (),
+        rows_of(record) if record else 0,
+        commit.get("engineInfo", ""),
+        {name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
+    )

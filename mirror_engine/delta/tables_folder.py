@@ -1,0 +1,110 @@
+"""Where Delta tables lie below `ROOT/Tables`, whatever their names, and how they go in one step."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import functools
+import hashlib
+import re
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import StorageUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOG_FOLDER = "_delta_log"
+_COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json|checkpoint.*parquet)")
+_HARD_FOR_DELTALAKE = re.compile(r"[%\\\x00-\x1f\x7f]")
+
+
+class TablesFolder:
+    """`ROOT/Tables`, and beside the scratch folder a trash on the same file system."""
+
+    def __init__(self, root: Path, trash: Path) -> None:
+        self._root = root.absolute()
+        self._trash = trash
+
+    def path(self, table: str) -> Path:
+        """A table's folder.
+
+        Raises:
+            UsageError: the name leads out of `ROOT/Tables`.
+        """
+        parts = table.split("/")
+        if any(part in {"", ".", ".."} or "\0" in part for part in parts):
+            raise UsageError(f"{table!r}: no name of a table folder")
+        return self._root.joinpath(*parts)
+
+    def tables(self) -> Sequence[str]:
+        """Every folder that holds a Delta log, directly here or one level down, sorted."""
+        found = []
+        for pattern in ("*", "*/*"):
+            found += [
+                folder.relative_to(self._root).as_posix() for folder in self._root.glob(pattern) if is_table(folder)
+            ]
+        return sorted(found)
+
+    def retire(self, table: str) -> None:
+        """Take a table away in one step, then delete it; absent is no error.
+
+        Raises:
+            StorageUnavailable: it is still there.
+        """
+        goes = self._trash / uuid.uuid4().hex
+        try:
+            self._trash.mkdir(parents=True, exist_ok=True)
+            self.path(table).rename(goes)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            hint = (
+                f"Put both on one file system: {self._root} and {self._trash}."
+                if error.errno == errno.EXDEV
+                else "Check the rights on the folder."
+            )
+            raise StorageUnavailable(
+                f"{table}: the table's folder cannot be removed: {error.strerror}", hint
+            ) from error
+        shutil.rmtree(goes, ignore_errors=True)  # what stays is cleared at the next start
+
+    def clear_trash(self) -> None:
+        """Delete what earlier removals left."""
+        shutil.rmtree(self._trash, ignore_errors=True)
+
+
+def is_table(folder: Path) -> bool:
+    """Whether the folder holds a Delta log with at least one commit."""
+    try:
+        return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in (folder / LOG_FOLDER).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def readable_by_deltalake(folder: Path) -> Path:
+    """The folder itself, or where deltalake would misread its name, a plain folder with links to its log.
+
+    deltalake decodes `%41`, splits at a backslash and refuses control characters, also behind a link to the folder,
+    which it resolves; a link inside the folder it follows as it is.
+    """
+    if not _HARD_FOR_DELTALAKE.search(str(folder)):
+        return folder
+    plain = _plain_folders() / hashlib.sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()
+    plain.mkdir(exist_ok=True)
+    for name in [LOG_FOLDER, *(found.name for found in folder.glob("deletion_vector*.bin"))]:
+        link = plain / name
+        if not link.is_symlink():
+            link.symlink_to(folder / name)
+    return plain
+
+
+@functools.cache
+def _plain_folders() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mirror-engine-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
