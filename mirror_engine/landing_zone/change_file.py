@@ -58,11 +58,11 @@ class ChangeFileName:
 
         Args:
             name: without folders.
-            extension: the table's, lower case; any where it is None.
+            extension: the table's, as `Metadata` has it; any where it is None.
         """
         sequence = _sequence(name)
         spelled = name[DIGITS + 1 :]
-        if not sequence or (extension is not None and spelled.lower() != extension):
+        if not sequence or (extension is not None and spelled.casefold() != extension):
             return None
         return cls(sequence, spelled)
 
@@ -148,14 +148,16 @@ def _is_named_right(file: FileSighting, metadata: Metadata, found: Draft) -> boo
         found.ignored.append(file)
         found.diagnostics.append(hidden_name(f"{found.table.folder}/{file.path}", expected, strict=found.strict))
         return False
-    if not name.lower().endswith(f".{expected}"):
+    folded = name.casefold()
+    if not folded.endswith(f".{expected}"):
         found.ignore(file, "ME021", found=name.partition(".")[2] or "none", expected=expected)
         return False
-    stem = name[: -len(expected) - 1]
-    if metadata.strategy is Strategy.SEQUENTIAL and (len(name) != len(expected) + 21 or _sequence(name) is None):
-        digits = len(stem) if stem.isascii() and stem.isdigit() else "not only"
-        found.ignore(file, "ME020", digits=digits)
-        return False
+    if metadata.strategy is Strategy.SEQUENTIAL:
+        stem = folded[: -len(expected) - 1]
+        is_number = stem.isascii() and stem.isdigit()
+        if not is_number or len(stem) != DIGITS:
+            found.ignore(file, "ME020", digits=len(stem) if is_number else "not only")
+            return False
     return True
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SCHEMA_SUFFIX = ".schema"
 METADATA_FILE = "_metadata.json"
@@ -51,3 +55,32 @@ def schema_of(folder: str) -> str | None:
     """The schema's name if `folder` is a schema folder (LZ-1.3: the suffix exactly), else None."""
     name = folder.removesuffix(SCHEMA_SUFFIX)
     return name if name and name != folder else None
+
+
+def first_sight_order(name: TableName) -> tuple[bool, str]:
+    """Sorts tables as they are seen: those in schema folders first, then by name (LZ-1.5)."""
+    return not name.schema, name.folder
+
+
+def conflicts(names: Iterable[TableName], default_schema: str) -> dict[TableName, TableName]:
+    """Folders that lead to a Delta folder another one owns, or lead into each other, ignoring case (LZ-1.5).
+
+    Args:
+        names: every table folder.
+        default_schema: the schema of tables outside a schema folder; `""` for none.
+
+    Returns:
+        The owner of each that must stand back.
+    """
+    owners: dict[str, TableName] = {}
+    inside: dict[str, TableName] = {}  # without a default schema, `S` would hold the tables of `S.schema`
+    refused: dict[TableName, TableName] = {}
+    for name in sorted(names, key=first_sight_order):
+        place = name.delta_folder(default_schema).casefold()
+        owner = owners.get(place) or inside.get(place)
+        if owner:
+            refused[name] = owner
+        else:
+            owners[place] = name
+            inside.setdefault(place.rpartition("/")[0], name)
+    return refused

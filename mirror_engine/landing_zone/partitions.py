@@ -66,7 +66,9 @@ def columns_of(folder: str) -> tuple[str, ...] | None:
 
 def leaves(folders: Collection[str]) -> tuple[str, ...]:
     """Those of the folders, by path, that have none of the others below them."""
-    above = {folder[:at] for folder in folders for at, letter in enumerate(folder) if letter == "/"}
+    above = {folder.rpartition("/")[0] for folder in folders}
+    for _ in range(DEEPEST):
+        above |= {folder.rpartition("/")[0] for folder in above}
     return tuple(sorted(folder for folder in folders if folder and folder not in above))
 
 

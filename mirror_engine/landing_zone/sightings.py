@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.partner_events import PartnerEvents
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,12 @@ class ZoneSighting:
 
     Attributes:
         folder: the zone, from ROOT: `Files/LandingZone`, or `LandingZone`.
-        identity: the zone folder's creation stamp.
+        identity: the zone folder's creation stamp; `""` while there is no zone, which is not an emptied one.
         tables: every table folder, schema folders first, then by name.
-        unlisted: schema folders that could not be listed (`""` stands for the zone): nothing below is dropped.
+        unlisted: schema and table folders that could not be listed, or changed too fast to be seen as they are
+            (`""` stands for the zone): nothing below is dropped or applied.
         diagnostics: about the zone itself and what lies beside the tables.
+        partner: who says to publish; None where nobody does.
     """
 
     folder: str
@@ -106,3 +109,4 @@ class ZoneSighting:
     tables: tuple[TableSighting, ...] = ()
     unlisted: frozenset[str] = frozenset()
     diagnostics: tuple[Diagnostic, ...] = ()
+    partner: PartnerEvents | None = None

@@ -1,0 +1,176 @@
+"""Wakes the poller when something changes in the landing zone; where that cannot be told, polling alone must do."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers import Observer
+
+from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.names import METADATA_FILE
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+    from watchdog.observers.api import BaseObserver
+
+LOG = logging.getLogger(__name__)
+
+QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written under its final name is mostly complete
+LONGEST_BURST_SECONDS = 2.0
+STOP_LATENCY_SECONDS = 0.2
+
+# Not among them: opening, closing unwritten and a folder's own time, which the engine's looking changes, too.
+EVENTS: list[type[FileSystemEvent]] = [
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+]
+
+
+class Waker:
+    """Waits between two looks at the zone, and less long where file-system events call for it.
+
+    A context manager; leaving it ends its threads.
+
+    Args:
+        root: the mirrored database's folder.
+        stop: ends every wait when set, as by a signal.
+    """
+
+    def __init__(self, root: Path, stop: threading.Event) -> None:
+        self._root = root
+        self._stop = stop
+        self._changed = threading.Event()
+        self._observer: BaseObserver | None = None
+        self._watched: _Place | None = None
+        self._has_complained = False
+
+    def __enter__(self) -> Self:
+        self._watch()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._unwatch()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, at most `seconds`; a burst of events ends one wait only.
+
+        Returns:
+            Whether it was cut short: by an event since the last wait, or by `stop`.
+        """
+        deadline = time.monotonic() + seconds
+        if self._watch():
+            self._changed.set()  # what came before the watch began has told nobody
+        while not self._stop.is_set():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if self._changed.wait(min(left, STOP_LATENCY_SECONDS)):
+                self._outlast_burst()
+                return True
+        return True
+
+    def _outlast_burst(self) -> None:
+        deadline = time.monotonic() + LONGEST_BURST_SECONDS
+        while not self._stop.is_set() and self._changed.is_set():
+            self._changed.clear()
+            if time.monotonic() < deadline:
+                self._changed.wait(QUIET_SECONDS)
+
+    def _watch(self) -> bool:
+        """Watch the zone, or until it exists the folder it will be made in; whether another than before."""
+        place = _Place.nearest(self._root)
+        if place == self._watched:
+            return False
+        self._unwatch()
+        self._watched = place  # also where it fails: what cannot be watched once is not tried at each wait
+        if place is None:
+            return False
+        observer = Observer()
+        try:
+            observer.start()
+            observer.schedule(_Bell(place, self._changed), place.path, recursive=place.is_zone, event_filter=EVENTS)
+        except (OSError, RuntimeError) as problem:
+            _end(observer)
+            self._complain(problem)
+            return False
+        self._observer = observer
+        return True
+
+    def _unwatch(self) -> None:
+        if self._observer is not None:
+            _end(self._observer)
+        self._observer = None
+        self._watched = None
+
+    def _complain(self, problem: Exception) -> None:
+        if not self._has_complained:
+            LOG.info("no file-system events here (%s): the landing zone is polled", problem)
+        self._has_complained = True
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A folder to watch, told from another that comes to stand at the same path."""
+
+    path: str
+    identity: tuple[int, int]
+    is_zone: bool
+
+    @classmethod
+    def nearest(cls, root: Path) -> _Place | None:
+        """The zone; while there is none, the nearest folder above it; None where nothing can be seen."""
+        for below in (ZONE, OLDER_ZONE, ZONE.partition("/")[0], ""):
+            path = root / below
+            try:
+                found = os.stat(path, follow_symlinks=not below)  # noqa: PTH116 - ROOT may be a link, the rest not
+            except OSError:
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                return cls(str(path), (found.st_dev, found.st_ino), below in {ZONE, OLDER_ZONE})
+        return None
+
+
+class _Bell(FileSystemEventHandler):
+    """Rings for what a publisher does, not for what the engine's own janitor does."""
+
+    def __init__(self, place: _Place, changed: threading.Event) -> None:
+        self._place = place
+        self._changed = changed
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Ring if the event's end result has a name the protocol reads (LZ-1.6)."""
+        path = os.fsdecode(event.dest_path or event.src_path)
+        parts = Path(os.path.relpath(path, self._place.path)).parts
+        if not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts):
+            self._changed.set()
+
+
+def _end(observer: BaseObserver) -> None:
+    observer.stop()
+    if observer.is_alive():
+        observer.join()
