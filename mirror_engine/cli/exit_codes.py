@@ -1,0 +1,44 @@
+"""What the program's exit codes mean, and which one an error or a report gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import MirrorError, PublisherError, RootInUse, TransientError, UsageError
+
+if TYPE_CHECKING:
+    from mirror_engine.mirror import Verdict
+
+LEVEL = 0
+FAILURE = 1
+USAGE = 2
+REFUSED = 3
+RETRY = 4
+INTERRUPTED = 130
+
+MEANINGS = {
+    LEVEL: "done; with `once`, all tables are level",
+    FAILURE: "failure: this machine lacks something, or a fault of the program",
+    USAGE: "wrong usage: command, option, value, table or folder",
+    REFUSED: "a table is latched, or blocked by a gap; all others were applied",
+    RETRY: "try again: storage, a conflict, or another engine on this ROOT",
+    INTERRUPTED: "interrupted with Ctrl+C",
+}
+
+
+def of_error(error: MirrorError) -> int:
+    """The exit code of a foreseen error, as drawn in `mirror_engine.errors`."""
+    match error:
+        case UsageError():
+            return USAGE
+        case PublisherError():
+            return REFUSED
+        case TransientError() | RootInUse():
+            return RETRY
+        case _:
+            return FAILURE
+
+
+def of_verdict(verdict: Verdict) -> int:
+    """The exit code of a run that came to its end."""
+    return {"LEVEL": LEVEL, "REFUSED": REFUSED, "RETRY": RETRY}[verdict.name]

@@ -1,0 +1,69 @@
+"""The program `mirror-engine`: one command a file, and one place where errors end."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from mirror_engine.cli import exit_codes
+from mirror_engine.cli.demo import demo
+from mirror_engine.cli.doctor import doctor
+from mirror_engine.cli.failures import guarded
+from mirror_engine.cli.help_text import help_text, listed
+from mirror_engine.cli.history import history
+from mirror_engine.cli.init import init
+from mirror_engine.cli.maintain import maintain
+from mirror_engine.cli.once import once
+from mirror_engine.cli.restart import restart
+from mirror_engine.cli.run import run
+from mirror_engine.cli.show import show
+from mirror_engine.cli.status import status
+from mirror_engine.cli.tables import tables
+
+PROGRAM = "mirror-engine"
+COMMANDS = (once, run, status, tables, show, history, init, doctor, maintain, restart, demo)
+
+app = typer.Typer(
+    name=PROGRAM,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=listed("Exit codes", [f"{code} {meaning}" for code, meaning in exit_codes.MEANINGS.items()]),
+)
+for _command in COMMANDS:
+    app.command(_command.__name__, help=help_text(_command.__doc__ or ""))(_command)
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        typer.echo(f"{PROGRAM} {version(PROGRAM)}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")]
+
+
+@app.callback()
+def _program(*, _: Version = False) -> None:
+    """A Microsoft Fabric Open Mirroring landing zone becomes Delta tables, on any machine.
+
+    Options come from flags, MIRROR_ENGINE_* variables and mirror-engine.toml in ROOT, in that order.
+    """
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit code. Nothing is raised."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return guarded(
+        lambda: app(words, prog_name=PROGRAM, standalone_mode=False),
+        as_json="--json" in words,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""`once`: apply all that can be applied now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mirror_engine.cli import exit_codes, opening, progress
+from mirror_engine.cli.options import ALL, Json, Root, configured
+from mirror_engine.cli.output import count, line, print_json, stdout
+from mirror_engine.cli.signals import Stopping
+from mirror_engine.cli.status_text import style_of
+from mirror_engine.config import Config
+from mirror_engine.landing_zone.states import Level, Waiting
+from mirror_engine.monitoring.state_words import advice, in_words, word
+
+if TYPE_CHECKING:
+    from mirror_engine.mirror import Report
+    from mirror_engine.monitoring.status import TableStatus
+
+JSON = {
+    "verdict": "refused",
+    "exit_code": 3,
+    "batches": 2,
+    "files": 5,
+    "rows": 17,
+    "seconds": 9.84,
+    "tables": [{"table": "Items", "state": "blocked", "state_text": "blocked: waits for …", "advice": "Land …"}],
+}
+
+
+@configured(*ALL)
+def once(root: Root, config: Config, *, as_json: Json = False) -> None:
+    """Apply all that can be applied now, then exit.
+
+    Example: mirror-engine once ./shop --files-per-commit 1
+
+    Exit codes: 0 all tables level · 1 failure · 2 wrong usage · 3 a table is latched or blocked, all others
+    were applied · 4 try again · 130 interrupted, after the commit at hand
+    """
+    with progress.shown() as listeners, opening.open_mirror(root, config, listeners) as mirror:
+        with Stopping() as stopping:
+            report = mirror.once(stopping.stop)
+        tables = mirror.status().tables
+    code = stopping.exit_code(exit_codes.of_verdict(report.verdict))
+    if stopping.stop.is_set():
+        code = exit_codes.INTERRUPTED
+    if as_json:
+        print_json(report_json(report, code) | {"tables": [_table_json(table) for table in tables]})
+    else:
+        _print(report, tables)
+    raise typer.Exit(code)
+
+
+def report_json(report: Report, code: int) -> dict[str, Any]:
+    """A report as plain values."""
+    return {
+        "verdict": report.verdict.value,
+        "exit_code": code,
+        "batches": report.batches,
+        "files": report.files,
+        "rows": report.rows,
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def report_text(report: Report) -> str:
+    """A report in one sentence."""
+    done = f"{count(report.files, 'file')}, {count(report.rows, 'row')} in {count(report.batches, 'commit')}"
+    return f"{report.verdict.value}: {done}, {report.seconds:.1f} s"
+
+
+def _table_json(table: TableStatus) -> dict[str, Any]:
+    return {
+        "table": table.name.folder,
+        "state": word(table.state),
+        "state_text": in_words(table.state),
+        "advice": advice(table.state, engine_running=False),
+    }
+
+
+def _print(report: Report, tables: tuple[TableStatus, ...]) -> None:
+    console = stdout()
+    for table in tables:
+        if not isinstance(table.state, (Level, Waiting)):
+            console.print(line(f"{table.name.folder} is {in_words(table.state)}", style_of(table.state)))
+            remedy = advice(table.state, engine_running=False)
+            if remedy:
+                console.print(line(f"  -> {remedy}"))
+    console.print(line(report_text(report)))

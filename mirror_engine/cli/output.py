@@ -1,0 +1,80 @@
+"""Prints for people and for programs: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import sys
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mirror_engine.landing_zone.diagnostics import printable
+
+WIDTH_OF_A_PIPE = 120  # where there is no terminal to ask
+
+
+def stdout() -> Console:
+    """For results; colour only on a terminal, and never with NO_COLOR."""
+    return _console(is_error=False)
+
+
+def stderr() -> Console:
+    """For progress and errors."""
+    return _console(is_error=True)
+
+
+def _console(*, is_error: bool) -> Console:
+    stream = sys.stderr if is_error else sys.stdout
+    width = None if stream.isatty() else WIDTH_OF_A_PIPE
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=not stream.isatty())
+
+
+def print_json(value: object) -> None:
+    """One JSON document on one line of stdout, readable by any JSON reader: no NaN, UTF-8."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def grid(*headings: str) -> Table:
+    """A plain table of text; headings that begin with `>` are for numbers."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        is_number = heading.startswith(">")
+        made.add_column(heading.removeprefix(">"), justify="right" if is_number else "left", overflow="fold")
+    return made
+
+
+def line(text: str, style: str = "") -> Text:
+    """Text that is shown as it is: no markup, no control characters."""
+    return Text(printable(text), style=style)
+
+
+def cell(value: object) -> str:
+    """One value of a row, on one line."""
+    return "NULL" if value is None else printable(str(plain(value)))
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """A value as JSON can say it exactly: decimals as text, bytes in Base64, times in ISO 8601, NaN as text."""
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case float() if not math.isfinite(value):
+            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case _:
+            return value
+
+
+def count(number: int, noun: str) -> str:
+    """`1 file`, `1,204 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,56 @@
+"""`show`: the rows of one table, now or at an earlier version."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mirror_engine.cli import opening
+from mirror_engine.cli.options import Json, Root, Table, configured
+from mirror_engine.cli.output import cell, count, grid, line, plain, print_json, stdout
+from mirror_engine.config import Config
+
+JSON: dict[str, Any] = {
+    "table": "Items",
+    "version": None,
+    "columns": [{"name": "Sku", "type": "string"}],
+    "rows": [{"Sku": "A1"}],
+    "more": False,
+}
+
+Version = Annotated[
+    int | None,
+    typer.Option("--version", metavar="N", min=0, help="Delta version; the newest by default.", show_default=False),
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Most rows to show; 0 for all.")]
+
+
+@configured("default_schema")
+def show(  # noqa: PLR0913 - as many things as a person may say
+    root: Root, table: Table, config: Config, *, version: Version = None, limit: Limit = 20, as_json: Json = False
+) -> None:
+    """Show the rows of one table, now or at an earlier version.
+
+    Rows have no order. In JSON, decimals are text, binary is Base64, times are ISO 8601, NaN and infinities text.
+    Starts no Java.
+
+    Example: mirror-engine show ./shop Sales.Orders --version 3 --limit 5
+
+    Exit codes: 0 shown · 2 wrong usage, no such table or version · 4 try again
+    """
+    with opening.open_mirror(root, config) as mirror:
+        found = mirror.rows(table, version=version, limit=limit + 1 if limit else None)
+    more = bool(limit) and found.num_rows > limit
+    shown = found.slice(0, limit) if more else found
+    if as_json:
+        columns = [{"name": field.name, "type": str(field.type)} for field in shown.schema]
+        rows = [{name: plain(value) for name, value in row.items()} for row in shown.to_pylist()]
+        print_json({"table": table, "version": version, "columns": columns, "rows": rows, "more": more})
+        return
+    lines = grid(*(line(name).plain for name in shown.column_names))
+    for row in shown.to_pylist():
+        lines.add_row(*(line(cell(value)) for value in row.values()))
+    stdout().print(lines)
+    rest = "; there are more, see --limit" if more else ""
+    stdout().print(line(f"{count(shown.num_rows, 'row')}{rest}", "dim"))

@@ -1,0 +1,138 @@
+"""A mirror's status for a person at 2 a.m.: what stands still, why, and what to do, before all else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from mirror_engine.cli.output import count, grid, line
+from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.states import Behind, Level, Loading
+from mirror_engine.monitoring.state_words import advice, in_words, word
+from mirror_engine.monitoring.times import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.states import TableState
+    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+
+MOST_LINES = 8  # of one kind below one table
+_SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def status_text(status: MirrorStatus, now: float) -> RenderableType:
+    """The whole status: a headline, one line per table, and a paragraph for each table with something to say."""
+    parts: list[RenderableType] = [_headline(status, now), Text()]
+    parts += [_note(found) for found in status.diagnostics[:MOST_LINES]]
+    if len(status.diagnostics) > MOST_LINES:
+        parts.append(line(f"  ... and {len(status.diagnostics) - MOST_LINES:,} more about the zone", "dim"))
+    parts.append(_overview(status.tables, now) if status.tables else line("No table folder lies in the landing zone."))
+    for table in status.tables:
+        if _has_something_to_say(table):
+            parts += [Text(), *_paragraph(table, engine_running=status.engine_running)]
+    return Group(*parts)
+
+
+def _headline(status: MirrorStatus, now: float) -> Text:
+    if not status.engine_running:
+        heard = "never ran here" if status.heartbeat is None else f"last heard {span(now - status.heartbeat)} ago"
+        engine = f"no engine is running, {heard}"
+    elif status.next_poll is None or status.next_poll <= now:
+        engine = "engine is running, at work now"
+    else:
+        engine = f"engine is running, next look in {span(status.next_poll - now)}"
+    zone = status.zone or "no landing zone (Files/LandingZone is missing)"
+    return line(f"{status.root}: {zone}; {engine}")
+
+
+def _overview(tables: Iterable[TableStatus], now: float) -> RenderableType:
+    table = grid("Table", "State", ">Applied", ">Delta", ">Rows", ">Waiting", ">Committed")
+    for found in tables:
+        table.add_row(
+            line(found.name.folder),
+            line(word(found.state), style_of(found.state)),
+            _applied(found),
+            "-" if found.delta_version is None else f"v{found.delta_version}",
+            "-" if found.rows_live is None else f"{found.rows_live:,}",
+            f"{len(found.waiting):,}" if found.waiting else "-",
+            "-" if found.committed_at is None else f"{span(max(0.0, now - found.committed_at))} ago",
+        )
+    return table
+
+
+def style_of(state: TableState) -> str:
+    """Red where somebody must act, green where all is well."""
+    match state:
+        case Level():
+            return "green"
+        case Loading() | Behind():
+            return "cyan"
+        case _:
+            return "bold red" if word(state) in {"latched", "blocked"} else "yellow"
+
+
+def _applied(table: TableStatus) -> str:
+    """The watermark, or how many partitions have one."""
+    match len(table.watermarks):
+        case 0:
+            return "-"
+        case 1:
+            return str(next(iter(table.watermarks.values())))
+        case several:
+            return f"{several} partitions"
+
+
+def _has_something_to_say(table: TableStatus) -> bool:
+    return not isinstance(table.state, Level) or bool(table.waiting or table.ignored or table.diagnostics)
+
+
+def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Text]:
+    yield Text.assemble(line(table.name.folder, "bold"), " is ", line(in_words(table.state), style_of(table.state)))
+    remedy = advice(table.state, engine_running=engine_running)
+    if remedy:
+        yield line(f"  -> {remedy}", "bold")
+    if table.waiting:
+        yield line(f"  {count(len(table.waiting), 'file')} behind, the oldest for {span(table.lag_seconds)}")
+    if len(table.watermarks) > 1:
+        yield from _listed(
+            [f"{_partition(place)}: applied up to {number}" for place, number in table.watermarks.items()]
+        )
+    if table.next_expected:
+        yield from _listed([f"next expected: {_place(place, name)}" for place, name in table.next_expected.items()])
+    yield from _listed([f"{file.state}: {printable(file.path)}: {file.why}" for file in table.waiting])
+    told = {id(found) for found in table.ignored}
+    yield from _listed([f"ignored: {printable(found.path)}: {found.text} [{found.code}]" for found in table.ignored])
+    blocker = getattr(table.state, "diagnostic", None)
+    others = [(found, times) for found, times in table.diagnostics if id(found) not in told and found != blocker]
+    for found, times in others[:MOST_LINES]:
+        yield _note(found, times)
+    if len(others) > MOST_LINES:
+        yield line(f"  ... and {len(others) - MOST_LINES:,} more", "dim")
+
+
+def _partition(place: str) -> str:
+    return printable(place) or "outside partitions"
+
+
+def _place(place: str, name: str) -> str:
+    return printable(name if not place or name.startswith(f"{place}/") else f"{place}/{name}")
+
+
+def _listed(lines: Sequence[str]) -> Iterator[Text]:
+    for text in lines[:MOST_LINES]:
+        yield line(f"  {text}")
+    if len(lines) > MOST_LINES:
+        yield line(f"  ... and {len(lines) - MOST_LINES:,} more", "dim")
+
+
+def _note(found: Diagnostic, times: int = 1) -> Text:
+    often = f" ({times:,} times)" if times > 1 else ""
+    remedy = f" -> {found.remedy}" if found.remedy else ""
+    return line(f"  {_SEVERITY[found.severity]}: {found.message}{often}{remedy}")
