@@ -106,8 +106,8 @@ class ParquetChangeFile:
         self._config = config
         self._marker_at = _marker_position(fields, path)
         data = [field for at, field in enumerate(fields) if at != self._marker_at]
-        self.marker = None if self._marker_at is None else fields[self._marker_at].name
-        self.columns = tuple(Column(field.name, self._word(field), field.nullable) for field in data)
+        self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
+        self.columns: Sequence[Column] = tuple(Column(field.name, self._word(field), field.nullable) for field in data)
         self.naive_columns = frozenset(field.name for field in data if field.type.zone == "naive")
         self.utc_columns = frozenset(field.name for field in data if field.type.zone == "utc")
         self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types(), *self._about_codecs()]

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, BinaryIO
+
+from mirror_engine.delta.base import FileRows
+from mirror_engine.delta.change_bytes import digest, guarded
+from mirror_engine.delta.intake import Taken, Terms, null_key_counts, take
+from mirror_engine.delta.parquet import open_parquet
+from mirror_engine.errors import MirrorError, PublisherError, ZoneChanged
+from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.column_types import (
+    Incoming,
+    TableSchema,
+    check_rows,
+    folded,
+    lacking_updates,
+    merge,
+    mixed_times,
+)
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, settle
+from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.partitions import parse_folder
+from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from mirror_engine.delta.base import FileRows
-    from mirror_engine.landing_zone.column_types import TableSchema
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mirror_engine.config import Config
+    from mirror_engine.delta.open_file import OpenFile
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.sightings import FileSighting
+    from mirror_engine.storage.base import Entry, Storage
 
 
 @dataclass(frozen=True)
@@ -54,3 +78,180 @@ class ReadRequest:
     file: FileSighting
     metadata: Metadata
     facts: TableFacts = field(default_factory=TableFacts)
+
+    @property
+    def path(self) -> str:
+        """The file from the landing zone's top, for messages."""
+        return f"{self.table.folder}/{self.file.path}"
+
+
+class ChangeFileReader:
+    """Reads change files of one ROOT's landing zone, each whole or not at all."""
+
+    def __init__(self, storage: Storage, config: Config, scratch: Path) -> None:
+        """Keep what every read needs.
+
+        Args:
+            storage: door 1.
+            config: all options.
+            scratch: a folder of this machine for rows that do not fit into memory; made when needed.
+        """
+        self._storage = storage
+        self._config = config
+        self._scratch = scratch
+
+    def read(self, request: ReadRequest) -> ReadFile:
+        """Read one file and hold it to the protocol (chapters 3 to 6).
+
+        Rows stay readable until `ReadFile.rows.rows` is closed or forgotten.
+
+        Raises:
+            PublisherError: the file breaks the protocol; nothing of it may be applied.
+            ZoneChanged: another file lies there than was sighted, or none.
+            StorageUnavailable: the storage or the scratch folder failed.
+        """
+        path = f"{self._zone()}/{request.table.folder}/{request.file.path}"
+        before = self._storage.stat(path)
+        if before is None or before.kind is not Kind.FILE or before.identity != request.file.identity:
+            raise ZoneChanged(f"{request.path}: no longer the file that was seen")
+        try:
+            found = self._opened(path, before, request)
+        except PublisherError:
+            self._check_unchanged(path, before, request)  # a file being written fails in odd ways: say the true one
+            raise
+        try:
+            self._check_unchanged(path, before, request)
+        except MirrorError:
+            found.rows.rows.close()
+            raise
+        return found
+
+    def _zone(self) -> str:
+        """The landing zone, chosen as the poller does (LZ-1.1)."""
+        return ZONE if self._storage.stat(ZONE) else OLDER_ZONE
+
+    def _check_unchanged(self, path: str, before: Entry, request: ReadRequest) -> None:
+        after = self._storage.stat(path)
+        if after is None or after.identity != before.identity:
+            raise ZoneChanged(f"{request.path}: replaced while it was read")
+        if (after.size, after.modified_ns) != (before.size, before.modified_ns):
+            raise self._changed(request)
+
+    def _changed(self, request: ReadRequest) -> PublisherError:
+        return PublisherError(
+            diagnose("ME024", request.path, strict=self._config.strict, reason="it changed while it was read")
+        )
+
+    def _opened(self, path: str, before: Entry, request: ReadRequest) -> ReadFile:
+        try:
+            handle = self._storage.open(path)
+        except FileNotFoundError:
+            raise ZoneChanged(f"{request.path}: gone before it was read") from None
+        with handle:
+            content = guarded(handle, request.path)
+            content_digest, size = digest(content)
+            if size != before.size:
+                raise self._changed(request)
+            file = self._parsed(content, request)
+            terms = _terms(file, request, self._config)
+            taken = take(file, terms, self._scratch)
+        try:
+            said = settle(_said(file, terms, taken, request))
+        except PublisherError:
+            taken.rows.close()
+            raise
+        seen = replace(request.file, size=size, modified_ns=before.modified_ns)
+        rows = FileRows(
+            path=seen.path,
+            etag=seen.etag,
+            digest=content_digest,
+            modified_ns=seen.modified_ns,
+            rows=taken.rows,
+            markers=taken.markers,
+            has_marker=file.marker is not None,
+            byte_count=taken.byte_count,
+            diagnostics=said,
+        )
+        return ReadFile(rows, _facts_after(file, terms, taken, request.facts))
+
+    def _parsed(self, content: BinaryIO, request: ReadRequest) -> OpenFile:
+        if request.metadata.is_text:
+            from mirror_engine.delta.text import open_text  # noqa: PLC0415 - most zones hold no text
+
+            return open_text(content, request.path, request.metadata, self._config)
+        return open_parquet(content, request.path, self._config)
+
+
+def _terms(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
+    """Fit the file's columns into the table's, and say what its rows are held to."""
+    metadata = request.metadata
+    partition = dict(parse_folder(request.file.partition) or ()) if metadata.partitioned else {}
+    in_folder = set(map(folded, partition))
+    incoming = Incoming(
+        path=request.path,
+        columns=[column for column in file.columns if folded(column.name) not in in_folder],
+        declared=metadata.declared_columns if metadata.is_text else (),
+        key_columns=metadata.key_columns,
+        partition_columns=tuple(partition),
+        table_is_empty=request.facts.is_empty,
+        untyped_nulls=config.null_type == "untyped",
+        strict=config.strict,
+    )
+    merged = merge(request.facts.schema, incoming)
+    _check_names(merged.schema, incoming)
+    keys = filter(None, map(merged.schema.find, metadata.key_columns))
+    return Terms(
+        incoming=incoming,
+        merged=merged,
+        key_columns=tuple(dict.fromkeys(key.name for key in keys)),
+        partition=partition,
+        default_marker=RowMarker.UPSERT if metadata.upsert_default else RowMarker.INSERT,
+        deletes_are_full=metadata.is_text,
+    )
+
+
+def _check_names(schema: TableSchema, incoming: Incoming) -> None:
+    """Refuse what no table can hold: no column at all, or one without a name."""
+    if not schema.columns:
+        settle([incoming.say("ME024", reason="it has no data column")])
+    if not all(schema.names):
+        settle([incoming.say("ME024", reason="one of its columns has no name")])
+
+
+def _said(file: OpenFile, terms: Terms, taken: Taken, request: ReadRequest) -> Iterator[Diagnostic]:
+    """Everything to be said about a file whose rows are good, errors under `strict` among it.
+
+    Raises:
+        PublisherError: ME046.
+    """
+    incoming, merged = terms.incoming, terms.merged
+    check_rows(merged, incoming, taken.markers, deletes_count=terms.deletes_are_full)
+    yield from file.diagnostics
+    yield from merged.diagnostics
+    facts = request.facts
+    naive, utc = (_in_table(names, terms) for names in (file.naive_columns, file.utc_columns))
+    for column in mixed_times(naive, utc, facts.naive_columns, facts.utc_columns):
+        yield incoming.say("ME051", column=column)
+    yield from lacking_updates(merged, incoming, taken.markers)
+    inserts = taken.markers[RowMarker.INSERT]
+    if inserts and file.marker is None and facts.markers_seen:
+        yield incoming.say("ME042", count=inserts)
+    for key, count in null_key_counts(taken.null_keys, terms.key_columns):
+        yield incoming.say("ME040", column=key, count=count)
+
+
+def _in_table(names: frozenset[str], terms: Terms) -> frozenset[str]:
+    """Columns of the file in the table's spelling."""
+    spelling = terms.merged.spelling
+    return frozenset(spelling[name] for name in names if name in spelling)
+
+
+def _facts_after(file: OpenFile, terms: Terms, taken: Taken, before: TableFacts) -> TableFacts:
+    filled = any(count for marker, count in taken.markers.items() if marker != RowMarker.DELETE)
+    return TableFacts(
+        schema=terms.merged.schema,
+        is_empty=before.is_empty and not filled,
+        naive_columns=before.naive_columns | _in_table(file.naive_columns, terms),
+        utc_columns=before.utc_columns | _in_table(file.utc_columns, terms),
+        markers_seen=before.markers_seen or file.marker is not None,
+    )

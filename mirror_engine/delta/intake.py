@@ -1,0 +1,189 @@
+"""Takes the rows of an opened change file into a spool, each held to the protocol on its way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_engine.delta import markers
+from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.base import MARKER
+from mirror_engine.delta.measure import byte_count
+from mirror_engine.delta.rows import Spool, SpooledRows
+from mirror_engine.errors import PublisherError
+from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.column_types import TableSchema, folded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from mirror_engine.delta.open_file import OpenFile
+    from mirror_engine.landing_zone.column_types import Incoming, Merged
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the rows of one file are held to.
+
+    Attributes:
+        incoming: the file's schema, and how to speak of it.
+        merged: how it fits into the table's.
+        key_columns: in the table's spelling; empty in a keyless table.
+        partition: the values of the file's Hive folder, by its columns' names (LZ-3.7).
+        default_marker: of rows of a marker-free file (LZ-4.13).
+        deletes_are_full: whether NULL is refused in delete rows too, as in text (LZ-6.8).
+    """
+
+    incoming: Incoming
+    merged: Merged
+    key_columns: tuple[str, ...]
+    partition: Mapping[str, str | None]
+    default_marker: RowMarker
+    deletes_are_full: bool
+
+
+@dataclass(frozen=True)
+class Taken:
+    """All rows of one file.
+
+    Attributes:
+        rows: typed, under the table's spelling, then the folder's columns, then `MARKER`.
+        markers: how many rows of each effective marker.
+        byte_count: of the file's data columns (LZ-9.3).
+        null_keys: how many rows have NULL in each key column that has any (LZ-4.8).
+    """
+
+    rows: SpooledRows
+    markers: Counter[int]
+    byte_count: int
+    null_keys: Counter[str]
+
+
+def take(file: OpenFile, terms: Terms, scratch: Path) -> Taken:
+    """Read every row once.
+
+    Raises:
+        PublisherError: what `OpenFile.batches` raises, ME032, ME037, ME038, ME048.
+        StorageUnavailable: the file or the scratch folder failed.
+    """
+    intake = _Intake(file, terms)
+    spool = Spool(intake.schema, scratch)
+    try:
+        for batch in file.batches():
+            spool.add(intake.accepted(batch))
+        return Taken(spool.finish(), +intake.markers, intake.byte_count, +intake.null_keys)
+    except BaseException:
+        spool.discard()
+        raise
+
+
+@dataclass
+class _Intake:
+    file: OpenFile
+    terms: Terms
+    markers: Counter[int] = field(default_factory=Counter)
+    null_keys: Counter[str] = field(default_factory=Counter)
+    byte_count: int = 0
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        spelling = self.terms.merged.spelling
+        self._kept = [(at, spelling[c.name]) for at, c in enumerate(self.file.columns) if c.name in spelling]
+        self._in_folder = {folded(name): value for name, value in self.terms.partition.items()}
+        known = self.terms.merged.schema
+        self._folder_columns = {_spelled(known, name): value for name, value in self.terms.partition.items()}
+        names = [*(name for _, name in self._kept), *self._folder_columns]
+        types = {column.name: arrow_type(column.type) for column in known.columns}
+        self.schema = pa.schema([*((name, types[name]) for name in names), (MARKER, pa.int8())])
+
+    def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The next rows as the table takes them."""
+        effective = self._effective(batch)
+        self._check_folder(batch)
+        cells = [_fitted(batch.column(at), self.schema.field(name).type) for at, name in self._kept]
+        data = pa.RecordBatch.from_arrays(cells, [name for _, name in self._kept])
+        self.byte_count += byte_count(data)
+        cells += [_constant(value, batch.num_rows) for value in self._folder_columns.values()]
+        made = pa.RecordBatch.from_arrays([*cells, effective], schema=self.schema)
+        self._check_nulls(made, effective)
+        self._count(made, effective)
+        return made
+
+    def _effective(self, batch: pa.RecordBatch) -> pa.Array:
+        """The rows' markers, every one of them good (LZ-4.12 … LZ-4.14)."""
+        if self.file.marker is None:
+            found = pa.repeat(pa.scalar(self.terms.default_marker.value, pa.int8()), batch.num_rows)
+        else:
+            found = markers.effective(batch.column(MARKER), self.terms.incoming.path, self.rows + 1)
+        if not self.terms.key_columns:
+            at = pc.index(pc.not_equal(found, RowMarker.INSERT.value), True).as_py()
+            if at >= 0:
+                raise self._refusal("ME038", at, value=found[at])
+        return found
+
+    def _check_folder(self, batch: pa.RecordBatch) -> None:
+        """Hold a column of the file against the folder that names it, too (LZ-3.8)."""
+        for at, column in enumerate(self.file.columns):
+            if folded(column.name) in self._in_folder:
+                fault = _first_unlike(batch.column(at), self._in_folder[folded(column.name)])
+                if fault >= 0:
+                    raise self._refusal("ME032", fault, column=column.name)
+
+    def _check_nulls(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
+        """Hold every row, in Parquet but its delete rows, against the not-null columns (LZ-5.6, LZ-6.8)."""
+        for column in self.terms.merged.schema.columns:
+            if column.nullable or column.name not in self.schema.names or not rows.column(column.name).null_count:
+                continue
+            missing = pc.is_null(rows.column(column.name))
+            if not self.terms.deletes_are_full:
+                missing = pc.and_(missing, pc.not_equal(effective, RowMarker.DELETE.value))
+            at = pc.index(missing, True).as_py()
+            if at >= 0:
+                raise self._refusal("ME048", at, column=column.name)
+
+    def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
+        self.rows += rows.num_rows
+        for found in pc.value_counts(effective).to_pylist():
+            self.markers[found["values"]] += found["counts"]
+        for key in self.terms.key_columns:
+            self.null_keys[key] += rows.column(key).null_count
+
+    def _refusal(self, code: str, at: int, **details: object) -> PublisherError:
+        return PublisherError(self.terms.incoming.say(code, self.rows + at + 1, **details))
+
+
+def _spelled(schema: TableSchema, name: str) -> str:
+    known = schema.find(name)
+    return known.name if known else name
+
+
+def _fitted(cells: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cells in the table's type; only times with and without a zone, and all NULL, are ever of another."""
+    if cells.type == target:
+        return cells
+    return pa.nulls(len(cells), target) if pa.types.is_null(cells.type) else cells.view(target)
+
+
+def _constant(value: str | None, count: int) -> pa.Array:
+    return pa.nulls(count, pa.string()) if value is None else pa.repeat(pa.scalar(value, pa.string()), count)
+
+
+def _first_unlike(cells: pa.Array, value: str | None) -> int:
+    """Where cells first differ, as text, from a folder's value; -1 nowhere."""
+    if value is None:
+        return int(pc.index(pc.is_valid(cells), True).as_py())
+    try:
+        texts = cells.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return 0
+    return int(pc.index(pc.fill_null(pc.not_equal(texts, value), True), True).as_py())
+
+
+def null_key_counts(counts: Mapping[str, int], key_columns: Sequence[str]) -> list[tuple[str, int]]:
+    """Key columns with NULL in them, in key order, and in how many rows."""
+    return [(key, counts[key]) for key in key_columns if counts.get(key)]
