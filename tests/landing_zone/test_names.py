@@ -1,0 +1,85 @@
+"""Table and schema folders, and who owns a Delta folder (LZ-1.3 to LZ-1.5)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_engine.landing_zone.names import TableName, conflicts, first_sight_order, schema_of
+
+
+def bare(table: str) -> TableName:
+    return TableName("", table)
+
+
+@pytest.mark.parametrize(
+    ("folder", "schema"),
+    [
+        ("Sales.schema", "Sales"),
+        ("a.b.schema", "a.b"),
+        (".schema", None),
+        ("Sales.Schema", None),
+        ("Sales", None),
+        ("schema", None),
+    ],
+)
+def test_a_schema_folder_is_told_by_its_exact_suffix(folder: str, schema: str | None) -> None:
+    assert schema_of(folder) == schema
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "normalized", "in_dbo", "flat"),
+    [
+        (TableName("Sales", "Stores"), "Sales.schema/Stores", "Sales.Stores", "Sales/Stores", "Sales/Stores"),
+        (bare("Items"), "Items", "Items", "dbo/Items", "Items"),
+    ],
+)
+def test_a_table_folder_leads_to_a_delta_folder(
+    name: TableName, folder: str, normalized: str, in_dbo: str, flat: str
+) -> None:
+    assert (name.folder, name.normalized) == (folder, normalized)
+    assert (name.delta_folder("dbo"), name.delta_folder("")) == (in_dbo, flat)
+    assert TableName.from_folder(folder) == name
+
+
+@pytest.mark.parametrize(
+    ("names", "default_schema", "expected"),
+    [
+        ([bare("A"), bare("B"), TableName("S", "A")], "dbo", {}),
+        ([bare("Items"), TableName("dbo", "Items")], "dbo", {bare("Items"): TableName("dbo", "Items")}),
+        ([bare("Items"), TableName("dbo", "Items")], "", {}),
+        ([bare("items"), bare("Items")], "dbo", {bare("items"): bare("Items")}),
+        (
+            [TableName("sales", "T"), TableName("Sales", "t")],
+            "dbo",
+            {TableName("sales", "T"): TableName("Sales", "t")},
+        ),
+        (
+            [bare("a"), bare("A"), TableName("DBO", "a")],
+            "dbo",
+            {bare("a"): TableName("DBO", "a"), bare("A"): TableName("DBO", "a")},
+        ),
+        ([bare("s"), TableName("S", "T"), TableName("S", "U")], "", {bare("s"): TableName("S", "T")}),
+        ([bare("S"), TableName("S", "T")], "dbo", {}),
+    ],
+)
+def test_the_folder_in_a_schema_then_the_first_by_name_owns_a_delta_folder(
+    names: list[TableName], default_schema: str, expected: dict[TableName, TableName]
+) -> None:
+    assert conflicts(names, default_schema) == expected
+    assert conflicts(reversed(names), default_schema) == expected
+
+
+letters = st.sampled_from(["a", "A", "b", "dbo"])
+tables = st.lists(st.builds(TableName, st.sampled_from(["", "a", "A", "dbo"]), letters), unique=True)
+
+
+@given(tables, st.sampled_from(["", "dbo"]))
+def test_what_remains_shares_no_delta_folder_and_lies_in_none(names: list[TableName], default_schema: str) -> None:
+    refused = conflicts(names, default_schema)
+    kept = [name.delta_folder(default_schema).casefold() for name in names if name not in refused]
+    assert len(set(kept)) == len(kept)
+    assert not {place.rpartition("/")[0] for place in kept} & set(kept)
+    assert not set(refused.values()) & set(refused)
+    assert all(first_sight_order(owner) < first_sight_order(second) for second, owner in refused.items())

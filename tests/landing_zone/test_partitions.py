@@ -1,0 +1,66 @@
+"""Hive folders as columns and values (LZ-3.7, LZ-3.8)."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_engine.landing_zone.partitions import agreed_columns, columns_of, leaves, parse_folder, parse_level
+from mirror_engine.landing_zone.progress import Progress
+
+
+@pytest.mark.parametrize(
+    ("folder", "levels"),
+    [
+        ("", ()),
+        ("day=1", (("day", "1"),)),
+        ("day=1/site=b c", (("day", "1"), ("site", "b c"))),
+        ("day=__HIVE_DEFAULT_PARTITION__", (("day", None),)),
+        ("city=K%C3%B6ln%2FS%C3%BCd", (("city", "Köln/Süd"),)),
+        ("city=Köln", (("city", "Köln"),)),
+        ("a%20b=1", (("a b", "1"),)),
+        ("k=a=b", (("k", "a=b"),)),
+        ("rate=100%", (("rate", "100%"),)),
+        ("plus=a+b", (("plus", "a+b"),)),
+        ("k=%5F%5FHIVE_DEFAULT_PARTITION__", (("k", "__HIVE_DEFAULT_PARTITION__"),)),
+        ("k=%3D", (("k", "="),)),
+    ],
+)
+def test_a_hive_folder_gives_columns_and_decoded_values(
+    folder: str, levels: tuple[tuple[str, str | None], ...]
+) -> None:
+    assert parse_folder(folder) == levels
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["day", "=1", "day=", "=", "day=1/x", "day=1/", "/day=1", "_day=1", ".day=1", "k=%FF", "a=1/a=2", "a=1/A=2"],
+)
+def test_a_malformed_folder_is_none(folder: str) -> None:
+    assert parse_folder(folder) is None
+    assert columns_of(folder) is None
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_what_a_publisher_percent_encodes_comes_back(column: str, value: str) -> None:
+    name = f"{quote(column, safe='').replace('_', '%5F').replace('.', '%2E')}={quote(value, safe='')}"
+    expected = None if value == "__HIVE_DEFAULT_PARTITION__" else value
+    assert parse_level(name) == (column, expected)
+
+
+def test_a_leaf_has_no_other_folder_below_it() -> None:
+    assert leaves({"", "a=1", "a=1/b=2", "a=10", "a=3/b=1/c=1", "a=3"}) == ("a=1/b=2", "a=10", "a=3/b=1/c=1")
+
+
+def test_the_first_well_formed_leaf_names_the_columns() -> None:
+    assert agreed_columns(("a=1/a=2", "b=1/c=1", "d=1"), None) == ("b", "c")
+    assert agreed_columns((), None) == ()
+
+
+def test_what_is_applied_names_the_columns_first() -> None:
+    assert agreed_columns(("a=1",), Progress("g", "i", watermarks={"": 3, "b=1": 1})) == ("b",)
+    assert agreed_columns(("a=1",), Progress("g", "i", watermarks={"": 3})) == ()
+    assert agreed_columns(("a=1",), Progress("g", "i")) == ("a",)
