@@ -110,27 +110,26 @@ class LocalStorage:
         with _told("delete", path), self._folder(parts[:-1] if parts else None) as opened:
             if not parts or opened is None:
                 return
-            if _unlinked(parts[-1], opened):
-                os.fsync(opened)
-                return
-        pending = [parts]
-        with _told("delete", path):
-            while pending:
-                inside = self._emptied(pending[-1])
-                pending = [*pending, *inside] if inside else pending[:-1]
+            if not _unlinked(parts[-1], opened):
+                self._delete_folder(parts)
+            os.fsync(opened)
 
-    def _emptied(self, folder: tuple[str, ...]) -> Sequence[tuple[str, ...]]:
-        """Remove the files in a folder and, where nothing else is in it, the folder; else return its sub-folders."""
-        with self._folder(folder) as opened:
-            inside = (
-                [] if opened is None else [(*folder, name) for name in _names(opened) if not _unlinked(name, opened)]
-            )
-        if not inside:
-            with self._folder(folder[:-1]) as above, suppress(FileNotFoundError):
-                if above is not None:
+    def _delete_folder(self, top: tuple[str, ...]) -> None:
+        """Remove a folder with all in it, however deep: no recursion, one open folder at a time."""
+        pending = [top]
+        while pending:
+            folder = pending[-1]
+            with self._folder(folder) as opened:
+                names = [] if opened is None else [n for n in _names(opened) if not _unlinked(n, opened)]
+            pending += [(*folder, name) for name in names]
+            if not names:
+                self._remove_emptied(pending.pop())
+
+    def _remove_emptied(self, folder: tuple[str, ...]) -> None:
+        with self._folder(folder[:-1]) as above:
+            if above is not None:
+                with suppress(FileNotFoundError):
                     os.rmdir(folder[-1], dir_fd=above)
-                    os.fsync(above)
-        return inside
 
     def _entries(self, names: Sequence[str], folder: int) -> Iterator[Entry]:
         unsettled = copies_on_change(folder)

@@ -1,0 +1,48 @@
+"""Patience: how often, how long, and for what."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.storage.memory import MemoryStorage
+from mirror_engine.storage.retrying import PAUSES_SECONDS, RetryingStorage
+from mirror_engine.testing.faults import Fault, FaultyStorage
+
+
+def test_it_tries_again_with_growing_pauses_and_then_lets_the_failure_through() -> None:
+    slept: list[float] = []
+    faulty = FaultyStorage(MemoryStorage(), dict.fromkeys(range(1, 10), Fault.REFUSED))
+    with pytest.raises(StorageUnavailable):
+        RetryingStorage(faulty, sleep=slept.append).list("a")
+    assert slept == list(PAUSES_SECONDS) == sorted(slept)
+    assert faulty.calls == ["list a"] * (len(PAUSES_SECONDS) + 1)
+
+
+def test_it_does_not_wait_where_nothing_fails() -> None:
+    slept: list[float] = []
+    storage = RetryingStorage(MemoryStorage(), sleep=slept.append)
+    storage.write("a", b"x")
+    assert storage.open("a").read() == b"x"
+    assert slept == []
+
+
+def test_a_missing_file_is_an_answer_not_a_failure() -> None:
+    slept: list[float] = []
+    faulty = FaultyStorage(MemoryStorage(), {})
+    with pytest.raises(FileNotFoundError):
+        RetryingStorage(faulty, sleep=slept.append).open("nothing")
+    assert (slept, faulty.calls) == ([], ["open nothing"])
+
+
+def test_a_refused_call_did_nothing_and_one_with_a_lost_answer_did_everything() -> None:
+    storage = MemoryStorage()
+    faulty = FaultyStorage(storage, {1: Fault.REFUSED, 2: Fault.LOST_ANSWER})
+    with pytest.raises(StorageUnavailable):
+        faulty.write("a", b"")
+    assert storage.list("") == []
+    with pytest.raises(StorageUnavailable):
+        faulty.write("a", b"")
+    assert storage.stat("a") is not None
+    faulty.delete("a")
+    assert faulty.calls == ["write a", "write a", "delete a"]
