@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import CommitConflict, StorageUnavailable, TransientError
+from mirror_engine.errors import CommitConflict, EngineFault, MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, DiagnosticRaised, OperationFailed
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.outlook import Outlook
@@ -150,7 +151,7 @@ class Engine:
             for turn in wait(turns, return_when=FIRST_COMPLETED).done:
                 work = turns.pop(turn)
                 try:
-                    commit = turn.result()
+                    commit = _outcome_of(turn)
                 except TransientError as error:
                     failures[work.table] = self._failed(work.table, error)
                     continue
@@ -207,3 +208,14 @@ class Engine:
         events: list[Event] = [DiagnosticRaised(table, said) for said in diagnostics if said not in before]
         for event in events:
             self._doors.tell(event)
+
+
+def _outcome_of(turn: Future[BatchCommitted | None]) -> BatchCommitted | None:
+    """What a worker's turn came to; what nobody foresaw becomes a fault of its table alone (protocol chapter 10)."""
+    try:
+        return turn.result()
+    except MirrorError:
+        raise
+    except Exception as error:
+        logging.getLogger(__name__).exception("a worker failed")
+        raise EngineFault(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error

@@ -7,7 +7,9 @@ MirrorError                    carries a message (place: what was found) and a h
 │   ├── StorageUnavailable     a listing, read, write, move or delete failed
 │   ├── ZoneChanged            the zone moved on between poll and commit
 │   ├── CommitConflict         another writer committed to the same Delta table first
-│   └── TableDamaged           a table's Delta log cannot be read; only that table stands still
+│   ├── CommitFailed           Spark could not carry out a commit; nothing was committed
+│   ├── TableDamaged           a table's Delta log cannot be read; only that table stands still
+│   └── EngineFault            a defect of ours met at one table; tried again, too       exit 1
 ├── RootInUse                  another engine holds this ROOT                     exit 4
 ├── UsageError                 ends the process                                   exit 2
 │   ├── ConfigError            every wrong option at once
@@ -66,8 +68,16 @@ class CommitConflict(TransientError):
     """Another writer won the race for this Delta version; nothing was committed."""
 
 
+class CommitFailed(TransientError):
+    """Spark could not carry out a commit; nothing was committed."""
+
+
 class TableDamaged(TransientError):
     """A table's Delta log cannot be read; only that table stands still, until somebody mends it."""
+
+
+class EngineFault(TransientError):
+    """Something unforeseen went wrong at one table: a defect of the engine, and no reason to stop the others."""
 
 
 class RootInUse(MirrorError):

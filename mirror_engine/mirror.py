@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +14,18 @@ from mirror_engine.change_batches import BatchReader
 from mirror_engine.config import Config
 from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.doors import Doors
-from mirror_engine.engine import CycleResult, Engine
+from mirror_engine.engine import Engine
 from mirror_engine.errors import RootInUse, UnknownTable, UsageError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.janitor import Janitor
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.layout import LEDGER, LOCK, LOGS, SCRATCH, TABLES
-from mirror_engine.landing_zone.register import Severity
-from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Loading, Unarmed, Waiting
 from mirror_engine.ledger import NEXT_POLL, Ledger
-from mirror_engine.monitoring.overview import Heart, mirror_status, write_fabric_files
+from mirror_engine.monitoring.overview import Heart, mirror_status
 from mirror_engine.outlook import Outlook
 from mirror_engine.poller import Poller
 from mirror_engine.recovery import recover
+from mirror_engine.running import Report, Running, Verdict
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.table_names import find_table
@@ -44,37 +41,9 @@ if TYPE_CHECKING:
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
-    from mirror_engine.planner import Plan
     from mirror_engine.storage.base import Storage
 
 TRIES_OF_ONCE = 4  # with pauses of 1, 2 and 4 seconds between
-
-
-class Verdict(str, Enum):
-    """How a run ended, gravest first; the command line's exit codes."""
-
-    RETRY = "try again"  # storage or a conflict: exit 4
-    REFUSED = "refused"  # a table is latched or blocked: exit 3
-    LEVEL = "level"  # exit 0
-
-
-@dataclass(frozen=True)
-class Report:
-    """What `once` or `run` did.
-
-    Attributes:
-        verdict: the gravest thing found in the last cycle.
-        batches: commits made.
-        files: change files applied.
-        rows: rows applied.
-        seconds: from start to end.
-    """
-
-    verdict: Verdict
-    batches: int
-    files: int
-    rows: int
-    seconds: float
 
 
 class Mirror:
@@ -246,7 +215,7 @@ class Mirror:
             raise RootInUse(f"{self.root}: another engine is at work here", "Stop it first, or wait for it.") from None
 
     @contextmanager
-    def _engine(self) -> Iterator[_Running]:
+    def _engine(self) -> Iterator[Running]:
         with self._held():
             ledger = Ledger.open(self.root / LEDGER)
             doors = self._doors(ledger, self._tell)
@@ -259,7 +228,7 @@ class Mirror:
             )
             try:
                 with Heart(doors):
-                    yield _Running(doors, engine)
+                    yield Running(doors, engine)
             finally:
                 engine.close()
                 ledger.close()
@@ -282,54 +251,8 @@ class Mirror:
             return True
 
 
-class _Running:
-    """An engine at work, and what it has done so far."""
-
-    def __init__(self, doors: Doors, engine: Engine) -> None:
-        self.doors = doors
-        self.engine = engine
-        self.last = CycleResult(None)
-        self._started = time.monotonic()
-        self._batches = self._files = self._rows = 0
-
-    def cycle(self, stop: threading.Event) -> None:
-        """One cycle, with its traces for Fabric's own tools."""
-        self.last = self.engine.cycle(stop)
-        self._batches += self.last.batches
-        self._files += self.last.files
-        self._rows += self.last.rows
-        if self.last.zone:
-            write_fabric_files(self.doors, self.last.plans)
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether another cycle at once may do more."""
-        return bool(self.last.failures) or any(isinstance(p.state, Behind | Loading) for p in self.last.plans.values())
-
-    def report(self) -> Report:
-        """What has been done so far."""
-        seconds = time.monotonic() - self._started
-        return Report(verdict_of(self.last), self._batches, self._files, self._rows, seconds)
-
-
-def verdict_of(result: CycleResult) -> Verdict:
-    """The gravest thing a cycle found."""
-    if result.failures:
-        return Verdict.RETRY
-    return Verdict.REFUSED if any(_is_refused(plan) for plan in result.plans.values()) else Verdict.LEVEL
-
-
-def _is_refused(plan: Plan) -> bool:
-    match plan.state:
-        case Latched() | Blocked():
-            return True
-        case Waiting(expired):
-            return expired
-        case Unarmed(diagnostic):
-            return diagnostic.severity is Severity.ERROR
-        case _:
-            return False
-
-
 def _ignore(_: Event) -> None:
     """Listen to nothing."""
+
+
+__all__ = ["Mirror", "Report", "Verdict"]

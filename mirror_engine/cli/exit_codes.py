@@ -41,4 +41,4 @@ def of_error(error: MirrorError) -> int:
 
 def of_verdict(verdict: Verdict) -> int:
     """The exit code of a run that came to its end."""
-    return {"LEVEL": LEVEL, "REFUSED": REFUSED, "RETRY": RETRY}[verdict.name]
+    return {"LEVEL": LEVEL, "REFUSED": REFUSED, "RETRY": RETRY, "FAILED": FAILURE}[verdict.name]

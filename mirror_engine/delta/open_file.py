@@ -14,22 +14,30 @@ if TYPE_CHECKING:
 
 
 class OpenFile(Protocol):
-    """One change file.
+    """One change file."""
 
-    Attributes:
-        columns: its data columns in file order, the marker not among them; observed types in Delta's words
-            (`column_types.VOID` for a null-typed one). For text: the declared columns that the header names.
-        marker: the marker column's name as spelled; None for a marker-free file.
-        naive_columns: timestamp columns without a zone.
-        utc_columns: timestamp columns with one.
-        diagnostics: warnings and information; grows while rows are read.
-    """
+    @property
+    def columns(self) -> Sequence[Column]:
+        """Its data columns in file order, the marker not among them; observed types in Delta's words.
 
-    columns: Sequence[Column]
-    marker: str | None
-    naive_columns: frozenset[str]
-    utc_columns: frozenset[str]
-    diagnostics: list[Diagnostic]
+        A null-typed one has the type `VOID`. For text: the declared columns that the header names.
+        """
+
+    @property
+    def marker(self) -> str | None:
+        """The marker column's name as spelled; None for a marker-free file."""
+
+    @property
+    def naive_columns(self) -> frozenset[str]:
+        """Timestamp columns without a zone."""
+
+    @property
+    def utc_columns(self) -> frozenset[str]:
+        """Timestamp columns with one."""
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """Warnings and information; grows while rows are read."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows in file order, in bounded batches, readable more than once.

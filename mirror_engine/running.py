@@ -1,0 +1,99 @@
+"""An engine at work on one ROOT, and the report of what it did."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from mirror_engine.engine import CycleResult, Engine
+from mirror_engine.errors import EngineFault
+from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Loading, Unarmed, Waiting
+from mirror_engine.monitoring.overview import write_fabric_files
+
+if TYPE_CHECKING:
+    import threading
+
+    from mirror_engine.doors import Doors
+    from mirror_engine.planner import Plan
+
+
+class Verdict(str, Enum):
+    """How a run ended, gravest first; the command line's exit codes."""
+
+    FAILED = "failed"  # a defect of the engine: exit 1
+    RETRY = "try again"  # storage or a conflict: exit 4
+    REFUSED = "refused"  # a table is latched or blocked: exit 3
+    LEVEL = "level"  # exit 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `once` or `run` did.
+
+    Attributes:
+        verdict: the gravest thing found in the last cycle.
+        batches: commits made.
+        files: change files applied.
+        rows: rows applied.
+        seconds: from start to end.
+    """
+
+    verdict: Verdict
+    batches: int
+    files: int
+    rows: int
+    seconds: float
+
+
+class Running:
+    """An engine at work, and what it has done so far."""
+
+    def __init__(self, doors: Doors, engine: Engine) -> None:
+        self.doors = doors
+        self.engine = engine
+        self.last = CycleResult(None)
+        self._started = time.monotonic()
+        self._batches = self._files = self._rows = 0
+
+    def cycle(self, stop: threading.Event) -> None:
+        """One cycle, with its traces for Fabric's own tools."""
+        self.last = self.engine.cycle(stop)
+        self._batches += self.last.batches
+        self._files += self.last.files
+        self._rows += self.last.rows
+        if self.last.zone:
+            write_fabric_files(self.doors, self.last.plans)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether another cycle at once may do more."""
+        return bool(self.last.failures) or any(isinstance(p.state, Behind | Loading) for p in self.last.plans.values())
+
+    def report(self) -> Report:
+        """What has been done so far."""
+        seconds = time.monotonic() - self._started
+        return Report(verdict_of(self.last), self._batches, self._files, self._rows, seconds)
+
+
+def verdict_of(result: CycleResult) -> Verdict:
+    """The gravest thing a cycle found."""
+    if any(isinstance(failure, EngineFault) for failure in result.failures.values()):
+        return Verdict.FAILED
+    if result.failures:
+        return Verdict.RETRY
+    return Verdict.REFUSED if any(_is_refused(plan) for plan in result.plans.values()) else Verdict.LEVEL
+
+
+def _is_refused(plan: Plan) -> bool:
+    match plan.state:
+        case Latched() | Blocked():
+            return True
+        case Waiting(expired):
+            return expired
+        case Unarmed(diagnostic):
+            return diagnostic.severity is Severity.ERROR
+        case _:
+            return False
