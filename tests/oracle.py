@@ -1,0 +1,354 @@
+"""An independent reading of protocol.md: a landing zone, file by file and row by row, in plain Python.
+
+It shares nothing with the engine's own reading, replay or metadata: what both say is then likely to be right. It knows
+the part of the protocol that generated zones use (see `zones.py`), and refuses rather than guesses beyond it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import urllib.parse
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from oracle_text import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Row = dict[str, Any]
+MARKER = "__rowmarker__"
+
+
+class Refused(Exception):
+    """A file or metadata that the protocol does not let through."""
+
+
+@dataclass
+class Column:
+    """A column of the mirrored table."""
+
+    name: str
+    type: str
+    nullable: bool
+
+
+@dataclass
+class File:
+    """A change file as read: columns, and rows in order with their effective markers (None: marker-free)."""
+
+    columns: list[Column]
+    rows: list[Row]
+    markers: list[int] | None
+    is_text: bool
+
+
+@dataclass
+class Life:
+    """One generation of a table folder (LZ-7.3)."""
+
+    birth: int
+    columns: list[Column] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    applied: set[str] = field(default_factory=set)
+    highest: dict[str, int] = field(default_factory=dict)
+    keys: list[str] | None = None
+    exists: bool = False
+    armed: bool = False
+    latch: tuple[str, int] | None = None
+    refused: bool = False
+
+    def column(self, name: str) -> Column | None:
+        """A column in any case (LZ-5.7)."""
+        return next((each for each in self.columns if each.name.casefold() == name.casefold()), None)
+
+
+class Oracle:
+    """What a mirror of one landing zone holds; `once` after each thing that the publisher did."""
+
+    def __init__(self, zone: Path) -> None:
+        self.zone = zone
+        self.lives: dict[str, Life] = {}
+
+    def once(self, births: dict[str, int]) -> None:
+        """Read on as far as it goes; `births` tells for each folder and file which creation it stems from."""
+        tables = set(self._table_folders())
+        for gone in self.lives.keys() - tables:
+            del self.lives[gone]
+        for table in sorted(tables):
+            if table not in self.lives or self.lives[table].birth != births[table]:
+                self.lives[table] = Life(births[table])
+            self._read_on(table, self.lives[table], births)
+
+    def tables(self) -> dict[str, Life]:
+        """The mirrored tables by Delta folder."""
+        found = {}
+        for folder, life in self.lives.items():
+            schema, slash, table = folder.partition(".schema/")
+            if life.exists:
+                found[f"{schema}/{table}" if slash else f"dbo/{folder}"] = life
+        return found
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a table is latched or blocked now."""
+        return any(life.refused for life in self.lives.values())
+
+    def _table_folders(self) -> Iterator[str]:
+        for top in sorted(path for path in self.zone.iterdir() if path.is_dir() and not path.name.startswith("_")):
+            if top.name.endswith(".schema"):
+                yield from (f"{top.name}/{path.name}" for path in top.iterdir() if path.is_dir())
+            else:
+                yield top.name
+
+    def _files(self, folder: str) -> list[Path]:
+        files = [path for path in (self.zone / folder).rglob("*") if path.is_file()]
+        return [path for path in files if not any(p.startswith("_") for p in path.relative_to(self.zone).parts)]
+
+    def _read_on(self, table: str, life: Life, births: dict[str, int]) -> None:
+        life.refused = True
+        try:
+            metadata = self._metadata(table, life)
+        except FileNotFoundError:
+            life.refused = life.armed
+            return
+        except Refused:
+            return
+        life.armed = True
+        if life.latch and (self.zone / life.latch[0]).exists() and births[life.latch[0]] == life.latch[1]:
+            return
+        life.latch = None
+        ready, is_blocked = self._ready(table, life, metadata)
+        for path in ready:
+            whole = f"{table}/{path}"
+            try:
+                self._apply(life, self._read(whole, metadata, path), metadata)
+            except Refused:
+                life.latch = (whole, births[whole])
+                return
+            life.applied.add(path)
+            folder, _, name = path.rpartition("/")
+            if re.fullmatch(r"[0-9]{20}\..*", name):
+                life.highest[folder] = max(life.highest.get(folder, 0), int(name[:20]))
+        life.refused = is_blocked
+
+    def _metadata(self, table: str, life: Life) -> dict[str, Any]:
+        content = (self.zone / table / "_metadata.json").read_bytes()
+        try:
+            value = json.loads(content)
+        except ValueError:
+            raise Refused from None
+        keys = value["keyColumns"]
+        if life.keys and {key.casefold() for key in life.keys} != {key.casefold() for key in keys}:
+            raise Refused
+        return value
+
+    def _ready(self, table: str, life: Life, metadata: dict[str, Any]) -> tuple[list[str], bool]:
+        """The unapplied files in order up to the first gap, and whether later ones wait for one (chapter 3)."""
+        extension = "csv" if metadata.get("FileFormat") == "CSV" else "parquet"
+        found = []
+        for path in self._files(table):
+            name = path.relative_to(self.zone / table).as_posix()
+            in_leaf = bool(re.fullmatch(r"day=[^/]*/[^/]*", name))
+            is_in_place = in_leaf if metadata.get("isPartitionEnabled") else "/" not in name
+            if path.suffix == f".{extension}" and name not in life.applied and is_in_place:
+                found.append(name)
+        if metadata.get("fileDetectionStrategy") == "LastUpdateTimeFileDetection":
+            return sorted(found, key=lambda name: ((self.zone / table / name).stat().st_mtime_ns, name)), False
+        ready, is_blocked = [], False
+        for folder in sorted({name.rpartition("/")[0] for name in found}):
+            there = {n.rpartition("/")[2] for n in found if n.rpartition("/")[0] == folder}
+            number = life.highest.get(folder, 0) + 1
+            while f"{number:020d}.{extension}" in there:
+                name = f"{number:020d}.{extension}"
+                ready.append(f"{folder}/{name}" if folder else name)
+                number += 1
+            is_blocked |= any(re.fullmatch(r"[0-9]{20}\..*", n) and int(n[:20]) > number for n in there)
+        return ready, is_blocked
+
+    def _read(self, path: str, metadata: dict[str, Any], name: str) -> File:
+        content = (self.zone / path).read_bytes()
+        if not content:
+            raise Refused
+        read = text_file(content, metadata) if metadata.get("FileFormat") == "CSV" else parquet_file(content)
+        spelled = [each.name.casefold() for each in read.columns]
+        if len(set(spelled)) < len(spelled):
+            raise Refused
+        if metadata.get("isPartitionEnabled"):
+            _add_partition(read, urllib.parse.unquote(name.partition("/")[0].partition("=")[2]))
+        return read
+
+    def _apply(self, life: Life, file: File, metadata: dict[str, Any]) -> None:
+        keys = [each.casefold() for each in metadata["keyColumns"]]
+        columns = _merged(life, file)
+        default = 4 if metadata.get("isUpsertDefaultRowMarker") else 0
+        markers = file.markers if file.markers is not None else [default] * len(file.rows)
+        if any(marker not in (0, 1, 2, 4) for marker in markers) or (not keys and any(markers)):
+            raise Refused
+        if not set(keys) <= {each.name.casefold() for each in file.columns}:
+            raise Refused
+        for row, marker in zip(file.rows, markers, strict=True):
+            for column in columns:
+                is_read = marker != 2 or file.is_text or column.name.casefold() in keys
+                if not column.nullable and is_read and row.get(column.name.casefold()) is None:
+                    raise Refused
+        rows = [{column.name.casefold(): None for column in columns} | row for row in life.rows]
+        for row, marker in zip(file.rows, markers, strict=True):
+            rows = change(rows, {column.name.casefold(): None for column in columns} | row, marker, keys)
+        life.columns, life.rows, life.keys, life.exists = columns, rows, metadata["keyColumns"], True
+
+
+def change(rows: list[Row], row: Row, marker: int, keys: list[str]) -> list[Row]:
+    """The table after one row (LZ-4.1, LZ-4.8)."""
+
+    def has_key(other: Row) -> bool:
+        pairs = [(comparable(row[key]), comparable(other[key])) for key in keys]
+        return bool(keys) and all(mine is not None and mine == theirs for mine, theirs in pairs)
+
+    if marker == 0:
+        return [*rows, row]
+    if marker == 2:
+        return [other for other in rows if not has_key(other)]
+    if not any(has_key(other) for other in rows):
+        return [*rows, row]
+    return [row if has_key(other) else other for other in rows]
+
+
+def comparable(value: Any) -> Any:
+    """A value as keys and results are compared (LZ-4.9)."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+    return value
+
+
+def _merged(life: Life, file: File) -> list[Column]:
+    """The table's columns after a file (LZ-5.2, LZ-5.3, LZ-5.5); what the file calls a column stays its name."""
+    columns = list(life.columns)
+    for column in file.columns:
+        known = life.column(column.name)
+        if known and known.type != column.type:
+            raise Refused
+        if not known:
+            if not column.nullable and life.rows:
+                raise Refused
+            columns.append(column)
+    sent = {column.name.casefold() for column in file.columns}
+    if any(not column.nullable and column.name.casefold() not in sent for column in life.columns):
+        raise Refused
+    return columns
+
+
+def _add_partition(file: File, value: str) -> None:
+    day = None if value == "__HIVE_DEFAULT_PARTITION__" else value
+    if not any(column.name.casefold() == "day" for column in file.columns):
+        file.columns.append(Column("day", "string", True))
+    elif any(row["day"] != day for row in file.rows):
+        raise Refused
+    for row in file.rows:
+        row["day"] = day
+
+
+ARROW_TYPES = {
+    pa.string(): "string",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.binary(): "binary",
+    pa.null(): "integer",
+    pa.decimal128(9, 2): "decimal(9,2)",
+    pa.decimal128(9, 3): "decimal(9,3)",
+    pa.timestamp("us"): "timestamp",
+    pa.timestamp("ms"): "timestamp",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+    pa.timestamp("ms", tz="UTC"): "timestamp",
+    pa.large_string(): "string",
+}
+MARKER_TYPES = {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.string(), pa.large_string()}
+
+
+def parquet_file(content: bytes) -> File:
+    """Read Parquet (LZ-4.10, LZ-4.11, LZ-5.8)."""
+    try:
+        table = pq.read_table(io.BytesIO(content))
+    except (pa.ArrowInvalid, OSError):
+        raise Refused from None
+    fields = [(index, each) for index, each in enumerate(table.schema)]
+    data = [(index, each) for index, each in fields if each.name.casefold() != MARKER]
+    marked = [(index, each) for index, each in fields if each.name.casefold() == MARKER]
+    if len(marked) > 1 or any(each.type not in MARKER_TYPES for _, each in marked):
+        raise Refused
+    if any(each.type not in ARROW_TYPES for _, each in data):
+        raise Refused
+    columns = [Column(each.name, ARROW_TYPES[each.type], each.nullable) for _, each in data]
+    values = [table.column(index).to_pylist() for index, _ in data]
+    names = [each.name.casefold() for _, each in data]
+    rows = [dict(zip(names, cells, strict=True)) for cells in zip(*values, strict=True)]
+    markers = [_marker(value) for value in table.column(marked[0][0]).to_pylist()] if marked else None
+    return File(columns, rows if data else [{}] * table.num_rows, markers, is_text=False)
+
+
+def text_file(content: bytes, metadata: dict[str, Any]) -> File:
+    """Read delimited text (chapter 6)."""
+    declared = [each for each in metadata["SchemaDefinition"]["Columns"] if each["Name"].casefold() != MARKER]
+    try:
+        header, rows = read_text(content, declared)
+    except ValueError:
+        raise Refused from None
+    columns = [Column(each["Name"], TEXT_TYPES[each["DataType"]], each.get("IsNullable", False)) for each in declared]
+    there = [column for column in columns if column.name.casefold() in header]
+    absent = [column for column in columns if column.name.casefold() not in header]
+    if any(not column.nullable for column in absent):
+        raise Refused
+    keys = {key.casefold() for key in metadata["keyColumns"]}
+    if any(column.name.casefold() in keys for column in absent):
+        raise Refused
+    markers = [_marker(row.pop(MARKER)) for row in rows] if MARKER in header else None
+    return File([*there, *absent], rows, markers, is_text=True)
+
+
+TEXT_TYPES = {
+    "String": "string",
+    "Int16": "short",
+    "Int32": "integer",
+    "Int64": "long",
+    "Single": "float",
+    "Double": "double",
+    "Boolean": "boolean",
+    "DateTime": "timestamp",
+    "IDate": "date",
+    "ITime": "string",
+    "ByteArray": "binary",
+}
+
+
+def _marker(value: Any) -> int:
+    if isinstance(value, str):
+        value = {"0": 0, "1": 1, "2": 2, "4": 4}.get(value)
+    if value is None:
+        raise Refused
+    return int(value)
+
+
+def canonical(rows: list[Row], columns: list[Column]) -> list[str]:
+    """Rows as sorted text, for comparing tables as multisets."""
+    return sorted(repr([_cell(row.get(column.name.casefold())) for column in columns]) for row in rows)
+
+
+def _cell(value: Any) -> Any:
+    value = comparable(value)
+    return str(value) if isinstance(value, Decimal) else value

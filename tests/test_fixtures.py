@@ -1,0 +1,96 @@
+"""Golden fixtures: each folder of `fixtures/` is a landing zone whose outcome protocol.md decides, on both writers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.events import DiagnosticRaised, TableDropped, TableLatched
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.mirror import Mirror
+from mirror_engine.testing.golden import Golden, diagnostic_differences, load, table_differences
+
+if TYPE_CHECKING:
+    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.events import Event
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+NAMES = sorted(path.parent.parent.name for path in FIXTURES.glob("*/expected/verdict"))
+
+
+class Told:
+    """A listener that keeps every diagnostic it hears."""
+
+    def __init__(self) -> None:
+        self.diagnostics: set[Diagnostic] = set()
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case DiagnosticRaised(_, diagnostic) | TableLatched(_, diagnostic):
+                self.diagnostics.add(diagnostic)
+            case TableDropped(table, _):
+                self.diagnostics.add(diagnose("ME065", table.folder))
+
+
+def differences(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
+    """Play a fixture and tell what came out otherwise than it should."""
+    told = Told()
+    for stage in golden.stages:
+        for folder in stage:
+            folder.land(root)
+        report = Mirror(root, Config(**golden.config), writer=writer, listeners=[told]).once()
+        told.diagnostics.update(standing(root, golden, writer))
+    found = [] if report.verdict.value == golden.verdict else [f"verdict: {report.verdict.value}, not {golden.verdict}"]
+    found += diagnostic_differences(golden, standing(root, golden, writer), told.diagnostics)
+    found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(golden.tables)]
+    for name, expected in golden.tables.items():
+        state, rows = writer.state(name), writer.rows(name)
+        if state is None or rows is None:
+            found.append(f"{name}: no such table")
+        else:
+            found += [f"{name}: {each}" for each in table_differences(expected, state.schema.columns, rows)]
+    return found + zone_differences(golden, root)
+
+
+def standing(root: Path, golden: Golden, writer: DeltaWriter) -> list[Diagnostic]:
+    """Everything that stands at this moment."""
+    status = Mirror(root, Config(**golden.config), writer=writer).status()
+    return [*status.diagnostics, *(said for table in status.tables for said, _ in table.diagnostics)]
+
+
+def zone_differences(golden: Golden, root: Path) -> list[str]:
+    if golden.files is None:
+        return []
+    zone = root / "Files/LandingZone"
+    there = sorted(path.relative_to(zone).as_posix() for path in zone.rglob("*") if path.is_file())
+    return [] if there == sorted(golden.files) else [f"zone: {there}"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fixture_on_the_memory_writer(name: str, tmp_path: Path) -> None:
+    assert differences(load(FIXTURES / name), tmp_path, MemoryDeltaWriter()) == []
+
+
+def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule() -> None:
+    for name in NAMES:
+        said = (FIXTURES / name / "README.md").read_text("utf-8").splitlines()
+        assert len(said) == 1, name
+        assert "LZ-" in said[0], name
+
+
+def test_fixtures_are_what_their_recipes_make(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, FIXTURES / "make.py", "--into", tmp_path], check=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == NAMES
+    for made in tmp_path.rglob("*"):
+        kept = FIXTURES / made.relative_to(tmp_path)
+        assert kept.is_dir() == made.is_dir(), kept
+        compressed = made.suffix.lower() == ".parquet" or "csv-compressions" in made.parts
+        if made.is_file() and not compressed:  # the bytes of compressed files are those of a library's version
+            assert kept.read_bytes() == made.read_bytes(), kept

@@ -1,0 +1,53 @@
+"""Whole generated zones: the engine against an independent row-by-row reading of the protocol."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import oracle
+from hypothesis import HealthCheck, given, settings
+from zones import ONCE, Player, stories
+
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.mirror import Mirror, Verdict
+from mirror_engine.testing.publisher import Publisher
+
+if TYPE_CHECKING:
+    from mirror_engine.delta.base import DeltaWriter
+
+
+def play(story: list[Any], root: Path, writer: DeltaWriter) -> None:
+    """Play a story and hold the engine to the oracle after each of its runs."""
+    player = Player(Publisher(root))
+    judge = oracle.Oracle(player.publisher.zone)
+    for act in story:
+        if act is ONCE:
+            judge.once(player.births)
+            report = Mirror(root, writer=writer).once()
+            compare(judge, report.verdict, writer)
+        else:
+            act(player)
+
+
+def compare(judge: oracle.Oracle, verdict: Verdict, writer: DeltaWriter) -> None:
+    """The engine's tables and verdict are the oracle's."""
+    expected = judge.tables()
+    assert sorted(writer.tables()) == sorted(expected)
+    for name, life in expected.items():
+        state, rows = writer.state(name), writer.rows(name)
+        assert state is not None, name
+        assert rows is not None, name
+        columns = [oracle.Column(each.name, each.type, each.nullable) for each in state.schema.columns]
+        assert sorted(columns, key=str) == sorted(life.columns, key=str), name
+        found = [{key.casefold(): value for key, value in row.items()} for row in rows.to_pylist()]
+        assert oracle.canonical(found, life.columns) == oracle.canonical(life.rows, life.columns), name
+    assert verdict is (Verdict.REFUSED if judge.refuses else Verdict.LEVEL)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(stories())
+def test_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        play(story, Path(folder), MemoryDeltaWriter())
