@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.landing_zone.column_types import folded
 from mirror_engine.landing_zone.delimited_text import TextDialect
 from mirror_engine.landing_zone.json_faults import JsonFault, JsonObject, read_json
 from mirror_engine.landing_zone.property_reader import PropertyReader, Unreadable, boolean, one_of, shown
@@ -146,9 +147,9 @@ def _read_extension(reader: PropertyReader, given: JsonObject, file_format: File
 def _note_limits(reader: PropertyReader, metadata: Metadata) -> None:
     if not metadata.key_columns:
         reader.note("ME016")
-    folded = {key.casefold() for key in metadata.key_columns}
+    keys = {folded(key) for key in metadata.key_columns}
     for column in metadata.declared_columns:
-        if not column.nullable and column.name.casefold() not in folded:
+        if not column.nullable and folded(column.name) not in keys:
             reader.note("ME059", column=column.name)
 
 
@@ -160,9 +161,9 @@ def _key_columns(value: object) -> tuple[str, ...]:
         return ()
     keys: dict[str, str] = {}
     for key in value:
-        if not isinstance(key, str) or not key or key.casefold() == MARKER_COLUMN.casefold():
+        if not isinstance(key, str) or not key or folded(key) == folded(MARKER_COLUMN):
             raise Unreadable(known)
-        keys.setdefault(key.casefold(), key)
+        keys.setdefault(folded(key), key)
     return tuple(keys.values())
 
 

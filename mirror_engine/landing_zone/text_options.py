@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.column_types import Column, folded
 from mirror_engine.landing_zone.delimited_text import TextDialect
 from mirror_engine.landing_zone.json_faults import JsonObject
 from mirror_engine.landing_zone.property_reader import Unreadable, boolean, by_name, either, json_object, name, text
@@ -81,11 +81,11 @@ def read_columns(reader: PropertyReader, given: JsonObject) -> tuple[tuple[Colum
     times = set()
     for number, entry in enumerate(entries, 1):
         column = _read_column(reader, entry, number)
-        if column is None or column.name.casefold() == MARKER_COLUMN.casefold():
+        if column is None or folded(column.name) == folded(MARKER_COLUMN):
             continue
-        if _TIME.casefold() in map(_folded, entry.values("DataType")):
+        if _TIME.casefold() in map(_lower, entry.values("DataType")):
             times.add(column.name)
-        if (other := columns.setdefault(column.name.casefold(), column)) is not column:
+        if (other := columns.setdefault(folded(column.name), column)) is not column:
             known = "different names, ignoring case"
             reader.refuse("ME011", property=f"column {other.name}", found="declared twice", known=known)
     return tuple(columns.values()), frozenset(times)
@@ -105,7 +105,7 @@ def _read_column(reader: PropertyReader, entry: JsonObject, number: int) -> Colu
         reader.refuse("ME011", property=f"Name of column {number}", found="absent", known="a name")
         return None
     called = reader.property(entry, "Name", name, "", called=f"Name of column {number}")
-    if called.casefold() == MARKER_COLUMN.casefold():
+    if folded(called) == folded(MARKER_COLUMN):
         return Column(called, "integer")
     if not entry.values("DataType"):
         reader.refuse("ME011", property=f"DataType of column {called}", found="absent", known=either(TYPES))
@@ -114,7 +114,7 @@ def _read_column(reader: PropertyReader, entry: JsonObject, number: int) -> Colu
     return Column(called, kind, nullable) if called else None
 
 
-def _folded(value: object) -> str:
+def _lower(value: object) -> str:
     return value.casefold() if isinstance(value, str) else ""
 
 
