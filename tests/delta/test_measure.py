@@ -1,0 +1,71 @@
+"""Bytes are counted as the service counts them (LZ-9.3)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.measure import byte_count
+
+
+def count(values: list[Any], kind: pa.DataType) -> int:
+    return byte_count(pa.record_batch([pa.array(values, kind)], ["c"]))
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "size"),
+    [
+        ("string", "Linz", 8),
+        ("string", "Grüße", 10),
+        ("string", "€", 2),
+        ("string", "😀", 4),
+        ("string", "", 0),
+        ("binary", b"abc", 3),
+        ("byte", 1, 1),
+        ("short", 1, 2),
+        ("integer", 1, 4),
+        ("long", 1, 8),
+        ("float", 1.0, 4),
+        ("double", 1.0, 8),
+        ("boolean", True, 1),
+        ("date", 1, 4),
+        ("timestamp", datetime(2020, 1, 1, tzinfo=timezone.utc), 16),
+        ("timestamp_ntz", 1, 16),
+        ("decimal(5,2)", Decimal("1.00"), 16),
+        ("decimal(38,0)", Decimal(1), 16),
+    ],
+)
+def test_each_type_has_its_width_and_null_none(word: str, value: object, size: int) -> None:
+    assert count([value, None, value], arrow_type(word)) == 2 * size
+    assert count([None], arrow_type(word)) == 0
+    assert count([], arrow_type(word)) == 0
+
+
+def test_an_untyped_column_weighs_nothing() -> None:
+    assert count([None, None], pa.null()) == 0
+
+
+@given(st.lists(st.none() | st.text()), st.data())
+def test_text_counts_its_utf16_units_in_any_slice(texts: list[str | None], data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(texts)))
+    last = data.draw(st.integers(first, len(texts)))
+    cells = pa.array(texts, pa.string()).slice(first, last - first)
+    expected = sum(len(text.encode("utf-16-le", "surrogatepass")) for text in texts[first:last] if text is not None)
+    assert byte_count(pa.record_batch([cells], ["c"])) == expected
+
+
+def test_bytes_under_a_null_do_not_count() -> None:
+    hidden = pa.Array.from_buffers(
+        pa.string(),
+        2,
+        [pa.py_buffer(b"\x02"), pa.py_buffer(b"\0\0\0\0\x04\0\0\0\x05\0\0\0"), pa.py_buffer("😀x".encode())],
+    )
+    assert hidden.to_pylist() == [None, "x"]
+    assert byte_count(pa.record_batch([hidden], ["c"])) == 2

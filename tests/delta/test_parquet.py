@@ -1,0 +1,452 @@
+"""Parquet change files open with Parquet's own types, or are refused in plain words."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirror_engine.config import Config
+from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.base import MARKER
+from mirror_engine.delta.parquet import ParquetChangeFile, open_parquet
+from mirror_engine.delta.parquet_footer import _ARROW_SCHEMA
+from mirror_engine.errors import PublisherError, StorageUnavailable
+from mirror_engine.landing_zone.column_types import VOID, Column
+
+PATH = "Orders/00000000000000000001.parquet"
+ZONES = Path(__file__).parents[3] / "shared" / "landing_zones"
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+STRICT = Config(strict=True)
+
+
+def written(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def opened(content: bytes, config: Config | None = None) -> ParquetChangeFile:
+    return open_parquet(io.BytesIO(content), PATH, config or Config())
+
+
+def rows(file: ParquetChangeFile) -> pa.Table:
+    return pa.Table.from_batches(list(file.batches()))
+
+
+def refused(content: bytes, config: Config | None = None) -> PublisherError:
+    with pytest.raises(PublisherError) as caught:
+        list(opened(content, config).batches())
+    return caught.value
+
+
+def codes(file: ParquetChangeFile) -> list[str]:
+    return [said.code for said in file.diagnostics]
+
+
+UTC = pa.timestamp("us", "UTC")
+TYPES = [
+    # Arrow type, values written, Delta word, values read, diagnostics
+    (pa.string(), ["ä"], "string", ["ä"], []),
+    (pa.large_string(), ["ä"], "string", ["ä"], []),
+    (pa.string_view(), ["ä"], "string", ["ä"], []),
+    (pa.dictionary(pa.int32(), pa.string()), ["ä"], "string", ["ä"], []),
+    (pa.json_(), ["{}"], "string", ["{}"], []),
+    (pa.binary(), [b"\xff"], "binary", [b"\xff"], []),
+    (pa.large_binary(), [b"\xff"], "binary", [b"\xff"], []),
+    (pa.binary(2), [b"\xff\0"], "binary", [b"\xff\0"], ["ME050"]),
+    (pa.uuid(), [b"u" * 16], "binary", [b"u" * 16], ["ME050"]),
+    (pa.int8(), [-1], "byte", [-1], []),
+    (pa.int16(), [-1], "short", [-1], []),
+    (pa.int32(), [-1], "integer", [-1], []),
+    (pa.int64(), [-1], "long", [-1], []),
+    (pa.uint8(), [255], "short", [255], ["ME050"]),
+    (pa.uint16(), [2**16 - 1], "integer", [2**16 - 1], ["ME050"]),
+    (pa.uint32(), [2**32 - 1], "long", [2**32 - 1], ["ME050"]),
+    (pa.uint64(), [2**64 - 1], "decimal(20,0)", [Decimal(2**64 - 1)], ["ME050"]),
+    (pa.float32(), [0.5], "float", [0.5], []),
+    (pa.float64(), [0.1], "double", [0.1], []),
+    (pa.bool_(), [True], "boolean", [True], []),
+    (pa.date32(), [date(1, 1, 1)], "date", [date(1, 1, 1)], []),
+    (pa.date64(), [date(9999, 12, 31)], "date", [date(9999, 12, 31)], []),
+    (pa.timestamp("s"), [-1], "timestamp", [EPOCH - timedelta(seconds=1)], []),
+    (pa.timestamp("ms", "UTC"), [-1], "timestamp", [EPOCH - timedelta(milliseconds=1)], []),
+    (pa.timestamp("us", "Asia/Tokyo"), [1], "timestamp", [EPOCH + timedelta(microseconds=1)], []),
+    (pa.timestamp("ns"), [-1], "timestamp", [EPOCH - timedelta(microseconds=1)], ["ME050"]),
+    (pa.timestamp("ns", "UTC"), [1999], "timestamp", [EPOCH + timedelta(microseconds=1)], ["ME050"]),
+    (pa.decimal128(5, 2), [Decimal("-1.25")], "decimal(5,2)", [Decimal("-1.25")], []),
+    (pa.decimal256(38, 2), [Decimal("-1.25")], "decimal(38,2)", [Decimal("-1.25")], []),
+    (pa.decimal32(5, 2), [Decimal("-1.25")], "decimal(5,2)", [Decimal("-1.25")], []),
+    (pa.null(), [None], VOID, [None], []),
+]
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+@pytest.mark.parametrize(("kind", "values", "word", "expected", "said"), TYPES, ids=[str(case[0]) for case in TYPES])
+def test_a_column_reads_as_what_parquet_says_it_is(  # noqa: PLR0913, PLR0917 - a table of cases
+    kind: pa.DataType,
+    values: list[Any],
+    word: str,
+    expected: list[Any],
+    said: list[str],
+    store_schema: bool,  # noqa: FBT001 - as above
+) -> None:
+    table = pa.table({"c": pa.array([*values, None], kind)})
+    file = opened(written(table, store_schema=store_schema))
+    assert file.columns == (Column("c", word),)
+    assert codes(file) == said
+    read = rows(file)
+    assert read.schema.types == [pa.null() if word == VOID else arrow_type(word)]
+    assert read.column("c").to_pylist() == [*expected, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.time32("ms"), [1]),
+        (pa.time64("us"), [1]),
+        (pa.float16(), [np.float16(1)]),
+        (pa.list_(pa.int32()), [[1]]),
+        (pa.struct([("a", pa.int32())]), [{"a": 1}]),
+        (pa.map_(pa.string(), pa.int32()), [[("a", 1)]]),
+        (pa.decimal256(39, 0), [Decimal(1)]),
+    ],
+    ids=str,
+)
+def test_types_without_a_counterpart_are_refused(kind: pa.DataType, values: list[Any]) -> None:
+    error = refused(written(pa.table({"Id": [1], "c": pa.array(values, kind), "z": [1]})))
+    assert (error.diagnostic.code, error.diagnostic.column) == ("ME049", "c")
+
+
+DUCKDB_TYPES = [
+    ("1.5::decimal(9,2)", "decimal(9,2)", Decimal("1.50"), []),
+    ("1.5::decimal(18,2)", "decimal(18,2)", Decimal("1.50"), []),
+    ("-1.5::decimal(38,2)", "decimal(38,2)", Decimal("-1.50"), []),
+    ("200::utinyint", "short", 200, ["ME050"]),
+    ("18446744073709551615::ubigint", "decimal(20,0)", Decimal(2**64 - 1), ["ME050"]),
+    ("uuid()", "binary", None, ["ME050"]),
+    ("""'{"a":1}'::json""", "string", '{"a":1}', []),
+    ("'x'::enum('x','y')", "string", "x", []),
+    ("'a'::blob", "binary", b"a", []),
+    ("timestamp '2020-01-01'", "timestamp", datetime(2020, 1, 1, tzinfo=timezone.utc), []),
+    ("timestamptz '2020-01-01 00:00:00+00'", "timestamp", datetime(2020, 1, 1, tzinfo=timezone.utc), []),
+    ("timestamp_ns '2020-01-01'", "timestamp", datetime(2020, 1, 1, tzinfo=timezone.utc), ["ME050"]),
+]
+
+
+@pytest.mark.parametrize(("expression", "word", "value", "said"), DUCKDB_TYPES, ids=[case[0] for case in DUCKDB_TYPES])
+def test_duckdbs_types_are_read(tmp_path: Path, expression: str, word: str, value: object, said: list[str]) -> None:
+    target = tmp_path / "duck.parquet"
+    duckdb.sql(f"copy (select {expression} as c) to '{target}' (format parquet)")
+    file = opened(target.read_bytes())
+    assert [column.type for column in file.columns] == [word]
+    assert codes(file) == said
+    [found] = rows(file).column("c").to_pylist()
+    assert value is None or found == value
+
+
+@pytest.mark.parametrize("expression", ["interval 1 day", "time '12:00'", "[1,2]", "{'a': 1}"])
+def test_duckdbs_other_types_are_refused(tmp_path: Path, expression: str) -> None:
+    target = tmp_path / "duck.parquet"
+    duckdb.sql(f"copy (select 1 as id, {expression} as c) to '{target}' (format parquet)")
+    assert refused(target.read_bytes()).diagnostic.code == "ME049"
+
+
+def test_int96_is_an_instant_cut_to_microseconds_however_far_from_today() -> None:
+    far = pa.array([-1, 1999, None], pa.timestamp("ns"))
+    file = opened(written(pa.table({"t": far}), use_deprecated_int96_timestamps=True))
+    assert file.columns == (Column("t", "timestamp"),)
+    assert codes(file) == ["ME050"]
+    assert rows(file).column("t").cast(pa.int64()).to_pylist() == [-1, 1, None]
+    assert not file.naive_columns | file.utc_columns
+
+
+def test_naive_times_keep_their_nature_on_request() -> None:
+    table = pa.table({"n": pa.array([0], pa.timestamp("us")), "u": pa.array([0], pa.timestamp("us", "UTC"))})
+    file = opened(written(table), Config(naive_timestamps="ntz"))
+    assert [column.type for column in file.columns] == ["timestamp_ntz", "timestamp"]
+    assert (file.naive_columns, file.utc_columns) == ({"n"}, {"u"})
+    assert rows(file).schema.types == [pa.timestamp("us"), UTC]
+
+
+def test_not_null_is_taken_from_the_file() -> None:
+    schema = pa.schema([pa.field("Id", pa.int64(), nullable=False), pa.field("V", pa.int64())])
+    assert [column.nullable for column in opened(written(pa.table({"Id": [1], "V": [1]}, schema))).columns] == [
+        False,
+        True,
+    ]
+
+
+def test_names_of_any_kind_are_kept() -> None:
+    names = ["a.b", "a", "x y", "line\nfeed", "ARROW:schema", "ä{}=;"]
+    file = opened(written(pa.table({name: [at] for at, name in enumerate(names)})))
+    assert [column.name for column in file.columns] == names
+    assert rows(file).to_pylist() == [{name: at for at, name in enumerate(names)}]  # noqa: C416, RUF100 - reads as the row it is
+
+
+def test_arrows_own_schema_is_in_the_file_and_passed_over() -> None:
+    content = written(pa.table({"c": pa.array([1], pa.duration("s"))}))
+    assert content.count(_ARROW_SCHEMA) == 1
+    assert opened(content).columns == (Column("c", "long"),)
+
+
+# --- the row marker
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "said"),
+    [
+        (pa.int8(), [0, 1, 2, 4], []),
+        (pa.int16(), [0, 1, 2, 4], []),
+        (pa.int32(), [0, 1, 2, 4], []),
+        (pa.int64(), [0, 1, 2, 4], []),
+        (pa.uint8(), [0, 1, 2, 4], ["ME050"]),
+        (pa.uint64(), [0, 1, 2, 4], ["ME050"]),
+        (pa.string(), ["0", "1", "2", "4"], ["ME035"]),
+        (pa.large_string(), ["0", "1", "2", "4"], ["ME035"]),
+        (pa.dictionary(pa.int8(), pa.string()), ["0", "1", "2", "4"], ["ME035"]),
+    ],
+    ids=str,
+)
+def test_markers_of_every_width_and_as_text_become_int8(kind: pa.DataType, values: list[Any], said: list[str]) -> None:
+    content = written(pa.table({"Id": [1, 2, 3, 4], MARKER: pa.array(values, kind)}))
+    file = opened(content)
+    assert (file.marker, codes(file), [column.name for column in file.columns]) == (MARKER, said, ["Id"])
+    assert rows(file).column(MARKER).equals(pa.chunked_array([pa.array([0, 1, 2, 4], pa.int8())]))
+    if said:
+        assert refused(content, STRICT).diagnostic.code == said[0]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([1.0]),
+        pa.array([True]),
+        pa.array([b"0"]),
+        pa.array([Decimal(1)], pa.decimal128(20, 0)),
+        pa.array([[1]]),
+        pa.array([1], pa.time32("ms")),
+        pa.array([date(2020, 1, 1)]),
+    ],
+    ids=lambda cells: str(cells.type),
+)
+def test_markers_of_other_types_are_refused(cells: pa.Array) -> None:
+    assert refused(written(pa.table({"Id": [1], MARKER: cells}))).diagnostic.code == "ME036"
+
+
+def test_the_marker_may_stand_anywhere_and_in_any_case() -> None:
+    content = written(pa.table({"__ROWMARKER__": [4], "Id": [1]}))
+    file = opened(content)
+    assert file.marker == "__ROWMARKER__"
+    assert [said.text for said in file.diagnostics] == [
+        "`__rowMarker__` is column 1 of 2",
+        "__ROWMARKER__ and __rowMarker__ differ in case, taken as one",
+    ]
+    assert rows(file).to_pylist() == [{"Id": 1, MARKER: 4}]
+    assert refused(content, STRICT).diagnostic.code == "ME034"
+
+
+@pytest.mark.parametrize("names", [[MARKER, MARKER], [MARKER, "__rowmarker__"]])
+def test_two_markers_are_refused(names: list[str]) -> None:
+    table = pa.Table.from_arrays([pa.array([1])] * 3, ["Id", *names])
+    assert refused(written(table)).diagnostic.code == "ME036"
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        (pa.array([0, 3, 7]), "3"),
+        (pa.array([0, None, 7]), "NULL"),
+        (pa.array([0, -1, 0]), "-1"),
+        (pa.array([0, 300, 0]), "300"),
+        (pa.array([0, 2**40, 0]), "no short integer"),
+        (pa.array([0, 2**64 - 1, 0], pa.uint64()), "no short integer"),
+        (pa.array(["0", "3", "0"]), "3"),
+        (pa.array(["0", " 1", "0"]), "no short integer"),
+        (pa.array(["0", "01", "0"]), "01"),
+        (pa.array(["0", "Alice's secret", "0"]), "no short integer"),
+    ],
+    ids=str,
+)
+def test_any_other_marker_is_refused_with_its_row(cells: pa.Array, shown: str) -> None:
+    error = refused(written(pa.table({"Id": [1, 2, 3], MARKER: cells})))
+    assert error.message == f"{PATH}, row 2: row marker is {shown}, the protocol knows 0, 1, 2, 4 [ME037]"
+
+
+def test_a_null_typed_marker_is_a_warning_without_rows_and_refused_with_them() -> None:
+    empty = opened(written(pa.table({"Id": pa.array([], pa.int64()), MARKER: pa.array([], pa.null())})))
+    assert (codes(empty), rows_or_none(empty)) == (["ME045"], [])
+    error = refused(written(pa.table({"Id": [1], MARKER: pa.nulls(1)})))
+    assert (error.diagnostic.code, error.diagnostic.row) == ("ME037", 1)
+
+
+def rows_or_none(file: ParquetChangeFile) -> list[Any]:
+    return [batch for batch in file.batches() if batch.num_rows]
+
+
+def test_row_numbers_count_over_batches_and_row_groups() -> None:
+    markers = [0] * 200_000
+    markers[150_001] = 9
+    table = pa.table({"Id": range(200_000), MARKER: pa.array(markers, pa.int32())})
+    assert refused(written(table, row_group_size=100_000)).diagnostic.row == 150_002
+
+
+# --- codecs
+
+
+@pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "GZIP", "ZSTD"])
+def test_documented_codecs_are_read_without_a_word(codec: str) -> None:
+    file = opened(written(pa.table({"Id": [1]}), compression=codec))
+    assert (codes(file), rows(file).num_rows) == ([], 1)
+
+
+@pytest.mark.parametrize("codec", ["BROTLI", "LZ4"])
+def test_other_codecs_are_read_with_a_warning(codec: str) -> None:
+    content = written(pa.table({"Id": [1], "V": [1]}), compression=codec)
+    file = opened(content)
+    assert (codes(file), rows(file).num_rows) == (["ME055"], 1)
+    assert refused(content, STRICT).diagnostic.code == "ME055"
+
+
+# --- bad files
+
+SMALL = written(pa.table({"Id": [1, 2, 3], "City": ["Linz", None, "Wels"], MARKER: pa.array([0, 4, 2], pa.int8())}))
+
+
+def test_an_empty_file_is_named_as_one() -> None:
+    assert refused(b"").diagnostic.code == "ME023"
+
+
+def test_a_file_cut_off_anywhere_is_refused_in_plain_words() -> None:
+    for length in range(1, len(SMALL)):
+        error = refused(SMALL[:length])
+        assert error.diagnostic.code == "ME024"
+        assert re.fullmatch(r"[a-z0-9 ,:'A-Z-]+", error.diagnostic.text), error.diagnostic.text
+
+
+@pytest.mark.parametrize(
+    "content", [b"PAR1", b"PAR1PAR1", b"PAR1\0\0\0\0PAR1", b"PAR1\xff\xff\xff\xffPAR1", b"a,b\r\n1,2\r\n", b"\0" * 1000]
+)
+def test_garbage_is_refused(content: bytes) -> None:
+    assert refused(content).diagnostic.code == "ME024"
+
+
+def test_an_encrypted_file_is_named_as_one() -> None:
+    assert "encrypted" in refused(b"PARE" + SMALL[4:-4] + b"PARE").message
+
+
+def test_a_footer_beyond_the_bound_is_refused() -> None:
+    assert refused(SMALL, Config(row_bytes=100)).diagnostic.code == "ME075"
+
+
+def test_broken_pages_are_refused_before_a_row_is_lost() -> None:
+    content = bytearray(written(pa.table({"c": ["x" * 50] * 1000}), compression="SNAPPY"))
+    content[30:60] = os.urandom(30)
+    assert refused(bytes(content)).diagnostic.code in {"ME024", "ME060"}
+
+
+def test_text_that_is_not_utf8_is_refused_without_showing_it() -> None:
+    table = pa.table({"c": pa.array([b"\xff\xfe"]).view(pa.string())})
+    error = refused(written(table))
+    assert error.diagnostic.text == "column c is not text in UTF-8"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([0, 3_000_000], pa.date32()),
+        pa.array([0, -800_000], pa.date32()),
+        pa.array([0, 2**62], pa.timestamp("ms")),
+        pa.array([0, 2**62], pa.timestamp("us", "UTC")),
+    ],
+    ids=str,
+)
+def test_times_that_nothing_can_hold_are_refused_with_their_column(cells: pa.Array) -> None:
+    error = refused(written(pa.table({"at": cells})))
+    assert (error.diagnostic.code, error.diagnostic.column) == ("ME060", "at")
+
+
+def test_a_failing_read_is_the_storages_fault() -> None:
+    class Failing(io.BytesIO):
+        left = 4
+
+        def read(self, size: int | None = -1) -> bytes:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(5, "Input/output error")
+            return super().read(size)
+
+    with pytest.raises(StorageUnavailable):
+        list(open_parquet(Failing(SMALL), PATH, Config()).batches())
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_flipped_bytes_are_read_or_refused_and_nothing_else(flips: list[tuple[int, int]]) -> None:
+    content = bytearray(SMALL)
+    for at, value in flips:
+        content[at] = value
+    try:
+        for batch in opened(bytes(content)).batches():
+            batch.validate(full=True)
+    except PublisherError as error:
+        assert error.diagnostic.code in {"ME023", "ME024", "ME036", "ME037", "ME049", "ME060", "ME075"}  # noqa: PT017 - may also succeed
+
+
+# --- bombs
+
+
+def test_a_row_longer_than_allowed_is_refused_with_its_number() -> None:
+    table = pa.table({"c": ["short", "x" * 5000, "short"]})
+    assert refused(written(table), Config(row_bytes=4000)).diagnostic.row == 2
+
+
+def test_a_dictionary_bomb_comes_in_small_batches_and_is_stopped() -> None:
+    config = Config(row_bytes=2_000_000)
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), pa.array(["x" * 1_000_000]))
+    content = written(pa.table({"c": long}))
+    assert len(content) < 1_000_000
+    seen = []
+    with pytest.raises(PublisherError, match="ME075"):
+        seen.extend(batch.nbytes for batch in opened(content, config).batches())
+    assert max(seen) < 64_000_000
+    assert sum(seen) < 300_000_000
+
+
+def test_a_footer_that_promises_too_many_rows_is_refused_unread() -> None:
+    content = written(pa.table({"c": pa.array(np.zeros(3_000_000, dtype=np.int64))}))
+    with pytest.raises(PublisherError, match="ME075"):
+        opened(content, Config(row_bytes=100_000))
+
+
+def test_a_file_without_rows_or_row_groups_is_valid() -> None:
+    sink = io.BytesIO()
+    pq.ParquetWriter(sink, pa.schema([("Id", pa.int64())])).close()
+    assert rows_or_none(opened(sink.getvalue())) == []
+
+
+def test_rows_may_be_read_twice() -> None:
+    file = opened(SMALL)
+    assert rows(file).equals(rows(file))
+
+
+def test_real_publishers_files_open() -> None:
+    files = sorted(ZONES.rglob("*.parquet"))
+    if not files:
+        pytest.skip(f"no landing zones of real publishers at {ZONES}")
+    for path in files:
+        file = opened(path.read_bytes())
+        assert rows(file).num_rows > 0
+        assert {said.code for said in file.diagnostics} <= {"ME034", "ME035"}

@@ -1,0 +1,100 @@
+"""Few rows stay in memory, many wait on disk, and nobody can tell the difference."""
+
+from __future__ import annotations
+
+import gc
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.base import MARKER
+from mirror_engine.delta.rows import Spool, SpooledRows
+from mirror_engine.errors import StorageUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = pa.schema(
+    [
+        ("a", pa.int64()),
+        ("a.b", pa.string()),
+        ("at", arrow_type("timestamp")),
+        ("sum", arrow_type("decimal(38,10)")),
+        (MARKER, pa.int8()),
+    ]
+)
+
+
+def batch(first: int, count: int) -> pa.RecordBatch:
+    numbers = range(first, first + count)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(numbers, pa.int64()),
+            pa.array([None if n % 3 else f"text {n}" for n in numbers]),
+            pa.array(numbers, pa.int64()).view(arrow_type("timestamp")),
+            pa.array([Decimal(n) / 8 for n in numbers], arrow_type("decimal(38,10)")),
+            pa.array([n % 2 for n in numbers], pa.int8()),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def spooled(scratch: Path, memory_bytes: int) -> SpooledRows:
+    spool = Spool(SCHEMA, scratch, memory_bytes)
+    for first in range(0, 3000, 100):
+        spool.add(batch(first, 100))
+    return spool.finish()
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 50_000, 10_000_000])
+def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path: Path, memory_bytes: int) -> None:
+    rows = spooled(tmp_path / "scratch", memory_bytes)
+    for _ in range(2):
+        assert pa.Table.from_batches(rows.batches(), SCHEMA).equals(pa.Table.from_batches([batch(0, 3000)]))
+    assert (tmp_path / "scratch").exists() == (memory_bytes < 10_000_000)
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 10_000_000])
+def test_named_columns_come_in_the_order_named(tmp_path: Path, memory_bytes: int) -> None:
+    found = pa.Table.from_batches(spooled(tmp_path, memory_bytes).batches([MARKER, "a"]))
+    assert found.equals(pa.Table.from_batches([batch(0, 3000)]).select([MARKER, "a"]))
+
+
+def test_no_rows_at_all_still_have_a_schema(tmp_path: Path) -> None:
+    spool = Spool(SCHEMA, tmp_path)
+    spool.add(batch(0, 0))
+    rows = spool.finish()
+    assert (list(rows.batches()), rows.schema) == ([], SCHEMA)
+
+
+def test_closing_gives_the_disk_back_and_may_be_repeated(tmp_path: Path) -> None:
+    rows = spooled(tmp_path, 1)
+    assert len(list(tmp_path.iterdir())) == 1
+    rows.close()
+    rows.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_forgotten_rows_give_the_disk_back(tmp_path: Path) -> None:
+    rows = spooled(tmp_path, 1)
+    del rows
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_discarded_rows_leave_nothing(tmp_path: Path) -> None:
+    spool = Spool(SCHEMA, tmp_path, 1)
+    spool.add(batch(0, 100))
+    spool.discard()
+    assert list(tmp_path.iterdir()) == []
+    Spool(SCHEMA, tmp_path, 1).discard()
+
+
+def test_a_scratch_folder_that_fails_is_tried_again_later(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    spool = Spool(SCHEMA, tmp_path / "file" / "scratch", 1)
+    with pytest.raises(StorageUnavailable, match="scratch folder"):
+        spool.add(batch(0, 100))
