@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import signal
 import subprocess
 import threading
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.jars import delta_jars
 from mirror_engine.delta.java import find_java
+from mirror_engine.delta.java_output import telling_line
 from mirror_engine.delta.profile import Profile, environment, lay_out, settings
 from mirror_engine.errors import SparkFailed
 from mirror_engine.events import Preparing
@@ -74,10 +74,10 @@ def start_session(
         if (foreign := _foreign_session()) is not None:
             return foreign
         java = find_java()
-        jars = delta_jars(config, listen)
+        jars = delta_jars(config, java, listen)
         listen(Preparing("the Spark session"))
         conf = settings(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
-        conf["spark.jars"] = ",".join(str(jar) for jar in jars)
+        conf["spark.jars"] = ",".join(jar.as_uri() for jar in jars)
         lay_out(scratch)
         running = _start(conf, java.home, scratch, log_file)
         _running.append(running)
@@ -208,7 +208,4 @@ def _last_words(log_file: Path, start: int) -> str:
     """The line in which a failed start says why; `""` where none does."""
     with log_file.open("rb") as log:
         log.seek(start)
-        lines = log.read().decode("utf-8", "replace").splitlines()
-    telling = [line.strip() for line in lines if line.strip() and not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
-    reasons = [line for line in telling if re.search(r"Caused by|Exception|Error|error", line)]
-    return (reasons or telling or [""])[-1]
+        return telling_line(log.read().decode("utf-8", "replace"))
