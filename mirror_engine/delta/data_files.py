@@ -58,7 +58,7 @@ def _rows_of(file: DataFile, columns: Sequence[Column], physical: Sequence[str])
     for batch in _read(file, physical):
         arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
-        yield rows if file.deleted is None else rows.filter(_kept(file.deleted, first, batch.num_rows))
+        yield rows if file.kept is None else rows.filter(_selected(file.kept, first, batch.num_rows))
         first += batch.num_rows
 
 
@@ -83,13 +83,13 @@ def _values(batch: pa.RecordBatch, name: str, file: DataFile, field: pa.Field[An
     return pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place).cast(field.type)
 
 
-def _kept(selected: Sequence[bool], first: int, count: int) -> pa.Array[Any]:
-    known = list(selected[first : first + count])
+def _selected(kept: Sequence[bool], first: int, count: int) -> pa.Array[Any]:
+    known = list(kept[first : first + count])
     return pa.array(known + [True] * (count - len(known)))
 
 
 def _count(file: DataFile) -> int:
-    gone = 0 if file.deleted is None else sum(not kept for kept in file.deleted)
+    gone = 0 if file.kept is None else sum(not kept for kept in file.kept)
     if file.rows is not None:
         return file.rows - gone
     try:

@@ -35,13 +35,13 @@ class DataFile:
         path: where it lies.
         rows: how many rows it holds by its statistics, deleted ones included; None where it has none.
         partition: values of the partition columns, by their logical names.
-        deleted: per row from the first, False where a deletion vector took it; None without one.
+        kept: per row from the first, False where a deletion vector took it; None without one.
     """
 
     path: Path
     rows: int | None
     partition: Mapping[str, str | None]
-    deleted: Sequence[bool] | None
+    kept: Sequence[bool] | None
 
 
 class DeltaLog:
@@ -70,7 +70,7 @@ class DeltaLog:
         }
 
     @property
-    def fields(self) -> Mapping[str, Mapping[str, Any]]:
+    def fields(self) -> Mapping[str, dict[str, Any]]:
         """Each column as the log has it, by name."""
         return {field["name"]: field for field in json.loads(self._table.schema().to_json())["fields"]}
 
@@ -91,18 +91,18 @@ class DeltaLog:
         """
         with _reading(self._folder):
             actions: list[dict[str, Any]] = pa.table(self._table.get_add_actions()).to_pylist()
-            deleted = self._deleted() if "deletionVectors" in (self._table.protocol().reader_features or ()) else {}
+            kept = self._kept() if "deletionVectors" in (self._table.protocol().reader_features or ()) else {}
         return [
             DataFile(
                 self._folder / unquote(action["path"]),
                 action["num_records"],
                 action.get("partition") or {},
-                deleted.get(unquote(action["path"]).rpartition("/")[2]),
+                kept.get(unquote(action["path"]).rpartition("/")[2]),
             )
             for action in actions
         ]
 
-    def _deleted(self) -> Mapping[str, Sequence[bool]]:
+    def _kept(self) -> Mapping[str, Sequence[bool]]:
         """Selection vectors by the file's name, which is unique within a table."""
         vectors = pa.table(self._table.deletion_vectors()).to_pylist()
         return {unquote(vector["filepath"]).rpartition("/")[2]: vector["selection_vector"] for vector in vectors}

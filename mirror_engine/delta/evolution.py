@@ -1,0 +1,244 @@
+"""Commits without rows: a table's creation, columns it did not have before, batches that change nothing.
+
+The two or three lines of JSON of each are written here: Spark would take a second for them, its SQL
+cannot add a NOT NULL column to an empty table, and deltalake forgets table features (both measured).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+import uuid
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.delta.tables_folder import LOG_FOLDER
+from mirror_engine.errors import CommitConflict, StorageUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from mirror_engine.delta.base import BatchRecord
+    from mirror_engine.delta.log import DeltaLog
+    from mirror_engine.landing_zone.column_types import Column, TableSchema
+
+ENGINE = f"mirror_engine/{version_of('mirror-engine')}"
+
+_ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
+_MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+_MAPPED_READER, _MAPPED_WRITER = 2, 5
+_FEATURES_READER, _FEATURES_WRITER = 3, 7
+# which features a table without a list of them has, from which writer version on
+_OLD_FEATURES = {
+    "appendOnly": 2,
+    "invariants": 2,
+    "checkConstraints": 3,
+    "changeDataFeed": 4,
+    "generatedColumns": 4,
+    "columnMapping": 5,
+    "identityColumns": 6,
+}
+_PROPERTIES = {
+    "delta.checkpointInterval": "50",  # every tenth commit would take seconds
+    "delta.enableDeletionVectors": "false",  # a small MERGE would take twice as long
+}
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
+
+Json = dict[str, Any]
+
+
+def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadata: str) -> bool:
+    """Make an empty table in one commit.
+
+    Args:
+        folder: of the table; made if need be.
+        schema: its columns.
+        record: names the transaction.
+        metadata: the commit's `userMetadata`.
+
+    Returns:
+        Whether it was made; False where there is one already.
+
+    Raises:
+        StorageUnavailable: nothing was written.
+    """
+    configuration = dict(_PROPERTIES)
+    fields = _fields(schema, {}, configuration)
+    described = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": _schema_string(fields),
+        "partitionColumns": list(schema.partition_columns),
+        "configuration": configuration,
+        "createdTime": _now(),
+    }
+    protocol = _protocol({"minReaderVersion": 1, "minWriterVersion": 2}, _features(schema, configuration))
+    information = _information("CREATE TABLE", metadata, configuration)
+    actions = [{"protocol": protocol}, {"metaData": described}, _transaction(record)]
+    try:
+        _put(folder, 0, [information, *actions])
+    except CommitConflict:
+        return False
+    return True
+
+
+def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> None:
+    """Give a table the columns it lacks, in one commit of its own; nothing is written where it has them all.
+
+    Old rows have NULL in them, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
+
+    Raises:
+        CommitConflict: another writer was first; nothing was written.
+        StorageUnavailable: nothing was written.
+    """
+    known = log.fields
+    if known.keys() >= set(schema.names):
+        return
+    before = log.table.metadata()
+    configuration = dict(before.configuration)
+    fields = _fields(schema, known, configuration)
+    described = {
+        "id": before.id,
+        "name": before.name,
+        "description": before.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": _schema_string(fields),
+        "partitionColumns": list(before.partition_columns),
+        "configuration": configuration,
+        "createdTime": before.created_time,
+    }
+    actions: list[Json] = [{"metaData": {name: value for name, value in described.items() if value is not None}}]
+    protocol = _protocol_of(log)
+    wanted = _protocol(protocol, _features(schema, configuration))
+    if wanted != protocol:
+        actions.append({"protocol": wanted})
+    _put(folder, log.version + 1, [_information("ADD COLUMNS", None, configuration), *actions])
+
+
+def record_only(folder: Path, log: DeltaLog, record: BatchRecord, metadata: str) -> int:
+    """Commit a batch that changes no row: its record and transaction alone; returns the version.
+
+    Raises:
+        CommitConflict: another writer was first; nothing was written.
+        StorageUnavailable: nothing was written.
+    """
+    information = _information("WRITE", metadata, log.table.metadata().configuration)
+    _put(folder, log.version + 1, [information, _transaction(record)])
+    return log.version + 1
+
+
+def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:
+    """The schema's columns as the log has them; switches mapping on in the configuration where a name needs it.
+
+    Columns known before keep what is said of them. When mapping comes to a table that has rows, they keep their own
+    names in the files, so that those stay readable.
+    """
+    fields = [known.get(column.name) or _field(column) for column in schema.columns]
+    if _MAPPING_MODE in configuration or any(_ODD_CHARACTERS & set(name) for name in schema.names):
+        configuration.setdefault(_MAPPING_MODE, "name")
+        top = int(configuration.get(_MAPPING_TOP, "0"))
+        for field in fields:
+            if _ID not in field["metadata"]:
+                top += 1
+                physical = field["name"] if field["name"] in known else f"col-{uuid.uuid4()}"
+                field["metadata"] = {**field["metadata"], _ID: top, _PHYSICAL: physical}
+        configuration[_MAPPING_TOP] = str(top)
+    return fields
+
+
+def _field(column: Column) -> Json:
+    return {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
+
+
+def _schema_string(fields: Sequence[Json]) -> str:
+    return json.dumps({"type": "struct", "fields": list(fields)}, ensure_ascii=False)
+
+
+def _features(schema: TableSchema, configuration: Mapping[str, str]) -> set[str]:
+    mapped = {"columnMapping"} if configuration.get(_MAPPING_MODE, "none") != "none" else set()
+    naive = {"timestampNtz"} if any(column.type == "timestamp_ntz" for column in schema.columns) else set()
+    return mapped | naive
+
+
+def _protocol_of(log: DeltaLog) -> Json:
+    protocol = log.table.protocol()
+    found = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
+    listed = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+    return {**found, **{name: sorted(features) for name, features in listed.items() if features is not None}}
+
+
+def _protocol(before: Json, features: set[str]) -> Json:
+    """The table's protocol, raised as far as the features need: by numbers while they have one, else by a list."""
+    reader, writer = before["minReaderVersion"], before["minWriterVersion"]
+    if writer < _FEATURES_WRITER and features <= {"columnMapping"}:
+        floor = (_MAPPED_READER, _MAPPED_WRITER) if features else (0, 0)
+        return {"minReaderVersion": max(reader, floor[0]), "minWriterVersion": max(writer, floor[1])}
+    old = {name for name, since in _OLD_FEATURES.items() if since <= writer} if writer < _FEATURES_WRITER else set()
+    writes = {*old, *before.get("writerFeatures", ()), *features, "invariants", "appendOnly"}
+    reads = {*before.get("readerFeatures", ()), *features} | (writes & {"columnMapping"})
+    return {
+        "minReaderVersion": _FEATURES_READER if reads else reader,
+        "minWriterVersion": _FEATURES_WRITER,
+        **({"readerFeatures": sorted(reads)} if reads else {}),
+        "writerFeatures": sorted(writes),
+    }
+
+
+def _transaction(record: BatchRecord) -> Json:
+    return {"txn": {"appId": record.application, "version": record.progress.batch, "lastUpdated": _now()}}
+
+
+def _information(operation: str, metadata: str | None, configuration: Mapping[str, str]) -> Json:
+    information: Json = {
+        "timestamp": _now(),
+        "operation": operation,
+        "operationParameters": {},
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "engineInfo": ENGINE,
+    }
+    if metadata is not None:
+        information["userMetadata"] = metadata
+    if configuration.get("delta.enableInCommitTimestamps") == "true":
+        information["inCommitTimestamp"] = _now()
+    return {"commitInfo": information}
+
+
+def _put(folder: Path, version: int, actions: Iterable[Json]) -> None:
+    """Write a commit file whole, and only if there is none of that version."""
+    text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
+    log = folder / LOG_FOLDER
+    passing = log / f".{uuid.uuid4().hex}.tmp"
+    try:
+        log.mkdir(parents=True, exist_ok=True)
+        passing.write_text(text, encoding="utf-8")
+        _publish(passing, log / f"{version:020}.json")
+    except FileExistsError:
+        raise CommitConflict(f"{folder.name}: version {version} was written by somebody else") from None
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{folder}: the Delta log cannot be written: {error.strerror or error}",
+            "Check the disk and the rights on the folder.",
+        ) from error
+    finally:
+        passing.unlink(missing_ok=True)
+
+
+def _publish(passing: Path, target: Path) -> None:
+    """Give a file its final name, unless something has it: a rename would replace that."""
+    try:
+        os.link(passing, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with target.open("xb") as file:
+            file.write(passing.read_bytes())
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,49 @@
+"""Keeps a Delta table tidy: small files become larger ones, files out of retention go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.delta.merge import confs, says
+from mirror_engine.delta.record import carried, carried_from, from_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.delta.log import DeltaLog
+
+# this session may go below Delta's seven days: retention is the user's choice (LZ-8.6)
+_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: float) -> Mapping[str, Any]:
+    """OPTIMIZE, then VACUUM; returns how many files were added, removed from the table, and deleted.
+
+    The commits say the newest record again: log cleanup may take the one that said it first.
+    """
+    from delta.tables import DeltaTable  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    with confs(spark, {_RETENTION_CHECK: "false"}), says(spark, _record_again(log)):
+        table = DeltaTable.forPath(spark, str(folder))
+        metrics = table.optimize().executeCompaction().collect()[0]["metrics"]
+        before = _count_parquet(folder)
+        table.vacuum(retention_hours)
+    return {
+        "files_added": metrics["numFilesAdded"],
+        "files_removed": metrics["numFilesRemoved"],
+        "files_deleted": before - _count_parquet(folder),
+    }
+
+
+def _record_again(log: DeltaLog) -> str:
+    for version, metadata in log.user_metadata():
+        if from_metadata(metadata) is not None:
+            return str(metadata) if carried_from(metadata) is not None else carried(metadata, version)
+    return ""
+
+
+def _count_parquet(folder: Path) -> int:
+    return sum(1 for file in folder.rglob("*.parquet") if "_delta_log" not in file.relative_to(folder).parts)

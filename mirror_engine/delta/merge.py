@@ -1,0 +1,121 @@
+"""Staged changes become one Delta commit: an append, or one MERGE."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.delta.arrow_types import quoted, spark_type
+from mirror_engine.delta.collapse import DELETE, INSERT, SET, SET_ONLY
+from mirror_engine.delta.staged_changes import ROLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirror_engine.delta.base import ChangeBatch
+    from mirror_engine.delta.staged_changes import StagedChanges
+
+_APPLICATION = "spark.databricks.delta.write.txnAppId"
+_TRANSACTION = "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_INTEGER_SUFFIXES = {"byte": "Y", "short": "S", "integer": "", "long": "L"}
+_LONGEST_BOUND = 512  # characters; Delta's statistics know the first 32
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What makes a commit exactly-once, and what it says about itself."""
+
+    application: str
+    version: int
+    metadata: str
+
+
+def append(
+    spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, transaction: Transaction
+) -> None:
+    """Add the staged rows in one commit."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    columns = [f.col(f"c{place}").alias(name) for place, name in enumerate(batch.schema.names)]
+    writer = _staged_rows(spark, batch, changes).select(columns).write.format("delta").mode("append")
+    writer.options(
+        txnAppId=transaction.application, txnVersion=transaction.version, userMetadata=transaction.metadata
+    ).save(str(target))
+
+
+def merge(
+    spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, transaction: Transaction
+) -> None:
+    """Replace, remove and add rows in one MERGE; every column is set, also those the batch lacks (LZ-4.5)."""
+    from delta.tables import DeltaTable  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    with (
+        confs(spark, {_APPLICATION: transaction.application, _TRANSACTION: str(transaction.version)}),
+        says(spark, transaction.metadata),
+    ):
+        source = _staged_rows(spark, batch, changes).alias("s")
+        builder = DeltaTable.forPath(spark, str(target)).alias("t").merge(source, _condition(batch, changes))
+        values = {quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
+        if DELETE in changes.roles:
+            builder = builder.whenMatchedDelete(f"s.{ROLE} = {DELETE}")
+        if changes.roles & {SET, SET_ONLY}:
+            builder = builder.whenMatchedUpdate(set=values)
+        if changes.roles & {SET, INSERT}:
+            builder = builder.whenNotMatchedInsert(f"s.{ROLE} IN ({SET}, {INSERT})", values)
+        builder.execute()
+
+
+@contextmanager
+def confs(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Settings of one session, gone afterwards: a forgotten transaction makes the next write vanish silently."""
+    try:
+        for name, value in values.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name in values:
+            spark.conf.unset(name)
+
+
+def says(spark: SparkSession, metadata: str) -> Any:  # noqa: ANN401 - a context manager, typed by `confs`
+    """Commits of this session say `metadata` about themselves."""
+    return confs(spark, {_METADATA: metadata})
+
+
+def _staged_rows(spark: SparkSession, batch: ChangeBatch, changes: StagedChanges) -> DataFrame:
+    columns = [f"c{place} {spark_type(column.type)}" for place, column in enumerate(batch.schema.columns)]
+    reader = spark.read.schema(", ".join([*columns, f"{ROLE} TINYINT"]))
+    return reader.option("__globPaths__", "false").parquet(str(changes.folder))
+
+
+def _condition(batch: ChangeBatch, changes: StagedChanges) -> SparkColumn:
+    """Equal keys, among rows that match; bounds about the target alone let Delta pass over files."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    condition = f.expr(f"s.{ROLE} <> {INSERT}")
+    for name, (low, high) in zip(batch.key_columns, changes.bounds, strict=True):
+        place = batch.schema.names.index(name)
+        column = f.col(f"t.{quoted(name)}")
+        condition &= column == f.col(f"s.c{place}")
+        word = batch.schema.columns[place].type
+        lowest, highest = _literal(low.as_py(), word), _literal(high.as_py(), word)
+        if lowest is not None and highest is not None:
+            condition &= (column >= lowest) & (column <= highest)
+    return condition
+
+
+def _literal(value: object, word: str) -> SparkColumn | None:
+    """A value of a type whose literals are exactly that type, so that Delta can hold it against statistics."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    if isinstance(value, int) and word in _INTEGER_SUFFIXES:
+        return f.expr(f"{value}{_INTEGER_SUFFIXES[word]}")
+    if isinstance(value, str) and len(value) <= _LONGEST_BOUND:
+        return f.lit(value)
+    return None

@@ -1,0 +1,252 @@
+"""A change batch made ready for one commit: collapsed, held against the table's keys, and laid down as Parquet.
+
+Only keys and markers of the whole batch are in memory at once; full rows pass through in record batches.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.base import MARKER, Met
+from mirror_engine.delta.collapse import DELETE, INSERT, NO_KEY, SET, KeyCodes, NetChanges, collapse, key_codes, met
+from mirror_engine.delta.data_files import scan
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.change import RowMarker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from mirror_engine.delta.base import ChangeBatch, FileRows
+    from mirror_engine.delta.collapse import Integers, Markers
+    from mirror_engine.delta.log import DeltaLog
+
+ROLE = "role"  # the last column of the staged Parquet: an index into `collapse.ROLES`
+_CHUNK_ROWS = 1_000_000
+_FILE_ROWS = 2_000_000
+
+
+@dataclass(frozen=True)
+class StagedChanges:
+    """A batch as one commit takes it.
+
+    Attributes:
+        folder: of the Parquet files: columns `c0`, `c1` … in the order of the table's schema, then `ROLE`; rows of
+            the role INSERT match nothing, of all others at most one has a key.
+        rows: how many rows lie there.
+        roles: which roles occur.
+        bounds: of each key column the lowest and highest value among the rows that match something.
+        met: per file of the batch, what its rows met.
+    """
+
+    folder: Path
+    rows: int
+    roles: frozenset[int]
+    bounds: tuple[tuple[Any, Any], ...]
+    met: tuple[Met, ...]
+
+    @property
+    def matches(self) -> bool:
+        """Whether any row may meet a row of the table."""
+        return bool(self.roles - {INSERT})
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys and markers of a batch, and how many rows each file has."""
+
+    columns: pa.Table
+    markers: Markers
+    counts: Integers
+
+
+@contextmanager
+def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path) -> Iterator[StagedChanges]:
+    """Lay down what a batch does to a table; it is gone afterwards.
+
+    Args:
+        batch: the change files.
+        log: the table before the batch.
+        scratch: where passing files lie.
+
+    Raises:
+        PublisherError: a file of the batch cannot be read after all.
+        StorageUnavailable: neither can the table, or the scratch folder not be written.
+    """
+    folder = scratch / f"batch-{uuid.uuid4().hex}"
+    try:
+        try:
+            changes = _stage(batch, log, folder)
+        except OSError as error:
+            raise StorageUnavailable(f"{folder}: {error.strerror or error}", "Is the disk full?") from error
+        yield changes
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stage(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
+    keys = _keys(batch)
+    codes = key_codes(keys.columns) if batch.key_columns else _no_keys(len(keys.markers))
+    prior = _prior(keys.columns, codes, log)
+    found = met(codes.codes, keys.markers, prior)
+    net = settled(collapse(codes.codes, keys.markers), codes.codes, prior)
+    folder.mkdir(parents=True)
+    rows = _lay_down(batch, net, folder)
+    matching = net.position[net.role != INSERT]
+    bounds = tuple(_bounds(column, matching) for column in keys.columns.columns)
+    return StagedChanges(folder, rows, frozenset(np.unique(net.role).tolist()), bounds, _met_by_file(keys, found))
+
+
+def settled(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
+    """The same net changes without matching, where the table holds none of the keys they match; else as they are.
+
+    Then a delete does nothing, `SET` inserts, `SET_ONLY` leaves its copies: the batch is an append.
+
+    Args:
+        net: of the batch.
+        codes: per change of the batch its key's code.
+        prior: per code how many rows of the key the table holds.
+    """
+    keys = codes[net.position]
+    matching = (net.role != INSERT) & (keys >= 0)
+    if np.any(prior[keys[matching]] > 0):
+        return net
+    copies = net.copies + (net.role == SET)
+    left = (net.role != DELETE) & (copies > 0)
+    return NetChanges(net.position[left], np.full(int(left.sum()), INSERT, dtype=np.int8), copies[left])
+
+
+def _keys(batch: ChangeBatch) -> _Keys:
+    """Reads the key columns and markers of every file."""
+    fields = [(name, arrow_type(_type_of(batch, name))) for name in batch.key_columns]
+    tables, markers, counts = [], [np.empty(0, dtype=np.int8)], []
+    for file in batch.files:
+        count = 0
+        for rows in file.rows.batches([*batch.key_columns, MARKER]):
+            columns = [_column(rows, name, kind) for name, kind in fields]
+            tables.append(pa.Table.from_arrays(columns, schema=pa.schema(fields)))
+            markers.append(rows.column(rows.schema.get_field_index(MARKER)).to_numpy(zero_copy_only=False))
+            count += rows.num_rows
+        counts.append(count)
+    whole = pa.concat_tables(tables) if fields and tables else pa.schema(fields).empty_table()
+    return _Keys(whole, np.concatenate(markers).astype(np.int8), np.array(counts, dtype=np.int64))
+
+
+def _no_keys(count: int) -> KeyCodes:
+    return KeyCodes(np.full(count, NO_KEY, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def _type_of(batch: ChangeBatch, name: str) -> str:
+    return next(column.type for column in batch.schema.columns if column.name == name)
+
+
+def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array[Any]:
+    place = rows.schema.get_field_index(name)
+    return pa.nulls(rows.num_rows, kind) if place < 0 else rows.column(place)
+
+
+def _prior(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> Integers:
+    """Per key of the batch, how many rows of it the table holds before."""
+    prior = np.zeros(codes.count, dtype=np.int64)
+    names = keys.column_names
+    if codes.count and set(names) <= set(log.schema.names):
+        wanted = keys.take(codes.first_position)
+        for chunk in _chunks(log, wanted):
+            both = key_codes(pa.concat_tables([wanted, chunk.cast(wanted.schema)])).codes
+            seen = both[codes.count :]
+            prior += np.bincount(seen[(seen >= 0) & (seen < codes.count)], minlength=codes.count)
+    return prior
+
+
+def _chunks(log: DeltaLog, wanted: pa.Table) -> Iterator[pa.Table]:
+    """The table's keys that may be among those wanted, in pieces of a bounded size."""
+    first = wanted.column(0).combine_chunks()
+    waiting: list[pa.RecordBatch] = []
+    for batch in scan(log, wanted.column_names):
+        # a filter by equal bits would lose a NaN or a zero of the other sign
+        found = batch if pa.types.is_floating(first.type) else batch.filter(pc.is_in(batch.column(0), value_set=first))
+        waiting.append(found)
+        if sum(rows.num_rows for rows in waiting) >= _CHUNK_ROWS:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _lay_down(batch: ChangeBatch, net: NetChanges, folder: Path) -> int:
+    """Writes the rows that count; returns how many there are."""
+    names = batch.schema.names
+    fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
+    schema = pa.schema([*fields, (ROLE, pa.int8())])
+    written = first = number = in_file = 0
+    writer = None
+    try:
+        for rows in _rows(batch.files):
+            low, high = np.searchsorted(net.position, (first, first + rows.num_rows))
+            places, roles = _repeated(net, slice(low, high))
+            first += rows.num_rows
+            if not len(places):
+                continue
+            if writer is None or in_file >= _FILE_ROWS:
+                if writer is not None:
+                    writer.close()
+                writer, number, in_file = _parquet(folder, number, schema), number + 1, 0
+            taken = rows.take(pa.array(places - (first - rows.num_rows)))
+            columns = [_column(taken, name, kind) for name, (_, kind) in zip(names, fields, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays([*columns, pa.array(roles)], schema=schema))
+            written, in_file = written + len(places), in_file + len(places)
+    finally:
+        if writer is not None:
+            writer.close()
+    return written
+
+
+def _parquet(folder: Path, number: int, schema: pa.Schema) -> pq.ParquetWriter:
+    path = folder / f"part-{number:05}.parquet"
+    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, write_statistics=False)
+
+
+def _rows(files: Sequence[FileRows]) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        yield from file.rows.batches()
+
+
+def _repeated(net: NetChanges, part: slice) -> tuple[Integers, NDArray[np.int8]]:
+    """The staged rows of some net changes: one where it matches, then its copies."""
+    position, role, copies = net.position[part], net.role[part], net.copies[part]
+    matching = role != INSERT
+    copied = np.repeat(position, copies)
+    return (
+        np.concatenate([position[matching], copied]),
+        np.concatenate([role[matching], np.full(len(copied), INSERT, dtype=np.int8)]),
+    )
+
+
+def _bounds(column: pa.ChunkedArray[Any], matching: Integers) -> tuple[Any, Any]:
+    found = pc.min_max(column.take(pa.array(matching)))
+    return found["min"], found["max"]
+
+
+def _met_by_file(keys: _Keys, found: Integers) -> tuple[Met, ...]:
+    inserts = keys.markers == RowMarker.INSERT
+    ends = np.cumsum(keys.counts)
+    spans = [slice(end - count, end) for end, count in zip(ends, keys.counts, strict=True)]
+    return tuple(
+        Met(
+            int(np.count_nonzero(inserts[span] & (found[span] > 0))),
+            int(np.count_nonzero(~inserts[span] & (found[span] > 1))),
+        )
+        for span in spans
+    )

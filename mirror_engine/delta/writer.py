@@ -1,0 +1,211 @@
+"""Turns a change batch into one Delta commit that also records the batch."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.delta.base import Outcome
+from mirror_engine.delta.data_files import count_rows, read_rows
+from mirror_engine.delta.evolution import add_columns, create_table, record_only
+from mirror_engine.delta.log import open_log
+from mirror_engine.delta.maintenance import tidy
+from mirror_engine.delta.merge import Transaction, append, merge
+from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
+from mirror_engine.delta.spark_failures import spark_failures
+from mirror_engine.delta.staged_changes import staged
+from mirror_engine.delta.tables_folder import TablesFolder
+from mirror_engine.errors import CommitConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch, HistoryEntry, TableState
+    from mirror_engine.delta.log import DeltaLog
+    from mirror_engine.delta.staged_changes import StagedChanges
+    from mirror_engine.landing_zone.column_types import TableSchema
+
+_SETTINGS = {
+    # a table may be called `Items@v1`
+    "spark.databricks.delta.timeTravel.resolveOnIdentifier.enabled": "false",
+    # changes hash faster than a large table sorts
+    "spark.sql.join.preferSortMergeJoin": "false",
+}
+
+
+class SparkDeltaWriter:
+    """`DeltaWriter` with Spark, started when a commit first needs it.
+
+    Args:
+        tables: `ROOT/Tables`.
+        scratch: for passing files; beside it, on the file system of the tables, removed ones wait to be deleted.
+        session: starts Spark; what it gives is ended by `close`.
+    """
+
+    def __init__(self, tables: Path, scratch: Path, session: Callable[[], SparkSession]) -> None:
+        self._tables = TablesFolder(tables, scratch.parent / "trash")
+        self._scratch = scratch
+        self._start = session
+        self._spark: SparkSession | None = None
+        self._idle: deque[SparkSession] = deque()
+        self._lock = threading.Lock()
+
+    def tables(self) -> Sequence[str]:
+        """See `DeltaWriter`."""
+        return self._tables.tables()
+
+    def state(self, table: str) -> TableState | None:
+        """See `DeltaWriter`.
+
+        Raises:
+            TableDamaged: the log cannot be read.
+        """
+        log = open_log(self._tables.path(table))
+        return None if log is None else log.state()
+
+    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
+        """See `DeltaWriter`; starts no JVM."""
+        folder = self._tables.path(table)
+        known = open_log(folder)
+        if known is not None or not create_table(folder, schema, record, to_metadata(record)):
+            return Outcome(self._log(table).version if known is None else known.version)
+        self._forget(folder)
+        return Outcome(0, operation="CREATE")
+
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+        """See `DeltaWriter`.
+
+        Raises:
+            CommitConflict: another writer was first; nothing was committed.
+            PublisherError: a file of the batch turned out to be unreadable after all; nothing was committed.
+            CommitFailed: Spark could not do it; nothing was committed.
+        """
+        if open_log(self._tables.path(table)) is None:
+            self.create(table, batch.schema, beginning(record))
+        log = self._log(table)
+        refuse_repeated(table, record, log.transaction_version(record.application))
+        with staged(batch, log, self._scratch) as changes:
+            add_columns(self._tables.path(table), log, batch.schema)
+            operation = self._commit(table, batch, changes, record)
+        return Outcome(self._version_of(table, record), changes.met, operation)
+
+    def drop(self, table: str) -> None:
+        """See `DeltaWriter`."""
+        self._tables.retire(table)
+        self._forget(self._tables.path(table))
+
+    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table | None:
+        """See `DeltaWriter`.
+
+        Raises:
+            UsageError: the table has no such version.
+            TableDamaged: its log or files cannot be read.
+        """
+        log = open_log(self._tables.path(table), version)
+        return None if log is None else read_rows(log, limit)
+
+    def row_count(self, table: str) -> int | None:
+        """See `DeltaWriter`."""
+        log = open_log(self._tables.path(table))
+        return None if log is None else count_rows(log)
+
+    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        """See `DeltaWriter`."""
+        log = open_log(self._tables.path(table))
+        return () if log is None else log.history(limit)
+
+    def maintain(self, table: str, retention_hours: float) -> Mapping[str, Any]:
+        """See `DeltaWriter`."""
+        folder = self._tables.path(table)
+        log = open_log(folder)
+        if log is None:
+            return {}
+        with spark_failures(table, "maintenance"), self._session() as spark:
+            return tidy(spark, folder, log, retention_hours)
+
+    def close(self) -> None:
+        """See `DeltaWriter`."""
+        from mirror_engine.delta.session import end_session  # noqa: PLC0415 - nobody may have needed it
+
+        with self._lock:
+            spark, self._spark = self._spark, None
+            self._idle.clear()
+        if spark is not None:
+            end_session(spark)
+
+    def _log(self, table: str) -> DeltaLog:
+        log = open_log(self._tables.path(table))
+        if log is None:
+            raise CommitConflict(f"{table}: the table was removed meanwhile", "The next cycle makes it anew.")
+        return log
+
+    def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
+        folder = self._tables.path(table)
+        metadata = to_metadata(record)
+        if not changes.rows:
+            record_only(folder, self._log(table), record, metadata)
+            return "NOTHING"
+        transaction = Transaction(record.application, record.progress.batch, metadata)
+        with spark_failures(table, "commit"), self._session() as spark:
+            if changes.matches:
+                merge(spark, folder, batch, changes, transaction)
+                return "MERGE"
+            append(spark, folder, batch, changes, transaction)
+            return "APPEND"
+
+    def _version_of(self, table: str, record: BatchRecord) -> int:
+        """The version in which a batch was committed: Delta passes over a transaction it knows without a word."""
+        state = self._log(table).state()
+        if state.record is None or _identity(state.record) != _identity(record):
+            raise CommitConflict(
+                f"{table}: another writer committed this batch", "The next cycle reads the state again."
+            )
+        return state.record_version
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """A session for one call at a time: what it is set to for a commit must reach no other."""
+        spark = self._take()
+        try:
+            yield spark
+        finally:
+            self._idle.append(spark)
+
+    def _take(self) -> SparkSession:
+        from mirror_engine.delta.session import child_session  # noqa: PLC0415 - importing it is slow
+
+        with self._lock:
+            if self._spark is None:
+                self._clear_leftovers()
+                self._spark = self._start()
+            if self._idle:
+                return self._idle.pop()
+            child = child_session(self._spark)
+        for name, value in _SETTINGS.items():
+            child.conf.set(name, value)
+        return child
+
+    def _clear_leftovers(self) -> None:
+        """Delete what a killed process left: only the holder of ROOT starts Spark."""
+        self._tables.clear_trash()
+        for leftover in self._scratch.glob("batch-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def _forget(self, folder: Path) -> None:
+        """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""
+        if self._spark is not None:
+            with spark_failures(folder.name, "forgetting of its log"):
+                jvm: Any = self._spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
+                path = jvm.org.apache.hadoop.fs.Path(str(folder))
+                jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self._spark._jsparkSession, path)  # noqa: SLF001 - as above
+
+
+def _identity(record: BatchRecord) -> tuple[object, ...]:
+    return record.application, record.progress.batch, record.files
