@@ -16,7 +16,7 @@ from rich.text import Text
 
 from mirror_engine.landing_zone.diagnostics import printable
 
-WIDTH_OF_A_PIPE = 120  # where there is no terminal to ask
+WIDTH_OF_A_PIPE = 10_000  # so that every row stays on one line, for grep and its like
 
 
 def stdout() -> Console:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from mirror_engine.cli import opening
+from mirror_engine.cli.columns import columns_of
 from mirror_engine.cli.options import Json, Root, Table, configured
 from mirror_engine.cli.output import cell, count, grid, line, plain, print_json, stdout
 from mirror_engine.config import Config
@@ -14,7 +15,7 @@ from mirror_engine.config import Config
 JSON: dict[str, Any] = {
     "table": "Items",
     "version": None,
-    "columns": [{"name": "Sku", "type": "string"}],
+    "columns": [{"name": "Sku", "type": "string", "nullable": False}],
     "rows": [{"Sku": "A1"}],
     "more": False,
 }
@@ -44,9 +45,10 @@ def show(  # noqa: PLR0913 - as many things as a person may say
     more = bool(limit) and found.num_rows > limit
     shown = found.slice(0, limit) if more else found
     if as_json:
-        columns = [{"name": field.name, "type": str(field.type)} for field in shown.schema]
         rows = [{name: plain(value) for name, value in row.items()} for row in shown.to_pylist()]
-        print_json({"table": table, "version": version, "columns": columns, "rows": rows, "more": more})
+        print_json(
+            {"table": table, "version": version, "columns": columns_of(shown.schema), "rows": rows, "more": more}
+        )
         return
     lines = grid(*(line(name).plain for name in shown.column_names))
     for row in shown.to_pylist():

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.text import Text
+from typing_extensions import assert_never
 
 from mirror_engine.cli.output import count, grid, line
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.register import Severity
-from mirror_engine.landing_zone.states import Behind, Level, Loading
+from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
 from mirror_engine.monitoring.state_words import advice, in_words, word
 from mirror_engine.monitoring.times import span
 
@@ -34,7 +35,7 @@ def status_text(status: MirrorStatus, now: float) -> RenderableType:
     if len(status.diagnostics) > MOST_LINES:
         parts.append(line(f"  ... and {len(status.diagnostics) - MOST_LINES:,} more about the zone", "dim"))
     parts.append(_overview(status.tables, now) if status.tables else line("No table folder lies in the landing zone."))
-    for table in status.tables:
+    for table in sorted(status.tables, key=_urgency):
         if _has_something_to_say(table):
             parts += [Text(), *_paragraph(table, engine_running=status.engine_running)]
     return Group(*parts)
@@ -74,8 +75,12 @@ def style_of(state: TableState) -> str:
             return "green"
         case Loading() | Behind():
             return "cyan"
+        case Latched() | Blocked():
+            return "bold red"
+        case Unarmed() | Waiting():
+            return "yellow"
         case _:
-            return "bold red" if word(state) in {"latched", "blocked"} else "yellow"
+            assert_never(state)
 
 
 def _applied(table: TableStatus) -> str:
@@ -87,6 +92,21 @@ def _applied(table: TableStatus) -> str:
             return str(next(iter(table.watermarks.values())))
         case several:
             return f"{several} partitions"
+
+
+def _urgency(table: TableStatus) -> int:
+    """Tables that wait for a person come first, level ones last."""
+    match table.state:
+        case Latched() | Blocked():
+            return 0
+        case Unarmed() | Waiting():
+            return 1
+        case Loading() | Behind():
+            return 2
+        case Level():
+            return 3
+        case _:
+            assert_never(table.state)
 
 
 def _has_something_to_say(table: TableStatus) -> bool:
@@ -105,7 +125,7 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Text]:
             [f"{_partition(place)}: applied up to {number}" for place, number in table.watermarks.items()]
         )
     if table.next_expected:
-        yield from _listed([f"next expected: {_place(place, name)}" for place, name in table.next_expected.items()])
+        yield from _listed([f"next to land: {_place(place, name)}" for place, name in table.next_expected.items()])
     yield from _listed([f"{file.state}: {printable(file.path)}: {file.why}" for file in table.waiting])
     told = {id(found) for found in table.ignored}
     yield from _listed([f"ignored: {printable(found.path)}: {found.text} [{found.code}]" for found in table.ignored])

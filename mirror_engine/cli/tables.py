@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.cli import opening
+from mirror_engine.cli.columns import columns_of
 from mirror_engine.cli.options import Json, Root, configured
 from mirror_engine.cli.output import grid, line, print_json, stdout
 from mirror_engine.config import Config
@@ -52,13 +53,12 @@ def tables(root: Root, config: Config, *, as_json: Json = False) -> None:
 
 def _table(mirror: Mirror, folder: str, rows_live: int | None) -> dict[str, Any]:
     newest = next(iter(mirror.history(folder, limit=1)), None)
-    schema = mirror.rows(folder, limit=0).schema
     return {
         "delta_folder": folder,
         "version": newest.version if newest else None,
         "last_commit": iso(newest.timestamp_ms / 1000) if newest else None,
         "rows_live": rows_live,
-        "columns": [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in schema],
+        "columns": columns_of(mirror.rows(folder, limit=0).schema),
     }
 
 

@@ -32,8 +32,8 @@ def word(state: TableState) -> str:
 def in_words(state: TableState) -> str:  # noqa: PLR0911 - one sentence for each of the closed set
     """The state in one sentence, for a person."""
     match state:
-        case Unarmed(diagnostic, files):
-            return f"not a table yet: {_said(diagnostic)}, {_files(files)} waiting"
+        case Unarmed(diagnostic):
+            return f"not a table yet: {diagnostic.text} [{diagnostic.code}]"
         case Waiting(expired):
             return "failed: no change file came within 14 days" if expired else "empty: waits for its first change file"
         case Loading(files):

@@ -1,0 +1,130 @@
+"""Writes the generated pages, docs/cli.md and docs/diagnostics.md: `python -m mirror_engine.cli.reference docs`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mirror_engine.cli import exit_codes
+from mirror_engine.cli.main import COMMANDS, PROGRAM, app
+from mirror_engine.cli.options import default_text
+from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, Config, flag_of, options
+from mirror_engine.landing_zone.register import REGISTER, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+WIDTH = 100
+GENERATED = "<!-- Generated: python -m mirror_engine.cli.reference docs -->"
+
+
+def cli_page() -> str:
+    """docs/cli.md: the help of every command as it is printed, what it prints with --json, all options."""
+    parts = [
+        f"# The command line\n\n{GENERATED}",
+        _fenced("", _help(())),
+        *(_command_section(command.__name__) for command in COMMANDS),
+        _errors_section(),
+        _options_section(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def diagnostics_page() -> str:
+    """docs/diagnostics.md: the register, a line for each code."""
+    intro = (
+        "What `status`, the log and the engine can say about a landing zone. *Error*: the table latches, a new folder\n"
+        "stays unarmed. Braces are filled in. The rules are those of [protocol.md](protocol.md)."
+    )
+    rows = (
+        (
+            entry.code,
+            _severity(entry.severity, entry.strict),
+            entry.text,
+            entry.remedy or "-",
+            ", ".join(rule for rule in entry.rules),
+        )
+        for entry in REGISTER.values()
+    )
+    table = _table(("code", "severity", "what is said", "remedy", "rules"), rows)
+    return f"# Diagnostics\n\n{GENERATED}\n\n{intro}\n\n{table}\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Write both pages into the folder named."""
+    folder = Path(arguments[0])
+    folder.mkdir(exist_ok=True)
+    (folder / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (folder / "diagnostics.md").write_text(diagnostics_page(), encoding="utf-8")
+
+
+def _command_section(name: str) -> str:
+    shape = getattr(sys.modules[f"mirror_engine.cli.{name}"], "JSON", None)
+    printed = f"\n\nWith `--json`:\n\n{_fenced('json', _json(shape))}"
+    return f"## {name}\n\n{_fenced('', _help((name,)))}{printed}"
+
+
+def _help(path: tuple[str, ...]) -> str:
+    """The help as a terminal of `WIDTH` columns shows it."""
+    command: Any = typer.main.get_command(app)
+    context = typer.Context(command, info_name=PROGRAM, terminal_width=WIDTH, help_option_names=["-h", "--help"])
+    for name in path:
+        command = command.commands[name]
+        context = typer.Context(command, info_name=name, parent=context)
+    return "\n".join(text.rstrip() for text in command.get_help(context).splitlines())
+
+
+def _errors_section() -> str:
+    error = {"error": {"kind": "ConfigError", "message": "…", "hint": "…", "exit_code": exit_codes.USAGE}}
+    return "## Errors\n\nA message and a hint on stderr, never a traceback; with `--json` one object:\n\n" + _fenced(
+        "json", _json(error)
+    )
+
+
+def _options_section() -> str:
+    rows = (
+        (
+            f"`{name}`",
+            f"`{flag_of(name)}`",
+            f"`{ENVIRONMENT_PREFIX}{name.upper()}`",
+            option.allowed,
+            f"`{default_text(name, getattr(Config, name)) or '(empty)'}`",
+            option.about,
+        )
+        for name, option in options().items()
+    )
+    return (
+        f"## Options\n\nA flag wins over its variable, a variable over `{CONFIG_FILE}` (in ROOT, or `--config`).\n\n"
+        + _table(("name in TOML", "flag", "variable", "allowed", "default", "what it does"), rows)
+    )
+
+
+def _severity(usual: Severity, strict: Severity) -> str:
+    return usual.value if usual is strict else f"{usual.value}, {strict.value} under `strict`"
+
+
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join(_lines(headings, rows))
+
+
+def _lines(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"|{'|'.join(headings)}|"
+    yield f"|{'|'.join('---' for _ in headings)}|"
+    for row in rows:
+        yield f"|{'|'.join(text.replace('|', chr(92) + '|') for text in row)}|"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _fenced(language: str, text: str) -> str:
+    return f"```{language or 'text'}\n{text}\n```"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
