@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.delimited_text import TextDialect
+from mirror_engine.landing_zone.json_faults import JsonFault, read_json
+from mirror_engine.landing_zone.metadata import MAX_BYTES, FileFormat, Metadata, Strategy, parse
+
+PATH = "Orders/_metadata.json"
+TEXT = {
+    "keyColumns": ["Id"],
+    "FileFormat": "CSV",
+    "SchemaDefinition": {"Columns": [{"Name": "Id", "DataType": "Int32"}]},
+}
+
+
+def usable(properties: dict[str, Any]) -> Metadata:
+    metadata, said = parse(json.dumps(properties).encode(), PATH)
+    assert metadata is not None, [diagnostic.message for diagnostic in said]
+    return metadata
+
+
+def codes(content: bytes | dict[str, Any]) -> list[str]:
+    raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return [diagnostic.code for diagnostic in parse(raw, PATH)[1]]
+
+
+def first(content: bytes | dict[str, Any]) -> str:
+    raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+    metadata, said = parse(raw, PATH)
+    assert metadata is None
+    return said[0].message
+
+
+def options(**given_options: object) -> TextDialect:
+    return usable({**TEXT, "FileFormatTypeProperties": given_options}).dialect
+
+
+def test_every_example_of_the_protocol_is_read() -> None:
+    assert usable({"keyColumns": ["OrderNo", "Line"]}).key_columns == ("OrderNo", "Line")
+    second = usable(
+        {"keyColumns": ["Id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection", "isUpsertDefaultRowMarker": True}
+    )
+    assert (second.strategy, second.upsert_default) == (Strategy.LAST_UPDATE_TIME, True)
+    third = usable({"keyColumns": [], "isPartitionEnabled": "true"})
+    assert (third.key_columns, third.partitioned) == ((), True)
+    fourth = rb"""{"keyColumns": ["Sku"], "FileFormat": "DelimitedText", "FileExtension": "tsv",
+      "SchemaDefinition": {"Columns": [{"Name": "Sku", "DataType": "String"},
+        { "Name": "Weight", "DataType": "Double", "IsNullable": true } ] },
+      "FileFormatTypeProperties": {"FirstRowAsHeader": true, "RowSeparator": "\n", "ColumnSeparator": "\t",
+        "QuoteCharacter": "\"", "EscapeCharacter": "\\", "NullValue": "N/A", "Encoding": "UTF-8" } }"""
+    assert parse(fourth, PATH) == (
+        Metadata(
+            key_columns=("Sku",),
+            file_format=FileFormat.DELIMITED_TEXT,
+            extension="tsv",
+            declared_columns=(Column("Sku", "string", nullable=False), Column("Weight", "double")),
+            dialect=TextDialect(row_separator="\n", column_separator="\t", null_value="N/A"),
+        ),
+        (),
+    )
+
+
+def test_names_and_enumerated_values_may_be_in_any_case() -> None:
+    assert usable({"KEYCOLUMNS": ["a"], "filedetectionstrategy": "sequentialfilename"}).key_columns == ("a",)
+    assert usable({**TEXT, "FileFormat": "csv"}) == usable(TEXT)
+
+
+@pytest.mark.parametrize("keys", [{}, {"keyColumns": []}, {"keyColumns": [""]}, {"keyColumns": None}])
+def test_a_table_without_keys_is_insert_only(keys: dict[str, Any]) -> None:
+    assert usable(keys).key_columns == ()
+    assert codes(keys) == ["ME016"]
+
+
+@pytest.mark.parametrize("keys", ["Id", 3, [1], ["a", ""], [["a"]], {"a": 1}, ["__ROWMARKER__"]])
+def test_keys_that_are_no_names_are_refused(keys: object) -> None:
+    assert "keyColumns is" in first({"keyColumns": keys})
+
+
+def test_a_repeated_key_counts_once() -> None:
+    assert usable({"keyColumns": ["Id", "id", "Line"]}).key_columns == ("Id", "Line")
+
+
+def test_a_byte_order_mark_is_allowed() -> None:
+    assert codes(b'\xef\xbb\xbf{"keyColumns": ["Id"]}') == []
+
+
+@pytest.mark.parametrize(("written", "meant"), [("true", True), ("False", False), (True, True)])
+def test_booleans_may_be_text(written: object, meant: bool) -> None:  # noqa: FBT001 - a row of the table
+    assert usable({"isUpsertDefaultRowMarker": written}).upsert_default is meant
+    assert ("ME013" in codes({"isUpsertDefaultRowMarker": written})) is isinstance(written, str)
+
+
+@pytest.mark.parametrize("written", [1, "yes", [], {}, 0.0])
+def test_other_values_are_no_booleans(written: object) -> None:
+    assert "isPartitionEnabled is" in first({"isPartitionEnabled": written})
+
+
+def test_unknown_properties_are_named_and_ignored() -> None:
+    metadata, said = parse(b'{"keyColumns": ["Id"], "keyColums": ["Id"]}', PATH)
+    assert metadata == Metadata(key_columns=("Id",))
+    assert [diagnostic.text for diagnostic in said] == ["unknown property keyColums, ignored"]
+
+
+def test_one_property_twice_counts_if_both_mean_the_same() -> None:
+    assert codes(b'{"keyColumns": ["a"], "KeyColumns": ["a"]}') == []
+    assert codes(b'{"fileFormat": "parquet", "FileFormat": "Parquet", "keyColumns": ["a"]}') == []
+    assert first(b'{"keyColumns": ["a"], "KeyColumns": ["b"]}') == (
+        f"{PATH}: keyColumns is given twice with two values, expected one value [ME011]"
+    )
+
+
+def test_all_faults_are_told_at_once_errors_first() -> None:
+    assert codes({"keyColumns": "Id", "FileFormat": "XML", "x": 1}) == ["ME011", "ME011", "ME012"]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "column", "fault"),
+    [
+        (b'{"keyColumns": ["Id"],\n "fileDetectionStrategy": LastUpdateTimeFileDetection}', 2, 27, "not in quotes"),
+        (b'{"EscapeCharacter": "\\",\n "NullValue": "N/A"}', 1, 21, "never closed"),
+        (b'{"EscapeCharacter": "\\", "NullValue": "N/A"}', 1, 21, "never closed"),
+        (b'{"keyColumns": ["Id"],\n}', 1, 22, "a comma follows the last entry"),
+        (b'{"keyColumns": ["Id",]}', 1, 21, "a comma follows the last entry"),
+        (b"", 1, 1, "empty"),
+        (b" \n", 1, 1, "empty"),
+        (b'{"keyColumns": ["Id"]', 1, 22, "ends in the middle"),
+        (b'{"keyColumns": ["Id"]} x', 1, 24, "more text follows"),
+        (b"{'keyColumns': []}", 1, 2, "quotation mark"),
+        (b'{"keyColumns": ["Id" "b"]}', 1, 22, "comma"),
+        (b'{"keyColumns" ["Id"]}', 1, 15, "colon"),
+        (b'{"a": NaN}', 1, 7, "NaN"),
+        (b'{"a": "NaN", "b": -Infinity}', 1, 19, "-Infinity"),
+        (b"{ // keys\n}", 1, 3, "comment"),
+        (b'{"a": "\\q"}', 1, 8, "backslash"),
+        (b'{"a": "x\ny"}', 1, 9, "closing quote"),
+        (b'{"a": "x', 1, 7, "never closed"),
+        (b'{\n"a": "\xc3\xa4\xff"}', 2, 8, "not UTF-8"),
+        (b'{"a": "\\ud800"}', 1, 8, "surrogate"),
+        ('{"a": 1}'.encode("utf-16"), 1, 1, "UTF-16"),
+        (b"[" * 100_000, 1, 100_000, "too deeply"),
+    ],
+)
+def test_broken_json_is_explained_where_it_breaks(content: bytes, line: int, column: int, fault: str) -> None:
+    metadata, said = parse(content, PATH)
+    assert metadata is None
+    details = dict(said[0].details)
+    assert said[0].code == "ME010"
+    assert fault in details["fault"]
+    assert (details["line"], details["char"]) == (str(line), str(column))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[]", "_metadata.json is an array, expected one JSON object [ME011]"),
+        (b"null", "_metadata.json is null, expected one JSON object [ME011]"),
+        (
+            b"{}" + b" " * MAX_BYTES,
+            f"_metadata.json is {MAX_BYTES + 2} bytes, expected at most {MAX_BYTES} bytes [ME011]",
+        ),
+        (b'{"fileDetectionStrategy": "x"}', "expected SequentialFileName or LastUpdateTimeFileDetection [ME011]"),
+        (b'{"FileFormat": "XML"}', 'FileFormat is "XML", expected Parquet, CSV or DelimitedText [ME011]'),
+        (b'{"FileExtension": "a/b"}', 'FileExtension is "a/b", expected a file extension [ME011]'),
+        (b'{"FileExtension": ' + b"9" * 9000 + b"}", "FileExtension is inf, expected a file extension [ME011]"),
+        (b'{"FileFormat": "CSV"}', "SchemaDefinition is absent, allowed the columns of the text [ME056]"),
+    ],
+)
+def test_unusable_values_say_what_is_known(content: bytes, message: str) -> None:
+    assert first(content).endswith(message)
+
+
+def test_conditional_updates_have_no_effect() -> None:
+    assert codes({"keyColumns": ["Id"], "ConditionalUpdateColumn": "At"}) == ["ME014"]
+
+
+def test_a_schema_is_ignored_in_a_parquet_folder() -> None:
+    assert codes({"keyColumns": ["Id"], "SchemaDefinition": "nonsense"}) == ["ME015"]
+
+
+@pytest.mark.parametrize(
+    ("given_properties", "extension"),
+    [({}, "parquet"), (TEXT, "csv"), ({**TEXT, "FileExtension": ".TXT"}, "txt"), ({"FileExtension": "pq"}, "pq")],
+)
+def test_extensions_lose_their_dot_and_their_case(given_properties: dict[str, Any], extension: str) -> None:
+    assert usable(given_properties).extension == extension
+
+
+def test_delimited_text_needs_an_extension() -> None:
+    assert first({**TEXT, "FileFormat": "DelimitedText"}).endswith(
+        "FileExtension is absent, allowed the extension of the change files [ME056]"
+    )
+
+
+def test_declared_types_become_deltas() -> None:
+    types = [
+        "String",
+        "Int16",
+        "int32",
+        "INT64",
+        "Single",
+        "Double",
+        "Boolean",
+        "DateTime",
+        "IDate",
+        "ITime",
+        "ByteArray",
+    ]
+    columns = [{"Name": f"c{at}", "DataType": name, "IsNullable": True} for at, name in enumerate(types)]
+    metadata = usable({**TEXT, "SchemaDefinition": {"Columns": columns}})
+    assert [column.type for column in metadata.declared_columns] == (
+        ["string", "short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "string", "binary"]
+    )
+    assert metadata.time_columns == {"c9"}
+
+
+def test_a_declared_column_is_not_null_unless_it_says_so() -> None:
+    columns = [{"Name": "Id", "DataType": "Int32"}, {"Name": "City", "DataType": "String", "IsNullable": "true"}]
+    metadata = usable({**TEXT, "SchemaDefinition": {"Columns": columns}})
+    assert [column.nullable for column in metadata.declared_columns] == [False, True]
+
+
+def test_a_declared_row_marker_changes_nothing() -> None:
+    columns = [{"Name": "Id", "DataType": "Int32"}, {"Name": "__rowmarker__", "DataType": "Int32"}]
+    assert usable({**TEXT, "SchemaDefinition": {"Columns": columns}}) == usable(TEXT)
+
+
+def test_a_not_null_column_outside_the_key_is_warned_of() -> None:
+    columns = [{"Name": "ID", "DataType": "Int32"}, {"Name": "City", "DataType": "String"}]
+    _, said = parse(json.dumps({**TEXT, "SchemaDefinition": {"Columns": columns}}).encode(), PATH)
+    assert [(diagnostic.code, diagnostic.column) for diagnostic in said] == [("ME059", "City")]
+
+
+@pytest.mark.parametrize(
+    ("column", "fault"),
+    [
+        ({"Name": "a", "DataType": "Decimal"}, 'DataType of column a is "Decimal", expected String, Int16'),
+        ({"Name": "a"}, "DataType of column a is absent"),
+        ({"DataType": "String"}, "Name of column 2 is absent"),
+        ({"Name": "", "DataType": "String"}, 'Name of column 2 is "", expected a name'),
+        ({"Name": "ID", "DataType": "String"}, "column Id is declared twice"),
+        ({"Name": "a", "DataType": "String", "IsNullable": "maybe"}, 'IsNullable of column a is "maybe"'),
+    ],
+)
+def test_faulty_columns_are_named(column: dict[str, Any], fault: str) -> None:
+    columns = [{"Name": "Id", "DataType": "Int32"}, column]
+    assert fault in first({**TEXT, "SchemaDefinition": {"Columns": columns}})
+
+
+@pytest.mark.parametrize("definition", [{}, {"Columns": []}, {"Columns": "Id"}, {"Columns": ["Id"]}, "Id"])
+def test_a_schema_without_columns_is_unusable(definition: object) -> None:
+    assert "SchemaDefinition" in first({**TEXT, "SchemaDefinition": definition})
+
+
+def test_text_options_may_be_nested_or_flat() -> None:
+    flat = usable({**TEXT, "ColumnSeparator": ";", "nullvalue": "N/A"}).dialect
+    assert flat == options(ColumnSeparator=";", NullValue="N/A") == TextDialect(column_separator=";", null_value="N/A")
+    both = {**TEXT, "ColumnSeparator": ";", "FileFormatTypeProperties": {"ColumnSeparator": "|"}}
+    assert "given twice with two values" in first(both)
+
+
+@pytest.mark.parametrize(
+    ("option", "written", "field", "meant"),
+    [
+        ("RowSeparator", "\n", "row_separator", "\n"),
+        ("RowSeparator", "\\r\\n", "row_separator", "\r\n"),
+        ("RowSeparator", "\r", "row_separator", "\r"),
+        ("ColumnSeparator", "\\t", "column_separator", "\t"),
+        ("ColumnSeparator", "Tab", "column_separator", "\t"),
+        ("ColumnSeparator", "|", "column_separator", "|"),
+        ("QuoteCharacter", "'", "quote", "'"),
+        ("QuoteCharacter", "", "quote", ""),
+        ("EscapeCharacter", "/", "escape", "/"),
+        ("EscapeCharacter", '"', "escape", '"'),
+        ("EscapeCharacter", "", "escape", ""),
+        ("NullValue", "NULL", "null_value", "NULL"),
+        ("Encoding", "utf8", "encoding", "utf-8"),
+        ("Encoding", "UTF-8 without BOM", "encoding", "utf-8"),
+        ("Encoding", "Unicode", "encoding", "utf-16-le"),
+        ("Encoding", "utf-16BE", "encoding", "utf-16-be"),
+        ("Encoding", "us-ascii", "encoding", "ascii"),
+        ("Encoding", "ISO-8859-1", "encoding", "iso8859-1"),
+        ("Encoding", "Windows-1252", "encoding", "cp1252"),
+        ("Encoding", "windows-874", "encoding", "cp874"),
+        ("Encoding", "IBM00858", "encoding", "cp858"),
+        ("Encoding", "shift_jis", "encoding", "shift-jis"),
+    ],
+)
+def test_text_options_are_read_in_every_spelling(option: str, written: str, field: str, meant: str) -> None:
+    assert getattr(options(**{option: written}), field) == meant
+
+
+@pytest.mark.parametrize(
+    ("option", "written"),
+    [
+        ("FirstRowAsHeader", False),
+        ("FirstRowAsHeader", "no"),
+        ("RowSeparator", ";"),
+        ("ColumnSeparator", ""),
+        ("ColumnSeparator", ":"),
+        ("QuoteCharacter", '""'),
+        ("EscapeCharacter", "^"),
+        ("NullValue", 0),
+        ("Encoding", "klingon"),
+        ("Encoding", "rot13"),
+        ("Encoding", "idna"),
+        ("Encoding", "UTF-7"),
+        ("Encoding", "../etc"),
+        ("Encoding", "utf\x00-8"),
+        ("Encoding", 65001),
+    ],
+)
+def test_other_text_options_are_refused(option: str, written: object) -> None:
+    message = first({**TEXT, "FileFormatTypeProperties": {option: written}})
+    assert message.startswith(f"{PATH}: {option} is ")
+    assert message.endswith("[ME056]")
+
+
+def test_the_header_may_be_declared_as_text() -> None:
+    assert codes({**TEXT, "FileFormatTypeProperties": {"FirstRowAsHeader": "true"}}) == ["ME013"]
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+names = st.sampled_from(["keyColumns", "FileFormat", "FileExtension", "SchemaDefinition", "FileFormatTypeProperties",
+                         "isPartitionEnabled", "Encoding", "x"])  # fmt: skip
+
+
+@given(st.dictionaries(names, values | st.just("CSV") | st.just({"Columns": [{"Name": "a", "DataType": "String"}]})))
+def test_any_json_gives_metadata_or_an_error(properties: dict[str, Any]) -> None:
+    metadata, said = parse(json.dumps(properties).encode(), PATH)
+    assert (metadata is None) is any(diagnostic.severity.value == "error" for diagnostic in said[:1])
+
+
+@given(st.binary(max_size=60) | st.text('{}[]",:\\ \nabNul', max_size=40).map(str.encode))
+def test_any_bytes_are_json_or_a_fault_within_them(content: bytes) -> None:
+    where = (1, 1)
+    try:
+        read_json(content)
+    except JsonFault as fault:
+        where = (fault.line, fault.column)
+    assert (1, 1) <= where <= (content.count(b"\n") + 1, len(content) + 1)
