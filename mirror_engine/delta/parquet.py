@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +17,10 @@ from mirror_engine.delta.change_bytes import guarded
 from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, read_footer
 from mirror_engine.delta.parquet_pace import (
     BUFFER_BYTES,
+    check_promised,
     check_rows,
     check_total,
-    check_unfolded,
-    rows_per_batch,
+    pace_of,
 )
 from mirror_engine.delta.parquet_types import OutOfRange, ParquetType, carried, parquet_type
 from mirror_engine.errors import PublisherError
@@ -28,7 +28,7 @@ from mirror_engine.landing_zone.column_types import VOID, Column, same_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
 
@@ -56,12 +56,11 @@ def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFi
 
     Raises:
         PublisherError: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME045 (the marker),
-            ME050, ME052, ME055.
+            ME050, ME052.
         StorageUnavailable: the bytes could not be read.
     """
     source = guarded(handle, path)
     metadata = read_footer(source, path, config)
-    check_unfolded(metadata, source.seek(0, os.SEEK_END), path, config)
     try:
         file = pq.ParquetFile(
             source,
@@ -71,6 +70,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFi
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
+        check_promised(file, source.seek(0, os.SEEK_END), path, config)
         fields = _fields(file, path)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
@@ -110,14 +110,14 @@ class ParquetChangeFile:
         self.columns: Sequence[Column] = tuple(Column(field.name, self._word(field), field.nullable) for field in data)
         self.naive_columns = frozenset(field.name for field in data if field.type.zone == "naive")
         self.utc_columns = frozenset(field.name for field in data if field.type.zone == "utc")
-        self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types(), *self._about_codecs()]
+        self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types()]
         settle(self.diagnostics)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
 
         Raises:
-            PublisherError: ME024, ME037, ME060, ME075.
+            PublisherError: ME024, ME037, ME060, ME075; under `strict` also ME055.
             StorageUnavailable: the bytes could not be read.
         """
         rows = unfolded = 0
@@ -133,8 +133,10 @@ class ParquetChangeFile:
     def _raw_batches(self) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
             with self._understood(group):
-                most = rows_per_batch(self._source, self._file.metadata, group)
-                found = self._file.iter_batches(batch_size=most, row_groups=[group])
+                pace = pace_of(self._file, self._source, group)
+            check_total(pace.unfolded_bytes, self._size, self._path, self._config)
+            self._note_codecs(pace.codecs)
+            found = self._file.iter_batches(batch_size=pace.rows_per_batch, row_groups=[group])
             while True:
                 with self._understood(group):
                     batch = next(found, None)
@@ -204,12 +206,9 @@ class ParquetChangeFile:
                 taken_as = "integer" if at == self._marker_at else taken_as
                 yield self._say("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
 
-    def _about_codecs(self) -> Iterator[Diagnostic]:
-        metadata = self._file.metadata
-        groups: Any = map(metadata.row_group, range(metadata.num_row_groups))
-        codecs = {group.column(at).compression for group in groups for at in range(group.num_columns)}
-        for codec in sorted(codecs - _DOCUMENTED_CODECS):
-            yield self._say("ME055", found=codec)
+    def _note_codecs(self, codecs: Iterable[str]) -> None:
+        said = (self._say("ME055", found=codec) for codec in sorted(set(codecs) - _DOCUMENTED_CODECS))
+        self.diagnostics += settle(diagnostic for diagnostic in said if diagnostic not in self.diagnostics)
 
 
 def _marker_position(fields: Sequence[_Field], path: str) -> int | None:

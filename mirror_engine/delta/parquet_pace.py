@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,20 +27,53 @@ _WIDEST_FIXED = 16  # of a decimal, whatever carries it
 _PREFIX_CODED = 1 << 20  # a value's length to reckon with where it may repeat the value before
 
 
-def check_unfolded(metadata: Any, size: int, path: str, config: Config) -> None:  # noqa: ANN401 - FileMetaData
+@dataclass(frozen=True)
+class Pace:
+    """How to read one row group.
+
+    Attributes:
+        rows_per_batch: how many rows make a batch of about `BATCH_BYTES`, be they as unlike as they may.
+        unfolded_bytes: the room its values take at least.
+        codecs: its columns are compressed with.
+    """
+
+    rows_per_batch: int
+    unfolded_bytes: int
+    codecs: frozenset[str]
+
+
+def pace_of(file: pq.ParquetFile, source: BinaryIO, group: int) -> Pace:
+    """Look at one row group before it is read.
+
+    A value of a dictionary costs next to nothing in the file and its full length in every row: where that could
+    matter, the dictionary's longest value counts for every row.
+    """
+    # Reading a row first is what makes it safe to ask for the columns' metadata: where they are corrupt, reading
+    # raises, while asking ends the process (pyarrow's `RowGroupMetaData.column` lets C++ exceptions pass).
+    next(file.iter_batches(batch_size=1, row_groups=[group], use_threads=False), None)
+    described = file.metadata.row_group(group)
+    rows = described.num_rows
+    chunks = [described.column(at) for at in range(described.num_columns)]
+    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+    folded = [chunk for chunk in texts if chunk.has_dictionary_page]
+    fixed_width = _fixed_width(file.schema)
+    width = fixed_width + sum(_expected_length(chunk, rows) for chunk in texts)
+    if rows * sum(chunk.total_uncompressed_size for chunk in folded) > BATCH_BYTES:
+        width += _longest_values(source, file.metadata, group, [chunk.path_in_schema for chunk in folded])
+    return Pace(
+        rows_per_batch=int(min(max(BATCH_BYTES // max(width, 1), 1), MOST_ROWS)),
+        unfolded_bytes=rows * fixed_width + sum(chunk.total_uncompressed_size for chunk in texts),
+        codecs=frozenset(chunk.compression for chunk in chunks),
+    )
+
+
+def check_promised(file: pq.ParquetFile, size: int, path: str, config: Config) -> None:
     """Refuse a file whose rows, by its own footer, take far more room than it does (a Parquet bomb).
 
     Raises:
         PublisherError: ME075.
     """
-    least = sum(
-        metadata.row_group(group).num_rows * _fixed_width(metadata.schema)
-        + sum(
-            chunk.total_uncompressed_size for chunk in _chunks(metadata, group) if chunk.physical_type == "BYTE_ARRAY"
-        )
-        for group in range(metadata.num_row_groups)
-    )
-    check_total(least, size, path, config)
+    check_total(file.metadata.num_rows * _fixed_width(file.schema), size, path, config)
 
 
 def check_total(unfolded_bytes: int, size: int, path: str, config: Config) -> None:
@@ -68,26 +102,6 @@ def check_rows(batch: pa.RecordBatch, path: str, first_row: int, config: Config)
     longest = int(lengths.argmax())
     if lengths[longest] > config.row_bytes:
         raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.row_bytes, first_row + longest)
-
-
-def rows_per_batch(handle: BinaryIO, metadata: Any, group: int) -> int:  # noqa: ANN401 - FileMetaData
-    """How many rows of a row group make a batch of about `BATCH_BYTES`, be they as unlike as they may.
-
-    A value of a dictionary costs next to nothing in the file and its full length in every row: where that could
-    matter, the dictionary's longest value counts for every row.
-    """
-    rows = metadata.row_group(group).num_rows
-    chunks = [chunk for chunk in _chunks(metadata, group) if chunk.physical_type == "BYTE_ARRAY"]
-    folded = [chunk for chunk in chunks if chunk.has_dictionary_page]
-    width = _fixed_width(metadata.schema) + sum(_expected_length(chunk, rows) for chunk in chunks)
-    if rows * sum(chunk.total_uncompressed_size for chunk in folded) > BATCH_BYTES:
-        width += _longest_values(handle, metadata, group, [chunk.path_in_schema for chunk in folded])
-    return int(min(max(BATCH_BYTES // max(width, 1), 1), MOST_ROWS))
-
-
-def _chunks(metadata: Any, group: int) -> list[Any]:  # noqa: ANN401 - FileMetaData
-    described = metadata.row_group(group)
-    return [described.column(at) for at in range(described.num_columns)]
 
 
 def _fixed_width(schema: Any) -> int:  # noqa: ANN401 - ParquetSchema
