@@ -21,7 +21,8 @@ from mirror_engine.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mirror_engine.mirror import Mirror, Report
+    from mirror_engine.mirror import Mirror
+    from mirror_engine.running import Report
 
 JSON: dict[str, Any] = {
     "root": "./demo",

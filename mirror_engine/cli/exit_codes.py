@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import MirrorError, PublisherError, RootInUse, TransientError, UsageError
+from mirror_engine.errors import EngineFault, MirrorError, PublisherError, RootInUse, TransientError, UsageError
 
 if TYPE_CHECKING:
-    from mirror_engine.mirror import Verdict
+    from mirror_engine.running import Verdict
 
 LEVEL = 0
 FAILURE = 1
@@ -31,6 +31,8 @@ def of_error(error: MirrorError) -> int:
     match error:
         case UsageError():
             return USAGE
+        case EngineFault():
+            return FAILURE
         case PublisherError():
             return REFUSED
         case TransientError() | RootInUse():

@@ -1,0 +1,66 @@
+"""A shop: a ROOT with a publisher and the reference writer, and the command line as a function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from mirror_engine.cli import opening
+from mirror_engine.cli.main import main
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.mirror import Mirror
+from mirror_engine.testing.publisher import Publisher, TableFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A mirrored database of two Parquet tables, nothing of it applied yet."""
+
+    root: Path
+    writer: MemoryDeltaWriter
+    orders: TableFolder
+    items: TableFolder
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    writer = MemoryDeltaWriter()
+
+    def open_mirror(root: Path, config: Any, listeners: Any = ()) -> Mirror:
+        return Mirror(root, config, writer=writer, listeners=listeners)
+
+    monkeypatch.setattr(opening, "open_mirror", open_mirror)
+    publisher = Publisher(tmp_path)
+    types = {"Id": pa.int64(), "Name": pa.string()}
+    orders = publisher.table("Sales.Orders", keys=["Id"], types=types)
+    items = publisher.table("Items", keys=["Id"], types=types)
+    orders.load({"Id": 1, "Name": "one"}, {"Id": 2, "Name": "two"})
+    items.insert({"Id": 7, "Name": "[red]seven[/red]"}, {"Id": 8, "Name": None})
+    return Shop(tmp_path, writer, orders, items)
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run a command line; pytest must see no exception, whatever happens in it."""
+
+    def run(*words: object) -> Said:
+        code = main([str(word) for word in words])
+        return Said(code, *capsys.readouterr())
+
+    return run

@@ -1,0 +1,126 @@
+"""However a command fails: one sentence, one hint, the documented exit code, never a traceback."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mirror_engine import errors
+from mirror_engine.cli import exit_codes, opening
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.running import Verdict
+
+
+def every_error(tree=errors.MirrorError) -> list[type]:
+    return [tree, *(leaf for branch in tree.__subclasses__() for leaf in every_error(branch))]
+
+
+def documented_codes() -> dict[str, int]:
+    """The exit codes in the tree that errors.py draws; a branch without one has its parent's."""
+    codes, parents = {}, []
+    for line in errors.__doc__.split("```")[1].splitlines()[1:]:
+        depth, name = (len(line) - len(line.lstrip("│├└─ "))) // 4, line.lstrip("│├└─ ").split()[0]
+        parents[depth:] = [name]
+        _, found, code = line.partition("exit ")
+        codes[name] = int(code) if found else codes[parents[-2]] if depth else 1
+    return codes
+
+
+def made(kind: type) -> errors.MirrorError:
+    if kind is errors.PublisherError:
+        return errors.PublisherError(diagnose("ME023", "Items/1.parquet"))
+    return kind("the place: what was found", "What to do.")
+
+
+@pytest.mark.parametrize("kind", every_error())
+def test_every_foreseen_error_ends_with_its_code(say, monkeypatch, tmp_path, kind) -> None:
+    def fail(*_: object) -> None:
+        raise made(kind)
+
+    monkeypatch.setattr(opening, "open_mirror", fail)
+    said = say("once", tmp_path)
+    assert said.code == documented_codes()[kind.__name__]
+    assert said.err == f"{made(kind)}\n"
+    told = json.loads(say("once", tmp_path, "--json").err)["error"]
+    assert told == {
+        "kind": kind.__name__,
+        "message": made(kind).message,
+        "hint": made(kind).hint,
+        "exit_code": said.code,
+    }
+
+
+def test_an_unforeseen_error_is_one_line_and_a_file(say, monkeypatch, tmp_path) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a row's value")
+
+    monkeypatch.setattr(opening, "open_mirror", fail)
+    monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
+    said = say("once", tmp_path)
+    assert said.code == 1
+    assert "unforeseen ZeroDivisionError: the whole story is in" in said.err
+    assert "a row's value" not in said.err
+    assert "Traceback" not in said.err
+    (log,) = (tmp_path / "cache/logs").iterdir()
+    assert "ZeroDivisionError" in log.read_text()
+
+
+def test_an_interrupt_ends_with_130(say, monkeypatch, tmp_path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(opening, "open_mirror", interrupt)
+    assert say("once", tmp_path).code == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "said_first", "hinted"),
+    [
+        (["stauts", "."], "No such command 'stauts'", "--help"),
+        (["once"], "Missing argument 'ROOT'", "once --help"),
+        (["once", ".", "--wrkers", "2"], "No such option: --wrkers", "Did you mean --workers?"),
+        (["show", ".", "Items", "--limit", "many"], "Invalid value for '--limit'", "show --help"),
+        (["show", ".", "Items", "--limit", "-1"], "Invalid value for '--limit'", "show --help"),
+        (["once", "/no/such/place"], "/no/such/place: no such folder", "init"),
+        (["once", ".", "--workers", "0"], "1 option is wrong:", "--help"),
+        (["once", ".", "--config", "/no/such.toml"], "1 option is wrong:", "--help"),
+        (["once", ".", "more"], "Got unexpected extra argument", "once --help"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_a_hint(say, words, said_first, hinted) -> None:
+    said = say(*words)
+    assert said.code == 2
+    assert said.err.startswith(said_first)
+    assert hinted in said.err
+    assert said.out == ""
+    assert json.loads(say(*words, "--json").err)["error"]["exit_code"] == 2
+
+
+def test_a_mistyped_command_is_answered_with_the_near_one(say) -> None:
+    assert "Did you mean 'status'" in say("stauts").err
+
+
+def test_all_wrong_options_are_told_at_once(say, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MIRROR_ENGINE_WORKERZ", "2")
+    (tmp_path / "mirror-engine.toml").write_text("strikt = true\n")
+    said = say("once", tmp_path, "--cleanup-days", "soon", "--metadata", "perhaps")
+    assert said.err.startswith("4 options are wrong:")
+    for part in ("strikt", "near strict", "MIRROR_ENGINE_WORKERZ", "--cleanup-days", "--metadata"):
+        assert part in said.err
+
+
+def test_no_command_at_all_shows_the_help(say) -> None:
+    said = say()
+    assert "Commands:" in said.out + said.err
+
+
+def test_version_is_one_line(say) -> None:
+    said = say("--version")
+    assert said.code == 0
+    assert said.out.startswith("mirror-engine 0.")
+
+
+def test_every_verdict_has_an_exit_code() -> None:
+    found = {verdict.name: exit_codes.of_verdict(verdict) for verdict in Verdict}
+    assert found == {"LEVEL": 0, "FAILED": 1, "REFUSED": 3, "RETRY": 4}
