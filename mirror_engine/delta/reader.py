@@ -9,6 +9,7 @@ from mirror_engine.delta.base import FileRows
 from mirror_engine.delta.change_bytes import digest, guarded
 from mirror_engine.delta.intake import Taken, Terms, null_key_counts, take
 from mirror_engine.delta.parquet import open_parquet
+from mirror_engine.delta.text import open_text
 from mirror_engine.errors import MirrorError, PublisherError, ZoneChanged
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.column_types import (
@@ -176,8 +177,6 @@ class ChangeFileReader:
 
     def _parsed(self, content: BinaryIO, request: ReadRequest) -> OpenFile:
         if request.metadata.is_text:
-            from mirror_engine.delta.text import open_text  # noqa: PLC0415 - most zones hold no text
-
             return open_text(content, request.path, request.metadata, self._config)
         return open_parquet(content, request.path, self._config)
 
