@@ -8,11 +8,15 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.delta.session import end_session, start_session
+from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from mirror_engine.delta.base import DeltaWriter
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +26,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session(Config(), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
     yield session
     end_session(session)
+
+
+@pytest.fixture
+def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]]:  # noqa: ARG001 - keeps the JVM
+    """Makes the Spark writer of a ROOT, with a session in the run's one JVM."""
+    from mirror_engine.delta.writer import SparkDeltaWriter  # noqa: PLC0415 - only tests with Spark need it
+
+    made: list[DeltaWriter] = []
+
+    def make(root: Path) -> DeltaWriter:
+        scratch, log_file = root / SCRATCH, root / LOGS / "spark.log"
+        start = lambda: start_session(Config(), scratch=scratch, log_file=log_file)  # noqa: E731 - as `Mirror` does
+        made.append(SparkDeltaWriter(root / TABLES, scratch, start))
+        return made[-1]
+
+    yield make
+    for writer in made:
+        writer.close()

@@ -17,6 +17,8 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.testing.golden import Golden, diagnostic_differences, load, table_differences
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
@@ -94,3 +96,9 @@ def test_fixtures_are_what_their_recipes_make(tmp_path: Path) -> None:
         compressed = made.suffix.lower() == ".parquet" or "csv-compressions" in made.parts
         if made.is_file() and not compressed:  # the bytes of compressed files are those of a library's version
             assert kept.read_bytes() == made.read_bytes(), kept
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", NAMES)
+def test_fixture_on_the_spark_writer(name: str, tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]) -> None:
+    assert differences(load(FIXTURES / name), tmp_path, mirror_writer(tmp_path)) == []

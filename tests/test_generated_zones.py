@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import oracle
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 from zones import ONCE, Player, stories
 
 from mirror_engine.delta.memory import MemoryDeltaWriter
@@ -15,7 +16,11 @@ from mirror_engine.mirror import Mirror, Verdict
 from mirror_engine.testing.publisher import Publisher
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirror_engine.delta.base import DeltaWriter
+
+NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
 
 
 def play(story: list[Any], root: Path, writer: DeltaWriter) -> None:
@@ -46,8 +51,31 @@ def compare(judge: oracle.Oracle, verdict: Verdict, writer: DeltaWriter) -> None
     assert verdict is (Verdict.REFUSED if judge.refuses else Verdict.LEVEL)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, deadline=None, suppress_health_check=NOT_A_WORRY)
 @given(stories())
 def test_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         play(story, Path(folder), MemoryDeltaWriter())
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None, suppress_health_check=NOT_A_WORRY)
+@given(stories())
+def test_many_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        play(story, Path(folder), MemoryDeltaWriter())
+
+
+@pytest.mark.spark
+@settings(
+    max_examples=12,
+    deadline=None,
+    phases=[Phase.generate],  # shrinking with Spark takes hours; the memory writer shrinks
+    suppress_health_check=[*NOT_A_WORRY, HealthCheck.function_scoped_fixture],
+)
+@given(story=stories())
+def test_generated_zones_end_so_on_the_spark_writer(
+    story: list[Any], mirror_writer: Callable[[Path], DeltaWriter]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        play(story, Path(folder), mirror_writer(Path(folder)))

@@ -90,3 +90,9 @@ def found_rows(writer: DeltaWriter, table: str) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_real_zone_on_the_memory_writer(name: str, tmp_path: Path) -> None:
     check(name, tmp_path, MemoryDeltaWriter())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", NAMES)
+def test_real_zone_on_the_spark_writer(name: str, tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]) -> None:
+    check(name, tmp_path, mirror_writer(tmp_path))

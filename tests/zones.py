@@ -69,6 +69,46 @@ class Player:
         self.publisher.remove(path)
 
 
+@dataclass(frozen=True)
+class Put:
+    """A file lands, by rename."""
+
+    path: str
+    content: bytes
+    modified_ns: int | None = None
+
+    def __call__(self, player: Player) -> None:
+        player.put(self.path, self.content, self.modified_ns)
+
+    def __repr__(self) -> str:
+        time = "" if self.modified_ns is None else f" at {self.modified_ns}"
+        return f"put {self.path}{time}: {_shown(self.content)}"
+
+
+@dataclass(frozen=True)
+class Remove:
+    """A file or folder goes."""
+
+    path: str
+
+    def __call__(self, player: Player) -> None:
+        player.remove(self.path)
+
+    def __repr__(self) -> str:
+        return f"remove {self.path}"
+
+
+ONCE = "once"
+
+
+def _shown(content: bytes) -> str:
+    try:
+        table = pq.read_table(io.BytesIO(content))
+    except (pa.ArrowInvalid, OSError):
+        return repr(content)
+    return ", ".join(f"{field.name} {field.type} {table.column(i).to_pylist()}" for i, field in enumerate(table.schema))
+
+
 @dataclass
 class Landing:
     """Files landed so far in one folder's present life."""
@@ -89,7 +129,7 @@ def folders(draw: st.DrawFn, path: str) -> Folder:
     is_text = draw(st.booleans())
     kinds = [kind for kind, (name, _) in VALUES.items() if name or not is_text]
     columns = {"Id": draw(st.sampled_from(kinds[:4])), "Line": draw(st.sampled_from(kinds))}
-    columns |= {name: draw(st.sampled_from(kinds)) for name in ("Note", "Größe, cm")}
+    columns |= {name: draw(st.sampled_from(kinds)) for name in ("Note", "Höhe, cm")}
     partitioned = draw(st.sampled_from([False, False, False, True]))
     keys = draw(st.sampled_from([["Id"], ["Id"], ["id"], ["Id", "Line"], [], ["Id", "day"] if partitioned else ["Id"]]))
     metadata: dict[str, Any] = {"keyColumns": keys, "isPartitionEnabled": partitioned}
@@ -199,35 +239,31 @@ def _field(draw: st.DrawFn, value: Any) -> str:
 
 
 @st.composite
-def acts(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Any]:
+def acts(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Put | Remove]:
     """One thing that a publisher does to a folder."""
     kind = draw(st.sampled_from(["land"] * 16 + ["again", "metadata", "drop", "recreate", "unmetadata", "rekey"]))
-    described = lambda player: player.put(f"{folder.path}/_metadata.json", json.dumps(folder.metadata).encode())  # noqa: E731
+    described = Put(f"{folder.path}/_metadata.json", json.dumps(folder.metadata).encode())
     match kind:
         case "metadata":
             return [described]
         case "unmetadata":
-            return [lambda player: player.remove(f"{folder.path}/_metadata.json")]
+            return [Remove(described.path)]
         case "rekey":
             keys = draw(st.sampled_from([["Id"], ["Line", "Id"], ["Id", "Line"]]))
-            changed = json.dumps({**folder.metadata, "keyColumns": keys}).encode()
-            return [lambda player: player.put(f"{folder.path}/_metadata.json", changed)]
+            return [Put(described.path, json.dumps({**folder.metadata, "keyColumns": keys}).encode())]
         case "drop" | "recreate":
             landing.clear()
-            return [lambda player: player.remove(folder.path), *([described] if kind == "recreate" else [])]
+            return [Remove(folder.path), *([described] if kind == "recreate" else [])]
         case "again" if landing.paths:
             path = draw(st.sampled_from(landing.paths))
-            partition = path.rpartition("/")[0]
-            content = draw(contents(folder, partition))
-            return [
-                lambda player: (player.remove(f"{folder.path}/{path}"), player.put(f"{folder.path}/{path}", content))
-            ]
+            content = draw(contents(folder, path.rpartition("/")[0]))
+            return [Remove(f"{folder.path}/{path}"), Put(f"{folder.path}/{path}", content)]
         case _:
             return [draw(landings(folder, landing))]
 
 
 @st.composite
-def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Any:
+def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Put:
     """A change file under a new name."""
     partition = ""
     if folder.metadata["isPartitionEnabled"]:
@@ -245,10 +281,7 @@ def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Any:
     path = f"{partition}/{name}" if partition else name
     landing.paths.append(path)
     content = draw(contents(folder, partition))
-    return lambda player: player.put(f"{folder.path}/{path}", content, modified)
-
-
-ONCE = "once"
+    return Put(f"{folder.path}/{path}", content, modified)
 
 
 @st.composite
@@ -260,7 +293,7 @@ def stories(draw: st.DrawFn) -> list[Any]:
     for folder, _ in zone:
         content = json.dumps(folder.metadata).encode()
         if draw(st.integers(0, 9)):
-            story.append(lambda player, path=folder.path, said=content: player.put(f"{path}/_metadata.json", said))
+            story.append(Put(f"{folder.path}/_metadata.json", content))
     for _ in range(draw(st.integers(1, 12))):
         folder, landing = draw(st.sampled_from(zone))
         story += draw(acts(folder, landing))
