@@ -107,12 +107,12 @@ def _zstd(source: BinaryIO, _limit: int) -> Iterator[bytes]:
         raise Damaged("its ZSTD data is damaged or ends early") from fault
 
 
-def _snappy_frames(source: BinaryIO, _limit: int) -> Iterator[bytes]:
+def _snappy_frames(source: BinaryIO, limit: int) -> Iterator[bytes]:
     while head := source.read(4):
         kind, length = head[0], int.from_bytes(head[1:], "little")
         content = _exactly(source, length)
         if kind == _COMPRESSED:
-            yield _block(content[4:], _LONGEST_FRAME)
+            yield _block(content[4:], _LONGEST_FRAME, limit)
         elif kind == _UNCOMPRESSED:
             yield content[4:]
         elif kind < _FIRST_SKIPPABLE or len(head) < 4:  # noqa: PLR2004 - a frame's head
@@ -124,7 +124,7 @@ def _snappy_hadoop(source: BinaryIO, limit: int) -> Iterator[bytes]:
         left = int.from_bytes(head, "big")
         while left > 0:
             packed = int.from_bytes(_exactly(source, 4), "big")
-            content = _block(_exactly(source, packed), min(left, limit))
+            content = _block(_exactly(source, packed), left, limit)
             left -= len(content)
             yield content
 
@@ -132,7 +132,7 @@ def _snappy_hadoop(source: BinaryIO, limit: int) -> Iterator[bytes]:
 def _snappy_raw(source: BinaryIO, limit: int) -> Iterator[bytes]:
     packed = source.read(limit + 1)
     try:
-        unpacked = _block(packed, limit)
+        unpacked = _block(packed, limit + 1, limit)
     except Damaged:  # no Snappy after all: text with strange characters, whose own faults say more
         source.seek(0)
         yield from _plain(source, limit)
@@ -151,8 +151,11 @@ def _exactly(source: BinaryIO, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _block(packed: bytes, limit: int) -> bytes:
+def _block(packed: bytes, most: int, limit: int) -> bytes:
+    """One raw block, unpacked; damaged beyond what its place allows, too long beyond what memory does."""
     size, _ = _declared_size(packed)
+    if size > most and most <= limit:
+        raise Damaged("its Snappy data is damaged")
     if size > limit:
         raise _TooLong(size)
     try:

@@ -148,6 +148,8 @@ class RecordReader:
         returned = line[-1:] == "\r"
         if returned:
             line = line[:-1]
+        if len(line) * 4 > self._limits.row_bytes:
+            self._bound(_utf8_length(line))
         if self._open or self._quote in line:
             cells = self._quoted(line, "\r\n" if returned else self._end)
         elif not line:
@@ -156,8 +158,6 @@ class RecordReader:
             most = -1 if len(line) < LONG_LINE else self._width or MAX_COLUMNS
             nulls = self._nulls
             cells = [None if cell in nulls else cell for cell in line.split(self._separator, most)]
-        if len(line) * 4 > self._limits.row_bytes:
-            self._bound(_utf8_length(line))
         if cells is None:
             return None
         if ended and returned != self._returns:

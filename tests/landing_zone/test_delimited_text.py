@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_engine.errors import PublisherError
+from mirror_engine.landing_zone import delimited_text
+from mirror_engine.landing_zone.delimited_text import RecordLimits, RecordReader, TextDialect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirror_engine.landing_zone.delimited_text import Record
+
+DIALECTS = st.builds(
+    TextDialect,
+    row_separator=st.sampled_from(["\r\n", "\n", "\r"]),
+    column_separator=st.sampled_from([",", ";", "|", "\t"]),
+    quote=st.sampled_from(['"', "'"]),
+    escape=st.sampled_from(["\\", "/", '"', ""]),
+    null_value=st.sampled_from(["", "N/A", "NULL"]),
+)
+CELLS = st.none() | st.text("ab \"'\\/,;|\t\r\nN\u00e4\U0001f600", max_size=6) | st.just("N/A")
+
+
+def pieces(text: str, cuts: Sequence[int]) -> list[str]:
+    edges = [0, *sorted({cut % (len(text) + 1) for cut in cuts}), len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def read(
+    text: str, dialect: TextDialect | None = None, cuts: Sequence[int] = (), row_bytes: int = 1 << 20
+) -> tuple[list[Record], RecordReader]:
+    reader = RecordReader(dialect or TextDialect(), RecordLimits("Orders/1.csv", row_bytes))
+    return [record for records in reader.records(pieces(text, cuts)) for record in records], reader
+
+
+def rows(text: str, **options: str) -> list[Record]:
+    return read(text, TextDialect(**options))[0][1:]
+
+
+def refused(text: str, dialect: TextDialect | None = None, row_bytes: int = 1 << 20) -> str:
+    with pytest.raises(PublisherError) as caught:
+        read(text, dialect, row_bytes=row_bytes)
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("field", "cell"),
+    [
+        ("abc", "abc"),
+        ("", None),
+        ('""', ""),
+        ('"a,b"', "a,b"),
+        ('"a\r\nb"', "a\r\nb"),
+        ('"a\nb"', "a\nb"),
+        ('"say ""hi"""', 'say "hi"'),
+        (r'"say \"hi\""', 'say "hi"'),
+        (r'"back\\slash"', r"back\slash"),
+        (r'"C:\new"', r"C:\new"),
+        (r'"\\"', "\\"),
+        (r'"\\\""', '\\"'),
+        ('""""', '"'),
+        (r"out\"side", r"out\"side"),
+        (r"C:\\dir", r"C:\\dir"),
+        ('5" disk', '5" disk'),
+        (' "x"', ' "x"'),
+        (" ", " "),
+        ("\u00fc\U0001f600", "\u00fc\U0001f600"),
+        ("a\rb", "a\rb"),
+    ],
+)
+def test_a_field_is_read_as_the_protocol_says(field: str, cell: str | None) -> None:
+    for text in (f"h,i\r\n{field},x\r\n", f"h,i\r\n{field},x"):
+        assert rows(text) == [[cell, "x"]]
+    assert rows(f"h,i\r\nx,{field}\r\n") == [["x", cell]]
+
+
+def test_null_value_is_null_only_outside_quotes() -> None:
+    assert rows('a,b,c\r\nN/A,"N/A",\r\n', null_value="N/A") == [[None, "N/A", None]]
+
+
+def test_a_header_is_never_null() -> None:
+    assert read("N/A,b,\r\n", TextDialect(null_value="N/A"))[0] == [["N/A", "b", ""]]
+
+
+def test_without_a_quote_character_quotes_are_data() -> None:
+    assert rows('a,b\r\n"x,y"\r\n', quote="") == [['"x', 'y"']]
+
+
+@pytest.mark.parametrize("escape", ["", '"'])
+def test_without_an_escape_only_doubled_quotes_free_a_quote(escape: str) -> None:
+    assert rows('a,b\r\n"x\\","y""z"\r\n', escape=escape) == [["x\\", 'y"z']]
+
+
+def test_a_foreign_character_may_escape() -> None:
+    assert rows("a,b\r\n'it/'s','//'\r\n", quote="'", escape="/") == [["it's", "/"]]
+
+
+def test_blank_lines_are_skipped_and_not_counted() -> None:
+    assert rows('\r\n\r\na\r\n\r\n1\r\n""\r\n\r\n2') == [["1"], [""], ["2"]]
+    assert refused("a,b\r\n\r\n1,2\r\n\r\n3\r\n").startswith("Orders/1.csv, row 2: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "differs"),
+    [
+        ("a,b\r\n1,2\r\n", "\r\n", False),
+        ("a,b\n1,2\n", "\r\n", True),
+        ("a,b\r\n1,2\n", "\r\n", True),
+        ("a,b\r\n1,2", "\r\n", False),
+        ("a,b\n1,2\n", "\n", False),
+        ("a,b\r\n1,2\r\n", "\n", True),
+        ("a,b\r1,2\r", "\r", False),
+        ("a,b\r\n1,2\r\n", "\r", True),
+    ],
+)
+def test_other_line_ends_are_accepted_and_told(text: str, declared: str, differs: bool) -> None:  # noqa: FBT001 - a row of the table
+    for cuts in ((), range(len(text))):
+        records, reader = read(text, TextDialect(row_separator=declared), cuts)
+        assert records == [["a", "b"], ["1", "2"]]
+        assert reader.other_line_ends is differs
+
+
+def test_line_ends_inside_quotes_say_nothing_about_rows() -> None:
+    records, reader = read('a\r\n"x\ny"\r\n')
+    assert (records[1], reader.other_line_ends) == (["x\ny"], False)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("a,b\r\n1,2\r\n3\r\n", "row 2: 1 fields for 2"),
+        ("a,b\r\n1,2,3\r\n", "row 1: 3 fields for 2"),
+        ('a,b\r\n1,"2\r\n3,4\r\n', "row 1: a quote is opened and never closed"),
+        ('a,b\r\n1,"2\\"\r\n', "row 1: a quote is opened and never closed"),
+        ('a,b\r\n"1"x,2\r\n', "row 1: text follows a closing quote"),
+        ('a,b\r\n"1" ,2\r\n', "row 1: text follows a closing quote"),
+        ('a,"b\r\n1,2\r\n', "csv: header: a quote is opened and never closed"),
+        ('a,b\r\n"1\r\n2","3"x\r\n', "row 1: text follows a closing quote"),
+        ('a,b\r\n"1\r\n2","3",4\r\n', "row 1: 3 fields for 2"),
+    ],
+)
+def test_corrupt_text_is_refused_at_its_row(text: str, fault: str) -> None:
+    message = refused(text)
+    assert fault in message
+    assert message.endswith("[ME061]")
+
+
+def test_rows_before_a_fault_are_given_first() -> None:
+    reader = RecordReader(TextDialect(), RecordLimits("f"))
+    records = reader.records(["a\r\n1\r\n2\r\n3,4\r\n"])
+    assert next(records) == [["a"], ["1"], ["2"]]
+    with pytest.raises(PublisherError):
+        next(records)
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["x" * 101, "\u00e4" * 51, '"' + "x\n" * 51, '"' + "x" * 50 + "\n" + "x" * 50 + '"', '"' + "x" * 100 + '"'],
+)
+def test_a_row_beyond_the_limit_is_refused(row: str) -> None:
+    for text in (f"h\n{row}", f'h\n{row}"\n', f"h\n{row}\n1\n"):
+        assert "[ME075]" in refused(text, row_bytes=100)
+
+
+def test_a_row_at_the_limit_is_read() -> None:
+    assert len(read("h\n" + "x" * 100 + "\n", row_bytes=100)[0]) == 2
+
+
+def test_a_row_over_two_lines_is_counted_once() -> None:
+    assert len(read('h\n"' + "x" * 48 + "\n" + "x" * 48 + '"\n', row_bytes=100)[0]) == 2
+
+
+def test_an_endless_row_is_refused_early() -> None:
+    taken = []
+
+    def endless() -> Any:
+        while True:
+            taken.append("x" * 100)
+            yield taken[-1]
+
+    reader = RecordReader(TextDialect(), RecordLimits("f", row_bytes=1000))
+    with pytest.raises(PublisherError, match="ME075"):
+        list(reader.records(endless()))
+    assert len(taken) <= 12
+
+
+def test_hostile_rows_take_little_time() -> None:
+    many = 1 << 18
+    assert "never closed" in refused('h\n"' + '""' * many)
+    assert "fields" in refused("h\n" + ',"x"' * (many // 2))
+    assert "columns" in refused("," * many)
+    assert rows('h\n"' + '""' * many + '"\n') == [['"' * many]]
+
+
+def test_undecodable_bytes_are_refused_at_their_row() -> None:
+    def texts() -> Any:
+        yield "h\r\n1\r\n2"
+        raise UnicodeDecodeError("utf-8", b"", 0, 1, "")
+
+    with pytest.raises(PublisherError, match="row 2: bytes that are not in the declared encoding"):
+        list(RecordReader(TextDialect(), RecordLimits("f")).records(texts()))
+
+
+def written(records: list[list[str | None]], dialect: TextDialect, styles: Sequence[int]) -> str:
+    """A reference writer: each field in one of the styles that a publisher may choose."""
+    lines = []
+    for number, record in enumerate(records):
+        fields = [field(cell, dialect, styles[(number + at) % len(styles)]) for at, cell in enumerate(record)]
+        lines.append(dialect.column_separator.join(fields))
+    return dialect.row_separator.join(lines) + dialect.row_separator
+
+
+def field(cell: str | None, dialect: TextDialect, style: int) -> str:
+    if cell is None:
+        return dialect.null_value if style % 2 else ""
+    special = {dialect.column_separator, dialect.quote, "\r", "\n"}
+    if style % 3 == 0 and cell not in {"", dialect.null_value} and not special & set(cell):
+        return cell
+    quote, escape = dialect.quote, dialect.escape
+    if escape in {"", quote}:
+        return quote + cell.replace(quote, quote * 2) + quote
+    freed = cell.replace(escape, escape * 2)
+    return quote + freed.replace(quote, escape + quote if style % 2 else quote * 2) + quote
+
+
+@given(
+    st.integers(2, 4).flatmap(lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), max_size=6)),
+    DIALECTS,
+    st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    st.lists(st.integers(0, 200), max_size=6),
+    st.sampled_from([4, 1 << 16]),
+)
+def test_what_a_publisher_writes_is_what_is_read(
+    records: list[list[str | None]], dialect: TextDialect, styles: list[int], cuts: list[int], long_line: int
+) -> None:
+    width = len(records[0]) if records else 2
+    header: list[str | None] = [f"column {at}" for at in range(width)]
+    text = written([header, *records], dialect, styles)
+    before, delimited_text.LONG_LINE = delimited_text.LONG_LINE, long_line
+    try:
+        found, reader = read(text, dialect, cuts)
+    finally:
+        delimited_text.LONG_LINE = before
+    assert found == [header, *records]
+    assert reader.row == len(records)
+    assert not reader.other_line_ends
+
+
+@given(st.text("ab\"'\\,;\r\n\t\u00e4", max_size=60), DIALECTS, st.lists(st.integers(0, 60), max_size=5))
+def test_any_cut_of_any_text_gives_the_same_outcome(text: str, dialect: TextDialect, cuts: list[int]) -> None:
+    def outcome(cut_at: Sequence[int]) -> object:
+        try:
+            return read(text, dialect, cut_at)[0]
+        except PublisherError as refusal:
+            return refusal.message
+
+    assert outcome(()) == outcome(cuts) == outcome(range(len(text)))

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from datetime import date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_engine.landing_zone.text_cells import CellFault, parser
+
+UTC = timezone.utc
+KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "time", "binary", "string"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("short", "-32768", -32768),
+        ("short", " +7 ", 7),
+        ("integer", "0" * 40 + "1", 1),
+        ("integer", "-0", 0),
+        ("long", "9223372036854775807", 2**63 - 1),
+        ("double", "1e3", 1000.0),
+        ("double", " -.5 ", -0.5),
+        ("double", "5.", 5.0),
+        ("double", "1E-400", 0.0),
+        ("double", "-Infinity", -math.inf),
+        ("float", "0.1", struct.unpack("<f", struct.pack("<f", 0.1))[0]),
+        ("boolean", "TRUE", True),
+        ("boolean", "false", False),
+        ("timestamp", "2024-02-29T08:00:00.1234567Z", datetime(2024, 2, 29, 8, 0, 0, 123456, UTC)),
+        ("timestamp", "2024-02-29 08:00:00", datetime(2024, 2, 29, 8, tzinfo=UTC)),
+        ("timestamp", "2024-02-29T08:00", datetime(2024, 2, 29, 8, tzinfo=UTC)),
+        ("timestamp", "2024-02-29", datetime(2024, 2, 29, tzinfo=UTC)),
+        ("timestamp", "2024-02-29T08:00:00.9999999", datetime(2024, 2, 29, 8, 0, 0, 999999, UTC)),
+        ("timestamp", "2024-02-29T08:00:00+05:30", datetime(2024, 2, 29, 2, 30, tzinfo=UTC)),
+        ("timestamp", "2024-02-29T08:00:00 -08", datetime(2024, 2, 29, 16, tzinfo=UTC)),
+        ("timestamp", "0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
+        ("timestamp", "9999-12-31T23:59:59.999999Z", datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)),
+        ("date", "2024-02-29", date(2024, 2, 29)),
+        ("date", "2024-02-29T00:00:00.000Z", date(2024, 2, 29)),
+        ("time", "23:59:59.1234567", "23:59:59.1234567"),
+        ("binary", "AAEC/w==", b"\x00\x01\x02\xff"),
+        ("string", " as it is ", " as it is "),
+    ],
+)
+def test_a_cell_means_its_value(kind: str, text: str, value: object) -> None:
+    assert parser(kind)(text) == value
+    assert type(parser(kind)(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "fault"),
+    [
+        ("short", "32768", "out of range"),
+        ("integer", "-2147483649", "out of range"),
+        ("long", "9223372036854775808", "out of range"),
+        ("long", "9" * 10_000, "out of range"),
+        ("double", "1e309", "out of range"),
+        ("float", "3.5e38", "out of range"),
+        ("integer", "1.0", "format"),
+        ("integer", "1e3", "format"),
+        ("integer", "1_000", "format"),
+        ("integer", "1,000", "format"),
+        ("integer", "0x1F", "format"),
+        ("integer", "\u0663", "format"),
+        ("integer", "\u00a01", "format"),
+        ("integer", "- 1", "format"),
+        ("integer", "  ", "format"),
+        ("double", "1,5", "format"),
+        ("double", "inf", "format"),
+        ("double", "1e", "format"),
+        ("double", "0x1p3", "format"),
+        ("boolean", "1", "format"),
+        ("boolean", "yes", "format"),
+        ("boolean", " true", "format"),
+        ("timestamp", "2024-02-30T00:00:00Z", "format"),
+        ("timestamp", "2024-01-01T24:00:00Z", "format"),
+        ("timestamp", "2024-01-01T00:00:00+15:00", "format"),
+        ("timestamp", "2024-01-01T00:00:00+05:75", "format"),
+        ("timestamp", "0001-01-01T00:00:00+01:00", "format"),
+        ("timestamp", "0000-01-01T00:00:00Z", "format"),
+        ("timestamp", "01/02/2024", "format"),
+        ("timestamp", "20240101T000000Z", "format"),
+        ("timestamp", "2024-1-1", "format"),
+        ("date", "2024-02-29T08:00:00", "format"),
+        ("date", "2023-02-29", "format"),
+        ("date", "29.02.2024", "format"),
+        ("time", "8:00:00", "format"),
+        ("time", "24:00:00", "format"),
+        ("binary", "AAE", "format"),
+        ("binary", "AA EC", "format"),
+        ("binary", "A-_=", "format"),
+        ("binary", "====", "format"),
+    ],
+)
+def test_a_cell_of_another_form_is_refused(kind: str, text: str, fault: str) -> None:
+    with pytest.raises(CellFault) as caught:
+        parser(kind)(text)
+    assert caught.value.fault == fault
+
+
+@given(st.sampled_from(KINDS), st.text("0123456789+-.eE:TZ aftrulsNInAB=/\u0663\u00a0\n", max_size=30))
+def test_any_text_is_a_value_or_a_fault(kind: str, text: str) -> None:
+    try:
+        value = parser(kind)(text)
+    except CellFault:
+        value = None
+    assert value is None or isinstance(value, int | float | bool | datetime | date | str | bytes)
+
+
+@given(st.datetimes(), st.integers(-14 * 60, 14 * 60))
+def test_an_instant_is_the_same_under_every_offset(local: datetime, minutes: int) -> None:
+    stamped = local.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    try:
+        meant = stamped.astimezone(UTC)
+    except OverflowError:
+        return
+    assert parser("timestamp")(stamped.isoformat()) == meant
+
+
+@given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.binary(max_size=20))
+def test_what_is_written_is_what_is_meant(number: int, real: float, content: bytes) -> None:
+    assert parser("double")(repr(real)) == real
+    assert parser("binary")(base64.b64encode(content).decode()) == content
+    if -(2**63) <= number < 2**63:
+        assert parser("long")(str(number)) == number

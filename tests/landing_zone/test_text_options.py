@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mirror_engine.landing_zone.delimited_text import TextDialect
+from mirror_engine.landing_zone.metadata import Metadata, parse
+
+PATH = "Orders/_metadata.json"
+TEXT = {
+    "keyColumns": ["Id"],
+    "FileFormat": "CSV",
+    "SchemaDefinition": {"Columns": [{"Name": "Id", "DataType": "Int32"}]},
+}
+
+
+def usable(properties: dict[str, Any]) -> Metadata:
+    metadata, said = parse(json.dumps(properties).encode(), PATH)
+    assert metadata is not None, [diagnostic.message for diagnostic in said]
+    return metadata
+
+
+def codes(properties: dict[str, Any]) -> list[str]:
+    return [diagnostic.code for diagnostic in parse(json.dumps(properties).encode(), PATH)[1]]
+
+
+def first(properties: dict[str, Any]) -> str:
+    metadata, said = parse(json.dumps(properties).encode(), PATH)
+    assert metadata is None
+    return said[0].message
+
+
+def options(**given_options: object) -> TextDialect:
+    return usable({**TEXT, "FileFormatTypeProperties": given_options}).dialect
+
+
+def test_declared_types_become_deltas() -> None:
+    types = [
+        "String",
+        "Int16",
+        "int32",
+        "INT64",
+        "Single",
+        "Double",
+        "Boolean",
+        "DateTime",
+        "IDate",
+        "ITime",
+        "ByteArray",
+    ]
+    columns = [{"Name": f"c{at}", "DataType": name, "IsNullable": True} for at, name in enumerate(types)]
+    metadata = usable({**TEXT, "SchemaDefinition": {"Columns": columns}})
+    assert [column.type for column in metadata.declared_columns] == (
+        ["string", "short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "string", "binary"]
+    )
+    assert metadata.time_columns == {"c9"}
+
+
+def test_a_declared_column_is_not_null_unless_it_says_so() -> None:
+    columns = [{"Name": "Id", "DataType": "Int32"}, {"Name": "City", "DataType": "String", "IsNullable": "true"}]
+    metadata = usable({**TEXT, "SchemaDefinition": {"Columns": columns}})
+    assert [column.nullable for column in metadata.declared_columns] == [False, True]
+
+
+def test_a_declared_row_marker_changes_nothing() -> None:
+    columns = [{"Name": "Id", "DataType": "Int32"}, {"Name": "__rowmarker__", "DataType": "Int32"}]
+    assert usable({**TEXT, "SchemaDefinition": {"Columns": columns}}) == usable(TEXT)
+
+
+def test_a_not_null_column_outside_the_key_is_warned_of() -> None:
+    columns = [{"Name": "ID", "DataType": "Int32"}, {"Name": "City", "DataType": "String"}]
+    _, said = parse(json.dumps({**TEXT, "SchemaDefinition": {"Columns": columns}}).encode(), PATH)
+    assert [(diagnostic.code, diagnostic.column) for diagnostic in said] == [("ME059", "City")]
+
+
+@pytest.mark.parametrize(
+    ("column", "fault"),
+    [
+        ({"Name": "a", "DataType": "Decimal"}, 'DataType of column a is "Decimal", expected String, Int16'),
+        ({"Name": "a"}, "DataType of column a is absent"),
+        ({"DataType": "String"}, "Name of column 2 is absent"),
+        ({"Name": "", "DataType": "String"}, 'Name of column 2 is "", expected a name'),
+        ({"Name": "ID", "DataType": "String"}, "column Id is declared twice"),
+        ({"Name": "a", "DataType": "String", "IsNullable": "maybe"}, 'IsNullable of column a is "maybe"'),
+    ],
+)
+def test_faulty_columns_are_named(column: dict[str, Any], fault: str) -> None:
+    columns = [{"Name": "Id", "DataType": "Int32"}, column]
+    assert fault in first({**TEXT, "SchemaDefinition": {"Columns": columns}})
+
+
+@pytest.mark.parametrize("definition", [{}, {"Columns": []}, {"Columns": "Id"}, {"Columns": ["Id"]}, "Id"])
+def test_a_schema_without_columns_is_unusable(definition: object) -> None:
+    assert "SchemaDefinition" in first({**TEXT, "SchemaDefinition": definition})
+
+
+def test_text_options_may_be_nested_or_flat() -> None:
+    flat = usable({**TEXT, "ColumnSeparator": ";", "nullvalue": "N/A"}).dialect
+    assert flat == options(ColumnSeparator=";", NullValue="N/A") == TextDialect(column_separator=";", null_value="N/A")
+    both = {**TEXT, "ColumnSeparator": ";", "FileFormatTypeProperties": {"ColumnSeparator": "|"}}
+    assert "given twice with two values" in first(both)
+
+
+@pytest.mark.parametrize(
+    ("option", "written", "field", "meant"),
+    [
+        ("RowSeparator", "\n", "row_separator", "\n"),
+        ("RowSeparator", "\\r\\n", "row_separator", "\r\n"),
+        ("RowSeparator", "\r", "row_separator", "\r"),
+        ("ColumnSeparator", "\\t", "column_separator", "\t"),
+        ("ColumnSeparator", "Tab", "column_separator", "\t"),
+        ("ColumnSeparator", "|", "column_separator", "|"),
+        ("QuoteCharacter", "'", "quote", "'"),
+        ("QuoteCharacter", "", "quote", ""),
+        ("EscapeCharacter", "/", "escape", "/"),
+        ("EscapeCharacter", '"', "escape", '"'),
+        ("EscapeCharacter", "", "escape", ""),
+        ("NullValue", "NULL", "null_value", "NULL"),
+        ("Encoding", "utf8", "encoding", "utf-8"),
+        ("Encoding", "UTF-8 without BOM", "encoding", "utf-8"),
+        ("Encoding", "Unicode", "encoding", "utf-16-le"),
+        ("Encoding", "utf-16BE", "encoding", "utf-16-be"),
+        ("Encoding", "us-ascii", "encoding", "ascii"),
+        ("Encoding", "ISO-8859-1", "encoding", "iso8859-1"),
+        ("Encoding", "Windows-1252", "encoding", "cp1252"),
+        ("Encoding", "windows-874", "encoding", "cp874"),
+        ("Encoding", "IBM00858", "encoding", "cp858"),
+        ("Encoding", "shift_jis", "encoding", "shift-jis"),
+    ],
+)
+def test_text_options_are_read_in_every_spelling(option: str, written: str, field: str, meant: str) -> None:
+    assert getattr(options(**{option: written}), field) == meant
+
+
+@pytest.mark.parametrize(
+    ("option", "written"),
+    [
+        ("FirstRowAsHeader", False),
+        ("FirstRowAsHeader", "no"),
+        ("RowSeparator", ";"),
+        ("ColumnSeparator", ""),
+        ("ColumnSeparator", ":"),
+        ("QuoteCharacter", '""'),
+        ("EscapeCharacter", "^"),
+        ("NullValue", 0),
+        ("Encoding", "klingon"),
+        ("Encoding", "rot13"),
+        ("Encoding", "idna"),
+        ("Encoding", "UTF-7"),
+        ("Encoding", "../etc"),
+        ("Encoding", "utf\x00-8"),
+        ("Encoding", 65001),
+    ],
+)
+def test_other_text_options_are_refused(option: str, written: object) -> None:
+    message = first({**TEXT, "FileFormatTypeProperties": {option: written}})
+    assert message.startswith(f"{PATH}: {option} is ")
+    assert message.endswith("[ME056]")
+
+
+def test_the_header_may_be_declared_as_text() -> None:
+    assert codes({**TEXT, "FileFormatTypeProperties": {"FirstRowAsHeader": "true"}}) == ["ME013"]
