@@ -16,8 +16,8 @@ from mirror_engine.landing_zone.states import Level, Waiting
 from mirror_engine.monitoring.state_words import advice, in_words, word
 
 if TYPE_CHECKING:
-    from mirror_engine.running import Report
     from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.running import Report
 
 JSON = {
     "verdict": "refused",
