@@ -43,6 +43,8 @@ def codec_of(name: str) -> str | None:
     """
     wanted = " ".join(name.casefold().split())
     page = _CODE_PAGE.fullmatch(wanted)
+    if not wanted.isascii():
+        return None  # codecs.lookup would pass over the letters it does not know
     for spelling in (_ALIASES.get(wanted, wanted), f"cp{page[1]}" if page else wanted):
         try:
             codec = codecs.lookup(spelling)
