@@ -1,0 +1,460 @@
+"""A change file is read whole and held to the protocol, or refused at the row that breaks it."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.delta.base import MARKER
+from mirror_engine.delta.reader import ChangeFileReader, ReadFile, ReadRequest, TableFacts
+from mirror_engine.errors import PublisherError, StorageUnavailable, ZoneChanged
+from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.landing_zone.column_types import Column, TableSchema
+from mirror_engine.landing_zone.metadata import FileFormat, Metadata, parse
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.sightings import FileSighting
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.storage.memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ZONES = Path(__file__).parents[3] / "shared" / "landing_zones"
+KEYED = Metadata(key_columns=("Id",))
+KEYLESS = Metadata()
+FIRST = "00000000000000000001.parquet"
+ORDERS = TableName("Sales", "Orders")
+ID, CITY = Column("Id", "long"), Column("City", "string")
+EMPTY = TableFacts()
+FILLED = TableFacts(TableSchema((ID, CITY)), is_empty=False)
+
+
+def parquet(**columns: Any) -> bytes:
+    return parquet_table(pa.table(columns))
+
+
+def parquet_table(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+@dataclass
+class Zone:
+    """A landing zone in memory with one table, and its reader."""
+
+    scratch: Path
+    config: Config = field(default_factory=Config)
+    storage: MemoryStorage = field(default_factory=MemoryStorage)
+    folder: str = "Files/LandingZone"
+
+    def lands(self, content: bytes, path: str = FIRST) -> FileSighting:
+        self.storage.put(self.where(path), content)
+        return self.sees(path)
+
+    def sees(self, path: str = FIRST) -> FileSighting:
+        entry = self.storage.stat(self.where(path))
+        assert entry
+        return FileSighting(path, entry.size, entry.modified_ns, entry.identity)
+
+    def where(self, path: str = FIRST) -> str:
+        return f"{self.folder}/{ORDERS.folder}/{path}"
+
+    def reads(
+        self, content: bytes, metadata: Metadata = KEYED, facts: TableFacts = EMPTY, path: str = FIRST
+    ) -> ReadFile:
+        return self.reads_sighted(self.lands(content, path), metadata, facts)
+
+    def reads_sighted(self, file: FileSighting, metadata: Metadata = KEYED, facts: TableFacts = EMPTY) -> ReadFile:
+        reader = ChangeFileReader(self.storage, self.config, self.scratch)
+        return reader.read(ReadRequest(ORDERS, file, metadata, facts))
+
+    def refuses(self, *arguments: Any, **options: Any) -> PublisherError:
+        with pytest.raises(PublisherError) as caught:
+            self.reads(*arguments, **options)
+        return caught.value
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    return Zone(tmp_path / "scratch")
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Zone:
+    return Zone(tmp_path / "scratch", Config(strict=True))
+
+
+def rows(read: ReadFile) -> list[dict[str, Any]]:
+    return pa.Table.from_batches(read.rows.rows.batches(), read.rows.rows.schema).to_pylist()
+
+
+def codes(read: ReadFile) -> list[str]:
+    return [said.code for said in read.rows.diagnostics]
+
+
+def test_a_file_with_markers_comes_typed_with_the_marker_last(zone: Zone) -> None:
+    content = parquet(**{MARKER: ["0", "4", "2"], "Id": [1, 2, 3], "City": ["Linz", None, "Wels"]})
+    read = zone.reads(content)
+    assert rows(read) == [
+        {"Id": 1, "City": "Linz", MARKER: 0},
+        {"Id": 2, "City": None, MARKER: 4},
+        {"Id": 3, "City": "Wels", MARKER: 2},
+    ]
+    assert read.rows.rows.schema.field(MARKER).type == pa.int8()
+    assert read.rows.markers == {0: 1, 4: 1, 2: 1}
+    assert (read.rows.row_count, read.rows.has_marker, read.rows.byte_count) == (3, True, 3 * 8 + 2 * 8)
+    assert read.facts == TableFacts(TableSchema((ID, CITY)), is_empty=False, markers_seen=True)
+    assert codes(read) == ["ME034", "ME035"]
+
+
+def test_a_read_file_tells_its_content_apart(zone: Zone) -> None:
+    content = parquet(Id=[1])
+    sighted = zone.lands(content)
+    read = zone.reads_sighted(sighted)
+    assert (read.rows.path, read.rows.etag, read.rows.modified_ns) == (sighted.path, sighted.etag, sighted.modified_ns)
+    assert read.rows.digest == blake2b(content, digest_size=16).hexdigest()
+
+
+@pytest.mark.parametrize(("upsert", "marker"), [(False, 0), (True, 4)])
+def test_rows_without_marker_are_inserts_or_upserts_by_default(zone: Zone, upsert: bool, marker: int) -> None:  # noqa: FBT001 - a table of cases
+    read = zone.reads(parquet(Id=[1, 2]), replace(KEYED, upsert_default=upsert))
+    assert read.rows.markers == {marker: 2}
+    assert not read.rows.has_marker
+    assert not read.facts.markers_seen
+
+
+def test_inserts_without_marker_after_markers_are_worth_a_word(zone: Zone) -> None:
+    after_markers = replace(FILLED, markers_seen=True)
+    content = parquet(Id=[1], City=["Linz"])
+    assert codes(zone.reads(content, facts=after_markers)) == ["ME042"]
+    assert codes(zone.reads(content, replace(KEYED, upsert_default=True), after_markers)) == []
+    assert codes(zone.reads(parquet_table(pa.table({"Id": [1], "City": ["L"]}).slice(0, 0)), facts=after_markers)) == []
+
+
+def test_a_zero_row_file_makes_the_table_and_leaves_it_empty(zone: Zone) -> None:
+    read = zone.reads(parquet_table(pa.table({"Id": [1], "City": ["L"]}).slice(0, 0)))
+    assert (rows(read), read.rows.markers, read.facts.is_empty) == ([], {}, True)
+    assert read.facts.schema == TableSchema((ID, CITY))
+
+
+def test_deletes_alone_leave_an_empty_table_empty(zone: Zone) -> None:
+    assert zone.reads(parquet(**{"Id": [1], MARKER: [2]})).facts.is_empty
+
+
+# --- markers and keys
+
+
+def test_a_keyless_table_takes_inserts_only(zone: Zone) -> None:
+    assert zone.reads(parquet(**{"V": [1], MARKER: [0]}), KEYLESS).rows.markers == {0: 1}
+    error = zone.refuses(parquet(**{"V": [1, 2], MARKER: [0, 4]}), KEYLESS)
+    assert error.message == f"Sales.schema/Orders/{FIRST}, row 2: marker 4 needs keyColumns [ME038]"
+    assert zone.refuses(parquet(V=[1]), replace(KEYLESS, upsert_default=True)).diagnostic.code == "ME038"
+
+
+def test_the_wrong_marker_is_named_with_its_row(zone: Zone) -> None:
+    assert (zone.refuses(parquet(**{"Id": [1, 2], MARKER: [0, 3]})).diagnostic.row) == 2
+
+
+def test_null_keys_are_counted_per_key_and_refused_under_strict(zone: Zone, strict: Zone) -> None:
+    metadata = Metadata(key_columns=("b", "A"))
+    content = parquet(a=[1, None, None], b=[None, 2, 3], v=[1, 1, 1])
+    said = zone.reads(content, metadata).rows.diagnostics
+    assert [diagnostic.text for diagnostic in said if diagnostic.code == "ME040"] == [
+        "1 rows with NULL in key b match nothing",
+        "2 rows with NULL in key a match nothing",
+    ]
+    assert strict.refuses(content, Metadata(key_columns=("a", "b"))).diagnostic.code == "ME040"
+    assert list(strict.scratch.iterdir() if strict.scratch.exists() else []) == []
+
+
+def test_a_missing_key_is_refused(zone: Zone) -> None:
+    assert zone.refuses(parquet(V=[1])).diagnostic.code == "ME018"
+
+
+# --- schema
+
+
+def test_columns_come_under_the_tables_spelling(zone: Zone) -> None:
+    read = zone.reads(parquet(ID=[1], city=["Linz"]), facts=FILLED)
+    assert rows(read) == [{"Id": 1, "City": "Linz", MARKER: 0}]
+    assert read.facts.schema == FILLED.schema
+
+
+def test_missing_columns_are_absent_and_new_ones_join(zone: Zone) -> None:
+    read = zone.reads(parquet(**{"Id": [1], "Zip": ["4020"], MARKER: [1]}), facts=FILLED)
+    assert rows(read) == [{"Id": 1, "Zip": "4020", MARKER: 1}]
+    assert read.facts.schema == TableSchema((ID, CITY, Column("Zip", "string")))
+    assert codes(read) == ["ME054", "ME041"]
+
+
+def test_another_type_is_refused_even_in_delete_rows(zone: Zone) -> None:
+    content = parquet(**{"Id": [1], "City": [7], MARKER: [2]})
+    assert zone.refuses(content, facts=FILLED).diagnostic.code == "ME044"
+
+
+NOT_NULL = TableFacts(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
+
+
+def test_null_in_a_not_null_column_is_refused_outside_delete_rows(zone: Zone) -> None:
+    fine = parquet(**{"Id": [1, 2], "City": ["Linz", None], MARKER: [0, 2]})
+    assert zone.reads(fine, facts=NOT_NULL).rows.row_count == 2
+    error = zone.refuses(parquet(**{"Id": [1, 2, 3], "City": [None, None, "Wels"], MARKER: [2, 4, 0]}), facts=NOT_NULL)
+    assert (error.diagnostic.code, error.diagnostic.row, error.diagnostic.column) == ("ME048", 2, "City")
+
+
+def test_key_only_delete_files_lack_not_null_columns_freely(zone: Zone) -> None:
+    assert zone.reads(parquet(**{"Id": [1], MARKER: [2]}), facts=NOT_NULL).rows.markers == {2: 1}
+    assert zone.refuses(parquet(**{"Id": [1], MARKER: [1]}), facts=NOT_NULL).diagnostic.code == "ME046"
+
+
+def test_an_all_null_column_becomes_integers_or_what_the_table_has(zone: Zone, tmp_path: Path) -> None:
+    content = parquet(Id=[1], City=pa.nulls(1))
+    first = zone.reads(content)
+    assert first.rows.rows.schema.field("City").type == pa.int32()
+    assert zone.refuses(content, facts=FILLED).diagnostic.code == "ME044"
+    untyped = Zone(tmp_path, Config(null_type="untyped"))
+    assert untyped.reads(content).facts.schema == TableSchema((ID,))
+    assert rows(untyped.reads(content)) == [{"Id": 1, MARKER: 0}]
+    later = untyped.reads(content, facts=FILLED)
+    assert (rows(later), codes(later)) == ([{"Id": 1, "City": None, MARKER: 0}], [])
+
+
+@pytest.mark.parametrize("naive_timestamps", ["utc", "ntz"])
+def test_times_that_change_their_nature_are_worth_a_word_and_read_as_the_tables(
+    tmp_path: Path, naive_timestamps: str
+) -> None:
+    zone = Zone(tmp_path, Config(naive_timestamps=naive_timestamps))  # type: ignore[arg-type]
+    first = zone.reads(parquet(Id=[1], at=pa.array([5], pa.timestamp("ms", "UTC"))))
+    later = zone.reads(parquet(Id=[1], at=pa.array([5], pa.timestamp("us"))), facts=first.facts)
+    assert (codes(first), codes(later)) == ([], ["ME051"])
+    assert later.rows.rows.schema.field("at").type == pa.timestamp("us", "UTC")
+    assert (later.facts.naive_columns, later.facts.utc_columns) == ({"at"}, {"at"})
+    assert later.facts.schema == first.facts.schema
+
+
+@pytest.mark.parametrize(("table", "reason"), [({MARKER: [0]}, "no data column"), ({"": [1]}, "no name")])
+def test_what_no_table_can_hold_is_refused(zone: Zone, table: dict[str, list[int]], reason: str) -> None:
+    assert reason in zone.refuses(parquet(**table), KEYLESS).message
+
+
+def test_errors_of_strict_are_raised_whoever_found_them(strict: Zone) -> None:
+    assert strict.refuses(parquet(Id=pa.array([1], pa.uint8()))).diagnostic.code == "ME050"
+    assert strict.refuses(parquet(ID=[1])).diagnostic.code == "ME052"
+
+
+# --- partitions
+
+PARTED = replace(KEYED, partitioned=True)
+LEAF = "region=A%2FB/day=__HIVE_DEFAULT_PARTITION__/" + FIRST
+
+
+def test_a_folders_values_are_string_columns_at_the_end(zone: Zone) -> None:
+    read = zone.reads(parquet(Id=[1, 2]), PARTED, path=LEAF)
+    assert rows(read)[1] == {"Id": 2, "region": "A/B", "day": None, MARKER: 0}
+    assert read.facts.schema == TableSchema(
+        (ID, Column("region", "string"), Column("day", "string")), ("region", "day")
+    )
+    assert read.rows.byte_count == 16
+    later = zone.reads(parquet(Id=[1], V=[1]), PARTED, read.facts, LEAF)
+    assert later.facts.schema
+    assert later.facts.schema.names == ("Id", "V", "region", "day")
+    assert list(rows(later)[0]) == ["Id", "V", "region", "day", MARKER]
+
+
+def test_a_null_partition_in_the_key_matches_nothing(zone: Zone) -> None:
+    metadata = replace(PARTED, key_columns=("Id", "day"))
+    assert [said.details for said in zone.reads(parquet(Id=[1, 2]), metadata, path=LEAF).rows.diagnostics] == [
+        (("column", "day"), ("count", "2"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "fits"),
+    [
+        (["7", "7"], True),
+        ([7, 7], True),
+        ([7, 8], False),
+        ([7, None], False),
+        (["07", "7"], False),
+        ([7.5, 7.0], False),
+        ([b"7", b"7"], True),
+        ([None, None], False),
+    ],
+    ids=str,
+)
+def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone: Zone, cells: list[Any], fits: bool) -> None:  # noqa: FBT001 - a table of cases
+    content, path = parquet(Id=[1, 2], Day=cells), f"day=7/{FIRST}"
+    if fits:
+        assert rows(zone.reads(content, PARTED, path=path))[0] == {"Id": 1, "day": "7", MARKER: 0}
+    else:
+        assert zone.refuses(content, PARTED, path=path).diagnostic.code == "ME032"
+
+
+# --- the file and its storage
+
+
+def test_the_older_zone_is_read_where_there_is_no_newer(zone: Zone) -> None:
+    zone.folder = "LandingZone"
+    assert zone.reads(parquet(Id=[1])).rows.row_count == 1
+
+
+def test_a_file_that_vanished_or_was_replaced_before_is_left_to_the_next_cycle(zone: Zone) -> None:
+    sighted = zone.lands(parquet(Id=[1]))
+    zone.lands(parquet(Id=[2]))
+    with pytest.raises(ZoneChanged):
+        zone.reads_sighted(sighted)
+    zone.storage.delete(zone.where())
+    with pytest.raises(ZoneChanged):
+        zone.reads_sighted(sighted)
+
+
+def test_a_file_written_in_place_before_it_is_read_counts_as_it_is(zone: Zone) -> None:
+    sighted = zone.lands(parquet(Id=[1]))
+    zone.storage.write_in_place(zone.where(), parquet(Id=[1, 2, 3]))
+    read = zone.reads_sighted(sighted)
+    assert (read.rows.row_count, read.rows.etag) == (3, zone.sees().etag)
+
+
+class Meddling(MemoryStorage):
+    """Something happens to the file as soon as it is opened."""
+
+    then: Callable[[], None]
+
+    def open(self, path: str) -> BinaryIO:
+        handle = super().open(path)
+        self.then()
+        return handle
+
+
+@pytest.mark.parametrize("content", [parquet(Id=[1]), b"PAR1 half a fi"])
+def test_a_file_that_changes_while_it_is_read_is_refused_as_such(tmp_path: Path, content: bytes) -> None:
+    storage = Meddling()
+    zone = Zone(tmp_path, storage=storage)
+    storage.then = lambda: storage.write_in_place(zone.where(), content + b"more")
+    assert zone.refuses(content).diagnostic.text == "incomplete, or changed while read: it changed while it was read"
+
+
+@pytest.mark.parametrize("content", [parquet(Id=[1]), b"PAR1 half a fi"])
+def test_a_file_replaced_while_it_is_read_is_left_to_the_next_cycle(tmp_path: Path, content: bytes) -> None:
+    storage = Meddling()
+    zone = Zone(tmp_path, storage=storage)
+    storage.then = lambda: storage.put(zone.where(), content)
+    with pytest.raises(ZoneChanged):
+        zone.reads(content)
+    storage.then = lambda: storage.delete(zone.where())
+    with pytest.raises(ZoneChanged):
+        zone.reads(content)
+
+
+def test_a_read_that_fails_is_the_storages_fault(tmp_path: Path) -> None:
+    class Broken(io.BytesIO):
+        def read(self, _size: int | None = -1) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    class BrokenStorage(MemoryStorage):
+        def open(self, path: str) -> BinaryIO:  # noqa: ARG002 - as promised
+            return Broken()
+
+    with pytest.raises(StorageUnavailable):
+        Zone(tmp_path, storage=BrokenStorage()).reads(parquet(Id=[1]))
+
+
+def test_an_empty_file_is_named_as_one(zone: Zone) -> None:
+    assert zone.refuses(b"").diagnostic.code == "ME023"
+
+
+def test_many_rows_wait_in_the_scratch_folder_and_refused_ones_leave_it(zone: Zone) -> None:
+    numbers = np.arange(100_000)
+    read = zone.reads(parquet(**{"Id": numbers, MARKER: numbers * 0}))
+    assert len(list(zone.scratch.iterdir())) == 1
+    assert sum(batch.num_rows for batch in read.rows.rows.batches()) == 100_000
+    read.rows.rows.close()
+    assert zone.refuses(parquet(**{"Id": numbers, MARKER: numbers // 99_999 * 3})).diagnostic.row == 100_000
+    assert list(zone.scratch.iterdir()) == []
+
+
+# --- delimited text
+
+TEXT = Metadata(
+    key_columns=("Id",),
+    file_format=FileFormat.CSV,
+    extension="csv",
+    declared_columns=(Column("Id", "long", nullable=False), CITY, Column("Zip", "string", nullable=False)),
+)
+
+
+def test_a_text_table_has_all_declared_columns_whatever_the_header_names(zone: Zone) -> None:
+    metadata = replace(TEXT, declared_columns=(*TEXT.declared_columns[:2], Column("Zip", "string")))
+    read = zone.reads(b"__rowMarker__,Id\r\n4,1\r\n", metadata, path="a.csv")
+    assert rows(read) == [{"Id": 1, MARKER: 4}]
+    assert read.facts.schema == TableSchema(metadata.declared_columns)
+    assert "ME041" in codes(read)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Id,City,Zip,__rowMarker__\r\n1,Linz,4020,0\r\n1,,,2\r\n", "ME048"),
+        ("Id,City,__rowMarker__\r\n1,,2\r\n", "ME046"),
+    ],
+)
+def test_null_in_a_not_null_column_of_text_is_refused_in_delete_rows_too(zone: Zone, text: str, code: str) -> None:
+    error = zone.refuses(text.encode(), TEXT, path="a.csv")
+    assert error.diagnostic.code == code
+    assert error.diagnostic.row == (2 if code == "ME048" else None)
+
+
+# --- real publishers
+
+
+def manifests() -> list[Any]:
+    found = sorted(ZONES.glob("*/manifest.json"))
+    return [
+        pytest.param(path.parent, name, id=f"{path.parent.name}-{name}")
+        for path in found
+        for name in json.loads(path.read_text())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("zone_folder", "name"),
+    manifests() or [pytest.param(None, "", marks=pytest.mark.skip(f"no landing zones at {ZONES}"))],
+)
+def test_real_publishers_tables_come_out_as_expected(tmp_path: Path, zone_folder: Path, name: str) -> None:
+    schema, _, table = name.rpartition(".")
+    storage = LocalStorage(zone_folder)
+    folder = TableName(schema, table)
+    metadata, _ = parse((zone_folder / "LandingZone" / folder.folder / "_metadata.json").read_bytes(), folder.folder)
+    assert metadata
+    reader = ChangeFileReader(storage, Config(), tmp_path)
+    facts, held = TableFacts(), []
+    for landed in json.loads((zone_folder / "manifest.json").read_text())[name]:
+        entry = storage.stat(f"LandingZone/{folder.folder}/{landed['file']}")
+        assert entry
+        sighted = FileSighting(entry.name, entry.size, entry.modified_ns, entry.identity)
+        read = reader.read(ReadRequest(folder, sighted, metadata, facts))
+        facts = read.facts
+        held, _ = replay(held, changes(rows(read), metadata.key_columns), metadata.key_columns)
+    expected = json.loads((zone_folder / "expected_final.json").read_text())[name]
+    assert len(held) == expected["row_count"]
+    if not metadata.is_text:  # text is rendered there as it was written
+        assert sorted(map(rendered, held)) == sorted(map(rendered, expected["rows"]))
+
+
+def changes(found: list[dict[str, Any]], keys: tuple[str, ...]) -> list[Change]:
+    return [Change(RowMarker(row.pop(MARKER)), tuple(row[key] for key in keys), row) for row in found]
+
+
+def rendered(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True, default=lambda value: value.replace(tzinfo=None).isoformat())
