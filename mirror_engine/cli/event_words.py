@@ -55,9 +55,8 @@ def words(event: Event) -> Words:  # noqa: PLR0911, C901 - one line for each of 
         case DiagnosticRaised(table, diagnostic):
             return _LEVELS[diagnostic.severity], "diagnostic", _said(table, diagnostic)
         case OperationFailed(table, message, retry_seconds):
-            place = table.folder if table else ""
-            told = {"table": place, "message": message, "retry_seconds": round(retry_seconds, 3)}
-            return "warning", "operation_failed", told
+            told = {"code": "ME072", "message": message, "retry_seconds": round(retry_seconds, 3)}
+            return "warning", "operation_failed", {"table": table.folder if table else "", **told}
         case Preparing(what, done, total):
             return "info" if not done else "debug", "preparing", {"what": what, "done": done, "total": total}
         case _:

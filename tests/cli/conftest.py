@@ -12,6 +12,8 @@ from mirror_engine.cli import opening
 from mirror_engine.cli.main import main
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.mirror import Mirror
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.testing.faults import Fault, FaultyStorage
 from mirror_engine.testing.publisher import Publisher, TableFolder
 
 if TYPE_CHECKING:
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shop:
-    """A mirrored database of two Parquet tables, nothing of it applied yet."""
+    """A mirrored database of two Parquet tables, nothing of it applied yet; its storage fails as `faults` says."""
 
     root: Path
     writer: MemoryDeltaWriter
     orders: TableFolder
     items: TableFolder
+    faults: dict[int, Fault]
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,11 @@ class Said:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     writer = MemoryDeltaWriter()
+    faults: dict[int, Fault] = {}
 
     def open_mirror(root: Path, config: Any, listeners: Any = ()) -> Mirror:
-        return Mirror(root, config, writer=writer, listeners=listeners)
+        storage = FaultyStorage(LocalStorage(root), faults) if faults else None
+        return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
     monkeypatch.setattr(opening, "open_mirror", open_mirror)
     publisher = Publisher(tmp_path)
@@ -52,7 +57,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     items = publisher.table("Items", keys=["Id"], types=types)
     orders.load({"Id": 1, "Name": "one"}, {"Id": 2, "Name": "two"})
     items.insert({"Id": 7, "Name": "[red]seven[/red]"}, {"Id": 8, "Name": None})
-    return Shop(tmp_path, writer, orders, items)
+    return Shop(tmp_path, writer, orders, items, faults)
 
 
 @pytest.fixture

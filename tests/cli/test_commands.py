@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 from mirror_engine.landing_zone.layout import LOCK
+from mirror_engine.testing.faults import Fault
 
 FREE_FORM = {"watermarks", "next_expected", "metrics", "details", "rows"}  # keyed by names of the zone's own
 
@@ -237,18 +238,30 @@ def test_what_init_writes_ends_level(shop, say) -> None:
     assert len(shop.writer.tables()) == 4
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_run_works_until_a_signal_and_logs_one_line_an_event(shop, say, number, code) -> None:
+def run_until_level(shop, say, number=signal.SIGTERM):
     def stop_once_level() -> None:
         while shop.writer.row_count("dbo/Items") is None or shop.writer.row_count("Sales/Orders") is None:
-            stopped.wait(0.01)
+            pause.wait(0.01)
         os.kill(os.getpid(), number)
 
-    stopped = threading.Event()
+    pause = threading.Event()
     watcher = threading.Thread(target=stop_once_level)
     watcher.start()
     said = say("run", shop.root, "--poll-interval", "0.05", "--log-format", "json", "--json")
     watcher.join()
+    return said
+
+
+def test_run_outlives_a_zone_that_cannot_be_listed_and_says_so(shop, say) -> None:
+    shop.faults[1] = Fault.REFUSED
+    events = [json.loads(line) for line in run_until_level(shop, say).err.splitlines()]
+    assert [event.get("code") for event in events if event["level"] == "warning"][:2] == ["ME070", "ME072"]
+    assert shop.writer.row_count("dbo/Items") == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_run_works_until_a_signal_and_logs_one_line_an_event(shop, say, number, code) -> None:
+    said = run_until_level(shop, say, number)
     assert said.code == code
     events = [json.loads(line) for line in said.err.splitlines()]
     assert next(event["event"] for event in events) == "started"
