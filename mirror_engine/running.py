@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine import CycleResult, Engine
-from mirror_engine.errors import EngineFault
+from mirror_engine.errors import EngineFault, StorageUnavailable
+from mirror_engine.events import OperationFailed
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Loading, Unarmed, Waiting
 from mirror_engine.monitoring.overview import write_fabric_files
@@ -65,7 +66,14 @@ class Running:
         self._files += self.last.files
         self._rows += self.last.rows
         if self.last.zone:
+            self._leave_traces()
+
+    def _leave_traces(self) -> None:
+        try:
             write_fabric_files(self.doors, self.last.plans)
+        except StorageUnavailable as error:
+            self.doors.tell(OperationFailed(None, str(error), 0.0))
+            self.last = replace(self.last, failures={**self.last.failures, None: error})
 
     @property
     def is_unfinished(self) -> bool:
