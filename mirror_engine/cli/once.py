@@ -8,7 +8,7 @@ import typer
 
 from mirror_engine.cli import exit_codes, opening, progress
 from mirror_engine.cli.options import ALL, Json, Root, configured
-from mirror_engine.cli.output import count, line, print_json, stdout
+from mirror_engine.cli.output import bullet, count, line, print_json, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.cli.status_text import style_of
 from mirror_engine.config import Config
@@ -87,5 +87,5 @@ def _print(report: Report, tables: tuple[TableStatus, ...]) -> None:
             console.print(line(f"{table.name.folder} is {in_words(table.state)}", style_of(table.state)))
             remedy = advice(table.state, engine_running=False)
             if remedy:
-                console.print(line(f"  -> {remedy}"))
+                console.print(bullet("->", remedy))
     console.print(line(report_text(report)))

@@ -55,6 +55,15 @@ def line(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
+def bullet(mark: str, text: str, style: str = "") -> Table:
+    """Indented text behind a mark; what does not fit on the line goes on below its beginning."""
+    made = Table.grid(padding=(0, 1, 0, 0))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    made.add_row(line(f"  {mark}", style), line(text, style))
+    return made
+
+
 def cell(value: object) -> str:
     """One value of a row, on one line."""
     return "NULL" if value is None else printable(str(plain(value)))

@@ -8,8 +8,7 @@ from rich.console import Group
 from rich.text import Text
 from typing_extensions import assert_never
 
-from mirror_engine.cli.output import count, grid, line
-from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.cli.output import bullet, count, grid, line
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
 from mirror_engine.monitoring.state_words import advice, in_words, word
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
 
+Line = tuple[str, str]  # a mark, and what is said behind it
 MOST_LINES = 8  # of one kind below one table
 _SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
@@ -31,9 +31,7 @@ _SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 def status_text(status: MirrorStatus, now: float) -> RenderableType:
     """The whole status: a headline, one line per table, and a paragraph for each table with something to say."""
     parts: list[RenderableType] = [_headline(status, now), Text()]
-    parts += [_note(found) for found in status.diagnostics[:MOST_LINES]]
-    if len(status.diagnostics) > MOST_LINES:
-        parts.append(line(f"  ... and {len(status.diagnostics) - MOST_LINES:,} more about the zone", "dim"))
+    parts += _listed([_note(found) for found in status.diagnostics])
     parts.append(_overview(status.tables, now) if status.tables else line("No table folder lies in the landing zone."))
     for table in sorted(status.tables, key=_urgency):
         if _has_something_to_say(table):
@@ -113,46 +111,40 @@ def _has_something_to_say(table: TableStatus) -> bool:
     return not isinstance(table.state, Level) or bool(table.waiting or table.ignored or table.diagnostics)
 
 
-def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Text]:
+def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[RenderableType]:
     yield Text.assemble(line(table.name.folder, "bold"), " is ", line(in_words(table.state), style_of(table.state)))
     remedy = advice(table.state, engine_running=engine_running)
     if remedy:
-        yield line(f"  -> {remedy}", "bold")
+        yield bullet("->", remedy, "bold")
     if table.waiting:
         yield line(f"  {count(len(table.waiting), 'file')} behind, the oldest for {span(table.lag_seconds)}")
-    if len(table.watermarks) > 1:
-        yield from _listed(
-            [f"{_partition(place)}: applied up to {number}" for place, number in table.watermarks.items()]
-        )
-    if table.next_expected:
-        yield from _listed([f"next to land: {_place(place, name)}" for place, name in table.next_expected.items()])
-    yield from _listed([f"{file.state}: {printable(file.path)}: {file.why}" for file in table.waiting])
-    told = {id(found) for found in table.ignored}
-    yield from _listed([f"ignored: {printable(found.path)}: {found.text} [{found.code}]" for found in table.ignored])
-    blocker = getattr(table.state, "diagnostic", None)
-    others = [(found, times) for found, times in table.diagnostics if id(found) not in told and found != blocker]
-    for found, times in others[:MOST_LINES]:
-        yield _note(found, times)
-    if len(others) > MOST_LINES:
-        yield line(f"  ... and {len(others) - MOST_LINES:,} more", "dim")
+    yield from _listed(_numbers(table))
+    yield from _listed([(f"{file.state}:", f"{file.path}: {file.why}") for file in table.waiting])
+    yield from _listed([("ignored:", f"{found.path}: {found.text} [{found.code}]") for found in table.ignored])
+    told = {*table.ignored, getattr(table.state, "diagnostic", None)}
+    yield from _listed([_note(found, times) for found, times in table.diagnostics if found not in told])
 
 
-def _partition(place: str) -> str:
-    return printable(place) or "outside partitions"
+def _numbers(table: TableStatus) -> list[Line]:
+    """How far each partition is; a table without partitions has its one number in the overview."""
+    applied = [
+        ("applied:", f"{place or 'outside partitions'}: up to {number}") for place, number in table.watermarks.items()
+    ]
+    expected = [
+        ("next to land:", name if not place or name.startswith(f"{place}/") else f"{place}/{name}")
+        for place, name in table.next_expected.items()
+    ]
+    return [*(applied if len(applied) > 1 else ()), *expected]
 
 
-def _place(place: str, name: str) -> str:
-    return printable(name if not place or name.startswith(f"{place}/") else f"{place}/{name}")
-
-
-def _listed(lines: Sequence[str]) -> Iterator[Text]:
-    for text in lines[:MOST_LINES]:
-        yield line(f"  {text}")
+def _listed(lines: Sequence[Line]) -> Iterator[RenderableType]:
+    for mark, text in lines[:MOST_LINES]:
+        yield bullet(mark, text)
     if len(lines) > MOST_LINES:
         yield line(f"  ... and {len(lines) - MOST_LINES:,} more", "dim")
 
 
-def _note(found: Diagnostic, times: int = 1) -> Text:
+def _note(found: Diagnostic, times: int = 1) -> Line:
     often = f" ({times:,} times)" if times > 1 else ""
     remedy = f" -> {found.remedy}" if found.remedy else ""
-    return line(f"  {_SEVERITY[found.severity]}: {found.message}{often}{remedy}")
+    return f"{_SEVERITY[found.severity]}:", f"{found.message}{often}{remedy}"
