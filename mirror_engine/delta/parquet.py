@@ -136,7 +136,9 @@ class ParquetChangeFile:
                 pace = pace_of(self._file, self._source, group)
             check_total(pace.unfolded_bytes, self._size, self._path, self._config)
             self._note_codecs(pace.codecs)
-            found = self._file.iter_batches(batch_size=pace.rows_per_batch, row_groups=[group])
+            found = self._file.iter_batches(
+                batch_size=pace.rows_per_batch, row_groups=[group], use_threads=pace.unfolded_bytes > BUFFER_BYTES
+            )
             while True:
                 with self._understood(group):
                     batch = next(found, None)

@@ -1,4 +1,4 @@
-"""Rows on their way to a table: few stay in memory, many wait in a scratch Parquet file."""
+"""Rows on their way to a table: few stay in memory, many wait in a scratch file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.ipc
 
 from mirror_engine.errors import StorageUnavailable
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MEMORY_BYTES = 256 * 1024  # of one file's rows; a change batch holds up to a thousand files
-ROW_GROUP_BYTES = 16 * 1024 * 1024
+# Arrow's own format: written four times as fast as Parquet, and nobody else ever reads it.
+_WRITTEN = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class SpooledRows:
@@ -34,9 +35,9 @@ class SpooledRows:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in order, all columns or those named."""
-        found = self._spilled() if self._file else iter(self._batches)
-        for batch in found:
-            yield batch if columns is None else batch.select(list(columns))
+        names = self.schema.names if columns is None else list(columns)
+        for batch in self._spilled(names) if self._file else self._batches:
+            yield batch.select(names)
 
     def close(self) -> None:
         """Give back what the rows hold on disk; nothing can be read afterwards. Repeatable."""
@@ -44,10 +45,16 @@ class SpooledRows:
         if self._discard:
             self._discard()
 
-    def _spilled(self) -> Iterator[pa.RecordBatch]:
-        with _scratch_trouble(), pq.ParquetFile(self._file) as file:
-            for group in range(file.num_row_groups):
-                yield from file.read_row_group(group).cast(self.schema).to_batches()
+    def _spilled(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        fields = sorted(map(self.schema.get_field_index, names))
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        with _scratch_trouble():
+            source = pa.OSFile(str(self._file))
+        with source, pa.ipc.open_file(source, options=options) as reader:
+            for at in range(reader.num_record_batches):
+                with _scratch_trouble():
+                    batch = reader.get_batch(at)
+                yield batch
 
 
 class Spool:
@@ -64,42 +71,40 @@ class Spool:
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._file: Path | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
         if batch.num_rows:
             self._waiting.append(batch)
             self._bytes += batch.nbytes
-        if self._bytes > (ROW_GROUP_BYTES if self._writer else self._memory_bytes):
+        if self._bytes > self._memory_bytes:
             self._spill()
 
     def finish(self) -> SpooledRows:
         """All rows taken so far."""
         if self._writer is None:
             return SpooledRows(self._schema, self._waiting)
-        self._spill()
         with _scratch_trouble():
             self._writer.close()
         return SpooledRows(self._schema, (), self._file)
 
     def discard(self) -> None:
         """Forget the rows; they turned out to be no good."""
-        if self._writer is not None and self._file is not None:
-            try:
-                self._writer.close()
-            finally:
-                _remove(self._file)
+        if self._file is not None:
+            self._writer = None
+            _remove(self._file)
 
     def _spill(self) -> None:
+        """Write what waits; from now on every batch is written as it comes."""
         with _scratch_trouble():
             if self._writer is None:
                 self._scratch.mkdir(parents=True, exist_ok=True)
-                self._file = self._scratch / f"rows-{uuid4().hex}.parquet"
-                self._writer = pq.ParquetWriter(self._file, self._schema)
-            if self._waiting:
-                rows = pa.Table.from_batches(self._waiting, self._schema)
-                self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+                self._file = self._scratch / f"rows-{uuid4().hex}.arrow"
+                self._writer = pa.ipc.new_file(str(self._file), self._schema, options=_WRITTEN)
+                self._memory_bytes = 0
+            for batch in self._waiting:
+                self._writer.write_batch(batch)
         self._waiting = []
         self._bytes = 0
 
