@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import threading
 import time
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,11 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE
+from mirror_engine.storage.base import Kind
+from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -70,6 +74,8 @@ class Waker:
         self._has_complained = False
 
     def __enter__(self) -> Self:
+        # watchdog 7 says so of a folder that it sees made twice over; the second watch is the first
+        warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
         self._watch()
         return self
 
@@ -104,7 +110,7 @@ class Waker:
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the folder it will be made in; whether another than before."""
         place = _Place.nearest(self._root)
-        if place == self._watched:
+        if place == self._watched and not self._has_died:
             return False
         self._unwatch()
         self._watched = place  # also where it fails: what cannot be watched once is not tried at each wait
@@ -113,13 +119,20 @@ class Waker:
         observer = Observer()
         try:
             observer.start()
-            observer.schedule(_Bell(place, self._changed), place.path, recursive=place.is_zone, event_filter=EVENTS)
+            observer.schedule(
+                _Bell(place, self._changed), str(place.path), recursive=place.is_zone, event_filter=EVENTS
+            )
         except (OSError, RuntimeError) as problem:
             _end(observer)
             self._complain(problem)
             return False
         self._observer = observer
         return True
+
+    @property
+    def _has_died(self) -> bool:
+        """Whether the watch ended by itself, as it does when its folder is removed."""
+        return self._observer is not None and not any(emitter.is_alive() for emitter in self._observer.emitters)
 
     def _unwatch(self) -> None:
         if self._observer is not None:
@@ -137,21 +150,19 @@ class Waker:
 class _Place:
     """A folder to watch, told from another that comes to stand at the same path."""
 
-    path: str
-    identity: tuple[int, int]
+    path: Path
+    identity: str
     is_zone: bool
 
     @classmethod
     def nearest(cls, root: Path) -> _Place | None:
         """The zone; while there is none, the nearest folder above it; None where nothing can be seen."""
+        storage = LocalStorage(root)
         for below in (ZONE, OLDER_ZONE, ZONE.partition("/")[0], ""):
-            path = root / below
-            try:
-                found = os.stat(path, follow_symlinks=not below)  # noqa: PTH116 - ROOT may be a link, the rest not
-            except OSError:
-                continue
-            if stat.S_ISDIR(found.st_mode):
-                return cls(str(path), (found.st_dev, found.st_ino), below in {ZONE, OLDER_ZONE})
+            with suppress(StorageUnavailable):
+                entry = storage.stat(below)
+                if entry and entry.kind is Kind.FOLDER:
+                    return cls(root / below, entry.identity, below in {ZONE, OLDER_ZONE})
         return None
 
 

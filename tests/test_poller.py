@@ -1,0 +1,416 @@
+"""What is in the landing zone (protocol chapter 1), seen in one state and read only when it changed."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, BinaryIO
+
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.metadata import MAX_BYTES
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.partner_events import PartnerEvents
+from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.sightings import (
+    MetadataAbsent,
+    MetadataUnusable,
+    MetadataUsable,
+    TableSighting,
+    ZoneSighting,
+)
+from mirror_engine.poller import Poller
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.storage.memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from mirror_engine.storage.base import Entry
+
+ZONE = "Files/LandingZone"
+FIRST = "00000000000000000001.parquet"
+ITEMS = TableName("", "Items")
+KEYED = b'{"keyColumns": ["Id"]}'
+
+
+class WatchedStorage(MemoryStorage):
+    """A storage that counts calls, fails where it is told to, and lets a publisher act in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.broken: set[str] = set()
+        self.meanwhile: dict[str, Callable[[], None]] = {}
+
+    def list(self, folder: str) -> Sequence[Entry] | None:
+        self._before("list", folder)
+        entries = super().list(folder)
+        self._after("list", folder)
+        return entries
+
+    def open(self, path: str) -> BinaryIO:
+        self._before("open", path)
+        file = super().open(path)
+        self._after("open", path)
+        return file
+
+    def _before(self, call: str, path: str) -> None:
+        self.calls[call] += 1
+        if path in self.broken:
+            raise StorageUnavailable(f"{path}: broken")
+
+    def _after(self, call: str, path: str) -> None:
+        self.meanwhile.pop(f"{call} {path}", lambda: None)()
+
+
+def zone_with(*paths: str, zone: str = ZONE, **contents: bytes) -> WatchedStorage:
+    """A storage with these files in the zone; a name's content may be given by the stem of its last part."""
+    storage = WatchedStorage()
+    for path in paths:
+        name = path.rpartition("/")[2]
+        storage.put(f"{zone}/{path}", contents.get(name, KEYED if name == "_metadata.json" else b"x"))
+    return storage
+
+
+def look(storage: WatchedStorage, **options: object) -> ZoneSighting:
+    return Poller(storage, Config(**options)).look()
+
+
+def said(sighting: ZoneSighting | TableSighting) -> list[tuple[str, str]]:
+    return [(each.code, each.path) for each in sighting.diagnostics]
+
+
+def folders(zone: ZoneSighting) -> list[str]:
+    return [table.name.folder for table in zone.tables]
+
+
+def paths(table: TableSighting) -> list[str]:
+    return [each.path for each in table.files]
+
+
+def remove(storage: WatchedStorage, path: str) -> Callable[[], None]:
+    return lambda: storage.delete(f"{ZONE}/{path}")
+
+
+def recreate(storage: WatchedStorage, path: str) -> Callable[[], None]:
+    def act() -> None:
+        storage.delete(f"{ZONE}/{path}")
+        storage.put(f"{ZONE}/{path}/{FIRST}", b"new")
+
+    return act
+
+
+class TestZone:
+    def test_the_newer_layout_is_read(self) -> None:
+        zone = look(zone_with(f"Items/{FIRST}"))
+        assert (zone.folder, folders(zone), zone.diagnostics) == (ZONE, ["Items"], ())
+        assert zone.identity
+
+    def test_a_lone_older_layout_is_read(self) -> None:
+        zone = look(zone_with(f"Items/{FIRST}", zone="LandingZone"))
+        assert (zone.folder, folders(zone), said(zone)) == ("LandingZone", ["Items"], [])
+
+    def test_of_both_layouts_the_newer_is_read(self) -> None:
+        storage = zone_with(f"Items/{FIRST}")
+        storage.put(f"LandingZone/Old/{FIRST}", b"x")
+        assert (folders(look(storage)), said(look(storage))) == (["Items"], [("ME001", "LandingZone")])
+
+    def test_a_zone_that_is_not_there_yet_is_no_emptied_one(self) -> None:
+        assert look(WatchedStorage()) == ZoneSighting(ZONE, "")
+        emptied = zone_with(f"Items/{FIRST}")
+        emptied.delete(f"{ZONE}/Items")
+        assert look(emptied).identity
+
+    def test_a_zone_behind_a_link_is_not_read(self) -> None:
+        storage = WatchedStorage()
+        storage.put_odd(ZONE)
+        zone = look(storage)
+        assert (zone.identity, said(zone)) == ("", [("ME074", ZONE)])
+
+    def test_a_zone_that_cannot_be_listed_is_an_error(self) -> None:
+        storage = zone_with(f"Items/{FIRST}")
+        storage.broken.add(ZONE)
+        with pytest.raises(StorageUnavailable, match="broken"):
+            look(storage)
+
+    def test_a_zone_that_goes_away_while_it_is_listed_is_an_error(self) -> None:
+        storage = zone_with(f"Items/{FIRST}")
+        storage.meanwhile[f"list {ZONE}"] = lambda: storage.delete(ZONE)
+        with pytest.raises(StorageUnavailable, match="went away"):
+            look(storage)
+
+
+class TestTables:
+    def test_tables_in_schema_folders_come_first_then_by_name(self) -> None:
+        zone = look(zone_with(*(f"{each}/{FIRST}" for each in ("b", "A", "S.schema/z", "R.schema/a", "S.Schema", "s"))))
+        assert folders(zone) == ["R.schema/a", "S.schema/z", "A", "S.Schema", "b", "s"]
+        assert zone.tables[1].name == TableName("S", "z")
+
+    def test_names_are_kept_as_spelled(self) -> None:
+        odd = ["a b", "x,;{}()=", "tab\t", "line\n", "$-", "Größe", "k=v", "A.schema/B.schema", "con", "%2e%2e", "~"]
+        assert sorted(folders(look(zone_with(*(f"{each}/{FIRST}" for each in odd))))) == sorted(odd)
+
+    def test_an_empty_folder_is_a_table_folder(self) -> None:
+        storage = zone_with(f"Items/{FIRST}")
+        storage.delete(f"{ZONE}/Items/{FIRST}")
+        (table,) = look(storage).tables
+        assert (table.name, table.metadata, table.files) == (ITEMS, MetadataAbsent(), ())
+
+    @pytest.mark.parametrize(
+        ("path", "expected"),
+        [
+            (FIRST, [("ME002", FIRST)]),
+            ("readme.txt", [("ME002", "readme.txt")]),
+            (f"S.schema/{FIRST}", [("ME002", f"S.schema/{FIRST}")]),
+            ("_metadata.json", [("ME002", "_metadata.json")]),
+            ("_x", []),
+            (".DS_Store", []),
+            ("S.schema/_x", []),
+            ("S.schema/_partnerEvents.json", [("ME006", "S.schema/_partnerEvents.json")]),
+            ("_Items/_metadata.json", [("ME005", "_Items")]),
+            (f"S.schema/_Items/{FIRST}", [("ME005", "S.schema/_Items")]),
+            (f"_S.schema/Items/{FIRST}", [("ME005", "_S.schema")]),
+            ("_Temp/part-1", []),
+            (f"_scratchPad/{FIRST}", []),
+            (f"S.schema/_scratchPad/{FIRST}", []),
+            (f".hidden/{FIRST}", []),
+            (f".schema/Items/{FIRST}", []),
+        ],
+    )
+    def test_what_lies_beside_the_tables_is_no_table(self, path: str, expected: list[tuple[str, str]]) -> None:
+        zone = look(zone_with(path))
+        assert (zone.tables, said(zone)) == ((), expected)
+
+    def test_links_beside_the_tables_are_not_followed(self) -> None:
+        storage = zone_with(f"S.schema/Items/{FIRST}")
+        storage.put_odd(f"{ZONE}/Link")
+        storage.put_odd(f"{ZONE}/S.schema/Link")
+        zone = look(storage)
+        assert folders(zone) == ["S.schema/Items"]
+        assert said(zone) == [("ME074", "Link"), ("ME074", "S.schema/Link")]
+
+    def test_more_than_a_thousand_tables_are_told(self) -> None:
+        storage = zone_with(*(f"T{number}/{FIRST}" for number in range(1000)))
+        assert look(storage).diagnostics == ()
+        storage.put(f"{ZONE}/One.schema/More/{FIRST}", b"x")
+        (diagnostic,) = look(storage, strict=True).diagnostics
+        assert diagnostic.message == f"{ZONE}: 1001 tables, the service takes 1,000 [ME007]"
+        assert diagnostic.severity is Severity.ERROR
+
+
+class TestPartnerEvents:
+    def test_they_are_read_once_for_display(self) -> None:
+        storage = zone_with("_partnerEvents.json", **{"_partnerEvents.json": b'{"partnerName": "Acme"}'})
+        poller = Poller(storage, Config())
+        assert poller.look().partner == poller.look().partner == PartnerEvents("Acme")
+        assert storage.calls["open"] == 1
+        storage.put(f"{ZONE}/_partnerEvents.json", b'{"partnerName": "Other"}')
+        assert poller.look().partner == PartnerEvents("Other")
+        storage.delete(f"{ZONE}/_partnerEvents.json")
+        assert poller.look().partner is None
+
+    def test_unreadable_ones_change_nothing(self) -> None:
+        storage = zone_with("_partnerEvents.json", f"Items/{FIRST}", **{"_partnerEvents.json": b"{"})
+        poller = Poller(storage, Config())
+        assert said(poller.look()) == said(poller.look()) == [("ME006", "_partnerEvents.json")]
+        storage.broken.add(f"{ZONE}/_partnerEvents.json")
+        assert folders(look(storage)) == ["Items"]
+
+    def test_a_table_folder_is_no_place_for_them(self) -> None:
+        (table,) = look(zone_with("Items/_partnerEvents.json")).tables
+        assert said(table) == [("ME006", "Items/_partnerEvents.json")]
+
+
+class TestFiles:
+    def test_every_file_that_may_be_a_change_file_is_seen_by_path(self) -> None:
+        storage = zone_with(*(f"Items/{each}" for each in ("b.csv", FIRST, "day=1/a", "day=1/h=2/c", "x.tmp")))
+        (table,) = look(storage).tables
+        assert paths(table) == [FIRST, "b.csv", "day=1/a", "day=1/h=2/c", "x.tmp"]
+        assert (table.diagnostics, table.metadata) == ((), MetadataAbsent())
+
+    @pytest.mark.parametrize(
+        ("path", "expected"),
+        [
+            ("_x.parquet", [("ME021", "Items/_x.parquet")]),
+            (".x", [("ME021", "Items/.x")]),
+            ("day=1/_x", [("ME021", "Items/day=1/_x")]),
+            ("day=1/_metadata.json", [("ME021", "Items/day=1/_metadata.json")]),
+            (f"old/{FIRST}", [("ME003", "Items/old")]),
+            (f"day=/{FIRST}", [("ME003", "Items/day=")]),
+            (f"day=1/old/{FIRST}", [("ME003", "Items/day=1/old")]),
+            (f"_FilesReadyToDelete/{FIRST}", []),
+            (f"_ProcessedFiles/{FIRST}", []),
+            (f"_scratchPad/{FIRST}", []),
+            (f"day=1/_scratchPad/{FIRST}", []),
+            (f"_k=v/{FIRST}", []),
+            (f".k=v/{FIRST}", []),
+        ],
+    )
+    def test_what_is_no_change_file_is_passed_over(self, path: str, expected: list[tuple[str, str]]) -> None:
+        (table,) = look(zone_with(f"Items/{path}")).tables
+        assert (table.files, said(table)) == ((), expected)
+
+    def test_links_in_a_table_folder_are_not_followed(self) -> None:
+        storage = zone_with(f"Items/{FIRST}")
+        for odd in ("_metadata.json", "day=1", "_FilesReadyToDelete"):
+            storage.put_odd(f"{ZONE}/Items/{odd}")
+        (table,) = look(storage).tables
+        assert (paths(table), table.metadata) == ([FIRST], MetadataAbsent())
+        assert [code for code, _ in said(table)] == ["ME074"] * 3
+
+    def test_hive_folders_are_searched_sixteen_levels_deep(self) -> None:
+        levels = [f"k{level}=1" for level in range(17)]
+        storage = zone_with(f"Items/{'/'.join(levels[:16])}/a", f"Items/{'/'.join(levels)}/b")
+        (table,) = look(storage).tables
+        assert paths(table) == [f"{'/'.join(levels[:16])}/a"]
+        assert said(table) == [("ME003", f"Items/{'/'.join(levels)}")]
+
+    def test_the_tables_extension_is_named_once_known(self) -> None:
+        metadata = b'{"keyColumns": ["Id"], "FileFormat": "CSV", "SchemaDefinition": {"Columns": []}}'
+        metadata = metadata.replace(b"[]}", b'[{"Name": "Id", "DataType": "String"}]}')
+        storage = zone_with("Items/_x.csv", "Items/_metadata.json", **{"_metadata.json": metadata})
+        (table,) = look(storage).tables
+        assert "expected csv" in table.diagnostics[0].text
+
+
+class TestMetadata:
+    def test_usable_metadata_is_what_it_says(self) -> None:
+        (table,) = look(zone_with("Items/_metadata.json")).tables
+        assert isinstance(table.metadata, MetadataUsable)
+        assert table.metadata.metadata.key_columns == ("Id",)
+
+    def test_unusable_metadata_gives_its_error_with_its_place(self) -> None:
+        storage = zone_with("S.schema/Items/_metadata.json", **{"_metadata.json": b"{"})
+        (table,) = look(storage).tables
+        assert isinstance(table.metadata, MetadataUnusable)
+        assert (table.metadata.diagnostics[0].code, table.metadata.diagnostics[0].path) == (
+            "ME010",
+            "S.schema/Items/_metadata.json",
+        )
+
+    def test_huge_metadata_is_not_read_whole(self) -> None:
+        storage = zone_with("Items/_metadata.json", **{"_metadata.json": b" " * (MAX_BYTES + 10)})
+        (table,) = look(storage).tables
+        assert isinstance(table.metadata, MetadataUnusable)
+
+    def test_it_is_read_again_only_when_it_changed(self) -> None:
+        storage = zone_with("Items/_metadata.json")
+        poller = Poller(storage, Config())
+        first = poller.look()
+        assert poller.look() == first
+        storage.put(f"{ZONE}/Items/{FIRST}", b"x")
+        assert paths(poller.look().tables[0]) == [FIRST]
+        assert storage.calls["open"] == 1
+        storage.write_in_place(f"{ZONE}/Items/_metadata.json", b"{}")
+        after = poller.look().tables[0].metadata
+        assert isinstance(after, MetadataUsable)
+        assert after.metadata.key_columns == ()
+        assert storage.calls["open"] == 2
+
+    def test_unusable_metadata_is_not_parsed_again_either(self) -> None:
+        storage = zone_with("Items/_metadata.json", **{"_metadata.json": b"{"})
+        poller = Poller(storage, Config())
+        poller.look()
+        storage.put(f"{ZONE}/Items/{FIRST}", b"x")
+        poller.look()
+        assert storage.calls["open"] == 1
+
+    def test_metadata_that_changes_while_it_is_read_is_read_again(self) -> None:
+        storage = zone_with("Items/_metadata.json", **{"_metadata.json": b"{"})
+        path = f"{ZONE}/Items/_metadata.json"
+        storage.meanwhile[f"open {path}"] = lambda: storage.put(path, KEYED)
+        (table,) = look(storage).tables
+        assert isinstance(table.metadata, MetadataUsable)
+
+    def test_metadata_that_vanishes_before_it_is_read_is_absent(self) -> None:
+        storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")
+        storage.meanwhile[f"list {ZONE}/Items"] = remove(storage, "Items/_metadata.json")
+        (table,) = look(storage).tables
+        assert table.metadata == MetadataAbsent()
+
+
+class TestUnlisted:
+    def test_a_schema_folder_that_cannot_be_listed_proves_no_deletion(self) -> None:
+        storage = zone_with(f"S.schema/A/{FIRST}", f"B/{FIRST}")
+        storage.broken.add(f"{ZONE}/S.schema")
+        zone = look(storage)
+        assert (folders(zone), zone.unlisted) == (["B"], {"S.schema"})
+
+    @pytest.mark.parametrize("below", ["", "/day=1", "/_metadata.json"])
+    def test_a_table_folder_that_cannot_be_seen_whole_is_left_alone(self, below: str) -> None:
+        storage = zone_with(f"S.schema/A/day=1/{FIRST}", "S.schema/A/_metadata.json", f"B/{FIRST}")
+        storage.broken.add(f"{ZONE}/S.schema/A{below}")
+        poller = Poller(storage, Config())
+        zone = poller.look()
+        assert (folders(zone), zone.unlisted) == (["B"], {"S.schema/A"})
+        storage.broken.clear()
+        assert folders(poller.look()) == ["S.schema/A", "B"]
+
+    @pytest.mark.parametrize("folder", ["S.schema", "S.schema/A"])
+    def test_a_folder_that_goes_away_meanwhile_is_left_to_the_next_look(self, folder: str) -> None:
+        storage = zone_with(f"S.schema/A/{FIRST}", f"B/{FIRST}")
+        above = f"{ZONE}/{folder}".rpartition("/")[0]
+        storage.meanwhile[f"list {above}"] = remove(storage, folder)
+        poller = Poller(storage, Config())
+        zone = poller.look()
+        assert (folders(zone), zone.unlisted) == (["B"], {folder})
+        assert poller.look().unlisted == frozenset()
+
+    def test_a_folder_recreated_meanwhile_is_seen_in_one_life(self) -> None:
+        storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")
+        storage.meanwhile[f"list {ZONE}/Items"] = recreate(storage, "Items")
+        (table,) = look(storage).tables
+        now = storage.stat(f"{ZONE}/Items")
+        assert now is not None
+        assert (table.identity, table.metadata, len(table.files)) == (now.identity, MetadataAbsent(), 1)
+
+    def test_a_folder_that_never_stands_still_is_left_alone(self) -> None:
+        storage = zone_with(f"Items/{FIRST}")
+
+        def again() -> None:
+            recreate(storage, "Items")()
+            storage.meanwhile[f"list {ZONE}/Items"] = again
+
+        again()
+        zone = look(storage)
+        assert (zone.tables, zone.unlisted) == ((), {"Items"})
+
+    def test_a_recreated_folder_with_the_same_names_is_another(self) -> None:
+        storage = zone_with(f"Items/{FIRST}")
+        poller = Poller(storage, Config())
+        before = poller.look().tables[0]
+        recreate(storage, "Items")()
+        after = poller.look().tables[0]
+        assert before.identity != after.identity
+        assert before.files[0].etag != after.files[0].etag
+
+
+def test_an_idle_zone_costs_one_listing_a_folder() -> None:
+    storage = zone_with(*(f"S.schema/T{number}/{each}" for number in range(5) for each in (FIRST, "_metadata.json")))
+    poller = Poller(storage, Config())
+    first = poller.look()
+    storage.calls.clear()
+    assert poller.look() == first
+    assert storage.calls == {"list": 7}
+
+
+def test_hostile_names_on_a_real_disk_do_not_stop_the_poller(tmp_path: Path) -> None:
+    zone = tmp_path / ZONE
+    (zone / "Items").mkdir(parents=True)
+    (zone / "Items" / FIRST).write_bytes(b"x")
+    (zone / "root").symlink_to("/")
+    (zone / "Items" / "00000000000000000002.parquet").symlink_to("/etc/passwd")
+    os.mkfifo(zone / "Items" / "_metadata.json")
+    with open(os.fsencode(zone / "Items") + b"/\xff\xfe.parquet", "wb"):  # noqa: PTH123 - a Path cannot spell it
+        pass
+    os.mkdir(os.fsencode(zone) + b"/\xff")  # noqa: PTH102 - likewise
+    sighting = Poller(LocalStorage(tmp_path), Config()).look()
+    (table,) = sighting.tables
+    assert (paths(table), table.metadata) == ([FIRST], MetadataAbsent())
+    assert [code for code, _ in said(table)] == ["ME074"] * 3
+    assert said(sighting) == [("ME074", "\\xff"), ("ME074", "root")]
+    assert all(each.message.encode() for each in (*sighting.diagnostics, *table.diagnostics))

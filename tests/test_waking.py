@@ -1,0 +1,217 @@
+"""Events end a wait early; without them the wait ends by itself."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirror_engine import waking
+from mirror_engine.waking import Waker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FIRST = "00000000000000000001.parquet"
+LONG = 20.0  # seconds no test waits for
+SHORT = 0.15  # long enough for an event to arrive
+
+
+@pytest.fixture(autouse=True)
+def _short_bursts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waking, "QUIET_SECONDS", 0.03)
+    monkeypatch.setattr(waking, "STOP_LATENCY_SECONDS", 0.05)
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Path:
+    folder = tmp_path / "Files" / "LandingZone"
+    (folder / "Items" / "_FilesReadyToDelete").mkdir(parents=True)
+    (folder / "Items" / "_writing.parquet").write_bytes(b"x")
+    (folder / "Items" / "old.parquet").write_bytes(b"x")
+    return folder
+
+
+@pytest.fixture
+def stop() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def waker(tmp_path: Path, zone: Path, stop: threading.Event) -> Iterator[Waker]:
+    assert zone.is_dir()
+    with Waker(tmp_path, stop) as made:
+        yield made
+
+
+def takes(act: Callable[[], object]) -> float:
+    started = time.monotonic()
+    act()
+    return time.monotonic() - started
+
+
+def publish(zone: Path) -> None:
+    (zone / "Items" / "_writing.parquet").rename(zone / "Items" / FIRST)
+
+
+def land_at_once(zone: Path) -> None:
+    (zone / "Items" / FIRST).write_bytes(b"x")
+
+
+def append(zone: Path) -> None:
+    with (zone / "Items" / "old.parquet").open("ab") as file:
+        file.write(b"x")
+
+
+def remove(zone: Path) -> None:
+    (zone / "Items" / "old.parquet").unlink()
+
+
+def make_a_table(zone: Path) -> None:
+    (zone / "Sales.schema" / "Stores").mkdir(parents=True)
+
+
+def drop_a_table(zone: Path) -> None:
+    shutil.rmtree(zone / "Items")
+
+
+def land_metadata(zone: Path) -> None:
+    (zone / "Items" / "_metadata.json").write_bytes(b"{}")
+
+
+@pytest.mark.parametrize("act", [publish, land_at_once, append, remove, make_a_table, drop_a_table, land_metadata])
+def test_what_a_publisher_does_ends_the_wait(waker: Waker, zone: Path, act: Callable[[Path], None]) -> None:
+    threading.Timer(0.01, act, [zone]).start()
+    assert takes(lambda: waker.wait(LONG)) < LONG / 2
+
+
+def clean(zone: Path) -> None:
+    (zone / "Items" / "old.parquet").rename(zone / "Items" / "_FilesReadyToDelete" / "old.parquet")
+
+
+def sweep(zone: Path) -> None:
+    (zone / "Items" / "_FilesReadyToDelete" / "info.json").write_bytes(b"{}")
+
+
+def read(zone: Path) -> None:
+    (zone / "Items" / "old.parquet").read_bytes()
+    list(zone.iterdir())
+
+
+def monitor(zone: Path) -> None:
+    (zone.parent / "Monitoring").mkdir()
+    (zone.parent / "Monitoring" / "tables.json").write_bytes(b"{}")
+
+
+def write_under_a_temporary_name(zone: Path) -> None:
+    (zone / "Items" / "_next.parquet").write_bytes(b"x")
+
+
+@pytest.mark.parametrize("act", [clean, sweep, read, monitor, write_under_a_temporary_name])
+def test_what_the_engine_does_itself_ends_no_wait(waker: Waker, zone: Path, act: Callable[[Path], None]) -> None:
+    act(zone)
+    assert not waker.wait(SHORT)
+
+
+def test_an_event_between_two_waits_is_not_lost(waker: Waker, zone: Path) -> None:
+    publish(zone)
+    time.sleep(0.1)
+    assert waker.wait(LONG)
+
+
+def test_a_burst_ends_one_wait_only(waker: Waker, zone: Path) -> None:
+    for number in range(50):
+        (zone / "Items" / f"{number}.parquet").write_bytes(b"x")
+    assert waker.wait(LONG)
+    assert not waker.wait(SHORT)
+
+
+def test_an_endless_burst_does_not_hold_the_poller_up(
+    waker: Waker, zone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waking, "LONGEST_BURST_SECONDS", 0.2)
+    done = threading.Event()
+
+    def write_on() -> None:
+        while not done.wait(0.01):
+            append(zone)
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        assert takes(lambda: waker.wait(LONG)) < LONG / 2
+    finally:
+        done.set()
+        writer.join()
+
+
+def test_stop_ends_the_wait(waker: Waker, stop: threading.Event) -> None:
+    threading.Timer(0.05, stop.set).start()
+    assert takes(lambda: waker.wait(LONG)) < LONG / 2
+    assert waker.wait(LONG)
+
+
+def test_a_zone_made_later_is_watched(tmp_path: Path, stop: threading.Event) -> None:
+    zone = tmp_path / "Files" / "LandingZone"
+    with Waker(tmp_path, stop) as waker:
+        assert not waker.wait(0)
+        threading.Timer(0.05, lambda: (zone / "Items").mkdir(parents=True)).start()
+        assert waker.wait(LONG)
+        assert waker.wait(LONG), "what came before the watch began is looked for at once"
+        assert not waker.wait(SHORT)
+        land_at_once(zone)
+        assert waker.wait(LONG)
+
+
+def test_a_zone_dropped_and_made_again_is_watched(waker: Waker, zone: Path) -> None:
+    shutil.rmtree(zone)
+    (zone / "Items").mkdir(parents=True)
+    while waker.wait(SHORT):
+        pass
+    land_at_once(zone)
+    assert waker.wait(LONG)
+
+
+def test_where_nothing_can_be_watched_the_wait_ends_by_itself_and_it_is_told_once(
+    tmp_path: Path,
+    zone: Path,
+    stop: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "inotify watch limit reached")
+
+    monkeypatch.setattr("watchdog.observers.api.BaseObserver.schedule", refuse)
+    caplog.set_level(logging.INFO, "mirror_engine.waking")
+    before = threading.active_count()
+    with Waker(tmp_path, stop) as waker:
+        publish(zone)
+        assert not waker.wait(0.05)
+        assert not waker.wait(0.05)
+        assert threading.active_count() == before
+    assert [record.message for record in caplog.records] == [
+        "no file-system events here ([Errno 28] inotify watch limit reached): the landing zone is polled"
+    ]
+
+
+def test_a_root_that_is_gone_is_waited_for(tmp_path: Path, stop: threading.Event) -> None:
+    with Waker(tmp_path / "absent", stop) as waker:
+        assert not waker.wait(0.01)
+
+
+def test_no_thread_outlives_the_waker(tmp_path: Path, zone: Path, stop: threading.Event) -> None:
+    before = set(threading.enumerate())
+    with Waker(tmp_path, stop) as waker:
+        publish(zone)
+        waker.wait(LONG)
+        assert set(threading.enumerate()) - before
+    deadline = time.monotonic() + LONG
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert set(threading.enumerate()) <= before
