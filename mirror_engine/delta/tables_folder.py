@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOG_FOLDER = "_delta_log"
 _COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json|checkpoint.*parquet)")
-_HARD_FOR_DELTALAKE = re.compile(r"[%\\\x00-\x1f\x7f]")
+_EASY_FOR_DELTALAKE = re.compile(r"[A-Za-z0-9_./ -]*")
 
 
 class TablesFolder:
@@ -87,12 +87,12 @@ def is_table(folder: Path) -> bool:
 
 
 def readable_by_deltalake(folder: Path) -> Path:
-    """The folder itself, or where deltalake would misread its name, a plain folder with links to its log.
+    """The folder itself, or where deltalake might misread its name, a plain folder with links to its log.
 
-    deltalake decodes `%41`, splits at a backslash and refuses control characters, also behind a link to the folder,
-    which it resolves; a link inside the folder it follows as it is.
+    deltalake decodes `%41`, splits at a backslash, refuses control characters and sees no history behind `#` or `[`,
+    also through a link to the folder, which it resolves; a link inside the folder it follows as it is.
     """
-    if not _HARD_FOR_DELTALAKE.search(str(folder)):
+    if _EASY_FOR_DELTALAKE.fullmatch(str(folder)):
         return folder
     plain = _plain_folders() / hashlib.sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()
     plain.mkdir(exist_ok=True)

@@ -1,0 +1,48 @@
+"""Writers under test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.delta.writer import SparkDeltaWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mirror_engine.delta.base import DeltaWriter
+
+
+@pytest.fixture(scope="session")
+def spark_writer(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkDeltaWriter]:  # noqa: ARG001 - the JVM is there
+    from mirror_engine.delta.session import start_session  # noqa: PLC0415 - only tests with Spark need it
+
+    folder = tmp_path_factory.mktemp("writer")
+    log_file = folder / "spark.log"
+    writer = SparkDeltaWriter(
+        folder / "Tables",
+        folder / "engine" / "scratch",
+        lambda: start_session(Config(), scratch=folder / "engine" / "scratch", log_file=log_file),
+    )
+    yield writer
+    writer.close()
+
+
+@pytest.fixture(params=["memory", pytest.param("spark", marks=pytest.mark.spark)])
+def writer(request: pytest.FixtureRequest) -> DeltaWriter:
+    if request.param == "memory":
+        return MemoryDeltaWriter()
+    spark_writer: SparkDeltaWriter = request.getfixturevalue("spark_writer")
+    for table in spark_writer.tables():
+        spark_writer.drop(table)
+    return spark_writer
+
+
+@pytest.fixture
+def tables(spark_writer: SparkDeltaWriter) -> Path:
+    """The folder below which the Spark writer's tables lie."""
+    return spark_writer._tables._root

@@ -1,0 +1,90 @@
+"""Change batches made from plain rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.base import MARKER, BatchRecord, ChangeBatch, DeltaWriter, FileRows
+from mirror_engine.landing_zone.column_types import Column, TableSchema
+from mirror_engine.landing_zone.progress import AppliedFile, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirror_engine.delta.base import Outcome
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """A `RowSource` over rows in memory."""
+
+    table: pa.Table
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        table = self.table if columns is None else self.table.select([c for c in columns if c in self.schema.names])
+        yield from table.to_batches(max_chunksize=3)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def schema_of(*columns: str, partitions: Sequence[str] = ()) -> TableSchema:
+    """`name:type`, with `!` behind where NULL may not stand; the type is `integer` where none is said."""
+    made = []
+    for text in columns:
+        name, _, word = text.rstrip("!").rpartition(":")
+        made.append(Column(name or word, word if name else "integer", nullable=not text.endswith("!")))
+    return TableSchema(tuple(made), tuple(partitions))
+
+
+def file_rows(path: str, schema: TableSchema, names: Sequence[str], *rows: Sequence[Any]) -> FileRows:
+    """A change file of the named columns; each row is its marker, then its values."""
+    fields = [(name, arrow_type(next(c.type for c in schema.columns if c.name == name))) for name in names]
+    columns = [pa.array([row[place + 1] for row in rows], kind) for place, (_, kind) in enumerate(fields)]
+    markers = pa.array([row[0] for row in rows], pa.int8())
+    table = pa.Table.from_arrays([*columns, markers], schema=pa.schema([*fields, (MARKER, pa.int8())]))
+    return FileRows(path, "etag", "digest", 1, TableRows(table), Counter(row[0] for row in rows), True, 0)
+
+
+class Scenario:
+    """One table on one writer, driven by plain rows."""
+
+    def __init__(
+        self, writer: DeltaWriter, schema: TableSchema, keys: Sequence[str] = (), table: str = "dbo/T"
+    ) -> None:
+        self.writer, self.schema, self.keys, self.table = writer, schema, tuple(keys), table
+        self.batch = 0
+        self.generation = "g1"
+
+    def record(self, *files: FileRows) -> BatchRecord:
+        applied = {file.path: AppliedFile(file.etag, file.digest, -1, file.row_count, 1) for file in files}
+        progress = Progress(self.generation, "1:1", self.batch, key_columns=self.keys, applied=applied)
+        return BatchRecord("mirror", "anchor", progress, tuple(applied), "T")
+
+    def create(self) -> Outcome:
+        return self.writer.create(self.table, self.schema, self.record())
+
+    def file(self, names: Sequence[str], *rows: Sequence[Any]) -> FileRows:
+        return file_rows(f"{self.batch + 1:020}.parquet", self.schema, names, *rows)
+
+    def apply(self, *files: FileRows) -> Outcome:
+        self.batch += 1
+        return self.writer.apply(self.table, ChangeBatch(files, self.schema, self.keys), self.record(*files))
+
+    def change(self, *rows: Sequence[Any]) -> Outcome:
+        """Apply one file with all columns of the table."""
+        return self.apply(self.file(self.schema.names, *rows))
+
+    def found(self, version: int | None = None) -> list[tuple[Any, ...]]:
+        rows = self.writer.rows(self.table, version=version)
+        assert rows is not None
+        return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)

@@ -1,0 +1,335 @@
+"""Delta tables as their logs tell them, without a JVM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from delta_scenario import Scenario, schema_of
+from deltalake import DeltaTable, write_deltalake
+
+from mirror_engine.delta.evolution import add_columns, create_table, record_only
+from mirror_engine.delta.log import open_log
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.delta.record import carried, to_metadata
+from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.delta.base import BatchRecord
+
+SIMPLE = schema_of("Id", "City:string")
+
+
+def no_session() -> SparkSession:
+    pytest.fail("Spark was started")
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> SparkDeltaWriter:
+    """A writer that has no Spark."""
+    return SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", no_session)
+
+
+def record(batch: int = 0) -> BatchRecord:
+    scenario = Scenario(MemoryDeltaWriter(), SIMPLE, ["Id"])
+    scenario.batch = batch
+    return scenario.record()
+
+
+def made(folder: Path) -> Path:
+    assert create_table(folder, SIMPLE, record(), to_metadata(record()))
+    return folder
+
+
+def commit(folder: Path, number: int) -> Path:
+    return folder / "_delta_log" / f"{number:020}.json"
+
+
+def foreign_append(folder: Path, number: int) -> None:
+    table = pa.table({"Id": pa.array([number], pa.int32()), "City": ["x"]})
+    write_deltalake(str(folder), table, mode="append")
+
+
+def test_creating_reading_and_recording_start_no_jvm(reading: SparkDeltaWriter) -> None:
+    table = Scenario(reading, SIMPLE, ["Id"])
+    table.create()
+    table.change((2, 1, None))
+    assert reading.row_count("dbo/T") == 0
+    assert table.found() == []
+    assert [entry.operation for entry in reading.history("dbo/T")] == ["WRITE", "CREATE TABLE"]
+    reading.drop("dbo/T")
+    assert reading.tables() == []
+    reading.close()
+
+
+HARD_NAMES = [
+    "a%20b",
+    "%41",
+    "%",
+    "back\\slash",
+    "tab\there",
+    "new\nline",
+    "\x01\x7f",
+    "k=v",
+    "a[1]*?{x}",
+    "q'\"`",
+    "$#:;",
+    " ü日 ",
+]
+
+
+@pytest.mark.parametrize("name", HARD_NAMES)
+def test_a_table_folder_of_any_name_can_be_read(reading: SparkDeltaWriter, name: str) -> None:
+    """LZ-1.10."""
+    table = Scenario(reading, SIMPLE, ["Id"], f"dbo/{name}")
+    table.create()
+    table.change()
+    state = reading.state(f"dbo/{name}")
+    assert state is not None
+    assert (state.version, state.record_version) == (1, 1)
+    assert reading.tables() == [f"dbo/{name}"]
+    assert len(reading.history(f"dbo/{name}")) == 2
+    reading.drop(f"dbo/{name}")
+    assert reading.state(f"dbo/{name}") is None
+
+
+def test_a_root_of_any_name_can_be_read(tmp_path: Path) -> None:
+    reading = SparkDeltaWriter(tmp_path / "100%\n" / "Tables", tmp_path / "100%\n" / "scratch", no_session)
+    Scenario(reading, SIMPLE, ["Id"]).create()
+    assert reading.row_count("dbo/T") == 0
+
+
+@pytest.mark.parametrize("name", ["..", "dbo/../../T", "", "dbo//T", "/etc", "dbo/.", "a\0b"])
+def test_no_name_leads_out_of_the_tables_folder(reading: SparkDeltaWriter, name: str) -> None:
+    with pytest.raises(UsageError):
+        reading.state(name)
+    with pytest.raises(UsageError):
+        reading.drop(name)
+
+
+def test_a_folder_without_commits_is_no_table(tmp_path: Path) -> None:
+    assert open_log(tmp_path) is None
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / ".passing.tmp").touch()
+    assert open_log(tmp_path) is None
+    (tmp_path / "file").touch()
+    assert open_log(tmp_path / "file") is None
+
+
+@pytest.mark.parametrize("damage", ["truncated", "garbage", "gap", "no start"])
+def test_a_damaged_log_is_told_as_such(reading: SparkDeltaWriter, damage: str) -> None:
+    table = Scenario(reading, SIMPLE, ["Id"])
+    table.create()
+    table.change()
+    table.change()
+    folder = reading._tables.path("dbo/T")
+    match damage:
+        case "truncated":
+            commit(folder, 2).write_text('{"txn":{"appId":')
+        case "garbage":
+            commit(folder, 1).write_bytes(b"\xff\xfe\x00")
+        case "gap":
+            commit(folder, 1).unlink()
+        case _:
+            commit(folder, 0).unlink()
+    with pytest.raises(TableDamaged, match="T: the Delta log cannot be read") as damaged:
+        reading.state("dbo/T")
+    assert "\n" not in damaged.value.message
+
+
+def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path: Path) -> None:
+    folder = made(tmp_path / "T")
+    log = open_log(folder)
+    assert log is not None
+    record_only(folder, log, record(1), to_metadata(record(1)))
+    for number in range(3):
+        foreign_append(folder, number)
+    log = open_log(folder)
+    assert log is not None
+    state = log.state()
+    assert (state.version, state.record, state.record_version) == (4, record(1), 1)
+
+
+def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(tmp_path: Path) -> None:
+    folder = made(tmp_path / "T")
+    for number in range(4):
+        foreign_append(folder, number)
+    log = open_log(folder)
+    assert log is not None
+    record_only(folder, log, record(1), to_metadata(record(1)))
+    DeltaTable(str(folder)).create_checkpoint()
+    for number in range(5):
+        commit(folder, number).unlink()
+    foreign_append(folder, 9)
+    log = open_log(folder)
+    assert log is not None
+    state = log.state()
+    assert (state.version, state.record, state.record_version) == (6, record(1), 5)
+    assert log.transaction_version(record().application) == 1
+    commit(folder, 5).unlink()
+    log = open_log(folder)
+    assert log is not None
+    assert (log.state().record, log.state().record_version) == (None, -1)
+
+
+def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path: Path) -> None:
+    folder = made(tmp_path / "T")
+    log = open_log(folder)
+    assert log is not None
+    foreign_append(folder, 1)
+    log = open_log(folder)
+    assert log is not None
+    record_only(folder, log, record(), carried(to_metadata(record()), 0))
+    log = open_log(folder)
+    assert log is not None
+    assert (log.version, log.state().record_version) == (2, 0)
+    assert [entry.files for entry in log.history(None)] == [(), (), ()]
+
+
+def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
+    folder = made(tmp_path / "T")
+    log = open_log(folder)
+    assert log is not None
+    record_only(folder, log, record(1), "")
+    with pytest.raises(CommitConflict):
+        record_only(folder, log, record(1), "")
+    with pytest.raises(CommitConflict):
+        add_columns(folder, log, schema_of("Id", "City:string", "new"))
+    assert not create_table(folder, SIMPLE, record(), "")
+    assert [path.name for path in (folder / "_delta_log").iterdir() if path.suffix != ".json"] == []
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        (["Id!"], [], (1, 2, None, None)),
+        (["a b"], [], (2, 5, None, None)),
+        (["n:timestamp_ntz"], [], (3, 7, ["timestampNtz"], ["appendOnly", "invariants", "timestampNtz"])),
+        (["Id"], ["a b"], (2, 5, None, None)),
+        (["Id"], ["n:timestamp_ntz"], (3, 7, ["timestampNtz"], ["appendOnly", "invariants", "timestampNtz"])),
+        (
+            ["n:timestamp_ntz"],
+            ["a b"],
+            (3, 7, ["columnMapping", "timestampNtz"], ["appendOnly", "columnMapping", "invariants", "timestampNtz"]),
+        ),
+        (
+            ["a b"],
+            ["n:timestamp_ntz"],
+            (
+                3,
+                7,
+                ["columnMapping", "timestampNtz"],
+                [
+                    "appendOnly",
+                    "changeDataFeed",
+                    "checkConstraints",
+                    "columnMapping",
+                    "generatedColumns",
+                    "invariants",
+                    "timestampNtz",
+                ],
+            ),
+        ),
+    ],
+)
+def test_a_table_asks_of_its_readers_what_its_columns_need(
+    tmp_path: Path, first: list[str], then: list[str], expected: tuple[object, ...]
+) -> None:
+    assert create_table(tmp_path, schema_of(*first), record(), "")
+    log = open_log(tmp_path)
+    assert log is not None
+    add_columns(tmp_path, log, schema_of(*first, *then))
+    log = open_log(tmp_path)
+    assert log is not None
+    assert log.schema == schema_of(*first, *then)
+    protocol = log.table.protocol()
+    listed = [
+        None if names is None else sorted(names) for names in (protocol.reader_features, protocol.writer_features)
+    ]
+    assert (protocol.min_reader_version, protocol.min_writer_version, *listed) == expected
+
+
+def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path) -> None:
+    create_table(tmp_path, schema_of("Id!", "day:string", partitions=["day"]), record(), "")
+    log = open_log(tmp_path)
+    assert log is not None
+    add_columns(tmp_path, log, schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
+    log = open_log(tmp_path)
+    assert log is not None
+    names = log.physical_names
+    assert (names["Id"], names["day"]) == ("Id", "day")
+    assert names["Qty (kg)"].startswith("col-")
+    assert log.schema == schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"])
+    assert log.table.metadata().configuration["delta.columnMapping.maxColumnId"] == "3"
+    add_columns(tmp_path, log, log.schema)
+    again = open_log(tmp_path)
+    assert again is not None
+    assert again.version == 1
+
+
+def test_rows_of_foreign_writers_are_read_with_their_partitions(reading: SparkDeltaWriter) -> None:
+    folder = reading._tables.path("dbo/T")
+    values = ["x y", "a%20b", "k=v", None, "ü/\\"]
+    table = pa.table({"Id": pa.array(range(5), pa.int32()), "p q": values})
+    write_deltalake(str(folder), table, partition_by=["p q"])
+    found = reading.rows("dbo/T")
+    assert found is not None
+    assert sorted(found.to_pylist(), key=lambda row: row["Id"]) == table.to_pylist()
+    assert reading.row_count("dbo/T") == 5
+    state = reading.state("dbo/T")
+    assert state is not None
+    assert state.record is None
+
+
+def test_a_missing_data_file_is_told_by_name(reading: SparkDeltaWriter) -> None:
+    folder = reading._tables.path("dbo/T")
+    write_deltalake(str(folder), pa.table({"Id": [1]}))
+    (gone,) = folder.glob("*.parquet")
+    gone.unlink()
+    with pytest.raises(TableDamaged, match=gone.name):
+        reading.rows("dbo/T")
+    gone.write_bytes(b"PAR1 but no Parquet")
+    with pytest.raises(TableDamaged, match=gone.name):
+        reading.rows("dbo/T")
+
+
+def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(reading: SparkDeltaWriter) -> None:
+    folder = reading._tables.path("dbo/T")
+    write_deltalake(str(folder), pa.table({"Id": [1, 2, 3]}))
+    lines = [json.loads(line) for line in commit(folder, 0).read_text().splitlines()]
+    for line in lines:
+        line.get("add", {}).pop("stats", None)
+    commit(folder, 0).write_text("\n".join(map(json.dumps, lines)))
+    assert reading.row_count("dbo/T") == 3
+
+
+def test_a_column_no_file_has_is_null_in_every_row(reading: SparkDeltaWriter) -> None:
+    folder = reading._tables.path("dbo/T")
+    write_deltalake(str(folder), pa.table({"old": [1, 2, 3]}))
+    log = open_log(folder)
+    assert log is not None
+    add_columns(folder, log, schema_of("new"))
+    found = reading.rows("dbo/T")
+    assert found is not None
+    assert found.to_pylist() == [{"new": None}] * 3
+
+
+def test_a_table_that_cannot_be_renamed_away_stays_whole(
+    reading: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Scenario(reading, SIMPLE, ["Id"]).create()
+
+    def refused(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(StorageUnavailable, match="cannot be removed") as failed:
+        reading.drop("dbo/T")
+    assert "file system" in failed.value.hint
+    assert reading.row_count("dbo/T") == 0

@@ -1,0 +1,564 @@
+"""What `DeltaWriter` promises, held against both writers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import math
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from delta_scenario import Scenario, schema_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirror_engine.delta.base import ChangeBatch, DeltaWriter, Met
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.errors import CommitConflict, UsageError
+from mirror_engine.landing_zone.change import Change, RowMarker, replay
+
+if TYPE_CHECKING:
+    from mirror_engine.delta.writer import SparkDeltaWriter
+
+SIMPLE = schema_of("Id!", "City:string")
+UTC = dt.timezone.utc
+
+
+def naive(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts)  # type: ignore[arg-type]  # noqa: DTZ001 - without a zone is the point
+
+
+def test_where_nothing_was_made_there_is_no_table(writer: DeltaWriter) -> None:
+    assert writer.tables() == []
+    assert writer.state("dbo/T") is None
+    assert writer.rows("dbo/T") is None
+    assert writer.row_count("dbo/T") is None
+    assert list(writer.history("dbo/T")) == []
+    assert writer.maintain("dbo/T", 168) == {}
+    writer.drop("dbo/T")
+
+
+def test_a_created_table_is_empty_and_carries_its_record(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id!", "n:decimal(38,10)", "day:string", partitions=["day"]), ["Id"])
+    outcome = table.create()
+    assert (outcome.version, outcome.operation) == (0, "CREATE")
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert (state.version, state.schema, state.record_version) == (0, table.schema, 0)
+    assert state.record == table.record()
+    assert writer.row_count("dbo/T") == 0
+    rows = writer.rows("dbo/T")
+    assert rows is not None
+    assert (rows.num_rows, rows.schema.names) == (0, ["Id", "n", "day"])
+
+
+def test_creating_again_leaves_the_table_alone(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "Linz"))
+    again = writer.create("dbo/T", schema_of("other"), table.record())
+    assert again.version == 1
+    assert table.found() == [(1, "Linz")]
+
+
+def test_the_example_of_chapter_4(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id:string", "City:string"), ["Id"])
+    table.create()
+    table.change((0, "A1", "Linz"), (1, "A1", "Wels"), (2, "A1", None), (0, "B7", "Graz"))
+    assert table.found() == [("B7", "Graz")]
+
+
+MARKERS = (0, 1, 2, 4)
+
+
+def test_every_pair_of_markers_on_every_count_of_rows(writer: DeltaWriter) -> None:
+    """LZ-4.1: keys with 0, 1 and 2 rows meet every run of one and two changes, in one batch."""
+    table = Scenario(writer, SIMPLE, ["Id"])
+    runs = [run for length in (1, 2) for run in itertools.product(MARKERS, repeat=length)]
+    cases = list(enumerate(itertools.product(range(3), runs)))
+    before = [(0, key, f"old{copy}") for key, (count, _) in cases for copy in range(count)]
+    changes = [(marker, key, f"new{place}") for key, (_, run) in cases for place, marker in enumerate(run)]
+    table.create()
+    table.change(*before)
+    outcome = table.change(*changes)
+    expected, effects = replay(
+        [{"Id": key, "City": city} for _, key, city in before],
+        [Change(RowMarker(marker), (key,), {"Id": key, "City": city}) for marker, key, city in changes],
+        ["Id"],
+    )
+    assert table.found() == sorted((tuple(row.values()) for row in expected), key=repr)
+    met = Met(
+        sum(c[0] == 0 and e.met > 0 for c, e in zip(changes, effects, strict=True)),
+        sum(c[0] != 0 and e.met > 1 for c, e in zip(changes, effects, strict=True)),
+    )
+    assert outcome.met == (met,)
+
+
+def test_what_rows_met_is_told_file_by_file(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"), (0, 1, "b"), (0, 2, "c"))
+    first = table.file(SIMPLE.names, (0, 2, "d"), (0, 3, "e"))
+    second = table.file(SIMPLE.names)
+    third = table.file(SIMPLE.names, (1, 1, "f"), (2, 2, None), (0, 2, "g"), (4, None, "h"), (0, 3, "i"))
+    outcome = table.apply(first, second, third)
+    assert outcome.met == (Met(1, 0), Met(0, 0), Met(1, 2))
+
+
+def test_a_null_in_a_key_matches_nothing(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("a", "b:string", "v"), ["a", "b"])
+    table.create()
+    table.change((0, 1, None, 1), (0, None, "x", 2), (0, 1, "x", 3))
+    table.change((1, 1, None, 4), (4, None, None, 5), (2, None, "x", 6), (2, 1, None, 7), (1, 1, "x", 8))
+    assert table.found() == sorted([(1, None, 1), (None, "x", 2), (1, None, 4), (None, None, 5), (1, "x", 8)], key=repr)
+
+
+def test_composite_keys_match_as_a_whole(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Order", "Line:string", "v"), ["Order", "Line"])
+    table.create()
+    table.change((0, 1, "1", 1), (0, 1, "2", 2), (0, 11, "", 3))
+    table.change((1, 1, "2", 20), (2, 11, "", None), (4, 1, "12", 30))
+    assert table.found() == [(1, "1", 1), (1, "12", 30), (1, "2", 20)]
+
+
+def test_keys_compare_by_typed_value(writer: DeltaWriter) -> None:
+    """LZ-4.9: NaN equals NaN, -0.0 equals 0.0; text by code point."""
+    table = Scenario(writer, schema_of("d:double", "t:string", "v"), ["d", "t"])
+    table.create()
+    table.change((0, math.nan, "a", 1), (0, -0.0, "a", 2), (0, 1.5, "a", 3), (0, 1.5, "A", 4), (0, 1.5, "a ", 5))
+    outcome = table.change((1, math.nan, "a", 10), (1, 0.0, "a", 20), (2, 1.5, "a", None), (0, 1.5, "A", 40))
+    assert sorted(row[2] for row in table.found()) == [4, 5, 10, 20, 40]
+    assert outcome.met == (Met(1, 0),)
+
+
+def test_a_column_the_file_lacks_becomes_null(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id", "a", "b"), ["Id"])
+    table.create()
+    table.change((0, 1, 2, 3), (0, 2, 2, 3))
+    table.apply(table.file(["b", "Id"], (1, 30, 1), (4, 40, 3)))
+    assert table.found() == [(1, None, 30), (2, 2, 3), (3, None, 40)]
+
+
+def test_files_of_one_batch_may_have_other_columns_each(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id", "a", "b"), ["Id"])
+    table.create()
+    table.apply(
+        table.file(["Id", "a"], (0, 1, 10), (0, 2, 20)),
+        table.file(["Id"], (2, 1)),
+        table.file(["b", "a", "Id"], (4, 7, 8, 2), (1, 9, 9, 3)),
+    )
+    assert table.found() == [(2, 8, 7), (3, 9, 9)]
+
+
+def test_a_keyless_table_takes_every_insert(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("a", "b:string"))
+    table.create()
+    table.change((0, 1, "x"), (0, 1, "x"))
+    outcome = table.change((0, 1, "x"), (0, None, None))
+    assert table.found() == sorted([(1, "x"), (1, "x"), (1, "x"), (None, None)], key=repr)
+    assert outcome.met == (Met(),)
+
+
+def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE)
+    table.create()
+    table.change((0, 1, "a"), (0, 1, "b"), (0, 2, "c"))
+    table.keys = ("Id",)
+    outcome = table.change((1, 1, "z"))
+    assert table.found() == [(1, "z"), (1, "z"), (2, "c")]
+    assert outcome.met == (Met(0, 1),)
+
+
+def test_the_first_batch_may_make_the_table(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    outcome = table.change((4, 1, "a"), (2, 2, None), (1, 1, "b"))
+    assert table.found() == [(1, "b")]
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.record is not None
+    assert (state.version, state.record_version, state.record.progress.batch) == (outcome.version, outcome.version, 1)
+
+
+@pytest.mark.parametrize("rows", [(), ((2, 9, None),)], ids=["no rows", "nothing to delete"])
+def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tuple[Any, ...]) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"))
+    outcome = table.change(*rows)
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.record is not None
+    assert (outcome.version, state.version, state.record.progress.batch) == (2, 2, 2)
+    assert table.found() == [(1, "a")]
+    with pytest.raises(CommitConflict):
+        writer.apply("dbo/T", ChangeBatch((), SIMPLE, ("Id",)), table.record())
+
+
+def test_a_batch_without_files_is_recorded(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    outcome = table.apply()
+    assert outcome.met == ()
+    assert writer.row_count("dbo/T") == 0
+
+
+def test_a_batch_goes_in_once(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"))
+    table.change((4, 2, "b"), (1, 1, "c"))
+    before = writer.state("dbo/T")
+    for batch in (2, 1, 0):
+        table.batch = batch
+        record = table.record()
+        with pytest.raises(CommitConflict):
+            writer.apply("dbo/T", ChangeBatch((table.file(SIMPLE.names, (0, 9, "x")),), SIMPLE, ("Id",)), record)
+    assert writer.state("dbo/T") == before
+    assert table.found() == [(1, "c"), (2, "b")]
+
+
+def test_another_generation_counts_anew(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"))
+    table.generation, table.batch = "g2", 0
+    table.change((0, 2, "b"))
+    assert table.found() == [(1, "a"), (2, "b")]
+
+
+def test_a_dropped_table_is_gone_and_can_be_made_anew(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "old"))
+    table.change((1, 1, "older"))
+    writer.drop("dbo/T")
+    writer.drop("dbo/T")
+    assert writer.state("dbo/T") is None
+    assert writer.tables() == []
+    other = Scenario(writer, schema_of("Key:string", "n:long"), ["Key"])
+    other.generation = "g2"
+    other.create()
+    for number in range(4):
+        other.change((4, "k", number))
+    assert other.found() == [("k", 3)]
+    assert [entry.version for entry in writer.history("dbo/T")] == [4, 3, 2, 1, 0]
+
+
+def test_new_columns_come_with_the_batch_that_has_them(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"), (0, 2, "b"))
+    table.schema = schema_of("Id!", "City:string", "n:timestamp_ntz", "m:decimal(5,2)")
+    table.apply(table.file(["Id", "m"], (1, 2, Decimal("1.50")), (0, 3, None)))
+    assert table.found() == [(1, "a", None, None), (2, None, None, Decimal("1.50")), (3, None, None, None)]
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.schema == table.schema
+    assert table.found(1) == [(1, "a"), (2, "b")]
+
+
+def test_a_not_null_column_may_come_while_the_table_is_empty(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"))
+    table.change((2, 1, None))
+    table.schema = schema_of("Id!", "City:string", "n!", "Odd name:string!")
+    table.change((0, 1, "b", 2, "c"))
+    assert table.found() == [(1, "b", 2, "c")]
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.schema == table.schema
+
+
+ODD_NAMES = [
+    "a b",
+    "a,b",
+    "a;b",
+    "{x}",
+    "(y)",
+    "n\nl",
+    "t\tb",
+    "e=f",
+    "b`t",
+    "v.x",
+    "ünï 日本",
+    "q'\"",
+    "c0",
+    "s",
+    "t.`Id`",
+]
+
+
+def test_odd_column_names_are_kept(writer: DeltaWriter) -> None:
+    """LZ-1.10."""
+    table = Scenario(writer, schema_of("I d!", *[f"{name}:string" for name in ODD_NAMES]), ["I d", "a,b"])
+    table.create()
+    table.change((0, 1, *ODD_NAMES), (0, 2, *ODD_NAMES))
+    table.change((1, 1, "new", *ODD_NAMES[1:]), (2, 2, *ODD_NAMES), (0, 3, *([None] * len(ODD_NAMES))))
+    assert table.found() == sorted([(1, "new", *ODD_NAMES[1:]), (3, *([None] * len(ODD_NAMES)))], key=repr)
+
+
+def test_an_odd_name_may_come_to_a_table_that_has_rows(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id!", "v.x:string", "n:timestamp_ntz"), ["Id"])
+    table.create()
+    table.change((0, 1, "a", None), (0, 2, "b", naive(2026, 1, 1)))
+    table.schema = schema_of("Id!", "v.x:string", "n:timestamp_ntz", "Qty (kg):string", "plain")
+    table.change((1, 2, "c", None, "d", 5))
+    assert table.found() == [(1, "a", None, None, None), (2, "c", None, "d", 5)]
+    assert table.found(1) == [(1, "a", None), (2, "b", naive(2026, 1, 1))]
+
+
+VALUES: dict[str, list[Any]] = {
+    "string": ["", " ", "NULL", "ä\U0001f600", "a\x00b", "x" * 5000],
+    "binary": [b"", b"\x00\xff", b"NULL", b"a", b"b", b"c" * 5000],
+    "byte": [-128, 127, 0, 1, 2, 3],
+    "short": [-(2**15), 2**15 - 1, 0, 1, 2, 3],
+    "integer": [-(2**31), 2**31 - 1, 0, 1, 2, 3],
+    "long": [-(2**63), 2**63 - 1, 0, 1, 2, 3],
+    "float": [-0.5, 3.4028234663852886e38, math.inf, 1.0, 2.0, 2.0**-149],
+    "double": [-0.5, 1.7976931348623157e308, -math.inf, 1.0, 2.0, 5e-324],
+    "boolean": [True, False, True, False, True, False],
+    "date": [
+        dt.date(1, 1, 1),
+        dt.date(9999, 12, 31),
+        dt.date(1582, 10, 10),
+        dt.date(1500, 2, 28),
+        dt.date(1970, 1, 1),
+        dt.date(1969, 12, 31),
+    ],
+    "timestamp": [
+        dt.datetime(1, 1, 1, tzinfo=UTC),
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        dt.datetime(1582, 10, 10, 12, tzinfo=UTC),
+        dt.datetime(1900, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+        dt.datetime(1970, 1, 1, tzinfo=UTC),
+        dt.datetime(2026, 3, 29, 2, 30, tzinfo=UTC),
+    ],
+    "timestamp_ntz": [
+        naive(1, 1, 1),
+        naive(9999, 12, 31, 23, 59, 59, 999999),
+        naive(1582, 10, 10, 12),
+        naive(1900, 1, 1, 0, 0, 0, 1),
+        naive(1970, 1, 1),
+        naive(2026, 3, 29, 2, 30),
+    ],
+    "decimal(38,10)": [
+        Decimal("-9999999999999999999999999999.9999999999"),
+        Decimal("0E-10"),
+        *map(Decimal, (1, 2, 3, "0.0000000001")),
+    ],
+    "decimal(5,2)": [Decimal("-999.99"), Decimal("0.01"), *map(Decimal, range(4))],
+    "decimal(18,0)": [Decimal(10**18 - 1), Decimal(-1), *map(Decimal, range(4))],
+}
+
+
+def test_values_of_every_type_survive_append_and_merge(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id!", *[f"c_{word}:{word}" for word in VALUES]), ["Id"])
+    rows = [(place, *values) for place, values in enumerate(zip(*VALUES.values(), strict=True))]
+    nothing = (99, *([None] * len(VALUES)))
+    table.create()
+    table.change(*[(0, *row) for row in rows], (0, *nothing))
+    expected = sorted([*rows, nothing], key=repr)
+    assert table.found() == expected
+    table.change(*[(1, *row) for row in rows], (4, *nothing))
+    assert table.found() == expected
+    found = writer.rows("dbo/T")
+    assert found is not None
+    assert pa.types.is_decimal128(found.schema.field("c_decimal(38,10)").type)
+
+
+@pytest.mark.parametrize("word", [word for word in VALUES if word != "boolean"])
+def test_a_column_of_every_type_can_be_a_key(word: str) -> None:
+    _key_of_type(MemoryDeltaWriter(), [word])
+
+
+@pytest.mark.spark
+def test_columns_of_all_types_can_be_keys_together(spark_writer: SparkDeltaWriter) -> None:
+    spark_writer.drop("dbo/T")
+    _key_of_type(spark_writer, list(VALUES))
+
+
+def _key_of_type(writer: DeltaWriter, words: list[str]) -> None:
+    table = Scenario(writer, schema_of(*[f"k_{word}:{word}" for word in words], "v"), [f"k_{word}" for word in words])
+    keys = list(zip(*(VALUES[word] for word in words), strict=True))
+    table.create()
+    table.change(*[(0, *key, place) for place, key in enumerate(keys)])
+    outcome = table.change(*[(1, *key, place + 10) for place, key in enumerate(keys)])
+    assert sorted(row[-1] for row in table.found()) == [10, 11, 12, 13, 14, 15]
+    assert outcome.met == (Met(),)
+    table.change(*[(2, *key, None) for key in keys[1:]])
+    assert [row[-1] for row in table.found()] == [10]
+
+
+def test_instants_beyond_pythons_years_survive(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id", "t:timestamp", "d:date"), ["Id"])
+    file = table.file(["Id"], (0, 1), (0, 2))
+    instants = pa.array([-(2**55), 2**55], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    days = pa.array([-1_000_000, 3_000_000], pa.int32()).cast(pa.date32())
+    rows = file.rows.table.append_column("t", instants).append_column("d", days)  # type: ignore[attr-defined]
+    table.create()
+    table.apply(replace(file, rows=replace(file.rows, table=rows)))  # type: ignore[type-var]
+    found = writer.rows("dbo/T")
+    assert found is not None
+    found = found.sort_by("Id")
+    assert found["t"].combine_chunks().equals(instants)
+    assert found["d"].combine_chunks().equals(days)
+
+
+PARTITIONS = ["x y", "a%20b", "a/b", "k=v", "q'\"`", "ünï-日本", "t\tn\n", ":*?[]{}#", None, "\\", "..", "x" * 120]
+
+
+def test_partition_values_are_kept_whatever_they_are(writer: DeltaWriter) -> None:
+    """LZ-3.7."""
+    table = Scenario(writer, schema_of("Id!", "p q:string", "year:string", partitions=["p q", "year"]), ["Id"])
+    table.create()
+    table.change(*[(0, place, value, "2026") for place, value in enumerate(PARTITIONS)])
+    assert table.found() == sorted([(place, value, "2026") for place, value in enumerate(PARTITIONS)], key=repr)
+    table.change(*[(1, place, value, "2027") for place, value in enumerate(PARTITIONS)], (2, 0, None, None))
+    assert table.found() == sorted(
+        [(place, value, "2027") for place, value in enumerate(PARTITIONS) if place], key=repr
+    )
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.schema.partition_columns == ("p q", "year")
+
+
+def test_a_plain_partition_column_may_be_part_of_the_key(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id!", "v", "day:string", partitions=["day"]), ["Id", "day"])
+    table.create()
+    table.change(*[(0, 1, 1, value) for value in PARTITIONS if value])
+    outcome = table.change((2, 1, None, "x y"), (1, 1, 2, "a%20b"), (4, 1, 3, "new"), (0, 1, 4, "a/b"))
+    assert outcome.met == (Met(1, 0),)
+    assert sorted((row[2], row[1]) for row in table.found()) == sorted(
+        [
+            *((value, 1) for value in PARTITIONS if value not in ("x y", "a%20b", None)),
+            ("a%20b", 2),
+            ("new", 3),
+            ("a/b", 4),
+        ]
+    )
+
+
+def test_history_names_the_files_of_each_commit(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"), (0, 2, "b"))
+    table.change((1, 1, "c"))
+    table.change()
+    entries = writer.history("dbo/T")
+    assert [entry.version for entry in entries] == [3, 2, 1, 0]
+    assert [entry.rows for entry in entries] == [0, 1, 2, 0]
+    assert [entry.files for entry in entries] == [(f"{number:020}.parquet",) for number in (3, 2, 1)] + [()]
+    assert [entry.operation for entry in entries] == ["WRITE", "MERGE", "WRITE", "CREATE TABLE"]
+    assert all(entry.timestamp_ms > 1_700_000_000_000 and entry.engine for entry in entries)
+    assert [entry.version for entry in writer.history("dbo/T", limit=2)] == [3, 2]
+
+
+def test_every_version_can_be_looked_at(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"))
+    table.change((1, 1, "b"), (0, 2, "c"))
+    table.change((2, 1, None))
+    assert [table.found(version) for version in range(4)] == [[], [(1, "a")], [(1, "b"), (2, "c")], [(2, "c")]]
+    for missing in (-1, 4, 10**9):
+        with pytest.raises(UsageError, match="no version"):
+            writer.rows("dbo/T", version=missing)
+
+
+def test_a_limit_gives_so_many_rows(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change(*[(0, number, "x") for number in range(10)])
+    for limit, expected in ((0, 0), (3, 3), (10, 10), (99, 10)):
+        rows = writer.rows("dbo/T", limit=limit)
+        assert rows is not None
+        assert rows.num_rows == expected
+
+
+def test_rows_are_counted(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change(*[(0, number, "x") for number in range(10)])
+    table.change((2, 1, None), (0, 0, "y"))
+    assert writer.row_count("dbo/T") == 10
+
+
+def test_tables_of_any_schema_are_listed(writer: DeltaWriter) -> None:
+    for name in ("Sales/Stores", "Flat", "dbo/Items"):
+        Scenario(writer, SIMPLE, ["Id"], name).create()
+    assert writer.tables() == ["Flat", "Sales/Stores", "dbo/Items"]
+
+
+def test_maintenance_changes_no_row_and_loses_no_record(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    for number in range(3):
+        table.change((0, number, "x"))
+    before = writer.state("dbo/T")
+    assert before is not None
+    done = writer.maintain("dbo/T", 0)
+    assert set(done) == {"files_added", "files_removed", "files_deleted"}
+    after = writer.state("dbo/T")
+    assert after is not None
+    assert (after.record, after.record_version) == (before.record, before.record_version)
+    assert table.found() == [(0, "x"), (1, "x"), (2, "x")]
+    table.change((1, 1, "y"))
+    assert table.found() == [(0, "x"), (1, "y"), (2, "x")]
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(MARKERS), st.sampled_from([None, 1, 2, 3]), st.sampled_from(["a", "A", None])),
+    max_size=14,
+)
+BATCHES = st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=1, max_size=3)
+KEYED = schema_of("a", "b:string", "v")
+
+
+def _run(writer: DeltaWriter, batches: list[list[list[tuple[int, Any, Any]]]]) -> tuple[list[Any], list[Any]]:
+    table = Scenario(writer, KEYED, ["a", "b"])
+    table.create()
+    serial = itertools.count()
+    outcomes = [
+        table.apply(*[table.file(KEYED.names, *[(*change, next(serial)) for change in file]) for file in files]).met
+        for files in batches
+    ]
+    return table.found(), outcomes
+
+
+def _replayed(batches: list[list[list[tuple[int, Any, Any]]]]) -> tuple[list[Any], list[Any]]:
+    serial = itertools.count()
+    rows: list[dict[str, Any]] = []
+    told = []
+    for files in batches:
+        for file in files:
+            changes = [Change(RowMarker(marker), (a, b), {"a": a, "b": b, "v": next(serial)}) for marker, a, b in file]
+            rows, effects = replay(rows, changes, ["a", "b"])
+            pairs = list(zip(changes, effects, strict=True))
+            told.append(
+                Met(
+                    sum(c.marker == 0 and e.met > 0 for c, e in pairs),
+                    sum(c.marker != 0 and e.met > 1 for c, e in pairs),
+                )
+            )
+    return sorted((tuple(row.values()) for row in rows), key=repr), told
+
+
+@given(BATCHES)
+def test_the_memory_writer_does_what_replay_says(batches: list[list[list[tuple[int, Any, Any]]]]) -> None:
+    found, met = _run(MemoryDeltaWriter(), batches)
+    assert (found, [m for of_batch in met for m in of_batch]) == _replayed(batches)
+
+
+@pytest.mark.spark
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(batches=BATCHES)
+def test_the_spark_writer_does_what_the_memory_writer_does(
+    spark_writer: SparkDeltaWriter, batches: list[list[list[tuple[int, Any, Any]]]]
+) -> None:
+    spark_writer.drop("dbo/T")
+    assert _run(spark_writer, batches) == _run(MemoryDeltaWriter(), batches)
