@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from mirror_engine import errors
 from mirror_engine.cli import exit_codes, opening
+from mirror_engine.cli.signals import Stopping
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.running import Verdict
 
@@ -124,3 +128,25 @@ def test_version_is_one_line(say) -> None:
 def test_every_verdict_has_an_exit_code() -> None:
     found = {verdict.name: exit_codes.of_verdict(verdict) for verdict in Verdict}
     assert found == {"LEVEL": 0, "FAILED": 1, "REFUSED": 3, "RETRY": 4}
+
+
+def test_the_second_signal_ends_at_once(monkeypatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("os._exit", ended.append)
+    before = signal.getsignal(signal.SIGINT)
+    with Stopping() as stopping:
+        signal.raise_signal(signal.SIGTERM)
+        assert (stopping.stop.is_set(), stopping.interrupted, ended) == (True, False, [])
+        signal.raise_signal(signal.SIGINT)
+    assert ended == [130]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_reader_that_goes_away_ends_it_without_a_word(tmp_path) -> None:
+    words = [sys.executable, "-m", "mirror_engine.cli.main", "init", str(tmp_path / "x"), "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.close()
+        assert process.stderr
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
