@@ -193,8 +193,8 @@ def test_a_marker_that_is_no_digit_is_not_repeated_in_the_message() -> None:
 
 
 def test_the_first_wrong_row_is_named_whichever_column_it_is_in() -> None:
-    content = b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,1,9\r\n1,,0\r\nx,1,0\r\n"
-    assert "row 2: row marker" in refusal(content)
+    assert "row 2: row marker" in refusal(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,1,9\r\n1,,0\r\nx,1,0\r\n")
+    assert "row 2: NULL in" in refusal(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,,0\r\nx,1,0\r\n1,1,9\r\n")
     assert "row 2: 1 fields" in refusal(b"Id,City\r\n1,a\r\n1\r\nx,a\r\n")
 
 

@@ -27,6 +27,7 @@ CELLS = st.lists(
 @example("date", ["0000-01-01"])
 @example("float", ["1e39"])
 @example("float", ["16777217", "0.1"])
+@example("timestamp", ["2024-02-29T08:00:00.5Z", "2024-02-29 08:00:00+00:00"])
 @example("timestamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999", None])
 def test_the_fast_reading_equals_the_exact_one(kind: str, cells: list[str | None]) -> None:
     def outcome(read: Any) -> object:

@@ -44,9 +44,14 @@ def rows(text: str, **options: str) -> list[Record]:
 
 
 def refused(text: str, dialect: TextDialect | None = None, row_bytes: int = 1 << 20) -> str:
-    with pytest.raises(PublisherError) as caught:
-        read(text, dialect, row_bytes=row_bytes)
-    return caught.value.message
+    """The message, which is the same whether the header comes alone or with all rows."""
+    messages = set()
+    for cuts in ((), (text.find("\n") + 1,)):
+        with pytest.raises(PublisherError) as caught:
+            read(text, dialect, cuts, row_bytes)
+        messages.add(caught.value.message)
+    (message,) = messages
+    return message
 
 
 @pytest.mark.parametrize(
@@ -78,6 +83,11 @@ def test_a_field_is_read_as_the_protocol_says(field: str, cell: str | None) -> N
     for text in (f"h,i\r\n{field},x\r\n", f"h,i\r\n{field},x"):
         assert rows(text) == [[cell, "x"]]
     assert rows(f"h,i\r\nx,{field}\r\n") == [["x", cell]]
+
+
+def test_only_one_carriage_return_belongs_to_the_line_end() -> None:
+    for cuts in ((), (3,)):
+        assert read("h\r\na\r\r\nb\r\n", None, cuts)[0] == [["h"], ["a\r"], ["b"]]
 
 
 def test_null_value_is_null_only_outside_quotes() -> None:
@@ -173,7 +183,8 @@ def test_a_row_at_the_limit_is_read() -> None:
 
 
 def test_a_row_over_two_lines_is_counted_once() -> None:
-    assert len(read('h\n"' + "x" * 48 + "\n" + "x" * 48 + '"\n', row_bytes=100)[0]) == 2
+    row = '"' + "x" * 48 + "\n" + "x" * 48 + '"\n'
+    assert len(read("h\n" + row * 3, row_bytes=100)[0]) == 4
 
 
 def test_an_endless_row_is_refused_early() -> None:
