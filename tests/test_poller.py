@@ -137,9 +137,16 @@ class TestZone:
         with pytest.raises(StorageUnavailable, match="broken"):
             look(storage)
 
-    def test_a_zone_that_goes_away_while_it_is_listed_is_an_error(self) -> None:
+    @pytest.mark.parametrize("comes_back", [False, True])
+    def test_a_zone_that_goes_away_while_it_is_listed_is_an_error(self, comes_back: bool) -> None:  # noqa: FBT001 - a case
         storage = zone_with(f"Items/{FIRST}")
-        storage.meanwhile[f"list {ZONE}"] = lambda: storage.delete(ZONE)
+
+        def go_away() -> None:
+            storage.delete(ZONE)
+            if comes_back:
+                storage.put(f"{ZONE}/x", b"")
+
+        storage.meanwhile[f"list {ZONE}"] = go_away
         with pytest.raises(StorageUnavailable, match="went away"):
             look(storage)
 
@@ -359,6 +366,26 @@ class TestUnlisted:
         zone = poller.look()
         assert (folders(zone), zone.unlisted) == (["B"], {folder})
         assert poller.look().unlisted == frozenset()
+
+    def test_a_schema_folder_recreated_meanwhile_is_left_to_the_next_look(self) -> None:
+        storage = zone_with(f"S.schema/A/{FIRST}")
+
+        def act() -> None:
+            storage.delete(f"{ZONE}/S.schema")
+            storage.put(f"{ZONE}/S.schema/B/{FIRST}", b"x")
+
+        storage.meanwhile[f"list {ZONE}/S.schema"] = act
+        zone = look(storage)
+        assert (folders(zone), zone.unlisted) == ([], {"S.schema"})
+
+    def test_an_empty_folder_recreated_is_another(self) -> None:
+        storage = zone_with(f"Items/{FIRST}")
+        storage.delete(f"{ZONE}/Items/{FIRST}")
+        poller = Poller(storage, Config())
+        before = poller.look().tables[0].identity
+        recreate(storage, "Items")()
+        storage.delete(f"{ZONE}/Items/{FIRST}")
+        assert poller.look().tables[0].identity != before
 
     def test_a_folder_recreated_meanwhile_is_seen_in_one_life(self) -> None:
         storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")

@@ -238,7 +238,7 @@ def _say_newest_is_gone(done: _Applied, found: Draft) -> None:
 
 def _in_order_of_time(members: Sequence[FileSighting], done: _Applied, found: Draft) -> None:
     """Take every file, oldest first, equal times by name (LZ-3.5, LZ-3.6)."""
-    ordered = sorted(members, key=lambda file: (file.modified_ns, file.name))
+    ordered = sorted(members, key=attrgetter("modified_ns"))  # by path before, so that equal times go by name
     found.ready += ordered
     for file in ordered:
         if file.modified_ns < done.modified_ns:
