@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.sightings import ZoneSighting
-    from mirror_engine.planner import Plan
     from mirror_engine.poller import Poller
+    from mirror_engine.steps import Plan
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0

@@ -182,7 +182,7 @@ class Mirror:
                 if rows:
                     self._tell(DiagnosticRaised(table, diagnose("ME069", table.folder, count=rows)))
                 running.engine.drop(table, diagnose("ME065", table.folder))
-            return sorted(known)
+            return sorted(table for table, progress in known.items() if progress.has_table)
 
     def close(self) -> None:
         """End the Spark session, if one was started."""

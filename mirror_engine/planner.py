@@ -14,7 +14,6 @@ from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.landing_zone.progress import Latch, Progress
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.landing_zone.sightings import (
-    FileSighting,
     MetadataAbsent,
     MetadataUnusable,
     MetadataUsable,
@@ -30,81 +29,15 @@ from mirror_engine.landing_zone.states import (
     Unarmed,
     Waiting,
 )
+from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Plan, Remember, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.names import TableName
 
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
-
-
-@dataclass(frozen=True)
-class DropTable:
-    """The Delta table and all memory of it go (LZ-7.2, LZ-7.3)."""
-
-    diagnostic: Diagnostic
-
-
-@dataclass(frozen=True)
-class BeginGeneration:
-    """A new life of the table folder starts to be remembered."""
-
-    identity: str
-
-
-@dataclass(frozen=True)
-class LearnIdentity:
-    """The folder is the one we know under a new identity: ROOT was copied, moved or restored."""
-
-    identity: str
-
-
-@dataclass(frozen=True)
-class Remember:
-    """Facts about the folder to keep, without any effect on the Delta table."""
-
-    armed: bool
-    waiting: Mapping[str, str]
-    latch: Latch | None
-
-
-@dataclass(frozen=True)
-class NoteGone:
-    """The folder is missed for the first time; its table is dropped once the delay is over (LZ-7.4)."""
-
-    at: float
-
-
-@dataclass(frozen=True)
-class ApplyBatch:
-    """Change files to be replayed, in order; the replayer cuts them into commits."""
-
-    files: tuple[FileSighting, ...]
-    metadata: Metadata
-
-
-Step = DropTable | BeginGeneration | LearnIdentity | Remember | NoteGone | ApplyBatch
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be done for one table, and why not more.
-
-    Attributes:
-        table: its name.
-        state: as it is before the steps.
-        steps: in order.
-        detection: how its files were classified; None where they were not looked at.
-        diagnostics: everything there is to say about it now, applied files aside.
-    """
-
-    table: TableName
-    state: TableState
-    steps: tuple[Step, ...] = ()
-    detection: Detection | None = None
-    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True)

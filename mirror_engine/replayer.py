@@ -24,17 +24,8 @@ from mirror_engine.events import (
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
 from mirror_engine.landing_zone.tally import tally
-from mirror_engine.planner import (
-    ApplyBatch,
-    BeginGeneration,
-    DropTable,
-    LearnIdentity,
-    NoteGone,
-    Plan,
-    Remember,
-    Step,
-    with_identity,
-)
+from mirror_engine.planner import with_identity
+from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Plan, Remember, Step
 
 if TYPE_CHECKING:
     from mirror_engine.change_batches import BatchReader, CutBatch

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import threading
 
     from mirror_engine.doors import Doors
-    from mirror_engine.planner import Plan
+    from mirror_engine.steps import Plan
 
 
 class Verdict(str, Enum):

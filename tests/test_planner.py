@@ -18,18 +18,8 @@ from mirror_engine.landing_zone.sightings import (
     TableSighting,
 )
 from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
-from mirror_engine.planner import (
-    FAILED_AFTER_SECONDS,
-    ApplyBatch,
-    BeginGeneration,
-    Circumstances,
-    DropTable,
-    LearnIdentity,
-    NoteGone,
-    Remember,
-    plan,
-    plan_gone,
-)
+from mirror_engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_gone
+from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Remember
 
 NOW = 1_000_000.0
 ORDERS = TableName("Sales", "Orders")
@@ -47,7 +37,9 @@ def folder(*files: FileSighting, metadata=KEYED, identity="folder-1") -> TableSi
 
 def progress(*applied: FileSighting, **changes) -> Progress:
     files = {file.path: AppliedFile(file.etag, "d", 1, 1, file.modified_ns) for file in applied}
-    known = Progress("g", "folder-1", len(applied), len(applied) or -1, {"": len(applied)}, files, ("Id",), armed_at=1.0)
+    known = Progress(
+        "g", "folder-1", len(applied), len(applied) or -1, {"": len(applied)}, files, ("Id",), armed_at=1.0
+    )
     return replace(known, **changes)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.sightings import ZoneSighting
-    from mirror_engine.planner import Plan
+    from mirror_engine.steps import Plan
 
 BEAT_SECONDS = 30.0
 

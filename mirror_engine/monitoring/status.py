@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirror_engine.landing_zone.states import Latched, TableState, Unarmed
 from mirror_engine.monitoring.state_words import advice, in_words, word
 from mirror_engine.monitoring.times import iso
-from mirror_engine.planner import BeginGeneration
+from mirror_engine.steps import BeginGeneration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import FileSighting
-    from mirror_engine.planner import Plan
+    from mirror_engine.steps import Plan
 
 # the register's diagnostics about a path that is passed over as it lies there
 PASSED_OVER = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074"})
