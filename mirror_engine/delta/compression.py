@@ -7,6 +7,7 @@ piece by piece: it is bounded by `batch_bytes`. Checksums of Snappy's frames are
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -70,6 +71,20 @@ class _TooLong(Exception):
     pass
 
 
+class _Lent(io.RawIOBase):
+    """A reader that Arrow may close, as it does when it is done: the file below is read again."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        super().__init__()
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._source.read(size)
+
+
 def _unpacker(head: bytes, size: int) -> Callable[[BinaryIO, int], Iterator[bytes]]:
     if head.startswith(_GZIP):
         return _gzip
@@ -100,7 +115,7 @@ def _gzip(source: BinaryIO, _limit: int) -> Iterator[bytes]:
 
 def _zstd(source: BinaryIO, _limit: int) -> Iterator[bytes]:
     try:
-        unpacked = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd")
+        unpacked = pa.CompressedInputStream(pa.PythonFile(_Lent(source), mode="r"), "zstd")
         while chunk := unpacked.read(CHUNK_BYTES):
             yield chunk
     except (OSError, pa.ArrowException) as fault:

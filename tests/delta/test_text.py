@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.config import Config
+from mirror_engine.delta.change_bytes import guarded
 from mirror_engine.delta.text import TextChangeFile, open_text
-from mirror_engine.errors import PublisherError
+from mirror_engine.errors import PublisherError, StorageUnavailable
 from mirror_engine.landing_zone.metadata import Metadata, parse
 
 ZONES = Path(os.environ.get("MIRROR_ENGINE_ZONES", Path(__file__).parents[3] / "shared" / "landing_zones"))
@@ -121,6 +122,26 @@ def test_compression_is_told_by_content(compress: Any) -> None:
     assert len(rows(compress(many))) == 4_999
     if compress is not bytes:
         assert refusal(compress(many)[:-9]).endswith("[ME024]") or compress is snappy
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd, snappy, frames, hadoop])
+def test_the_file_stays_open_for_another_reading(compress: Any) -> None:
+    handle = guarded(io.BytesIO(compress(PLAIN)), "Orders/1.csv")
+    file = open_text(handle, "Orders/1.csv", metadata(), Config())
+    assert [sum(batch.num_rows for batch in file.batches()) for _ in range(3)] == [2, 2, 2]
+    assert not handle.closed
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd, frames, hadoop])
+def test_a_failing_read_is_the_storages_fault(compress: Any) -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell():
+                raise OSError(5, "input/output error")
+            return super().read(size)
+
+    with pytest.raises(StorageUnavailable):
+        list(open_text(Failing(compress(PLAIN)), "Orders/1.csv", metadata(), Config()).batches())
 
 
 def test_a_snappy_frame_beyond_its_bound_is_damaged() -> None:
