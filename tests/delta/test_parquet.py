@@ -370,13 +370,21 @@ def test_text_that_is_not_utf8_is_refused_without_showing_it() -> None:
         pa.array([0, 3_000_000], pa.date32()),
         pa.array([0, -800_000], pa.date32()),
         pa.array([0, 2**62], pa.timestamp("ms")),
-        pa.array([0, 2**62], pa.timestamp("us", "UTC")),
+        pa.array([0, 253_402_300_800_000_000], pa.timestamp("us", "UTC")),
+        pa.array([0, -62_135_596_800_000_001], pa.timestamp("us", "UTC")),
     ],
     ids=str,
 )
 def test_times_that_nothing_can_hold_are_refused_with_their_column(cells: pa.Array) -> None:
     error = refused(written(pa.table({"at": cells})))
     assert (error.diagnostic.code, error.diagnostic.column) == ("ME060", "at")
+    assert "1 to 9999" in error.message
+
+
+def test_the_last_and_the_first_moment_are_held() -> None:
+    moments = [253_402_300_799_999_999, -62_135_596_800_000_000]
+    file = opened(written(pa.table({"at": pa.array(moments, pa.timestamp("us", "UTC"))})))
+    assert rows(file).column("at").cast(pa.int64()).to_pylist() == moments
 
 
 def test_a_failing_read_is_the_storages_fault() -> None:

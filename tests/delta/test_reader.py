@@ -148,8 +148,10 @@ def test_a_zero_row_file_makes_the_table_and_leaves_it_empty(zone: Zone) -> None
     assert read.facts.schema == TableSchema((ID, CITY))
 
 
-def test_deletes_alone_leave_an_empty_table_empty(zone: Zone) -> None:
-    assert zone.reads(parquet(**{"Id": [1], MARKER: [2]})).facts.is_empty
+def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone: Zone) -> None:
+    content = parquet(**{"Id": [1], MARKER: [2]})
+    assert zone.reads(content).facts.is_empty
+    assert not zone.reads(content, facts=FILLED).facts.is_empty
 
 
 # --- markers and keys
@@ -175,7 +177,12 @@ def test_null_keys_are_counted_per_key_and_refused_under_strict(zone: Zone, stri
         "2 rows with NULL in key a match nothing",
     ]
     assert strict.refuses(content, Metadata(key_columns=("a", "b"))).diagnostic.code == "ME040"
-    assert list(strict.scratch.iterdir() if strict.scratch.exists() else []) == []
+
+
+def test_rows_refused_at_the_last_moment_leave_the_scratch_folder(strict: Zone) -> None:
+    content = parquet(Id=pa.array([None] * 50_000, pa.int64()), V=np.arange(50_000))
+    error = strict.refuses(content)
+    assert (error.diagnostic.code, list(strict.scratch.iterdir())) == ("ME040", [])
 
 
 def test_a_missing_key_is_refused(zone: Zone) -> None:
@@ -338,10 +345,11 @@ class Meddling(MemoryStorage):
 
 
 @pytest.mark.parametrize("content", [parquet(Id=[1]), b"PAR1 half a fi"])
-def test_a_file_that_changes_while_it_is_read_is_refused_as_such(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("more", [b"more", b""])
+def test_a_file_that_changes_while_it_is_read_is_refused_as_such(tmp_path: Path, content: bytes, more: bytes) -> None:
     storage = Meddling()
     zone = Zone(tmp_path, storage=storage)
-    storage.then = lambda: storage.write_in_place(zone.where(), content + b"more")
+    storage.then = lambda: storage.write_in_place(zone.where(), content + more)
     assert zone.refuses(content).diagnostic.text == "incomplete, or changed while read: it changed while it was read"
 
 
@@ -379,7 +387,10 @@ def test_many_rows_wait_in_the_scratch_folder_and_refused_ones_leave_it(zone: Zo
     read = zone.reads(parquet(**{"Id": numbers, MARKER: numbers * 0}))
     assert len(list(zone.scratch.iterdir())) == 1
     assert sum(batch.num_rows for batch in read.rows.rows.batches()) == 100_000
+    assert (read.rows.row_count, read.rows.byte_count) == (100_000, 800_000)
     read.rows.rows.close()
+    late = parquet(**{"Id": numbers, MARKER: numbers // 99_999})
+    assert zone.refuses(late, KEYLESS).diagnostic.row == 100_000
     assert zone.refuses(parquet(**{"Id": numbers, MARKER: numbers // 99_999 * 3})).diagnostic.row == 100_000
     assert list(zone.scratch.iterdir()) == []
 
