@@ -184,6 +184,41 @@ def test_a_file_being_written_has_a_name_the_protocol_skips(
     assert seen[0].startswith(".")
 
 
+def test_folders_are_made_durable_after_each_change(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def spied(opened: int) -> None:
+        synced.append("folder" if stat.S_ISDIR(os.fstat(opened).st_mode) else "file")
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", spied)
+    told = []
+    for change in (
+        partial(storage.write, "f", b"x"),
+        partial(storage.move, "f", "a/f"),
+        partial(storage.move, "a/f", "a/g"),
+        partial(storage.delete, "a/g"),
+        partial(storage.delete, "a"),
+    ):
+        synced.clear()
+        change()
+        told.append(synced.copy())
+    assert told == [["file", "folder"], ["folder"] * 3, ["folder"] * 2, ["folder"], ["folder"]]
+
+
+def test_what_takes_the_place_of_a_file_at_the_last_moment_is_not_opened(
+    root: Path, storage: LocalStorage, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirror_engine.storage.local._is_file", lambda *_: True)
+    (root / "link").symlink_to(outside / "secret")
+    os.mkfifo(root / "pipe")
+    (root / "folder").mkdir()
+    for name in ["link", "pipe", "folder"]:
+        with pytest.raises(FileNotFoundError):
+            storage.open(name)
+
+
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE])
 def test_a_failing_disk_is_unavailable_never_empty(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, code: int
@@ -393,8 +428,13 @@ def test_settling_a_folder_changes_nothing_to_be_seen(root: Path) -> None:
     opened = os.open(root, os.O_RDONLY)
     try:
         before = folder_identity.look("T", opened)
+        free = os.dup(opened)
+        os.close(free)
         folder_identity.settle("T", opened)
         folder_identity.settle("nothing", opened)
+        after = os.dup(opened)
+        os.close(after)
+        assert after == free  # none was left open
         assert folder_identity.look("T", opened) == before
         assert stat.S_IMODE((root / "T").stat().st_mode) == 0o750
     finally:
