@@ -88,6 +88,15 @@ class Config:
         float,
         number(_ZONE, "How long a folder must be gone before its table is dropped (LZ-7.4).", "SECONDS", 0),
     ] = 0.0
+    restart: Annotated[
+        Literal["rebuild", "resume"],
+        choice(
+            _CLEAN,
+            "What stop and start does: drop and rebuild all tables, or go on (LZ-7.7).",
+            "rebuild",
+            "resume",
+        ),
+    ] = "rebuild"
     files_per_commit: Annotated[
         int, whole(_BATCH, "Most change files in one commit; 1 to debug order (LZ-4.16).", "FILES", 1)
     ] = 1000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mirror_engine.cli import exit_codes, opening, progress
-from mirror_engine.cli.options import ALL, Json, Root, configured
+from mirror_engine.cli.options import WORKING, Json, Root, configured
 from mirror_engine.cli.output import bullet, count, line, print_json, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.cli.status_text import style_of
@@ -30,7 +30,7 @@ JSON = {
 }
 
 
-@configured(*ALL)
+@configured(*WORKING)
 def once(root: Root, config: Config, *, as_json: Json = False) -> None:
     """Apply all that can be applied now, then exit.
 

@@ -26,6 +26,7 @@ Table = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout; errors become JSON on stderr.")]
 
 ALL = tuple(field.name for field in fields(Config))
+WORKING = tuple(name for name in ALL if name != "restart")
 READING = tuple(name for name in ALL if options()[name].topic == "How the zone is read")
 
 

@@ -10,7 +10,7 @@ import typer
 from mirror_engine.cli import exit_codes, opening
 from mirror_engine.cli.log import Log, LogFormat
 from mirror_engine.cli.once import report_json
-from mirror_engine.cli.options import ALL, Json, Root, configured
+from mirror_engine.cli.options import WORKING, Json, Root, configured
 from mirror_engine.cli.output import print_json
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Config
@@ -20,7 +20,7 @@ JSON = {"verdict": "level", "exit_code": 0, "batches": 40, "files": 212, "rows":
 Format = Annotated[LogFormat, typer.Option("--log-format", help="How log lines on stderr are written.")]
 
 
-@configured(*ALL)
+@configured(*WORKING)
 def run(root: Root, config: Config, *, log_format: Format = LogFormat.TEXT, as_json: Json = False) -> None:
     """Apply what lands until told to stop.
 

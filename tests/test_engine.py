@@ -1,0 +1,390 @@
+"""The engine over a local zone and the memory writer: lives of tables, of ROOT, and of the ledger."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import pyarrow as pa
+import pytest
+
+import mirror_engine.engine
+from mirror_engine import Config, Mirror, Verdict
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.errors import RootInUse
+from mirror_engine.events import DiagnosticRaised, TableDropped, TableLatched
+from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.states import Blocked, Latched, Level
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.testing.faults import Fault, FaultyStorage
+from mirror_engine.testing.publisher import Publisher
+
+TYPES = {"id": pa.int64(), "city": pa.string()}
+
+
+class Shop:
+    """A ROOT with a publisher and an engine that can be ended and begun anew."""
+
+    def __init__(self, root, writer=None, **options):
+        self.root = root
+        self.writer = writer or MemoryDeltaWriter()
+        self.config = Config(**options)
+        self.publisher = Publisher(root)
+        self.events = []
+        self.now = 1_000_000.0
+
+    def mirror(self, **parts):
+        return Mirror(
+            self.root,
+            self.config,
+            writer=self.writer,
+            listeners=[self.events.append],
+            clock=lambda: self.now,
+            **parts,
+        )
+
+    def once(self, **parts):
+        with self.mirror(**parts) as mirror:
+            return mirror.once()
+
+    def ids(self, table="Orders"):
+        with self.mirror() as mirror:
+            return sorted(mirror.rows(table).column("id").to_pylist())
+
+    def status(self, table="Orders"):
+        with self.mirror() as mirror:
+            return next(found for found in mirror.status().tables if found.name.table == table)
+
+    def orders(self, name="Orders"):
+        return self.publisher.table(name, keys=["id"], types=TYPES)
+
+    def said(self):
+        return [event.diagnostic.code for event in self.events if isinstance(event, DiagnosticRaised)]
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    return Shop(tmp_path / "shop")
+
+
+def row(number):
+    return {"id": number, "city": "Linz"}
+
+
+def test_a_second_once_does_nothing(shop):
+    shop.orders().load(row(1))
+    assert shop.once().batches == 1
+    assert shop.once().batches == 0
+    assert shop.ids() == [1]
+
+
+def test_files_per_commit_bounds_a_commit(tmp_path):
+    shop = Shop(tmp_path, files_per_commit=1)
+    orders = shop.orders()
+    for number in range(5):
+        orders.insert(row(number))
+    assert shop.once().batches == 5
+
+
+def test_batch_bytes_bounds_a_commit_but_one_file_always_goes(tmp_path):
+    shop = Shop(tmp_path, batch_bytes=1)
+    orders = shop.orders()
+    for number in range(3):
+        orders.insert(row(number))
+    assert shop.once().batches == 3
+
+
+def test_a_bad_file_latches_its_table_alone_after_all_before_it(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.put("00000000000000000002.parquet", b"not parquet")
+    orders.skip()
+    orders.insert(row(3))
+    shop.orders("Other").insert(row(1))
+    report = shop.once()
+    assert report.verdict is Verdict.REFUSED
+    assert (shop.ids(), shop.ids("Other")) == ([1], [1])
+    assert isinstance(shop.status().state, Latched)
+    assert isinstance(shop.status("Other").state, Level)
+    assert [event.diagnostic.code for event in shop.events if isinstance(event, TableLatched)] == ["ME024"]
+
+
+def test_deleting_and_landing_again_recovers(shop):
+    orders = shop.orders()
+    orders.put("00000000000000000001.parquet", b"")
+    assert shop.once().verdict is Verdict.REFUSED
+    orders.remove("00000000000000000001.parquet")
+    orders.insert(row(1), name="00000000000000000001.parquet")
+    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.ids() == [1]
+
+
+def test_completing_in_place_does_not_recover(shop):
+    orders = shop.orders()
+    orders.insert(row(1), name="good.parquet")
+    content = (shop.publisher.zone / "Orders/good.parquet").read_bytes()
+    orders.remove("good.parquet")
+    shop.publisher.write_in_place("Orders/00000000000000000001.parquet", content[:20])
+    assert shop.once().verdict is Verdict.REFUSED
+    shop.publisher.write_in_place("Orders/00000000000000000001.parquet", content)
+    assert shop.once().verdict is Verdict.REFUSED
+    assert "ME027" in [found.code for found, _ in shop.status().diagnostics]
+
+
+def test_a_gap_blocks_and_fills(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.skip()
+    orders.insert(row(3))
+    assert shop.once().verdict is Verdict.REFUSED
+    assert isinstance(shop.status().state, Blocked)
+    orders.insert(row(2), name="00000000000000000002.parquet")
+    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.ids() == [1, 2, 3]
+
+
+def test_a_dropped_folder_drops_its_table(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once()
+    orders.drop()
+    shop.once()
+    assert shop.writer.tables() == []
+    assert any(isinstance(event, TableDropped) for event in shop.events)
+
+
+def test_a_drop_waits_out_its_delay(tmp_path):
+    shop = Shop(tmp_path, drop_delay_seconds=60)
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once()
+    orders.drop()
+    shop.once()
+    assert shop.writer.tables() == ["dbo/Orders"]
+    shop.now += 60
+    shop.once()
+    assert shop.writer.tables() == []
+
+
+def test_a_recreated_folder_is_rebuilt_though_nobody_saw_it_gone(shop):
+    orders = shop.orders()
+    orders.insert(row(1), row(2))
+    shop.once()
+    orders.drop()
+    shop.orders().insert(row(9))
+    shop.once()
+    assert shop.ids() == [9]
+    assert "ME066" in shop.said()
+
+
+def test_twenty_rounds_of_drop_and_recreate_with_the_same_content_are_all_noticed(shop):
+    for _ in range(20):
+        orders = shop.orders()
+        orders.load(row(1), modified_ns=10**18)
+        shop.once()
+        orders.drop()
+    assert shop.said().count("ME066") == 19
+
+
+def test_a_lost_mount_is_no_deletion(shop):
+    shop.orders().insert(row(1))
+    shop.once()
+    away = shop.publisher.zone.rename(shop.root / "away")
+    shop.once()
+    assert shop.ids() == [1]
+    shop.publisher.zone.mkdir()
+    shop.once()
+    assert shop.ids() == [1]
+    shop.publisher.zone.rmdir()
+    away.rename(shop.publisher.zone)
+    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.ids() == [1]
+
+
+def test_a_copied_root_drops_nothing_and_goes_on(shop, tmp_path):
+    orders = shop.orders()
+    for number in range(3):
+        orders.insert(row(number))
+    shop.once()
+    shutil.copytree(shop.root, tmp_path / "copy")
+    copy = Shop(tmp_path / "copy", shop.writer)
+    assert copy.once().verdict is Verdict.LEVEL
+    assert copy.said() == ["ME076"]
+    assert copy.ids() == [0, 1, 2]
+    copy.publisher.folder("Orders", types=TYPES).insert(row(9), name="00000000000000000004.parquet")
+    copy.once()
+    assert copy.ids() == [0, 1, 2, 9]
+
+
+def test_a_copied_root_without_its_ledger_drops_nothing_either(shop, tmp_path):
+    shop.orders().insert(row(1))
+    shop.once()
+    shutil.copytree(shop.root, tmp_path / "copy", ignore=shutil.ignore_patterns(ENGINE))
+    copy = Shop(tmp_path / "copy", shop.writer)
+    copy.once()
+    assert (copy.ids(), copy.said()) == ([1], ["ME076"])
+
+
+def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_anew_is_rebuilt(shop):
+    shop.orders().insert(row(1))
+    shop.once()
+    shutil.copytree(shop.publisher.zone, shop.root / "backup")
+    shutil.rmtree(shop.publisher.zone)
+    (shop.root / "backup").rename(shop.publisher.zone)
+    shop.once()
+    assert (shop.ids(), shop.said()) == ([1], ["ME076"])
+    shutil.rmtree(shop.publisher.zone)
+    Publisher(shop.root).table("Orders", keys=["id"], types=TYPES).insert(row(7))
+    shop.once()
+    assert shop.ids() == [7]
+
+
+def test_without_its_ledger_the_engine_knows_all_from_the_tables(shop):
+    orders = shop.orders()
+    for number in range(3):
+        orders.insert(row(number))
+    shop.once()
+    before = shop.status()
+    shutil.rmtree(shop.root / ENGINE)
+    after = shop.status()
+    assert not (shop.root / ENGINE / "ledger.sqlite").exists()
+    assert (after.state, after.watermarks, after.rows_processed) == (Level(), {"": 3}, 3)
+    assert after.delta_version == before.delta_version
+    orders.insert(row(3))
+    shop.once()
+    assert shop.ids() == [0, 1, 2, 3]
+
+
+def test_a_ledger_older_than_the_tables_is_brought_up_to_them(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once()
+    shutil.copytree(shop.root / ENGINE, shop.root / "old")
+    orders.insert(row(2))
+    shop.once()
+    shutil.rmtree(shop.root / ENGINE)
+    (shop.root / "old").rename(shop.root / ENGINE)
+    orders.insert(row(3))
+    shop.once()
+    assert shop.ids() == [1, 2, 3]
+
+
+def test_last_update_time_files_are_applied_once_though_the_ledger_is_lost(tmp_path):
+    shop = Shop(tmp_path, cleanup="off")
+    orders = shop.publisher.table("Orders", keys=["id"], types=TYPES, strategy="LastUpdateTimeFileDetection")
+    for number in range(4):
+        orders.insert(row(number), name=f"file-{9 - number}.parquet")
+        shop.once()
+    shutil.rmtree(shop.root / ENGINE)
+    orders.insert(row(9), name="aa.parquet")
+    shop.once()
+    assert shop.ids() == [0, 1, 2, 3, 9]
+
+
+def test_a_removed_delta_table_is_rebuilt_from_what_lies_there(shop):
+    shop.orders().insert(row(1))
+    shop.once()
+    shop.writer.drop("dbo/Orders")
+    shop.once()
+    assert shop.ids() == [1]
+    assert "ME069" in shop.said()
+
+
+def test_restart_reads_again_what_still_lies_there_and_says_what_is_lost(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.insert(row(2))
+    shop.once()
+    with shop.mirror() as mirror:
+        assert [table.table for table in mirror.restart()] == ["Orders"]
+    assert "ME069" in shop.said()
+    assert shop.once().verdict is Verdict.REFUSED
+    assert isinstance(shop.status().state, Blocked)
+
+
+def test_restart_resume_keeps_all(tmp_path):
+    shop = Shop(tmp_path, restart="resume")
+    shop.orders().insert(row(1))
+    shop.once()
+    with shop.mirror() as mirror:
+        assert mirror.restart() == []
+    assert shop.ids() == [1]
+
+
+def test_two_folders_to_one_table_latch_the_second(shop):
+    shop.orders("dbo.Orders").insert(row(1))
+    shop.orders("orders").insert(row(2))
+    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.writer.tables() == ["dbo/Orders"]
+    assert isinstance(shop.status("orders").state, Latched)
+
+
+def test_who_owned_a_table_first_keeps_it(shop):
+    shop.orders("Orders").insert(row(2))
+    shop.once()
+    shop.orders("dbo.Orders").insert(row(1))
+    shop.once()
+    assert shop.ids("dbo.Orders") == [2]
+
+
+def test_a_second_engine_says_so_and_stops(shop):
+    shop.orders().insert(row(1))
+    with shop.mirror() as first, shop.mirror() as second, first._held():
+        with pytest.raises(RootInUse, match="another engine"):
+            second.once()
+        assert second.status().engine_running
+        assert second.status().tables
+    assert shop.once().verdict is Verdict.LEVEL
+
+
+def test_run_applies_what_lands_until_it_is_stopped(shop):
+    stop = threading.Event()
+    shop.config = Config(poll_interval_seconds=0.05)
+    reports = []
+
+    def serve():
+        with shop.mirror() as mirror:
+            reports.append(mirror.run(stop))
+
+    engine = threading.Thread(target=serve)
+    engine.start()
+    orders = shop.orders()
+    deadline = threading.Event()
+    for number in range(3):
+        orders.insert(row(number))
+        for _ in range(200):
+            if shop.writer.tables() and len(shop.ids()) == number + 1:
+                break
+            deadline.wait(0.05)
+    stop.set()
+    engine.join(20)
+    assert not engine.is_alive()
+    assert shop.ids() == [0, 1, 2]
+    assert reports[0].files == 3
+
+
+def test_a_zone_that_cannot_be_listed_drops_nothing(shop):
+    shop.orders().insert(row(1))
+    shop.once()
+    faulty = FaultyStorage(LocalStorage(shop.root), dict.fromkeys(range(1, 200), Fault.REFUSED))
+    assert shop.once(storage=faulty).verdict is Verdict.RETRY
+    assert shop.ids() == [1]
+    assert "ME070" in shop.said()
+
+
+def test_a_foreign_table_at_our_place_is_left_alone(shop):
+    class Taken(MemoryDeltaWriter):
+        def state(self, table):
+            found = super().state(table)
+            return found and type(found)(found.version, found.schema, None, -1)
+
+    shop.orders().insert(row(1))
+    shop.once()
+    taken = Taken()
+    taken._tables = shop.writer._tables
+    shutil.rmtree(shop.root / ENGINE)
+    other = Shop(shop.root, taken)
+    assert other.once().verdict is Verdict.REFUSED
+    assert "ME004" in other.said()
+    assert shop.ids() == [1]
