@@ -59,14 +59,6 @@ class NetChanges:
     copies: Integers
 
 
-@dataclass(frozen=True)
-class Dependence:
-    """Codes to ask the table about: is the key there, is it there more than once; see `keys_that_depend_on_table`."""
-
-    presence: Integers
-    several: Integers
-
-
 def key_codes(keys: pa.Table) -> KeyCodes:
     """Number the distinct keys, comparing parts by typed value, exactly (LZ-4.9).
 
@@ -135,22 +127,6 @@ def met(codes: Integers, markers: Markers, prior: Integers) -> Integers:
     found[lives.positions] = base + lives.inserts + (lives.begun_by_set & (base == 0))
     found[codes < 0] = 0
     return found
-
-
-def keys_that_depend_on_table(codes: Integers, markers: Markers) -> Dependence:
-    """What to ask the table about each key, to count inserts that meet a row (ME039) and changes that meet several.
-
-    A key's first change decides. An insert asks whether the table holds the key (`presence`): if so, it and every
-    change up to the next delete meet a row, and any after it several; if not, the batch itself tells. A change 1, 2
-    or 4 asks whether the table holds the key more than once (`several`), since one row and none come to the same
-    for all that follows: a table that holds no key twice need not be asked.
-
-    Each key is in one of the two. With 1 for a held key of `presence`, 2 for a key of `several` held more than once
-    and 0 for all others, `met` gives both counts exactly, though not each number.
-    """
-    first = _first(codes, codes >= 0)[:-1]
-    by_insert = markers[first] == RowMarker.INSERT
-    return Dependence(np.flatnonzero(by_insert), np.flatnonzero(~by_insert))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.delta.collapse import NO_KEY, ROLES, NetChanges, collapse, key_codes, keys_that_depend_on_table, met
+from mirror_engine.delta.collapse import NO_KEY, ROLES, NetChanges, collapse, key_codes, met
 from mirror_engine.landing_zone.change import Change, Effect, Role, RowMarker, replay, same_key
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
@@ -175,38 +175,6 @@ def test_no_change_at_all_is_no_net_change() -> None:
     assert len(collapse(codes, markers).position) == 0
     assert len(met(codes, markers, np.empty(0, dtype=np.int64))) == 0
     assert len(key_codes(pa.table({"k": pa.chunked_array([], pa.string())})).codes) == 0
-
-
-def counted(log: Log, prior: Any) -> tuple[int, int]:
-    codes, markers = arrays([code for code, _ in log], [marker for _, marker in log])
-    found = met(codes, markers, prior)
-    inserts = markers == INSERT
-    return int((inserts & (found >= 1)).sum()), int((~inserts & (found > 1)).sum())
-
-
-def dense(log: Log) -> Log:
-    """The log with its codes numbered as `key_codes` does, without gaps."""
-    seen: dict[int, int] = {NO_KEY: NO_KEY}
-    return [(seen.setdefault(code, len(seen) - 1), marker) for code, marker in log]
-
-
-@given(logs, st.lists(st.integers(0, 3), min_size=5, max_size=5))
-def test_two_questions_to_the_table_are_enough_to_count_what_changes_met(log: Log, prior: list[int]) -> None:
-    log = dense(log)
-    asked = keys_that_depend_on_table(*arrays([code for code, _ in log], [marker for _, marker in log]))
-    answers = np.zeros(5, dtype=np.int64)
-    answers[asked.presence] = np.minimum(np.array(prior)[asked.presence], 1)
-    answers[asked.several] = np.where(np.array(prior)[asked.several] > 1, 2, 0)
-    assert counted(log, answers) == counted(log, np.array(prior))
-
-
-def test_each_question_to_the_table_can_change_the_counts() -> None:
-    for log in short_logs(4):
-        one_key = [(0, marker) for marker in log]
-        asked = keys_that_depend_on_table(*arrays([0] * len(log), list(log)))
-        none, one, two = (counted(one_key, np.array([prior])) for prior in range(3))
-        assert bool(len(asked.presence)) == (none != one), log
-        assert bool(len(asked.several)) == (none == one != two), log
 
 
 UTC = dt.timezone.utc
