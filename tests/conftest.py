@@ -28,7 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     end_session(session)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]]:  # noqa: ARG001 - keeps the JVM
     """Makes the Spark writer of a ROOT, with a session in the run's one JVM."""
     from mirror_engine.delta.writer import SparkDeltaWriter  # noqa: PLC0415 - only tests with Spark need it

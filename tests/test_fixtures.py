@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from quick_folder import quick_folder
 
 from mirror_engine.config import Config
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.events import DiagnosticRaised, TableDropped, TableLatched
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.mirror import Mirror
-from mirror_engine.testing.golden import Golden, diagnostic_differences, load, table_differences
+from mirror_engine.testing.golden import ExpectedTable, Golden, diagnostic_differences, load, table_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Future
 
     from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.events import Event
@@ -41,24 +44,33 @@ class Told:
                 self.diagnostics.add(diagnose("ME065", table.folder))
 
 
-def differences(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
+def differences(name: str, make_writer: Callable[[Path], DeltaWriter]) -> list[str]:
     """Play a fixture and tell what came out otherwise than it should."""
-    told = Told()
+    with quick_folder() as folder:
+        return played(load(FIXTURES / name), Path(folder), make_writer(Path(folder)))
+
+
+def played(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
+    told, end = Told(), []
     for stage in golden.stages:
-        for folder in stage:
-            folder.land(root)
+        for landing in stage:
+            landing.land(root)
         report = Mirror(root, Config(**golden.config), writer=writer, listeners=[told]).once()
-        told.diagnostics.update(standing(root, golden, writer))
+        end = standing(root, golden, writer)
+        told.diagnostics.update(end)
     found = [] if report.verdict.value == golden.verdict else [f"verdict: {report.verdict.value}, not {golden.verdict}"]
-    found += diagnostic_differences(golden, standing(root, golden, writer), told.diagnostics)
+    found += diagnostic_differences(golden, end, told.diagnostics)
     found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(golden.tables)]
     for name, expected in golden.tables.items():
-        state, rows = writer.state(name), writer.rows(name)
-        if state is None or rows is None:
-            found.append(f"{name}: no such table")
-        else:
-            found += [f"{name}: {each}" for each in table_differences(expected, state.schema.columns, rows)]
+        found += [f"{name}: {each}" for each in differences_of_table(expected, writer, name)]
     return found + zone_differences(golden, root)
+
+
+def differences_of_table(expected: ExpectedTable, writer: DeltaWriter, name: str) -> list[str]:
+    state, rows = writer.state(name), writer.rows(name)
+    if state is None or rows is None:
+        return ["no such table"]
+    return table_differences(expected, state.schema.columns, rows)
 
 
 def standing(root: Path, golden: Golden, writer: DeltaWriter) -> list[Diagnostic]:
@@ -76,8 +88,8 @@ def zone_differences(golden: Golden, root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_fixture_on_the_memory_writer(name: str, tmp_path: Path) -> None:
-    assert differences(load(FIXTURES / name), tmp_path, MemoryDeltaWriter()) == []
+def test_fixture_on_the_memory_writer(name: str) -> None:
+    assert differences(name, lambda _: MemoryDeltaWriter()) == []
 
 
 def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule() -> None:
@@ -98,7 +110,21 @@ def test_fixtures_are_what_their_recipes_make(tmp_path: Path) -> None:
             assert kept.read_bytes() == made.read_bytes(), kept
 
 
+@pytest.fixture(scope="session")
+def on_spark(
+    request: pytest.FixtureRequest, mirror_writer: Callable[[Path], DeltaWriter]
+) -> Iterator[Mapping[str, Future[list[str]]]]:
+    """The selected fixtures, played side by side: a tiny commit in Spark is mostly waiting."""
+    selected = [item for item in request.session.items if item.originalname == "test_fixture_on_the_spark_writer"]
+    with ThreadPoolExecutor(4) as pool:
+        yield {
+            item.callspec.params["name"]: pool.submit(differences, item.callspec.params["name"], mirror_writer)
+            for item in selected
+        }
+        pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("name", NAMES)
-def test_fixture_on_the_spark_writer(name: str, tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]) -> None:
-    assert differences(load(FIXTURES / name), tmp_path, mirror_writer(tmp_path)) == []
+def test_fixture_on_the_spark_writer(name: str, on_spark: Mapping[str, Future[list[str]]]) -> None:
+    assert on_spark[name].result() == []

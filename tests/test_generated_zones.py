@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import oracle
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from quick_folder import quick_folder
 from zones import ONCE, Player, stories
 
 from mirror_engine.delta.memory import MemoryDeltaWriter
@@ -51,18 +51,18 @@ def compare(judge: oracle.Oracle, verdict: Verdict, writer: DeltaWriter) -> None
     assert verdict is (Verdict.REFUSED if judge.refuses else Verdict.LEVEL)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=NOT_A_WORRY)
+@settings(max_examples=25, deadline=None, suppress_health_check=NOT_A_WORRY)
 @given(stories())
 def test_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with quick_folder() as folder:
         play(story, Path(folder), MemoryDeltaWriter())
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=NOT_A_WORRY)
+@settings(max_examples=300, deadline=None, suppress_health_check=NOT_A_WORRY)
 @given(stories())
 def test_many_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with quick_folder() as folder:
         play(story, Path(folder), MemoryDeltaWriter())
 
 
@@ -71,11 +71,11 @@ def test_many_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
     max_examples=12,
     deadline=None,
     phases=[Phase.generate],  # shrinking with Spark takes hours; the memory writer shrinks
-    suppress_health_check=[*NOT_A_WORRY, HealthCheck.function_scoped_fixture],
+    suppress_health_check=NOT_A_WORRY,
 )
 @given(story=stories())
 def test_generated_zones_end_so_on_the_spark_writer(
     story: list[Any], mirror_writer: Callable[[Path], DeltaWriter]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with quick_folder() as folder:
         play(story, Path(folder), mirror_writer(Path(folder)))

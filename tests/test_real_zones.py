@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from quick_folder import quick_folder
 
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.mirror import Mirror, Verdict
@@ -50,11 +51,16 @@ def stage(zone: Path, root: Path) -> None:
             os.utime(folder / file["file"], ns=(file["mtime_ns"], file["mtime_ns"]))
 
 
-def check(name: str, root: Path, writer: DeltaWriter) -> None:
+def check(name: str, make_writer: Callable[[Path], DeltaWriter]) -> None:
     zone = REAL_ZONES / name
     if not zone.is_dir():
         pytest.skip(f"{zone} is not there: set MIRROR_ENGINE_REAL_ZONES to the folder of real landing zones")
-    stage(zone, root)
+    with quick_folder() as folder:
+        stage(zone, Path(folder))
+        run_and_compare(zone, Path(folder), make_writer(Path(folder)))
+
+
+def run_and_compare(zone: Path, root: Path, writer: DeltaWriter) -> None:
     assert Mirror(root, writer=writer).once().verdict is Verdict.LEVEL
     expected = json.loads((zone / "expected_final.json").read_text("utf-8"))
     folders = {table: table.replace(".", "/") if "." in table else f"dbo/{table}" for table in expected}
@@ -88,11 +94,11 @@ def found_rows(writer: DeltaWriter, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_real_zone_on_the_memory_writer(name: str, tmp_path: Path) -> None:
-    check(name, tmp_path, MemoryDeltaWriter())
+def test_real_zone_on_the_memory_writer(name: str) -> None:
+    check(name, lambda _: MemoryDeltaWriter())
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", NAMES)
-def test_real_zone_on_the_spark_writer(name: str, tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]) -> None:
-    check(name, tmp_path, mirror_writer(tmp_path))
+def test_real_zone_on_the_spark_writer(name: str, mirror_writer: Callable[[Path], DeltaWriter]) -> None:
+    check(name, mirror_writer)
