@@ -48,7 +48,7 @@ class CutBatch:
     @property
     def declared_columns(self) -> tuple[Column, ...]:
         """SchemaDefinition in force."""
-        return self.metadata.declared_columns
+        return self.metadata.definition
 
     def sequence_of(self, file: FileSighting) -> int | None:
         """The file's number, where its strategy numbers files (LZ-3.2, LZ-3.15)."""

@@ -125,12 +125,15 @@ def test_a_changed_schema_definition_latches():
     before = (Column("Id", "string", nullable=False), Column("N", "integer"))
     known = progress(declared_columns=before, delta_version=1, key_columns=("Id",))
 
-    def with_columns(*columns: Column):
-        text = Metadata(("Id",), file_format=FileFormat.CSV, extension="csv", declared_columns=columns)
+    def with_columns(*columns: Column, times=frozenset()):
+        text = Metadata(
+            ("Id",), file_format=FileFormat.CSV, extension="csv", declared_columns=columns, time_columns=times
+        )
         return plan(folder(metadata=MetadataUsable("m", text)), known, HERE)
 
     assert codes(with_columns(*before)) == []
     assert codes(with_columns(before[0], Column("N", "long"))) == ["ME044"]
+    assert codes(with_columns(*before, times=frozenset({"Id"}))) == ["ME044"]
     assert codes(with_columns(before[0])) == ["ME063"]
     assert codes(with_columns(*before, Column("New", "string"))) == ["ME063"]
 

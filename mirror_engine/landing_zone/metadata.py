@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,14 @@ class Metadata:
     declared_columns: tuple[Column, ...] = ()
     dialect: TextDialect = field(default_factory=TextDialect)
     time_columns: frozenset[str] = frozenset()
+
+    @property
+    def definition(self) -> tuple[Column, ...]:
+        """`declared_columns` as they may not change (LZ-6.11): `ITime` is told from `String`."""
+        return tuple(
+            replace(column, type="time") if column.name in self.time_columns else column
+            for column in self.declared_columns
+        )
 
     @property
     def is_text(self) -> bool:

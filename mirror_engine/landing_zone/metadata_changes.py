@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.column_types import folded
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.names import METADATA_FILE, TableName
 
@@ -29,8 +30,8 @@ def forbidden_change(table: TableName, progress: Progress | None, metadata: Meta
 
 def _changed_keys(path: str, progress: Progress, metadata: Metadata) -> Diagnostic | None:
     """ME017; order and repeats do not count, and keys may be added to a keyless table (LZ-2.9)."""
-    before = {name.casefold() for name in progress.key_columns or ()}
-    after = {name.casefold() for name in metadata.key_columns}
+    before = {folded(name) for name in progress.key_columns or ()}
+    after = {folded(name) for name in metadata.key_columns}
     if not before or before == after:
         return None
     return diagnose(
@@ -44,9 +45,9 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _changed_columns(path: str, progress: Progress, metadata: Metadata) -> Diagnostic | None:
     """ME063, or ME044 for a type or a nullability."""
-    if not progress.declared_columns or not metadata.declared_columns:
+    before, after = progress.declared_columns, metadata.definition
+    if not before or not after:
         return None
-    before, after = progress.declared_columns, metadata.declared_columns
     for old, new in zip(before, after, strict=False):
         if old.name != new.name:
             return diagnose("ME063", path, column=old.name)

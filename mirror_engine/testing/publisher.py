@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from typing_extensions import Unpack
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX
@@ -18,6 +17,8 @@ from mirror_engine.testing.delimited import TextStyle, encoded_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from typing_extensions import Unpack
 
     Row = Mapping[str, Any]
     Codec = Literal["gzip", "brotli", "lz4", "zstd", "snappy", "none"]
