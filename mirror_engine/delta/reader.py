@@ -197,7 +197,7 @@ def _terms(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
         strict=config.strict,
     )
     merged = merge(request.facts.schema, incoming)
-    _check_names(merged.schema, incoming)
+    _check_names(file, merged.schema, incoming)
     keys = filter(None, map(merged.schema.find, metadata.key_columns))
     return Terms(
         incoming=incoming,
@@ -209,9 +209,9 @@ def _terms(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
     )
 
 
-def _check_names(schema: TableSchema, incoming: Incoming) -> None:
+def _check_names(file: OpenFile, schema: TableSchema, incoming: Incoming) -> None:
     """Refuse what no table can hold: no column at all, or one without a name."""
-    if not schema.columns:
+    if not schema.columns or not (file.columns or file.marker):
         settle([incoming.say("ME024", reason="it has no data column")])
     if not all(schema.names):
         settle([incoming.say("ME024", reason="one of its columns has no name")])

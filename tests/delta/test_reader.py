@@ -255,6 +255,10 @@ def test_what_no_table_can_hold_is_refused(zone: Zone, table: dict[str, list[int
     assert reason in zone.refuses(parquet(**table), KEYLESS).message
 
 
+def test_rows_without_any_column_are_refused_by_a_table_that_has_some(zone: Zone) -> None:
+    assert zone.refuses(parquet(), KEYLESS, FILLED).diagnostic.code == "ME024"
+
+
 def test_errors_of_strict_are_raised_whoever_found_them(strict: Zone) -> None:
     assert strict.refuses(parquet(Id=pa.array([1], pa.uint8()))).diagnostic.code == "ME050"
     assert strict.refuses(parquet(ID=[1])).diagnostic.code == "ME052"
