@@ -127,9 +127,11 @@ def _read_metadata(reader: PropertyReader, given: JsonObject) -> Metadata:
     note_unknown(reader, given, PROPERTIES)
     if given.values("ConditionalUpdateColumn"):
         reader.note("ME014")
-    file_format = reader.property(given, "FileFormat", one_of(FileFormat), FileFormat.PARQUET)
+    known_format = reader.property(given, "FileFormat", one_of(FileFormat), None)
+    file_format = known_format or FileFormat.PARQUET
     is_parquet = file_format is FileFormat.PARQUET
-    if is_parquet and given.values("SchemaDefinition"):
+    is_misspelled = known_format is None and given.values("FileFormat")
+    if is_parquet and not is_misspelled and given.values("SchemaDefinition"):
         reader.note("ME015")
     columns, times = ((), frozenset[str]()) if is_parquet else read_columns(reader, given)
     return Metadata(
