@@ -165,13 +165,19 @@ def test_duckdbs_other_types_are_refused(tmp_path: Path, expression: str) -> Non
     assert refused(target.read_bytes()).diagnostic.code == "ME049"
 
 
-def test_int96_is_an_instant_cut_to_microseconds_however_far_from_today() -> None:
+def test_int96_is_an_instant_cut_to_microseconds() -> None:
     far = pa.array([-1, 1999, None], pa.timestamp("ns"))
     file = opened(written(pa.table({"t": far}), use_deprecated_int96_timestamps=True))
     assert file.columns == (Column("t", "timestamp"),)
     assert codes(file) == ["ME050"]
     assert rows(file).column("t").cast(pa.int64()).to_pylist() == [-1, 1, None]
     assert not file.naive_columns | file.utc_columns
+
+
+def test_int96_reaches_beyond_what_nanoseconds_can_count() -> None:
+    moments = pa.array([datetime(9000, 1, 1, tzinfo=timezone.utc), datetime(2, 1, 1, tzinfo=timezone.utc)], UTC)
+    file = opened(written(pa.table({"t": moments}), use_deprecated_int96_timestamps=True, store_schema=False))
+    assert rows(file).column("t").to_pylist() == moments.to_pylist()
 
 
 def test_naive_times_keep_their_nature_on_request() -> None:

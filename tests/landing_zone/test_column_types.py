@@ -120,6 +120,11 @@ def test_not_null_against_nullable_is_a_warning_and_an_error_under_strict() -> N
     assert refused(TABLE, replace(incoming, strict=True)).diagnostic.code == "ME047"
 
 
+def test_not_null_against_not_null_is_as_it_should_be() -> None:
+    columns = (replace(ID, nullable=False), CITY)
+    assert codes(merge(TableSchema(columns), replace(FILE, columns=columns))) == []
+
+
 def test_nullable_against_not_null_is_accepted_and_the_table_stays_not_null() -> None:
     table = TableSchema((replace(ID, nullable=False), CITY))
     assert merge(table, FILE) == Merged(table, {"Id": "Id", "City": "City"})
