@@ -59,6 +59,12 @@ class Oracle:
                 self.lives[table] = Life(births[table])
             self._read_on(table, self.lives[table], births)
 
+    def lose_ledger(self) -> None:
+        """All that the mirror knows beside its tables is gone (LZ-4.18)."""
+        for life in self.lives.values():
+            life.latch = None
+            life.armed = life.exists
+
     def tables(self) -> dict[str, Life]:
         """The mirrored tables by Delta folder."""
         found = {}

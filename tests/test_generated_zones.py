@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import oracle
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from quick_folder import quick_folder
-from zones import ONCE, Player, stories
+from zones import LOSE_LEDGER, ONCE, Player, stories
 
+from mirror_engine.config import Config
 from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.mirror import Mirror, Verdict
 from mirror_engine.testing.publisher import Publisher
 
@@ -20,18 +23,23 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.base import DeltaWriter
 
+CONFIGS = st.builds(Config, files_per_commit=st.sampled_from([1000, 1, 2]))  # any cut of batches ends alike
 NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
 
 
-def play(story: list[Any], root: Path, writer: DeltaWriter) -> None:
+def play(story: list[Any], root: Path, writer: DeltaWriter, config: Config) -> None:
     """Play a story and hold the engine to the oracle after each of its runs."""
     player = Player(Publisher(root))
     judge = oracle.Oracle(player.publisher.zone)
     for act in story:
         if act is ONCE:
             judge.once(player.births)
-            report = Mirror(root, writer=writer).once()
+            report = Mirror(root, config, writer=writer).once()
             compare(judge, report.verdict, writer)
+        elif act is LOSE_LEDGER:
+            judge.lose_ledger()
+            for file in (root / LEDGER).parent.glob(f"{Path(LEDGER).name}*"):
+                file.unlink()
         else:
             act(player)
 
@@ -52,18 +60,18 @@ def compare(judge: oracle.Oracle, verdict: Verdict, writer: DeltaWriter) -> None
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=NOT_A_WORRY)
-@given(stories())
-def test_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
+@given(stories(), CONFIGS)
+def test_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config) -> None:
     with quick_folder() as folder:
-        play(story, Path(folder), MemoryDeltaWriter())
+        play(story, Path(folder), MemoryDeltaWriter(), config)
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=NOT_A_WORRY)
-@given(stories())
-def test_many_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
+@given(stories(), CONFIGS)
+def test_many_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config) -> None:
     with quick_folder() as folder:
-        play(story, Path(folder), MemoryDeltaWriter())
+        play(story, Path(folder), MemoryDeltaWriter(), config)
 
 
 @pytest.mark.spark
@@ -73,9 +81,9 @@ def test_many_generated_zones_end_as_the_oracle_says(story: list[Any]) -> None:
     phases=[Phase.generate],  # shrinking with Spark takes hours; the memory writer shrinks
     suppress_health_check=NOT_A_WORRY,
 )
-@given(story=stories())
+@given(story=stories(), config=CONFIGS)
 def test_generated_zones_end_so_on_the_spark_writer(
-    story: list[Any], mirror_writer: Callable[[Path], DeltaWriter]
+    story: list[Any], config: Config, mirror_writer: Callable[[Path], DeltaWriter]
 ) -> None:
     with quick_folder() as folder:
-        play(story, Path(folder), mirror_writer(Path(folder)))
+        play(story, Path(folder), mirror_writer(Path(folder)), config)

@@ -60,6 +60,7 @@ class Remove:
 
 
 ONCE = "once"
+LOSE_LEDGER = "lose the ledger"
 
 
 @dataclass
@@ -124,7 +125,7 @@ def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Put:
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[Any]:
-    """What happens to a zone, in order: acts of publishers, and `ONCE` wherever the engine runs."""
+    """What happens to a zone, in order: acts of publishers, runs of the engine, losses of its ledger."""
     paths = draw(st.sampled_from([["Orders"], ["Sales.schema/Orders", "Orders"], ["Order Lines"]]))
     zone = [(draw(folders(path)), Landing()) for path in paths]
     story: list[Any] = []
@@ -136,5 +137,5 @@ def stories(draw: st.DrawFn) -> list[Any]:
         folder, landing = draw(st.sampled_from(zone))
         story += draw(acts(folder, landing))
         if draw(st.integers(0, 3)) == 0:
-            story.append(ONCE)
+            story += draw(st.sampled_from([[ONCE], [ONCE], [ONCE, LOSE_LEDGER]]))
     return [*story, ONCE]
