@@ -67,7 +67,10 @@ def start_session(
         JarsMissing: the Delta jars cannot be fetched.
         SparkFailed: the JVM or the session did not start; the message names the log file.
     """
+    scratch, log_file = scratch.absolute(), log_file.absolute()
     with _lock:
+        if _running and _running[0].process.poll() is not None:
+            _end(_running.pop())  # killed from outside: begin anew
         if _running:
             _running[0].holders += 1
             return _running[0].spark.newSession()
@@ -148,9 +151,14 @@ def _launch(conf: dict[str, str], log_file: Path, popen: dict[str, Any]) -> _Run
 
 
 def _end(running: _Running) -> None:
-    # whatever fails here, the JVM is gone at the end
-    with contextlib.suppress(Exception):
-        running.spark.stop()
+    context = running.spark.sparkContext
+    if running.process.poll() is None:
+        # whatever fails here, the JVM is gone at the end
+        with contextlib.suppress(Exception):
+            running.spark.stop()
+    else:
+        context._jsc = None  # noqa: SLF001 - it would call a JVM that is no more
+    context.stop()
     _end_jvm(running.process)
 
 
