@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.base import BatchRecord
 
+_ACTION_COLUMNS = {"path", "num_records", "partition"}
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
@@ -90,7 +91,9 @@ class DeltaLog:
             TableDamaged: they cannot be told.
         """
         with _reading(self._folder):
-            actions: list[dict[str, Any]] = pa.table(self._table.get_add_actions()).to_pylist()
+            # not the extremes: they may lie beyond Python's dates
+            actions = pa.table(self._table.get_add_actions())
+            actions = actions.select([name for name in actions.column_names if name in _ACTION_COLUMNS])
             kept = self._kept() if "deletionVectors" in (self._table.protocol().reader_features or ()) else {}
         return [
             DataFile(
@@ -99,7 +102,7 @@ class DeltaLog:
                 action.get("partition") or {},
                 kept.get(unquote(action["path"]).rpartition("/")[2]),
             )
-            for action in actions
+            for action in actions.to_pylist()
         ]
 
     def _kept(self) -> Mapping[str, Sequence[bool]]:

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.log import DeltaLog
 
-# this session may go below Delta's seven days: retention is the user's choice (LZ-8.6)
-_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_SETTINGS = {
+    # it may go below Delta's seven days: retention is the user's choice (LZ-8.6)
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # VACUUM lists folders in so many tasks; with the 10,000 of the default it takes minutes
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+}
 
 
 def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: float) -> Mapping[str, Any]:
@@ -26,7 +30,7 @@ def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: floa
     """
     from delta.tables import DeltaTable  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
-    with confs(spark, {_RETENTION_CHECK: "false"}), says(spark, _record_again(log)):
+    with confs(spark, _SETTINGS), says(spark, _record_again(log)):
         table = DeltaTable.forPath(spark, str(folder))
         metrics = table.optimize().executeCompaction().collect()[0]["metrics"]
         before = _count_parquet(folder)

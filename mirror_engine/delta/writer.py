@@ -56,6 +56,7 @@ class SparkDeltaWriter:
         self._spark: SparkSession | None = None
         self._idle: deque[SparkSession] = deque()
         self._lock = threading.Lock()
+        self._is_clean = False
 
     def tables(self) -> Sequence[str]:
         """See `DeltaWriter`."""
@@ -91,6 +92,7 @@ class SparkDeltaWriter:
             self.create(table, batch.schema, beginning(record))
         log = self._log(table)
         refuse_repeated(table, record, log.transaction_version(record.application))
+        self._clear_leftovers()
         with staged(batch, log, self._scratch) as changes:
             add_columns(self._tables.path(table), log, batch.schema)
             operation = self._commit(table, batch, changes, record)
@@ -183,7 +185,6 @@ class SparkDeltaWriter:
 
         with self._lock:
             if self._spark is None:
-                self._clear_leftovers()
                 self._spark = self._start()
             if self._idle:
                 return self._idle.pop()
@@ -193,10 +194,13 @@ class SparkDeltaWriter:
         return child
 
     def _clear_leftovers(self) -> None:
-        """Delete what a killed process left: only the holder of ROOT starts Spark."""
-        self._tables.clear_trash()
-        for leftover in self._scratch.glob("batch-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        """Delete what a killed process left; once, and only by one that commits: it holds ROOT."""
+        with self._lock:
+            if not self._is_clean:
+                self._tables.clear_trash()
+                for leftover in self._scratch.glob("batch-*"):
+                    shutil.rmtree(leftover, ignore_errors=True)
+                self._is_clean = True
 
     def _forget(self, folder: Path) -> None:
         """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""
