@@ -220,7 +220,8 @@ def _merged(life: Life, file: File) -> list[Column]:
                 raise Refused
             columns.append(column)
     sent = {column.name.casefold() for column in file.columns}
-    if any(not column.nullable and column.name.casefold() not in sent for column in life.columns):
+    has_values = any(marker != 2 for marker in file.markers) if file.markers else bool(file.rows)
+    if has_values and any(not column.nullable and column.name.casefold() not in sent for column in life.columns):
         raise Refused
     return columns
 
