@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from filelock import FileLock, Timeout
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
 
+BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
 TRIES_OF_ONCE = 4  # with pauses of 1, 2 and 4 seconds between
 
 
@@ -78,6 +79,7 @@ class Mirror:
         self._listeners = tuple(listeners)
         self._clock = clock
         self._storage = storage or RetryingStorage(LocalStorage(self.root))
+        self._is_lasting = False
         self._writer = writer or self._spark_writer()
 
     def __enter__(self) -> Self:
@@ -110,6 +112,7 @@ class Mirror:
             RootInUse: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
+        self._is_lasting = True
         with self._engine() as running, Waker(self.root, stop) as waker:
             while not stop.is_set():
                 running.cycle(stop)
@@ -199,8 +202,16 @@ class Mirror:
         return SparkDeltaWriter(
             self.root / TABLES,
             scratch,
-            lambda: start_session(self.config, scratch=scratch, log_file=log_file, listen=self._tell),
+            lambda: start_session(
+                self.config, scratch=scratch, log_file=log_file, listen=self._tell, profile=self._profile()
+            ),
         )
+
+    def _profile(self) -> Literal["steady", "brief"]:
+        """What the JVM is set up for: long work, or a little that is soon over."""
+        zone = Poller(self._storage, self.config).look()
+        lying = sum(file.size for sighting in zone.tables for file in sighting.files)
+        return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
 
     def _doors(self, ledger: Ledger, tell: Callable[[Event], None]) -> Doors:
         return Doors(self._storage, self._writer, ledger, self.config, self._clock, tell)
