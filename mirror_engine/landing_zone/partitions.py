@@ -6,6 +6,9 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.landing_zone.column_types import same_name
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -24,7 +27,7 @@ def parse_level(name: str) -> tuple[str, str | None] | None:
     """One folder's name as column and value; None where it is no well-formed `k=v`.
 
     Both are percent-decoded as UTF-8; `__HIVE_DEFAULT_PARTITION__` is NULL. A `%` that begins no escape stands
-    for itself, as Spark has it.
+    for itself, as Spark has it. The row marker is no column of a table (LZ-4.15), nor of its folders.
     """
     column, equals, value = name.partition("=")
     if not (column and equals and value) or name[0] in "._":
@@ -33,7 +36,7 @@ def parse_level(name: str) -> tuple[str, str | None] | None:
         decoded = _decode(column), None if value == NULL_VALUE else _decode(value)
     except UnicodeDecodeError:
         return None
-    return decoded if decoded[0] else None
+    return decoded if decoded[0] and not same_name(decoded[0], MARKER_COLUMN) else None
 
 
 def _decode(text: str) -> str:
