@@ -1,0 +1,47 @@
+"""The README's session is what the program says today."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+VARYING = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d+(\.\d)? s\b")
+
+
+def steps():
+    """Each command of the session with the output shown below it."""
+    text = README.read_text("utf-8")
+    session = text.partition("<!-- session -->")[2].partition("<!-- /session -->")[0]
+    blocks = re.findall(r"```console\n(.*?)```", session, re.DOTALL)
+    return [
+        (command, shown.splitlines())
+        for block in blocks
+        for command, _, shown in (part.partition("\n") for part in block.split("$ ")[1:])
+    ]
+
+
+def comparable(lines):
+    return [re.sub(r"\s+", " ", VARYING.sub("…", line)).strip() for line in lines]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_session_of_the_readme_says_what_the_program_says(tmp_path):
+    assert len(steps()) > 5
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command, shown in steps():
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path, "COLUMNS": "140"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert comparable((done.stdout + done.stderr).splitlines()) == comparable(shown), command
