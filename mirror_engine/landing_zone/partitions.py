@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.column_types import same_name
+from mirror_engine.landing_zone.column_types import folded, same_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -58,7 +58,7 @@ def parse_folder(folder: str) -> tuple[tuple[str, str | None], ...] | None:
         if level is None:
             return None
         levels.append(level)
-    return tuple(levels) if len({column.casefold() for column, _ in levels}) == len(levels) else None
+    return tuple(levels) if len({folded(column) for column, _ in levels}) == len(levels) else None
 
 
 def columns_of(folder: str) -> tuple[str, ...] | None:
@@ -103,13 +103,18 @@ def files_by_partition(
         return {"": top}, ()
     ends = leaves(folders)
     columns = agreed_columns(ends, progress)
-    counting = {leaf: folders[leaf] for leaf in ends if columns and columns_of(leaf) == columns}
+    counting = {leaf: folders[leaf] for leaf in ends if columns and _names_alike(columns_of(leaf), columns)}
     _say_outside([folders[folder] for folder in sorted(folders) if folder not in counting], ends, columns, found)
-    keys = {key.casefold() for key in metadata.key_columns}
+    keys = {folded(key) for key in metadata.key_columns}
     for column in columns if keys else ():
-        if column.casefold() not in keys:
+        if folded(column) not in keys:
             found.say("ME033", "", column=column)
     return counting, columns
+
+
+def _names_alike(some: tuple[str, ...] | None, others: tuple[str, ...]) -> bool:
+    """Whether both name the same columns in the same order, in any case (LZ-5.7)."""
+    return some is not None and tuple(map(folded, some)) == tuple(map(folded, others))
 
 
 def _say_outside(

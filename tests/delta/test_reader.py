@@ -283,6 +283,13 @@ def test_a_folders_values_are_string_columns_at_the_end(zone: Zone) -> None:
     assert list(rows(later)[0]) == ["Id", "V", "region", "day", MARKER]
 
 
+def test_a_folder_in_another_case_names_the_same_column(zone: Zone) -> None:
+    first = zone.reads(parquet(Id=[1]), PARTED, path=f"day=7/{FIRST}")
+    second = zone.reads(parquet(Id=[2]), PARTED, first.facts, f"DAY=8/{FIRST}")
+    assert rows(second) == [{"Id": 2, "day": "8", MARKER: 0}]
+    assert codes(second) == ["ME052"]
+
+
 def test_a_null_partition_in_the_key_matches_nothing(zone: Zone) -> None:
     metadata = replace(PARTED, key_columns=("Id", "day"))
     assert [said.details for said in zone.reads(parquet(Id=[1, 2]), metadata, path=LEAF).rows.diagnostics] == [

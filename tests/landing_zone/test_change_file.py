@@ -275,8 +275,13 @@ class TestPartitions:
 
     def test_leaves_of_other_columns_than_the_first_are_ignored(self) -> None:
         found = look([f"b=1/{name(1)}", f"a=1/{name(1)}", f"a=2/c=1/{name(1)}", f"A=3/{name(1)}"], PARTITIONED)
-        assert paths(found.ready) == [f"A=3/{name(1)}"]
-        assert said(found) == [("ME031", "a=1"), ("ME031", "a=2/c=1"), ("ME031", "b=1")]
+        assert paths(found.ready) == [f"A=3/{name(1)}", f"a=1/{name(1)}"]
+        assert said(found) == [("ME031", "a=2/c=1"), ("ME031", "b=1")]
+
+    def test_leaves_name_a_column_in_any_case_and_number_for_themselves(self) -> None:
+        found = look([f"Day=1/{name(1)}", f"day=1/{name(1)}", f"day=1/{name(2)}"], PARTITIONED)
+        assert paths(found.ready) == [f"Day=1/{name(1)}", f"day=1/{name(1)}", f"day=1/{name(2)}"]
+        assert (found.partition_columns, said(found)) == (("Day",), [])
 
     def test_a_table_keeps_the_columns_it_has(self) -> None:
         known = progress(file(f"day=1/{name(1)}"), watermarks={"day=1": 1})
