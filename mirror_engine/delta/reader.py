@@ -129,7 +129,8 @@ class ChangeFileReader:
 
     def _zone(self) -> str:
         """The landing zone, chosen as the poller does (LZ-1.1)."""
-        return ZONE if self._storage.stat(ZONE) else OLDER_ZONE
+        newer = self._storage.stat(ZONE)
+        return ZONE if newer and newer.kind is Kind.FOLDER else OLDER_ZONE
 
     def _check_unchanged(self, path: str, before: Entry, request: ReadRequest) -> None:
         after = self._storage.stat(path)

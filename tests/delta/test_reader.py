@@ -327,6 +327,12 @@ def test_the_older_zone_is_read_where_there_is_no_newer(zone: Zone) -> None:
     assert zone.reads(parquet(Id=[1])).rows.row_count == 1
 
 
+def test_a_file_in_the_newer_zones_place_is_no_zone(zone: Zone) -> None:
+    zone.storage.put("Files/LandingZone", b"")
+    zone.folder = "LandingZone"
+    assert zone.reads(parquet(Id=[1])).rows.row_count == 1
+
+
 def test_a_file_that_vanished_or_was_replaced_before_is_left_to_the_next_cycle(zone: Zone) -> None:
     sighted = zone.lands(parquet(Id=[1]))
     zone.lands(parquet(Id=[2]))
