@@ -125,13 +125,33 @@ def carried(cells: pa.Array, target: pa.DataType) -> pa.Array:
         cells = cells.storage
     if pa.types.is_timestamp(target):
         return _times(cells).view(target)
-    try:
-        made = cells if cells.type == target else cells.cast(target)
-        made.validate(full=True)
-    except pa.ArrowInvalid as fault:
-        raise OutOfRange("text in UTF-8" if pa.types.is_string(target) else str(target)) from fault
+    wanted = "text in UTF-8" if pa.types.is_string(target) else str(target)
+    made = _read(cells, lambda some: _cast(some, target), wanted)
     if pa.types.is_date32(target):
         _check_years(made.view(pa.int32()), _FIRST_DAY, _LAST_DAY, "a date in the years 1 to 9999")
+    return made
+
+
+def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], wanted: str) -> pa.Array:
+    """All cells as `reading` has them; one by one where it fails, to say where."""
+    try:
+        return reading(cells)
+    except pa.ArrowInvalid as fault:
+        raise OutOfRange(wanted, _first_failing(cells, reading)) from fault
+
+
+def _first_failing(cells: pa.Array, reading: Callable[[pa.Array], pa.Array]) -> int:
+    for position in range(len(cells)):
+        try:
+            reading(cells.slice(position, 1))
+        except pa.ArrowInvalid:
+            return position
+    return -1
+
+
+def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array:
+    made = cells if cells.type == target else cells.cast(target)
+    made.validate(full=True)
     return made
 
 
@@ -141,10 +161,7 @@ def _times(cells: pa.Array) -> pa.Array:
     naive = cells.view(pa.timestamp(cells.type.unit))
     if cells.type.unit == "ns":
         naive = pc.floor_temporal(naive, unit="microsecond")
-    try:
-        made = naive.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid as fault:
-        raise OutOfRange(wanted) from fault
+    made = _read(naive, lambda some: some.cast(pa.timestamp("us")), wanted)
     _check_years(made.view(pa.int64()), _FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1, wanted)
     return made
 

@@ -365,9 +365,9 @@ def test_broken_pages_are_refused_before_a_row_is_lost() -> None:
 
 
 def test_text_that_is_not_utf8_is_refused_without_showing_it() -> None:
-    table = pa.table({"c": pa.array([b"\xff\xfe"]).view(pa.string())})
+    table = pa.table({"c": pa.array([b"ok", None, b"\xff\xfe", b"\xff"]).view(pa.string())})
     error = refused(written(table))
-    assert error.diagnostic.text == "column c is not text in UTF-8"
+    assert (error.diagnostic.row, error.diagnostic.text) == (3, "column c is not text in UTF-8")
 
 
 @pytest.mark.parametrize(
@@ -381,9 +381,9 @@ def test_text_that_is_not_utf8_is_refused_without_showing_it() -> None:
     ],
     ids=str,
 )
-def test_times_that_nothing_can_hold_are_refused_with_their_column(cells: pa.Array) -> None:
+def test_times_that_nothing_can_hold_are_refused_with_their_row_and_column(cells: pa.Array) -> None:
     error = refused(written(pa.table({"at": cells})))
-    assert (error.diagnostic.code, error.diagnostic.column) == ("ME060", "at")
+    assert (error.diagnostic.code, error.diagnostic.row, error.diagnostic.column) == ("ME060", 2, "at")
     assert "1 to 9999" in error.message
 
 
