@@ -195,6 +195,7 @@ class DeltaWriter(Protocol):
 
         Raises:
             CommitConflict: another writer was first; nothing was committed.
+            CommitFailed: Spark could not do it; nothing was committed.
             PublisherError: a file of the batch turned out to be unreadable after all; nothing was committed.
         """
 
@@ -202,7 +203,11 @@ class DeltaWriter(Protocol):
         """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable."""
 
     def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table | None:
-        """The table's rows at a version (newest by default); None where there is no such table. Starts no JVM."""
+        """The table's rows at a version (newest by default); None where there is no such table. Starts no JVM.
+
+        Raises:
+            UsageError: the table has no such version.
+        """
 
     def row_count(self, table: str) -> int | None:
         """How many rows the table holds now; None where there is no table. Starts no JVM."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.delta.arrow_types import quoted
 from mirror_engine.delta.merge import confs, says
 from mirror_engine.delta.record import carried, carried_from, from_metadata
 
@@ -28,13 +29,11 @@ def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: floa
 
     The commits say the newest record again: log cleanup may take the one that said it first.
     """
-    from delta.tables import DeltaTable  # noqa: PLC0415 - importing mirror_engine must not import Spark
-
+    table = f"delta.{quoted(str(folder))}"  # DeltaTable's own methods cannot quote a backtick
     with confs(spark, _SETTINGS), says(spark, _record_again(log)):
-        table = DeltaTable.forPath(spark, str(folder))
-        metrics = table.optimize().executeCompaction().collect()[0]["metrics"]
+        metrics = spark.sql(f"OPTIMIZE {table}").collect()[0]["metrics"]
         before = _count_parquet(folder)
-        table.vacuum(retention_hours)
+        spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
     return {
         "files_added": metrics["numFilesAdded"],
         "files_removed": metrics["numFilesRemoved"],

@@ -177,7 +177,8 @@ def _chunks(log: DeltaLog, wanted: pa.Table) -> Iterator[pa.Table]:
     for batch in scan(log, wanted.column_names):
         # a filter by equal bits would lose a NaN or a zero of the other sign
         found = batch if pa.types.is_floating(first.type) else batch.filter(pc.is_in(batch.column(0), value_set=first))
-        waiting.append(found)
+        if found.num_rows:
+            waiting.append(found)
         if sum(rows.num_rows for rows in waiting) >= _CHUNK_ROWS:
             yield pa.Table.from_batches(waiting)
             waiting = []

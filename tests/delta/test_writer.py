@@ -1,0 +1,204 @@
+"""What only the Spark writer has to get right: names on disk, foreign writers, failures."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from delta_scenario import Scenario, schema_of
+from pyspark.errors import PySparkException
+
+from mirror_engine.delta import writer as writer_module
+from mirror_engine.delta.base import Met
+from mirror_engine.delta.evolution import record_only
+from mirror_engine.delta.log import open_log
+from mirror_engine.delta.record import to_metadata
+from mirror_engine.delta.spark_failures import spark_failures
+from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, SparkFailed, StorageUnavailable, ZoneChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+SIMPLE = schema_of("Id", "City:string")
+
+
+@pytest.fixture
+def fresh(spark_writer: SparkDeltaWriter) -> Iterator[SparkDeltaWriter]:
+    for table in spark_writer.tables():
+        spark_writer.drop(table)
+    yield spark_writer
+    for table in spark_writer.tables():
+        spark_writer.drop(table)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "name",
+    [
+        "k=v%20x{a}[b]*?,;()",
+        "q'\"`$#:&~^|<>!",
+        " tab\tnl\n\x01back\\slash ünï-日本 ",
+        "Items@v1",
+        "x@20260101000000000",
+    ],
+)
+def test_a_table_of_any_name_can_be_written(fresh: SparkDeltaWriter, name: str) -> None:
+    """LZ-1.10: as spelled, with Spark itself reading the same rows there."""
+    table = Scenario(fresh, SIMPLE, ["Id"], f"Sch ema.%/{name}")
+    table.create()
+    table.change((0, 1, "a"), (0, 2, "b"))
+    table.change((1, 1, "c"), (0, 3, "d"))
+    assert table.found() == [(1, "c"), (2, "b"), (3, "d")]
+    assert fresh.tables() == [f"Sch ema.%/{name}"]
+    assert [entry.operation for entry in fresh.history(table.table)] == ["MERGE", "WRITE", "CREATE TABLE"]
+    fresh.drop(table.table)
+    assert fresh.tables() == []
+
+
+@pytest.mark.spark
+def test_maintenance_knows_odd_names(fresh: SparkDeltaWriter) -> None:
+    table = Scenario(fresh, SIMPLE, ["Id"], "dbo/a`b%41[c]@v1")
+    for number in range(2):
+        table.change((0, number, "x"))
+    done = fresh.maintain(table.table, 0)
+    assert (done["files_added"], done["files_removed"], done["files_deleted"]) == (1, 2, 2)
+    assert table.found() == [(0, "x"), (1, "x")]
+
+
+@pytest.mark.spark
+def test_spark_reads_what_was_written(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
+    table = Scenario(fresh, schema_of("Id!", "a b:string", "day:string", partitions=["day"]), ["Id"])
+    table.change((0, 1, "x", "m o"), (0, 2, "y", None))
+    table.schema = schema_of("Id!", "a b:string", "n:timestamp_ntz", "day:string", partitions=["day"])
+    table.change((1, 2, "z", None, "%"))
+    found = spark.read.format("delta").load(str(fresh._tables.path("dbo/T")))
+    assert sorted(map(tuple, found.collect())) == table.found()
+    assert found.columns == ["Id", "a b", "n", "day"]
+
+
+@pytest.mark.spark
+def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
+    table = Scenario(fresh, SIMPLE, ["Id"])
+    table.create()
+    table.change(*[(0, number, "x") for number in range(8)])
+    path = fresh._tables.path("dbo/T")
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE Id IN (0, 5, 7)")  # noqa: S608 - a path of our own
+    assert list(path.glob("deletion_vector*.bin"))
+    assert [row[0] for row in table.found()] == [1, 2, 3, 4, 6]
+    assert fresh.row_count("dbo/T") == 5
+    state = fresh.state("dbo/T")
+    assert state is not None
+    assert state.record is not None
+    assert (state.record.progress.batch, state.record_version) == (1, 1)
+    outcome = table.change((0, 5, "new"), (0, 1, "second"), (2, 7, None))
+    assert outcome.met == (Met(1, 0),)
+    assert sorted(row[0] for row in table.found()) == [1, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rows", [((0, 9, "append"),), ((1, 1, "merge"),)], ids=["append", "merge"])
+def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(
+    fresh: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch, rows: tuple[tuple[int, int, str], ...]
+) -> None:
+    """The check before the commit saw nothing; Delta's own sees the transaction."""
+    table = Scenario(fresh, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"))
+    monkeypatch.setattr(writer_module, "refuse_repeated", lambda *_: None)
+    folder = fresh._tables.path("dbo/T")
+    log = open_log(folder)
+    assert log is not None
+    table.batch = 2
+    record_only(folder, log, table.record(), to_metadata(table.record()))
+    table.batch = 1
+    with pytest.raises(CommitConflict):
+        table.change(*rows)
+    monkeypatch.undo()
+    assert table.found() == [(1, "a")]
+    table.batch = 2
+    table.change((1, 1, "b"))
+    assert table.found() == [(1, "b")]
+
+
+@pytest.mark.spark
+def test_nothing_is_left_behind_a_commit(fresh: SparkDeltaWriter) -> None:
+    table = Scenario(fresh, SIMPLE, ["Id"])
+    table.change((0, 1, "a"))
+    table.change((4, 1, "b"), (4, 2, "b"))
+    assert not list(fresh._scratch.glob("batch-*"))
+    for session in fresh._idle:
+        for name in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
+            assert session.conf.get(f"spark.databricks.delta.{name}", None) is None
+
+
+@pytest.mark.spark
+def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh: SparkDeltaWriter) -> None:
+    table = Scenario(fresh, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"))
+    before = fresh.state("dbo/T")
+
+    class Vanishing:
+        schema = None
+
+        def batches(self, _columns: object = None) -> Iterator[object]:
+            raise ZoneChanged("the file went away")
+
+        def close(self) -> None: ...
+
+    file = table.file(SIMPLE.names, (1, 1, "b"))
+    table.schema = schema_of("Id", "City:string", "new")
+    object.__setattr__(file, "rows", Vanishing())
+    with pytest.raises(ZoneChanged):
+        table.apply(file)
+    assert fresh.state("dbo/T") == before
+
+
+def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path) -> None:
+    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
+    for left in ("trash/1234", "scratch/batch-1234"):
+        (tmp_path / "engine" / left).mkdir(parents=True)
+    (tmp_path / "engine" / "scratch" / "spooled").mkdir()
+    Scenario(writer, SIMPLE, ["Id"]).change()
+    assert [path.name for path in (tmp_path / "engine").rglob("*")] == ["scratch", "spooled"]
+
+
+STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
+
+
+@pytest.mark.parametrize(
+    ("thrown", "expected", "words"),
+    [
+        (PySparkException(f"[DELTA_CONCURRENT_APPEND] ConcurrentAppendException{STACK}"), CommitConflict, "another"),
+        (
+            PySparkException(f"x{STACK}Caused by: java.io.IOException: No space left{STACK}"),
+            StorageUnavailable,
+            "No space",
+        ),
+        (PySparkException(f"java.nio.file.AccessDeniedException: /data/x{STACK}"), StorageUnavailable, "/data/x"),
+        (PySparkException(f"java.lang.OutOfMemoryError: Java heap space{STACK}"), CommitFailed, "memory"),
+        (PySparkException(f"[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] value secret{STACK}"), CommitFailed, "DELTA_NOT_NULL"),
+        (PySparkException(f"java.lang.IllegalStateException: secret{STACK}"), CommitFailed, "IllegalStateException"),
+        (ConnectionRefusedError("[Errno 111] Connection refused"), SparkFailed, "died"),
+        (PySparkException("Cannot call methods on a stopped SparkContext."), SparkFailed, "died"),
+    ],
+)
+def test_a_failure_of_spark_is_told_in_the_engines_words(
+    thrown: Exception, expected: type[MirrorError], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.DEBUG, "mirror_engine.spark"),
+        pytest.raises(expected, match=words) as told,
+        spark_failures("dbo/T", "commit"),
+    ):
+        raise thrown
+    assert told.value.hint
+    assert "\n" not in told.value.message
+    assert "secret" not in str(told.value)
+    assert str(thrown) in caplog.text
