@@ -141,11 +141,12 @@ def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], wanted: str)
 
 
 def _first_failing(cells: pa.Array, reading: Callable[[pa.Array], pa.Array]) -> int:
-    for position in range(len(cells)):
-        try:
+    position = -1
+    try:
+        for position in range(len(cells)):
             reading(cells.slice(position, 1))
-        except pa.ArrowInvalid:
-            return position
+    except pa.ArrowInvalid:
+        return position
     return -1
 
 
