@@ -333,3 +333,13 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(
         reading.drop("dbo/T")
     assert "file system" in failed.value.hint
     assert reading.row_count("dbo/T") == 0
+
+
+def test_a_limit_counts_across_data_files(reading: SparkDeltaWriter) -> None:
+    folder = reading._tables.path("dbo/T")
+    for number in range(4):
+        foreign_append(folder, number)
+    for limit in range(6):
+        found = reading.rows("dbo/T", limit=limit)
+        assert found is not None
+        assert found.num_rows == min(limit, 4)

@@ -1,0 +1,117 @@
+"""What lies ready for Spark means what replay says; here a MERGE of a few lines stands for Delta's."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from delta_scenario import Scenario, file_rows, schema_of
+from deltalake import write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirror_engine.delta.base import ChangeBatch
+from mirror_engine.delta.collapse import DELETE, INSERT, SET
+from mirror_engine.delta.evolution import create_table
+from mirror_engine.delta.log import DeltaLog, open_log
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.delta.staged_changes import ROLE, StagedChanges, staged
+from mirror_engine.landing_zone.change import Change, RowMarker, replay
+
+if TYPE_CHECKING:
+    import pytest
+
+SCHEMA = schema_of("a", "b:string", "v")
+KEYS = ("a", "b")
+KEY = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from(["x", "y", None]))
+CHANGES = st.lists(st.tuples(st.sampled_from([0, 1, 2, 4]), KEY), max_size=10)
+
+
+def table_of(folder: Path, rows: list[tuple[Any, ...]]) -> DeltaLog:
+    create_table(folder, SCHEMA, Scenario(MemoryDeltaWriter(), SCHEMA, KEYS).record(), "")
+    if rows:
+        a, b, v = zip(*rows, strict=True)
+        columns = {"a": pa.array(a, pa.int32()), "b": pa.array(b, pa.string()), "v": pa.array(v, pa.int32())}
+        write_deltalake(str(folder), pa.table(columns), mode="append")
+    log = open_log(folder)
+    assert log is not None
+    return log
+
+
+def merged(rows: list[tuple[Any, ...]], changes: StagedChanges) -> list[tuple[Any, ...]]:
+    """Delta's MERGE, or an append where nothing matches."""
+    files = sorted(changes.folder.glob("*.parquet"))
+    source = [tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()]
+    assert len(source) == changes.rows
+    matching: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in source:
+        if row[-1] != INSERT and None not in row[:2]:
+            matching[row[:2]].append(row)
+    assert all(len(found) == 1 for found in matching.values()), "two source rows for one target row"
+    assert {row[-1] for row in source} == changes.roles or not source
+    after = [matching[row[:2]][0] if row[:2] in matching else (*row, SET) for row in rows]
+    met = {row[:2] for row in rows}
+    added = [row for row in source if row[-1] == INSERT or (row[-1] == SET and row[:2] not in met)]
+    return sorted((row[:-1] for row in [*(row for row in after if row[-1] != DELETE), *added]), key=repr)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(KEY, max_size=5), st.lists(CHANGES, min_size=1, max_size=3))
+def test_staged_changes_do_to_any_table_what_replay_says(before: list[Any], files: list[list[Any]]) -> None:
+    folder = Path(tempfile.mkdtemp())
+    serial = itertools.count(100)
+    rows = [(*key, place) for place, key in enumerate(before)]
+    changes = [[(marker, *key, next(serial)) for marker, key in file] for file in files]
+    try:
+        log = table_of(folder / "T", rows)
+        landed = tuple(file_rows(str(n), SCHEMA, SCHEMA.names, *file) for n, file in enumerate(changes))
+        with staged(ChangeBatch(landed, SCHEMA, KEYS), log, folder / "scratch") as ready:
+            found = merged(rows, ready)
+        assert not list((folder / "scratch").iterdir())
+    finally:
+        shutil.rmtree(folder)
+    expected, effects = replay(
+        [dict(zip(SCHEMA.names, row, strict=True)) for row in rows],
+        [Change(RowMarker(m), (a, b), {"a": a, "b": b, "v": v}) for m, a, b, v in itertools.chain(*changes)],
+        KEYS,
+    )
+    assert found == sorted((tuple(row.values()) for row in expected), key=repr)
+    told = iter(effects)
+    for file, met in zip(changes, ready.met, strict=True):
+        pairs = [(row[0], next(told).met) for row in file]
+        assert met.inserts_of_present_keys == sum(marker == 0 and count > 0 for marker, count in pairs)
+        assert met.changes_of_several_copies == sum(marker != 0 and count > 1 for marker, count in pairs)
+
+
+def test_changes_of_keys_the_table_lacks_are_an_append(tmp_path: Path) -> None:
+    log = table_of(tmp_path / "T", [(1, "x", 0)])
+    file = file_rows("f", SCHEMA, SCHEMA.names, (4, 2, "x", 1), (2, 3, "x", 2), (0, 4, "x", 3), (1, 4, "x", 4))
+    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+        assert not ready.matches
+        assert ready.rows == 2
+
+
+def test_bounds_are_those_of_the_keys_that_match(tmp_path: Path) -> None:
+    log = table_of(tmp_path / "T", [(1, "x", 0), (2, "y", 0)])
+    file = file_rows("f", SCHEMA, SCHEMA.names, (1, 2, "y", 1), (1, 1, "x", 2), (0, 9, "z", 3))
+    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+        assert ready.matches
+        assert [(low.as_py(), high.as_py()) for low, high in ready.bounds] == [(1, 2), ("x", "y")]
+
+
+def test_a_large_batch_is_laid_down_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirror_engine.delta.staged_changes._FILE_ROWS", 4)
+    log = table_of(tmp_path / "T", [])
+    file = file_rows("f", SCHEMA, SCHEMA.names, *[(0, place, "x", place) for place in range(11)])
+    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+        parts = [pq.read_table(part) for part in sorted(ready.folder.iterdir())]
+    assert [part.num_rows for part in parts] == [6, 5]
+    assert np.concatenate([part["c2"].to_numpy() for part in parts]).tolist() == list(range(11))
+    assert parts[0].column_names == ["c0", "c1", "c2", ROLE]
