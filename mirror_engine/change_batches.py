@@ -110,12 +110,17 @@ def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableFacts) -> C
 
 
 def _repeats(table: TableName, read: Sequence[FileRows], known: Progress) -> list[Diagnostic]:
-    """ME064: whole files whose content was applied before."""
-    seen = {file.digest: path for path, file in known.applied.items() if file.rows}
+    """ME064: whole files whose content was applied before, in the same partition: another one is another value."""
+    seen = {(_folder(path), file.digest): path for path, file in known.applied.items() if file.rows}
     said = []
     for rows in read:
-        if rows.row_count and rows.digest in seen:
-            said.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=seen[rows.digest]))
+        content = (_folder(rows.path), rows.digest)
+        if rows.row_count and content in seen:
+            said.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=seen[content]))
         if rows.row_count:
-            seen.setdefault(rows.digest, rows.path)
+            seen.setdefault(content, rows.path)
     return said
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -388,3 +388,14 @@ def test_a_foreign_table_at_our_place_is_left_alone(shop):
     assert other.once().verdict is Verdict.REFUSED
     assert "ME004" in other.said()
     assert shop.ids() == [1]
+
+
+def test_the_same_bytes_again_are_told_but_not_in_another_partition(shop):
+    days = shop.publisher.table("Days", keys=["id"], types=TYPES, partitioned=True)
+    for day in (1, 2):
+        days.insert(row(1), partition=f"day={day}")
+    shop.once()
+    assert "ME064" not in shop.said()
+    days.insert(row(1), partition="day=1")
+    shop.once()
+    assert "ME064" in shop.said()
