@@ -42,10 +42,12 @@ check: .venv/.tools
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -m 'not spark and not slow'
+	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
+# Spark's tests share one JVM, so they come one after the other.
 test: .venv/.tools .venv/.java
-	$(BIN)/pytest
+	$(BIN)/pytest -q -n auto -m 'not spark'
+	$(BIN)/pytest -m spark
 
 clean:
 	rm -rf .venv demo
