@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
+from mirror_engine.landing_zone.partitions import DEEPEST
 from mirror_engine.landing_zone.sightings import FileSighting
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Janitor:
         before = self._info(info_file)
         lying = dict(self._lying(folder, ""))
         now = self._clock()
-        ready = {path: before.get(path, now) for path in lying}
+        ready = {path: min(before.get(path, now), now) for path in lying}  # publishers may write any time there
         ready.update(dict.fromkeys(moved, now))
         due = [path for path, since in ready.items() if now - since >= self._config.cleanup_days * SECONDS_PER_DAY]
         for path in due:
@@ -87,7 +88,7 @@ class Janitor:
     def _lying(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
         for entry in self._storage.list(f"{folder}/{below}".rstrip("/")) or ():
             path = f"{below}/{entry.name}".lstrip("/")
-            if entry.kind.value == "folder":
+            if entry.kind.value == "folder" and path.count("/") < DEEPEST:
                 yield from self._lying(folder, path)
             elif entry.kind.value == "file" and path != READY_TO_DELETE_INFO:
                 yield path, entry
