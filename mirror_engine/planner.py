@@ -153,7 +153,7 @@ def _without_metadata(sight: _Sight, fault: Diagnostic, etag: str) -> Plan:
     files = len(sight.sighting.files)
     if not sight.is_known:
         return _planned(sight.saying(fault), Unarmed(fault, files), None)
-    return _planned(sight.saying(fault), Latched(fault, files), Latch(fault, METADATA_FILE, "", etag))
+    return _planned(sight.saying(fault), Latched(fault, files), _metadata_latch(sight, fault, etag))
 
 
 def _armed(sight: _Sight, metadata: Metadata) -> Plan:
@@ -162,7 +162,7 @@ def _armed(sight: _Sight, metadata: Metadata) -> Plan:
     change = forbidden_change(sight.table, sight.progress, metadata)
     if change:
         refused = Latched(change, len(sight.waiting))
-        return _planned(sight.saying(change), refused, Latch(change, METADATA_FILE, "", ""))
+        return _planned(sight.saying(change), refused, _metadata_latch(sight, change, ""))
     detection = detect(
         sight.table, sight.sighting.files, metadata, sight.progress, config.start_index, strict=config.strict
     )
@@ -172,7 +172,8 @@ def _armed(sight: _Sight, metadata: Metadata) -> Plan:
     error = latch.diagnostic if latch else _first_error(sight.diagnostics)
     if error:
         waiting = len(detection.ready) + len(detection.later)
-        return _planned(sight, Latched(error, waiting), latch or _latch_at(sight, error), detection)
+        work = () if latch else _before(error, sight, ApplyBatch(detection.ready, metadata))
+        return _planned(sight, Latched(error, waiting), latch or _latch_at(sight, error), detection, work)
     return _readable(sight, metadata, detection)
 
 
@@ -232,8 +233,21 @@ def _standing_latch(sight: _Sight) -> tuple[Latch | None, tuple[Diagnostic, ...]
     return latch, (latch.diagnostic, diagnose("ME027", f"{sight.table.folder}/{latch.path}"))
 
 
+def _metadata_latch(sight: _Sight, fault: Diagnostic, etag: str) -> Latch:
+    """What to remember of unusable metadata: a file's latch stands on beneath it (LZ-3.11)."""
+    standing, _ = _standing_latch(sight)
+    return standing or Latch(fault, METADATA_FILE, "", etag)
+
+
 def _first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
     return next((found for found in diagnostics if found.severity is Severity.ERROR), None)
+
+
+def _before(refused: Diagnostic, sight: _Sight, batch: ApplyBatch) -> tuple[Step, ...]:
+    """The files that come before one refused at sight, which is only done under `strict` (LZ-4.17)."""
+    places = [f"{sight.table.folder}/{file.path}" for file in batch.files]
+    before = batch.files[: places.index(refused.path)] if refused.path in places else ()
+    return (replace(batch, files=before),) if before else ()
 
 
 def _latch_at(sight: _Sight, refused: Diagnostic) -> Latch:
