@@ -179,6 +179,7 @@ class Mirror:
         if self.config.restart == "resume":
             return []
         with self._engine() as running:
+            recover(running.doors)
             known = running.doors.ledger.tables()
             zone = Poller(self._storage, self.config).look()
             lying = {sighting.name: {file.path for file in sighting.files} for sighting in zone.tables}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.names import SCHEMA_SUFFIX, TableName, conflicts
 from mirror_engine.ledger import ANCHOR
 from mirror_engine.planner import Circumstances, plan, plan_gone
-from mirror_engine.recovery import Anchor, Recovered, same_content
+from mirror_engine.recovery import Anchor, Recovered, owner_of, same_content
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -43,7 +44,8 @@ class Outlook:
 
     def settle(self, zone: ZoneSighting) -> None:
         """Remember the anchor, once every folder's identity has been learned."""
-        if zone.identity and not zone.unlisted and str(self.anchor) != self._doors.ledger.fact(ANCHOR):
+        is_certain = zone.identity and not zone.unlisted and not self._is_mount_lost(zone)
+        if is_certain and str(self.anchor) != self._doors.ledger.fact(ANCHOR):
             self._doors.ledger.note(ANCHOR, str(self.anchor))
 
     def plans(self, zone: ZoneSighting, only: Collection[TableName] | None = None) -> dict[TableName, Plan]:
@@ -78,8 +80,7 @@ class Outlook:
 
     def _gone(self, zone: ZoneSighting) -> Iterator[TableName]:
         """Known tables whose folders are surely gone: a zone that is away or could not be listed proves nothing."""
-        is_mount_lost = zone.identity != self._known_anchor.zone and not zone.tables
-        if not zone.identity or is_mount_lost or "" in zone.unlisted:
+        if not zone.identity or self._is_mount_lost(zone) or "" in zone.unlisted:
             return
         sighted = {sighting.name for sighting in zone.tables}
         for table in self._doors.ledger.tables():
@@ -87,21 +88,36 @@ class Outlook:
             if table not in sighted and not zone.unlisted & {schema_folder, table.folder}:
                 yield table
 
+    def _is_mount_lost(self, zone: ZoneSighting) -> bool:
+        """Whether the zone may be the bare mount point of another: it is another than before, and empty."""
+        return zone.identity != self._known_anchor.zone and not zone.tables
+
     def _refusals(self, zone: ZoneSighting) -> dict[TableName, Diagnostic]:
         """Tables that the zone leaves no place for (ME004, ME007 under strict) or whose place is taken."""
         names = [sighting.name for sighting in zone.tables]
+        owners = [name for name in self._doors.ledger.tables() if self._owns(name)]  # their folders seen or not
         refusals: dict[TableName, Diagnostic] = {}
-        for second, owner in conflicts(names, self._doors.config.schema_of_bare_tables).items():
+        for second, owner in conflicts({*names, *owners}, self._doors.config.schema_of_bare_tables).items():
             loser, winner = (owner, second) if self._owns(second) and not self._owns(owner) else (second, owner)
             refusals[loser] = self._taken(loser, winner.folder)
         for name in names:
-            if self._doors.delta_folder(name) in self._recovered.foreign:
+            if self._is_foreign(self._doors.delta_folder(name)):
                 refusals.setdefault(name, self._taken(name, "another program"))
         if self._doors.config.strict and len(names) > TABLES_OF_THE_SERVICE:
             known_first = sorted(names, key=lambda name: (not self._owns(name), name))
             for name in known_first[TABLES_OF_THE_SERVICE:]:
                 refusals.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
         return refusals
+
+    def _is_foreign(self, folder: str) -> bool:
+        """Whether a table that was not ours when the engine started still lies there."""
+        if folder not in self._recovered.foreign:
+            return False
+        try:
+            state = self._doors.writer.state(folder)
+        except TransientError:
+            return True
+        return state is not None and owner_of(self._doors, folder, state) is None
 
     def _owns(self, table: TableName) -> bool:
         progress = self._doors.ledger.progress(table)

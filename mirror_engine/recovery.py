@@ -6,16 +6,17 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import TableDamaged
+from mirror_engine.errors import TransientError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import AppliedFile
 from mirror_engine.ledger import ANCHOR, MIRROR
 
 if TYPE_CHECKING:
     from mirror_engine.delta.base import TableState
     from mirror_engine.doors import Doors
-    from mirror_engine.landing_zone.progress import AppliedFile, Progress
+    from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.storage.base import Storage
 
 
@@ -41,12 +42,12 @@ class Recovered:
     """What was found on the way.
 
     Attributes:
-        foreign: Delta folders that hold a table no mirror made.
+        foreign: Delta folders that hold a table no mirror made, or a copy of one.
         damaged: Delta folders whose log cannot be read, with the error.
     """
 
     foreign: frozenset[str] = frozenset()
-    damaged: dict[str, TableDamaged] = field(default_factory=dict)
+    damaged: dict[str, TransientError] = field(default_factory=dict)
 
 
 def recover(doors: Doors) -> Recovered:
@@ -55,20 +56,27 @@ def recover(doors: Doors) -> Recovered:
     for folder in doors.writer.tables():
         try:
             state = doors.writer.state(folder)
-        except TableDamaged as error:
+        except TransientError as error:
             damaged[folder] = error
             continue
-        if state and state.record is None:
-            foreign.add(folder)
-        elif state and state.record:
-            found.add(folder)
+        if state:
             _begin_from(doors, state)
-            agree(doors, TableName.from_folder(state.record.folder), state)
-    for table, progress in doors.ledger.tables().items():
-        folder = doors.delta_folder(table)
-        if progress.has_table and folder not in found and folder not in damaged:
-            _lost(doors, table, progress)
+            owner = owner_of(doors, folder, state)
+            if owner is None:
+                foreign.add(folder)
+            else:
+                found.add(folder)
+                agree(doors, owner, state)
+    for table in doors.ledger.tables():
+        if doors.delta_folder(table) not in found | damaged.keys():
+            agree(doors, table, None)
     return Recovered(frozenset(foreign), damaged)
+
+
+def owner_of(doors: Doors, folder: str, state: TableState) -> TableName | None:
+    """The table whose Delta table this is; None for one of another program, or a copy laid beside its original."""
+    table = TableName.from_folder(state.record.folder) if state.record else None
+    return table if table and doors.delta_folder(table) == folder else None
 
 
 def _begin_from(doors: Doors, state: TableState) -> None:
@@ -80,17 +88,20 @@ def _begin_from(doors: Doors, state: TableState) -> None:
 
 
 def agree(doors: Doors, table: TableName, state: TableState | None) -> None:
-    """Make the ledger's progress of one table that of its Delta log."""
-    if state is None or state.record is None:
+    """Make the ledger's progress of one table that of its Delta log; None where there is no Delta table."""
+    known = doors.ledger.progress(table)
+    if state is None and known and known.has_table:
+        _lost(doors, table, known)
+    if state is None or state.record is None or state.record.folder != table.folder:
         return
     told = state.record.progress
-    known = doors.ledger.progress(table)
     if known and known.generation == told.generation and known.batch == told.batch:
         return
     applied = {
         path: replace(file, version=state.record_version) if path in state.record.files else file
         for path, file in told.applied.items()
     }
+    applied = {**_moved_away(doors, table), **applied}
     told = replace(told, applied=applied, delta_version=state.record_version)
     if known and known.generation == told.generation:
         older = {path: file for path, file in known.applied.items() if known.batch <= told.batch}
@@ -102,6 +113,12 @@ def agree(doors: Doors, table: TableName, state: TableState | None) -> None:
             diagnostics=known.diagnostics,
         )
     doors.ledger.record(table, told)
+
+
+def _moved_away(doors: Doors, table: TableName) -> dict[str, AppliedFile]:
+    """Applied files by their commits: the newest record holds only those that lay in the folder (LZ-3.6)."""
+    history = doors.writer.history(doors.delta_folder(table))
+    return {path: AppliedFile("", "", commit.version, 0, 0) for commit in history for path in commit.files}
 
 
 def _lost(doors: Doors, table: TableName, progress: Progress) -> None:

@@ -12,7 +12,7 @@ from typing_extensions import assert_never
 
 from mirror_engine.delta.base import BatchRecord, Outcome
 from mirror_engine.delta.reader import TableFacts
-from mirror_engine.errors import PublisherError, ZoneChanged
+from mirror_engine.errors import CommitConflict, PublisherError, ZoneChanged
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
@@ -111,8 +111,11 @@ class Replayer:
                 assert_never(step)
 
     def drop(self, table: TableName, reason: Diagnostic) -> None:
-        """Remove a Delta table, then all memory of it (LZ-7.2)."""
-        self._doors.writer.drop(self._doors.delta_folder(table))
+        """Remove a Delta table, then all memory of it (LZ-7.2); one that another folder owns stays (LZ-1.5)."""
+        folder = self._doors.delta_folder(table)
+        others = {name: known for name, known in self._doors.ledger.tables().items() if name != table}
+        if not any(known.has_table and self._doors.delta_folder(name) == folder for name, known in others.items()):
+            self._doors.writer.drop(folder)
         self._doors.ledger.forget(table)
         self._doors.tell(TableDropped(table, reason.message))
 
@@ -136,6 +139,7 @@ class Replayer:
         first, last = work.waiting[0].path, work.waiting[-1].path
         self._doors.tell(BatchStarted(work.table, len(work.waiting), first, last))
         state = self._doors.writer.state(self._doors.delta_folder(work.table))
+        _check_agreement(work.table, known, state)
         facts = self._facts(work.table, known, state)
         cut = self._reader.cut(work.table, tuple(work.waiting), step.metadata, known, facts)
         try:
@@ -228,6 +232,23 @@ class Replayer:
             said = tally(known.diagnostics, refusal.others)
             self._doors.ledger.record(table, replace(known, latch=latch, diagnostics=said))
         self._doors.tell(TableLatched(table, refusal.diagnostic))
+
+
+def _check_agreement(table: TableName, known: Progress, state: TableState | None) -> None:
+    """The Delta table is the one the ledger speaks of.
+
+    Raises:
+        CommitConflict: it was removed, put in its place by others, or could not be read when the engine started.
+    """
+    if state is None:
+        is_same = not known.has_table
+    else:
+        is_same = state.record is not None and state.record.progress.generation == known.generation
+    if not is_same:
+        raise CommitConflict(
+            f"{table.folder}: its Delta table is another than the ledger knows",
+            "The next cycle reads the table's state again; a table of another program must be taken away.",
+        )
 
 
 def _lying(progress: Progress, work: Work) -> Progress:
