@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from mirror_engine.errors import CommitConflict, EngineFault, MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, DiagnosticRaised, OperationFailed
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.outlook import Outlook
+from mirror_engine.pauses import Pauses
 from mirror_engine.recovery import agree, recover
 from mirror_engine.replayer import Replayer, Work
+from mirror_engine.steps import LearnIdentity
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mirror_engine.change_batches import BatchReader
     from mirror_engine.doors import Doors
@@ -25,13 +28,15 @@ if TYPE_CHECKING:
     from mirror_engine.janitor import Janitor
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.sightings import ZoneSighting
+    from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
     from mirror_engine.poller import Poller
     from mirror_engine.steps import Plan
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
 SECONDS_BETWEEN_SWEEPS = 3600.0
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -54,14 +59,6 @@ class CycleResult:
     failures: dict[TableName | None, TransientError] = field(default_factory=dict)
 
 
-@dataclass
-class _Pause:
-    """A table that failed is left alone for a while, each time longer (ME072)."""
-
-    failures: int
-    until: float
-
-
 class Engine:
     """Runs cycles over one landing zone."""
 
@@ -72,7 +69,10 @@ class Engine:
         self._replayer = Replayer(doors, reader)
         self._pool = ThreadPoolExecutor(doors.config.workers, thread_name_prefix="worker")
         self._outlook: Outlook | None = None
-        self._pauses: dict[TableName | None, _Pause] = {}
+        self._pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        self._cleaning_pauses = Pauses(
+            FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
+        )  # apart: what cannot be moved away can still be read
         self._said: dict[TableName | None, set[Diagnostic]] = {}
         self._swept: dict[TableName, float] = {}
         self._cycles = 0
@@ -85,18 +85,18 @@ class Engine:
         try:
             zone = self._poller.look()
             outlook = self._learned(zone)
+            plans = outlook.plans(zone)
         except StorageUnavailable as error:
             self._say(None, [diagnose("ME070", "")])
-            return CycleResult(None, failures={None: self._failed(None, error)})
-        self._pauses.pop(None, None)
-        result = self._work_off(zone, outlook, stop)
+            return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
+        self._pauses.end([None])
+        result = self._work_off(zone, outlook, plans, stop)
         self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
         return result
 
     def next_try_seconds(self, longest: float) -> float:
         """How long to wait before the next cycle: less than `longest` where a paused table is due before."""
-        now = time.monotonic()
-        return min([longest, *(max(pause.until - now, 0.0) for pause in self._pauses.values())])
+        return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest))
 
     def drop(self, table: TableName, reason: Diagnostic) -> None:
         """Remove a Delta table, and all memory of it."""
@@ -113,31 +113,34 @@ class Engine:
         self._outlook.look_at(zone)
         return self._outlook
 
-    def _work_off(self, zone: ZoneSighting, outlook: Outlook, stop: threading.Event) -> CycleResult:
-        plans = outlook.plans(zone)
+    def _work_off(
+        self, zone: ZoneSighting, outlook: Outlook, plans: dict[TableName, Plan], stop: threading.Event
+    ) -> CycleResult:
         sighted = {sighting.name: sighting for sighting in zone.tables}
+        paused = self._pauses.waiting
         works = [
             Work(plan, sighted.get(table), zone.folder, str(outlook.anchor))
             for table, plan in plans.items()
-            if plan.steps and not self._is_paused(table)
+            if plan.steps and table not in paused
         ]
         self._say(None, zone.diagnostics)
         for table, plan in plans.items():
             self._say(table, plan.diagnostics)
         commits, failures = self._replayed(works, stop)
+        self._pauses.end(self._pauses.failed - paused - failures.keys())
+        tried = {table: plan for table, plan in plans.items() if table not in paused and table not in failures}
         failures |= self._cleaned(zone)
-        if not failures:
+        left = {table: plan for table, plan in plans.items() if table not in tried or not plan.steps}
+        left |= _planned_again(tried, outlook, zone)
+        if not any(isinstance(step, LearnIdentity) for plan in left.values() for step in plan.steps):
             outlook.settle(zone)
-        worked = {work.table for work in works}
-        left = {table: plan for table, plan in plans.items() if table not in worked}
-        left |= outlook.plans(zone, worked)
         return CycleResult(
             zone,
             left,
             len(commits),
             sum(len(commit.files) for commit in commits),
             sum(commit.rows for commit in commits),
-            {**failures, **self._still_paused(plans)},
+            {**self._still_paused(plans), **failures},
         )
 
     def _replayed(
@@ -146,59 +149,65 @@ class Engine:
         """Each table's steps, one commit a turn, so that a long backlog does not keep the others waiting."""
         commits: list[BatchCommitted] = []
         failures: dict[TableName | None, TransientError] = {}
-        turns = {self._pool.submit(self._replayer.advance, work): work for work in works}
+        turns = {self._pool.submit(self._turn, work, stop): work for work in works}
         while turns:
             for turn in wait(turns, return_when=FIRST_COMPLETED).done:
                 work = turns.pop(turn)
                 try:
-                    commit = _outcome_of(turn)
+                    commit = _foreseen(turn.result)
                 except TransientError as error:
-                    failures[work.table] = self._failed(work.table, error)
+                    failures[work.table] = self._failed(work.table, error, self._pauses)
                     continue
                 if commit:
                     commits.append(commit)
-                    self._pauses.pop(work.table, None)
+                    self._pauses.end([work.table])
                 if not work.is_done and not stop.is_set():
-                    turns[self._pool.submit(self._replayer.advance, work)] = work
+                    turns[self._pool.submit(self._turn, work, stop)] = work
         return commits, failures
+
+    def _turn(self, work: Work, stop: threading.Event) -> BatchCommitted | None:
+        """One table's next commit, in a worker; none where `stop` was set while it queued."""
+        if stop.is_set():
+            return None
+        try:
+            return self._replayer.advance(work)
+        except CommitConflict:
+            agree(self._doors, work.table, self._doors.writer.state(self._doors.delta_folder(work.table)))
+            raise
 
     def _cleaned(self, zone: ZoneSighting) -> dict[TableName | None, TransientError]:
         """Processed files moved away, table by table (LZ-8.1)."""
         failures: dict[TableName | None, TransientError] = {}
+        paused = self._cleaning_pauses.waiting
         for sighting in zone.tables:
-            progress = self._doors.ledger.progress(sighting.name)
-            if not progress or not progress.has_table or progress.identity != sighting.identity:
+            if sighting.name in paused:
                 continue
-            now = time.monotonic()
-            is_due = now - self._swept.get(sighting.name, -SECONDS_BETWEEN_SWEEPS) >= SECONDS_BETWEEN_SWEEPS
             try:
-                self._janitor.clean(zone.folder, sighting, progress, sweep=is_due)
+                _foreseen(partial(self._clean, zone, sighting))
             except TransientError as error:
-                failures[sighting.name] = self._failed(sighting.name, error)
-            else:
-                self._swept[sighting.name] = now if is_due else self._swept[sighting.name]
+                failures[sighting.name] = self._failed(sighting.name, error, self._cleaning_pauses)
+        self._cleaning_pauses.end(self._cleaning_pauses.failed - paused - failures.keys())
         return failures
 
-    def _failed(self, table: TableName | None, error: TransientError) -> TransientError:
+    def _clean(self, zone: ZoneSighting, sighting: TableSighting) -> None:
+        progress = self._doors.ledger.progress(sighting.name)
+        if not progress or not progress.has_table or progress.identity != sighting.identity:
+            return
+        now = time.monotonic()
+        is_due = now - self._swept.get(sighting.name, -SECONDS_BETWEEN_SWEEPS) >= SECONDS_BETWEEN_SWEEPS
+        self._janitor.clean(zone.folder, sighting, progress, sweep=is_due)
+        if is_due:
+            self._swept[sighting.name] = now
+
+    def _failed(self, table: TableName | None, error: TransientError, pauses: Pauses) -> TransientError:
         """Note a transient failure: the next try comes after a growing pause."""
-        if isinstance(error, CommitConflict) and table:
-            agree(self._doors, table, self._doors.writer.state(self._doors.delta_folder(table)))
-        before = self._pauses.get(table)
-        failures = before.failures + 1 if before else 1
-        pause = min(FIRST_PAUSE_SECONDS * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS)
-        self._pauses[table] = _Pause(failures, time.monotonic() + pause)
-        self._doors.tell(OperationFailed(table, str(error), pause))
+        self._doors.tell(OperationFailed(table, str(error), pauses.begin(table)))
         return error
 
-    def _is_paused(self, table: TableName) -> bool:
-        pause = self._pauses.get(table)
-        return pause is not None and pause.until > time.monotonic()
-
     def _still_paused(self, plans: dict[TableName, Plan]) -> dict[TableName | None, TransientError]:
+        waiting = self._pauses.waiting | self._cleaning_pauses.waiting
         return {
-            table: TransientError(f"{table.normalized} waits for its next try")
-            for table in plans
-            if self._is_paused(table)
+            table: TransientError(f"{table.normalized} waits for its next try") for table in plans if table in waiting
         }
 
     def _say(self, table: TableName | None, diagnostics: Iterable[Diagnostic]) -> None:
@@ -210,12 +219,19 @@ class Engine:
             self._doors.tell(event)
 
 
-def _outcome_of(turn: Future[BatchCommitted | None]) -> BatchCommitted | None:
-    """What a worker's turn came to; what nobody foresaw becomes a fault of its table alone (protocol chapter 10)."""
+def _foreseen(call: Callable[[], _Answer]) -> _Answer:
+    """What a table's turn comes to; what nobody foresaw becomes a fault of that table alone (protocol chapter 10)."""
     try:
-        return turn.result()
+        return call()
     except MirrorError:
         raise
     except Exception as error:
-        logging.getLogger(__name__).exception("a worker failed")
+        logging.getLogger(__name__).exception("work on a table failed")
         raise EngineFault(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error
+
+
+def _planned_again(tried: dict[TableName, Plan], outlook: Outlook, zone: ZoneSighting) -> dict[TableName, Plan]:
+    """What is left of tables whose steps were done; of all, where one that went made room for another (LZ-1.5)."""
+    sighted = {sighting.name for sighting in zone.tables}
+    worked = {table for table, plan in tried.items() if plan.steps}
+    return outlook.plans(zone, worked if worked <= sighted else tried)

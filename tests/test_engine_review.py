@@ -1,0 +1,403 @@
+"""What goes wrong beside the engine: lost mounts, failing folders, tables that stand in each other's way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+
+import pyarrow as pa
+import pytest
+
+import mirror_engine.engine
+import mirror_engine.mirror
+from mirror_engine import Config, Mirror, Verdict
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.events import DiagnosticRaised
+from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.states import Latched, Level
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.testing.publisher import Publisher
+
+TYPES = {"id": pa.int64(), "city": pa.string()}
+
+
+class Shop:
+    """A ROOT with a publisher; `engine` lends one engine that lives through several cycles."""
+
+    def __init__(self, root, writer=None, **options):
+        self.root = root
+        self.writer = writer or MemoryDeltaWriter()
+        self.config = Config(**options)
+        self.publisher = Publisher(root)
+        self.events = []
+        self.now = 1_000_000.0
+
+    def mirror(self, **parts):
+        return Mirror(
+            self.root,
+            self.config,
+            writer=self.writer,
+            listeners=[self.events.append],
+            clock=lambda: self.now,
+            **parts,
+        )
+
+    def once(self, **parts):
+        with self.mirror(**parts) as mirror:
+            return mirror.once()
+
+    def engine(self, **parts):
+        return self.mirror(**parts)._engine()
+
+    def ids(self, table="Orders"):
+        with self.mirror() as mirror:
+            return sorted(mirror.rows(table).column("id").to_pylist())
+
+    def status(self, table="Orders"):
+        with self.mirror() as mirror:
+            return next(found for found in mirror.status().tables if found.name.table == table)
+
+    def orders(self, name="Orders", **options):
+        return self.publisher.table(name, keys=["id"], types=TYPES, **options)
+
+    def said(self):
+        return [event.diagnostic.code for event in self.events if isinstance(event, DiagnosticRaised)]
+
+
+class Failing(LocalStorage):
+    """A storage whose calls of one method fail where the path holds a text."""
+
+    def __init__(self, root, method, text, error=StorageUnavailable):
+        super().__init__(root)
+        self.text = text
+        real = getattr(self, method)
+
+        def call(path, *rest):
+            if self.text and self.text in path:
+                raise error(f"{method} {path}: scripted")
+            return real(path, *rest)
+
+        setattr(self, method, call)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path / "shop")
+
+
+@pytest.fixture
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+
+
+def row(number):
+    return {"id": number, "city": "Linz"}
+
+
+NO_STOP = threading.Event()
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.insert(row(2))
+    storage = Failing(shop.root, "move", "Orders")
+    with shop.engine(storage=storage) as running:
+        running.cycle(NO_STOP)
+        assert running.engine.next_try_seconds(15.0) == 0.0
+        storage.text = ""
+        running.cycle(NO_STOP)
+        assert running.engine.next_try_seconds(15.0) == 15.0
+
+
+def test_a_janitor_that_fails_keeps_no_file_from_the_table(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.insert(row(2))
+    storage = Failing(shop.root, "move", "Orders")
+    with shop.engine(storage=storage) as running:
+        running.cycle(NO_STOP)
+        orders.insert(row(3))
+        running.cycle(NO_STOP)
+        assert shop.ids() == [1, 2, 3]
+
+
+def test_a_fault_of_the_engine_is_told_from_a_failure(shop, monkeypatch):
+    monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
+    shop.orders().insert(row(1))
+    storage = Failing(shop.root, "open", "parquet", RuntimeError)
+    assert shop.once(storage=storage).verdict is Verdict.FAILED
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_an_empty_mount_point_is_no_deletion_however_often_it_is_seen(shop):
+    shop.orders().insert(row(1))
+    shop.once()
+    away = shop.publisher.zone.rename(shop.root / "away")
+    shop.publisher.zone.mkdir()
+    for _ in range(3):
+        shop.once()
+    assert shop.ids() == [1]
+    shop.publisher.zone.rmdir()
+    away.rename(shop.publisher.zone)
+    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.ids() == [1]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_copied_root_is_learned_though_one_table_fails(shop, tmp_path):
+    orders = shop.orders()
+    orders.insert(row(1))
+    broken = shop.orders("Broken")
+    broken.insert(row(1))
+    shop.once()
+    broken.insert(row(2))
+    shutil.copytree(shop.root, tmp_path / "copy")
+    copy = Shop(tmp_path / "copy", shop.writer)
+    storage = Failing(copy.root, "open", "Broken/00000000000000000002")
+    assert copy.once(storage=storage).verdict is Verdict.RETRY
+    copy.publisher.remove("Orders")
+    copy.orders().insert(row(9))
+    copy.once(storage=storage)
+    assert copy.ids() == [9]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_folder_that_stood_back_takes_no_table_with_it_when_it_goes(shop):
+    shop.orders("Orders")
+    shop.once()
+    shop.orders("dbo.Orders").insert(row(1))
+    shop.once()
+    assert isinstance(next(iter(s for s in shop.mirror().status().tables if not s.name.schema)).state, Latched)
+    shop.publisher.remove("Orders")
+    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.ids("dbo.Orders") == [1]
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("delay", [0.0, 60.0])
+def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
+    shop = Shop(tmp_path, drop_delay_seconds=delay, workers=1)
+    for attempt in range(10):
+        name = f"Orders{attempt}"
+        shop.orders(name).load(row(1), row(2))
+    shop.once()
+    (shop.publisher.zone / "dbo.schema").mkdir()
+    for attempt in range(10):
+        name = f"Orders{attempt}"
+        (shop.publisher.zone / name).rename(shop.publisher.zone / "dbo.schema" / name)
+    assert shop.once().verdict is (Verdict.REFUSED if delay else Verdict.LEVEL)
+    shop.now += delay
+    assert shop.once().verdict is Verdict.LEVEL
+    assert [shop.ids(f"dbo.Orders{attempt}") for attempt in range(10)] == [[1, 2]] * 10
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_the_second_folder_stands_back_while_the_owner_cannot_be_seen(shop):
+    shop.orders("dbo.Orders").insert(row(1))
+    shop.orders("Orders").insert(row(2))
+    shop.once()
+    shop.once(storage=Failing(shop.root, "list", "dbo.schema"))
+    assert shop.ids("dbo.Orders") == [1]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_lies_there(tmp_path):
+    shop = Shop(tmp_path, cleanup="off")
+    orders = shop.orders()
+    orders.insert(row(1))
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        shop.writer.drop("dbo/Orders")
+        orders.insert(row(2))
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+    assert shop.ids() == [1, 2]
+    assert "ME069" in shop.said()
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_another_default_schema_begins_anew_and_stays_so(shop):
+    orders = shop.orders()
+    orders.load(row(1))
+    shop.once()
+    shop.config = Config(default_schema="none")
+    for number in (2, 3):
+        orders.insert(row(number))
+        shop.once()
+    assert shop.writer.rows("Orders").column("id").to_pylist() == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_restart_drops_all_though_the_ledger_is_lost(shop):
+    shop.orders().insert(row(1))
+    shop.once()
+    shutil.rmtree(shop.root / ENGINE)
+    with shop.mirror() as mirror:
+        assert [table.table for table in mirror.restart()] == ["Orders"]
+    assert shop.writer.tables() == []
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_file_latch_outlives_metadata_that_vanished(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    content = (shop.publisher.zone / "Orders/00000000000000000001.parquet").read_bytes()
+    shop.once()
+    shop.publisher.write_in_place("Orders/00000000000000000002.parquet", content[:20])
+    shop.once()
+    metadata = (shop.publisher.zone / "Orders/_metadata.json").read_bytes()
+    orders.remove("_metadata.json")
+    assert shop.once().verdict is Verdict.REFUSED
+    shop.publisher.write_in_place("Orders/00000000000000000002.parquet", content)
+    orders.land_metadata(metadata)
+    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.ids() == [1]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_harmful_info_file_hurts_nobody(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.insert(row(2))
+    shop.once()
+    name = "00000000000000000001.parquet"
+    info = {"files": [{"name": name, "readyAtUtc": "9999-12-31T23:59:59.0-23:59"}]}
+    orders.put("_FilesReadyToDelete/_FilesReadyToDeleteInfo.json", json.dumps(info).encode())
+    orders.insert(row(3))
+    assert shop.once().verdict is Verdict.LEVEL
+
+
+def test_endless_folders_among_the_moved_files_hurt_nobody(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.insert(row(2))
+    deep = moved = shop.publisher.zone / "Orders/_FilesReadyToDelete"
+    moved.mkdir()
+    for _ in range(1200):
+        deep = deep / "d"
+        deep.mkdir()
+    try:
+        assert shop.once().verdict is Verdict.LEVEL
+    finally:  # pytest would not get it away
+        LocalStorage(moved).delete("d")
+
+
+def test_stop_waits_for_the_commits_at_hand_only(tmp_path):
+    shop = Shop(tmp_path, workers=1)
+    for number in range(5):
+        shop.orders(f"T{number}").insert(row(1))
+    stop = threading.Event()
+    with shop.mirror() as mirror:
+        mirror._listeners = (lambda event: stop.set() if "BatchCommitted" in repr(type(event)) else None,)
+        assert mirror.once(stop).batches == 1
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_foreign_table_that_is_taken_away_makes_room(shop):
+    class Taken(MemoryDeltaWriter):
+        foreign = True
+
+        def state(self, table):
+            found = super().state(table)
+            return found and (type(found)(found.version, found.schema, None, -1) if self.foreign else found)
+
+    shop.orders().insert(row(1))
+    shop.once()
+    taken = Taken()
+    taken._tables = shop.writer._tables
+    shutil.rmtree(shop.root / ENGINE)
+    other = Shop(shop.root, taken)
+    with other.engine() as running:
+        running.cycle(NO_STOP)
+        assert isinstance(next(iter(running.last.plans.values())).state, Latched)
+        taken.drop("dbo/Orders")
+        taken.foreign = False
+        running.cycle(NO_STOP)
+        assert isinstance(next(iter(running.last.plans.values())).state, Level)
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_moved_zone_whose_files_cannot_be_read_is_tried_again(shop):
+    shop.orders().insert(row(1))
+    shop.once()
+    shutil.copytree(shop.publisher.zone, shop.root / "backup")
+    shutil.rmtree(shop.publisher.zone)
+    (shop.root / "backup").rename(shop.publisher.zone)
+    storage = Failing(shop.root, "open", "parquet")
+    assert shop.once(storage=storage).verdict is Verdict.RETRY
+    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.ids() == [1]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_an_applied_path_is_known_though_it_moved_away_and_the_ledger_is_lost(shop):
+    orders = shop.orders(strategy="LastUpdateTimeFileDetection")
+    orders.insert(row(1), name="a.parquet", modified_ns=10**18)
+    orders.insert(row(2), name="b.parquet", modified_ns=10**18 + 1)
+    shop.once()
+    orders.insert(row(3), name="c.parquet", modified_ns=10**18 + 2)
+    shop.once()
+    shutil.rmtree(shop.root / ENGINE)
+    orders.insert(row(9), name="a.parquet")
+    shop.once()
+    assert shop.ids() == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
+    shop = Shop(tmp_path, strict=True)
+    orders = shop.orders()
+    orders.skip()
+    for number in (2, 3):
+        orders.insert(row(number))
+    shop.once()
+    orders.insert(row(33), name="00000000000000000003.parquet")
+    orders.insert(row(1), name="00000000000000000001.parquet")
+    assert shop.once().verdict is Verdict.REFUSED
+    assert isinstance(shop.status().state, Latched)
+    assert shop.ids() == [1, 2]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_copy_of_a_delta_table_beside_it_is_not_taken_for_it(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once()
+    shop.writer._tables["dbo/copy"] = list(shop.writer._tables["dbo/Orders"])
+    for number in (2, 3):
+        orders.insert(row(number))
+        shop.once()
+    assert shop.status().watermarks == {"": 3}
+    assert shop.ids() == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_delta_table_that_cannot_be_read_at_first_stops_no_other(shop):
+    class Unreadable(MemoryDeltaWriter):
+        broken = True
+
+        def state(self, table):
+            if self.broken and table == "dbo/Orders":
+                raise StorageUnavailable("scripted")
+            return super().state(table)
+
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once()
+    shutil.rmtree(shop.root / ENGINE)
+    writer = Unreadable()
+    writer._tables = shop.writer._tables
+    other = Shop(shop.root, writer)
+    other.orders("Other").insert(row(1))
+    orders.insert(row(2))
+    with other.engine() as running:
+        running.cycle(NO_STOP)
+        assert other.ids("Other") == [1]
+        writer.broken = False
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+    assert other.ids() == [1, 2]
