@@ -57,10 +57,14 @@ class Ledger:
     def read(cls, path: Path) -> Ledger:
         """The ledger as it is now, for looking at while an engine may be writing; empty where there is none."""
         copy = _connect(":memory:")
+        is_open = path.with_name(
+            f"{path.name}-wal"
+        ).exists()  # else SQLite would make files to read along with a writer
+        how = "mode=ro" if is_open else "mode=ro&immutable=1"
         if path.exists():
             with (
                 contextlib.suppress(sqlite3.DatabaseError),
-                contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as stored,
+                contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as stored,
             ):
                 stored.backup(copy)
         try:

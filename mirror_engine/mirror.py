@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
+LONGEST_LOOK_SECONDS = 0.5  # `status` holds the lock for a moment, too
 TRIES_OF_ONCE = 4  # with pauses of 1, 2 and 4 seconds between
 
 
@@ -224,7 +225,7 @@ class Mirror:
         lock = self.root / LOCK
         lock.parent.mkdir(exist_ok=True)
         try:
-            with FileLock(lock, timeout=0):
+            with FileLock(lock, timeout=LONGEST_LOOK_SECONDS):
                 yield
         except Timeout:
             raise RootInUse(f"{self.root}: another engine is at work here", "Stop it first, or wait for it.") from None

@@ -8,6 +8,7 @@ import threading
 
 import pyarrow as pa
 import pytest
+from filelock import FileLock
 
 import mirror_engine.engine
 import mirror_engine.mirror
@@ -15,7 +16,7 @@ from mirror_engine import Config, Mirror, Verdict
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import DiagnosticRaised
-from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import Latched, Level
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.publisher import Publisher
@@ -360,6 +361,23 @@ def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
     assert shop.once().verdict is Verdict.REFUSED
     assert isinstance(shop.status().state, Latched)
     assert shop.ids() == [1, 2]
+
+
+def test_a_look_at_the_status_leaves_no_trace(shop):
+    shop.orders().insert(row(1))
+    shop.once()
+    before = {path: path.stat().st_mtime_ns for path in shop.root.rglob("*")}
+    assert shop.status().state == Level()
+    assert {path: path.stat().st_mtime_ns for path in shop.root.rglob("*")} == before
+
+
+def test_a_look_at_the_status_is_no_second_engine(shop):
+    with shop.engine():
+        pass
+    look = FileLock(shop.root / LOCK, thread_local=False)
+    look.acquire()
+    threading.Timer(0.1, look.release).start()
+    assert shop.once().verdict is Verdict.LEVEL
 
 
 @pytest.mark.usefixtures("no_pauses")
