@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import DEEPEST
 from mirror_engine.landing_zone.sightings import FileSighting
+from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,8 +46,11 @@ class Janitor:
         if self._config.cleanup == "off":
             return 0
         folder = f"{zone}/{sighting.name.folder}"
-        done = [file for file in processed(sighting.files, progress) if self._is_as_sighted(folder, file)]
         bin_folder = READY_TO_DELETE_FOLDER if self._config.cleanup == "ready" else PROCESSED_FOLDER
+        place = self._storage.stat(f"{folder}/{bin_folder}")
+        if place and place.kind is not Kind.FOLDER:
+            return 0
+        done = [file for file in processed(sighting.files, progress) if self._is_as_sighted(folder, file)]
         for file in done:
             self._storage.move(f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}")
         if done or sweep:
@@ -88,9 +92,9 @@ class Janitor:
     def _lying(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
         for entry in self._storage.list(f"{folder}/{below}".rstrip("/")) or ():
             path = f"{below}/{entry.name}".lstrip("/")
-            if entry.kind.value == "folder" and path.count("/") < DEEPEST:
+            if entry.kind is Kind.FOLDER and path.count("/") < DEEPEST:
                 yield from self._lying(folder, path)
-            elif entry.kind.value == "file" and path != READY_TO_DELETE_INFO:
+            elif entry.kind is Kind.FILE and path != READY_TO_DELETE_INFO:
                 yield path, entry
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import TransientError
@@ -104,8 +105,7 @@ class Outlook:
             if self._is_foreign(self._doors.delta_folder(name)):
                 refusals.setdefault(name, self._taken(name, "another program"))
         if self._doors.config.strict and len(names) > TABLES_OF_THE_SERVICE:
-            known_first = sorted(names, key=lambda name: (not self._owns(name), name))
-            for name in known_first[TABLES_OF_THE_SERVICE:]:
+            for name in sorted(names, key=self._first_seen)[TABLES_OF_THE_SERVICE:]:
                 refusals.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
         return refusals
 
@@ -118,6 +118,10 @@ class Outlook:
         except TransientError:
             return True
         return state is not None and owner_of(self._doors, folder, state) is None
+
+    def _first_seen(self, table: TableName) -> tuple[float, TableName]:
+        progress = self._doors.ledger.progress(table)
+        return (progress.armed_at if progress and progress.armed_at else math.inf, table)
 
     def _owns(self, table: TableName) -> bool:
         progress = self._doors.ledger.progress(table)

@@ -32,11 +32,12 @@ from mirror_engine.landing_zone.states import (
 from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Plan, Remember, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.names import TableName
 
+PASSING = frozenset({"ME025", "ME028", "ME029", "ME071"})  # seen once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
 
 
@@ -274,5 +275,10 @@ def _planned(
         latch,
         0.0,
     )
-    remember = () if remembered else (Remember(armed, waiting, latch),)
+    said = tuple(found for found in sight.diagnostics if found.code in PASSING and found not in _kept(known))
+    remember = () if remembered and not said else (Remember(armed, waiting, latch, said),)
     return Plan(sight.table, state, (*sight.steps, *remember, *work), detection, sight.diagnostics)
+
+
+def _kept(progress: Progress | None) -> Mapping[Diagnostic, int]:
+    return progress.diagnostics if progress else {}

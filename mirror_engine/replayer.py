@@ -122,6 +122,7 @@ class Replayer:
     def _remember(self, table: TableName, known: Progress, step: Remember) -> None:
         armed_at = known.armed_at or (self._doors.clock() if step.armed else 0.0)
         noted = replace(known, armed_at=armed_at, waiting=step.waiting, latch=step.latch, gone_at=0.0)
+        noted = replace(noted, diagnostics=tally(known.diagnostics, step.said))
         self._doors.ledger.record(table, noted)
         if step.latch and (not known.latch or known.latch.diagnostic != step.latch.diagnostic):
             self._doors.tell(TableLatched(table, step.latch.diagnostic))

@@ -40,11 +40,19 @@ class LearnIdentity:
 
 @dataclass(frozen=True)
 class Remember:
-    """Facts about the folder to keep, without any effect on the Delta table."""
+    """Facts about the folder to keep, without any effect on the Delta table.
+
+    Attributes:
+        armed: whether it has usable metadata.
+        waiting: etags of files not applied, by path.
+        latch: the refusal in force.
+        said: what will not show again, and is to be kept.
+    """
 
     armed: bool
     waiting: Mapping[str, str]
     latch: Latch | None
+    said: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True)

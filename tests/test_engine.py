@@ -399,3 +399,30 @@ def test_the_same_bytes_again_are_told_but_not_in_another_partition(shop):
     days.insert(row(1), partition="day=1")
     shop.once()
     assert "ME064" in shop.said()
+
+
+def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
+    orders = shop.orders()
+    orders.skip()
+    second = orders.insert(row(2))
+    shop.once()
+    orders.insert(row(9), name=second.rpartition("/")[2])
+    orders.insert(row(1), name="00000000000000000001.parquet")
+    shop.once()
+    assert shop.once().verdict is Verdict.LEVEL
+    assert [(found.code, count) for found, count in shop.status().diagnostics] == [("ME025", 1)]
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_a_moving_place_that_is_no_folder_stops_nothing(shop, kind, tmp_path):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.insert(row(2))
+    place = shop.publisher.zone / "Orders/_FilesReadyToDelete"
+    if kind == "link":
+        place.symlink_to(tmp_path)
+    else:
+        place.write_bytes(b"")
+    assert shop.once().verdict is Verdict.LEVEL
+    assert (shop.publisher.zone / "Orders/00000000000000000001.parquet").exists()
+    assert {found.code for found, _ in shop.status().diagnostics} == {"ME074" if kind == "link" else "ME021"}

@@ -51,6 +51,9 @@ def mirror_status(
 
 
 def _rows_live(doors: Doors, table: TableName) -> int | None:
+    progress = doors.ledger.progress(table)
+    if not progress or not progress.has_table:  # another folder's table may lie at its place
+        return None
     try:
         return doors.writer.row_count(doors.delta_folder(table))
     except TableDamaged:

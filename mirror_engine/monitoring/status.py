@@ -231,6 +231,5 @@ def _first_blocker(plan: Plan) -> str | None:
 
 
 def _counted(now: Iterable[Diagnostic], progress: Progress | None) -> tuple[tuple[Diagnostic, int], ...]:
-    counts = Counter(now)
-    counts.update(progress.diagnostics if progress else {})
+    counts = Counter(now) | Counter(progress.diagnostics if progress else {})
     return tuple(counts.items())
