@@ -272,6 +272,7 @@ def test_a_harmful_info_file_hurts_nobody(shop):
     assert shop.once().verdict is Verdict.LEVEL
 
 
+@pytest.mark.slow
 def test_endless_folders_among_the_moved_files_hurt_nobody(shop):
     orders = shop.orders()
     orders.insert(row(1))

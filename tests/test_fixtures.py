@@ -99,6 +99,7 @@ def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule() -> Non
         assert "LZ-" in said[0], name
 
 
+@pytest.mark.slow
 def test_fixtures_are_what_their_recipes_make(tmp_path: Path) -> None:
     subprocess.run([sys.executable, FIXTURES / "make.py", "--into", tmp_path], check=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == NAMES

@@ -142,6 +142,7 @@ def test_the_second_signal_ends_at_once(monkeypatch) -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_without_a_word(tmp_path) -> None:
     words = [sys.executable, "-m", "mirror_engine.cli.main", "init", str(tmp_path / "x"), "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

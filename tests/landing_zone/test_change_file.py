@@ -326,6 +326,7 @@ sightings = st.lists(
 metadatas = st.builds(Metadata, strategy=st.sampled_from(Strategy), partitioned=st.booleans())
 
 
+@pytest.mark.slow
 @given(sightings, sightings, metadatas, st.sampled_from(["first", "lowest"]), st.randoms())
 def test_detection_keeps_its_promises(
     files: list[FileSighting], applied: list[FileSighting], metadata: Metadata, start: Any, rng: random.Random

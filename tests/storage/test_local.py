@@ -351,6 +351,7 @@ def test_moving_the_whole_root_within_a_disk_keeps_identities(root: Path, tmp_pa
     assert LocalStorage(tmp_path / "elsewhere").stat("T") == before
 
 
+@pytest.mark.slow
 def test_many_files_are_listed_with_a_look_at_each(root: Path, storage: LocalStorage) -> None:
     for number in range(1000):
         (root / f"{number:020}.parquet").touch()
