@@ -265,6 +265,8 @@ class Mirror:
                 return False
         except Timeout:
             return True
+        except PermissionError:  # whoever may only read cannot ask
+            return False
 
 
 def _ignore(_: Event) -> None:

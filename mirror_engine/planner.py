@@ -113,7 +113,7 @@ def plan(sighting: TableSighting, progress: Progress | None, circumstances: Circ
         case MetadataUnusable() as unusable:
             return _without_metadata(sight.saying(*unusable.diagnostics[1:]), unusable.diagnostics[0], unusable.etag)
         case MetadataAbsent():
-            if circumstances.config.metadata == "optional":
+            if circumstances.config.metadata == "optional" and not _has_been_described(sight):
                 return _armed(sight, Metadata())
             code = "ME009" if sight.is_known else "ME008"
             absent = diagnose(code, f"{sight.table.folder}/{METADATA_FILE}", count=len(sighting.files))
@@ -282,3 +282,9 @@ def _planned(
 
 def _kept(progress: Progress | None) -> Mapping[Diagnostic, int]:
     return progress.diagnostics if progress else {}
+
+
+def _has_been_described(sight: _Sight) -> bool:
+    """Whether files were applied under metadata that said more than none at all says."""
+    known = sight.progress
+    return known is not None and bool(known.key_columns or known.declared_columns)

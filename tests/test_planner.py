@@ -95,6 +95,12 @@ def test_metadata_optional_reads_a_bare_parquet_folder_as_insert_only():
     assert made.steps[-1].metadata == Metadata()
 
 
+def test_metadata_optional_is_no_excuse_for_metadata_that_vanished():
+    optional = Circumstances(Config(metadata="optional"), NOW)
+    made = plan(folder(numbered(1), metadata=MetadataAbsent()), progress(numbered(1)), optional)
+    assert codes(made) == ["ME009"]
+
+
 def test_unusable_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
     broken = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word"),))
     assert isinstance(plan(folder(metadata=broken), None, HERE).state, Unarmed)

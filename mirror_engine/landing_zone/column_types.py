@@ -245,13 +245,13 @@ def check_rows(merged: Merged, incoming: Incoming, markers: Mapping[int, int], *
         merged: how the file fits.
         incoming: what it brings.
         markers: how many rows of each effective marker.
-        deletes_count: whether delete rows must fill not-null columns too, as in text (LZ-6.8); in Parquet only
-            their keys are read (LZ-4.6).
+        deletes_count: whether every file must have its not-null columns, as in text (LZ-6.5, LZ-6.8), be it a lone
+            header; in Parquet only the keys of delete rows are read (LZ-4.6).
 
     Raises:
         PublisherError: ME046, a not-null column is missing (LZ-5.5, LZ-6.5).
     """
-    asking = sum(count for marker, count in markers.items() if deletes_count or marker != _DELETE)
+    asking = deletes_count or any(count for marker, count in markers.items() if marker != _DELETE)
     for column in merged.absent:
         if asking and not column.nullable:
             settle([*merged.diagnostics, incoming.say("ME046", column=column.name)])

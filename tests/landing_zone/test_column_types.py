@@ -184,6 +184,7 @@ def test_declared_columns_are_there_though_the_file_lacks_them() -> None:
         ({2: 3}, True, True),
         ({0: 1}, False, True),
         ({4: 1, 2: 1}, False, True),
+        ({}, True, True),
     ],
 )
 def test_a_missing_not_null_column_is_refused_unless_only_keys_are_read(
