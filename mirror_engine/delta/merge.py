@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
 _TRANSACTION = "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+# between a few rows planning is all: one task each, and no Java source to write and compile; a third of the time goes
+_SMALL_SETTINGS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+SMALL_ROWS = 50_000
 _INTEGER_SUFFIXES = {"byte": "Y", "short": "S", "integer": "", "long": "L"}
 _LONGEST_BOUND = 512  # characters; Delta's statistics know the first 32
 
@@ -73,19 +82,28 @@ def merge(
 
 @contextmanager
 def confs(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Settings of one session, gone afterwards: a forgotten transaction makes the next write vanish silently."""
+    """Settings of one session for a while: a forgotten transaction makes the next write vanish silently."""
+    before = {name: spark.conf.get(name, None) for name in values}
     try:
         for name, value in values.items():
             spark.conf.set(name, value)
         yield
     finally:
-        for name in values:
-            spark.conf.unset(name)
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:  # unsetting would also drop what the session was started with
+                spark.conf.set(name, old)
 
 
 def says(spark: SparkSession, metadata: str) -> Any:  # noqa: ANN401 - a context manager, typed by `confs`
     """Commits of this session say `metadata` about themselves."""
     return confs(spark, {_METADATA: metadata})
+
+
+def sized(spark: SparkSession, rows: int) -> Any:  # noqa: ANN401 - a context manager, typed by `confs`
+    """Settings for a commit in which Spark touches at most so many rows."""
+    return confs(spark, _SMALL_SETTINGS if rows <= SMALL_ROWS else {})
 
 
 def _staged_rows(spark: SparkSession, batch: ChangeBatch, changes: StagedChanges) -> DataFrame:

@@ -13,7 +13,7 @@ from mirror_engine.delta.data_files import count_rows, read_rows
 from mirror_engine.delta.evolution import add_columns, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
-from mirror_engine.delta.merge import Transaction, append, merge
+from mirror_engine.delta.merge import Transaction, append, merge, sized
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.delta.staged_changes import staged
@@ -155,7 +155,8 @@ class SparkDeltaWriter:
             record_only(folder, self._log(table), record, metadata)
             return "NOTHING"
         transaction = Transaction(record.application, record.progress.batch, metadata)
-        with spark_failures(table, "commit"), self._session() as spark:
+        rows = changes.rows + count_rows(self._log(table))
+        with spark_failures(table, "commit"), self._session() as spark, sized(spark, rows):
             if changes.matches:
                 merge(spark, folder, batch, changes, transaction)
                 return "MERGE"

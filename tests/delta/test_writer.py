@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING
 
 import pytest
 from delta_scenario import Scenario, schema_of
 from pyspark.errors import PySparkException
 
+from mirror_engine.delta import merge as merge_module
 from mirror_engine.delta import writer as writer_module
 from mirror_engine.delta.base import Met
 from mirror_engine.delta.evolution import record_only
@@ -127,7 +129,18 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(
 
 
 @pytest.mark.spark
-def test_nothing_is_left_behind_a_commit(fresh: SparkDeltaWriter) -> None:
+def test_large_tables_are_merged_as_small_ones(fresh: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is set differently for them."""
+    monkeypatch.setattr(merge_module, "SMALL_ROWS", 0)
+    table = Scenario(fresh, schema_of("Id", "d:double", "b c:string", "n:timestamp_ntz"), ["Id", "d"])
+    table.change(*[(0, place, place / 3, "x", None) for place in range(100)], (0, 7, math.nan, "y", None))
+    table.change(*[(2, place, place / 3, None, None) for place in range(0, 100, 2)], (1, 7, math.nan, "z", None))
+    assert fresh.row_count("dbo/T") == 51
+    assert [row[2] for row in table.found() if row[0] == 7] == ["x", "z"]
+
+
+@pytest.mark.spark
+def test_nothing_is_left_behind_a_commit(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     table.change((4, 1, "b"), (4, 2, "b"))
@@ -135,6 +148,8 @@ def test_nothing_is_left_behind_a_commit(fresh: SparkDeltaWriter) -> None:
     for session in fresh._idle:
         for name in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
             assert session.conf.get(f"spark.databricks.delta.{name}", None) is None
+        for name in merge_module._SMALL_SETTINGS:
+            assert session.conf.get(name, None) == spark.conf.get(name, None)
 
 
 @pytest.mark.spark

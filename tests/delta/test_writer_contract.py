@@ -555,7 +555,7 @@ def test_the_memory_writer_does_what_replay_says(batches: list[list[list[tuple[i
 
 @pytest.mark.spark
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(batches=BATCHES.filter(lambda batches: len(batches) == 2))
 def test_the_spark_writer_does_what_the_memory_writer_does(
