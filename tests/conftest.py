@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta.session import end_session, start_session
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The run's one session; whoever sets confs takes a `child_session` of it."""
+    from mirror_engine.delta.session import end_session, start_session  # noqa: PLC0415 - only Spark's tests need it
+
     folder = tmp_path_factory.mktemp("spark")
     session = start_session(Config(), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
     yield session
@@ -31,7 +32,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]]:  # noqa: ARG001 - keeps the JVM
     """Makes the Spark writer of a ROOT, with a session in the run's one JVM."""
-    from mirror_engine.delta.writer import SparkDeltaWriter  # noqa: PLC0415 - only tests with Spark need it
+    from mirror_engine.delta.session import start_session  # noqa: PLC0415 - only Spark's tests need it
+    from mirror_engine.delta.writer import SparkDeltaWriter  # noqa: PLC0415 - as above
 
     made: list[DeltaWriter] = []
 
@@ -44,3 +46,10 @@ def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]
     yield make
     for writer in made:
         writer.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Property tests try hundreds of cases each: they are no part of the quick look."""
+    for item in items:
+        if hasattr(getattr(item, "obj", None), "hypothesis"):
+            item.add_marker(pytest.mark.slow)
