@@ -87,10 +87,13 @@ def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadat
     return True
 
 
-def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> None:
+def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> int:
     """Give a table the columns it lacks, in one commit of its own; nothing is written where it has them all.
 
     Old rows have NULL in them, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
+
+    Returns:
+        The table's version after it.
 
     Raises:
         CommitConflict: another writer was first; nothing was written.
@@ -98,7 +101,7 @@ def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> None:
     """
     known = log.fields
     if known.keys() >= set(schema.names):
-        return
+        return log.version
     before = log.table.metadata()
     configuration = dict(before.configuration)
     fields = _fields(schema, known, configuration)
@@ -118,18 +121,25 @@ def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> None:
     if wanted != protocol:
         actions.append({"protocol": wanted})
     _put(folder, log.version + 1, [_information("ADD COLUMNS", None, configuration), *actions])
+    return log.version + 1
 
 
-def record_only(folder: Path, log: DeltaLog, record: BatchRecord, metadata: str) -> int:
-    """Commit a batch that changes no row: its record and transaction alone; returns the version.
+def record_only(folder: Path, log: DeltaLog, version: int, record: BatchRecord, metadata: str) -> None:
+    """Commit a batch that changes no row: its record and transaction alone.
+
+    Args:
+        folder: of the table.
+        log: the table as the batch was held against it.
+        version: to be written; it is taken if anything was committed since.
+        record: names the transaction.
+        metadata: the commit's `userMetadata`.
 
     Raises:
         CommitConflict: another writer was first; nothing was written.
         StorageUnavailable: nothing was written.
     """
     information = _information("WRITE", metadata, log.table.metadata().configuration)
-    _put(folder, log.version + 1, [information, _transaction(record)])
-    return log.version + 1
+    _put(folder, version, [information, _transaction(record)])
 
 
 def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:

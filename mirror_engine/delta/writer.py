@@ -94,8 +94,12 @@ class SparkDeltaWriter:
         refuse_repeated(table, record, log.transaction_version(record.application))
         self._clear_leftovers()
         with staged(batch, log, self._scratch) as changes:
-            add_columns(self._tables.path(table), log, batch.schema)
-            operation = self._commit(table, batch, changes, record)
+            version = add_columns(self._tables.path(table), log, batch.schema)
+            if changes.rows:
+                operation = self._commit(table, batch, changes, record)
+            else:
+                operation = "NOTHING"
+                record_only(self._tables.path(table), log, version + 1, record, to_metadata(record))
         return Outcome(self._version_of(table, record), changes.met, operation)
 
     def drop(self, table: str) -> None:
@@ -150,11 +154,7 @@ class SparkDeltaWriter:
 
     def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
         folder = self._tables.path(table)
-        metadata = to_metadata(record)
-        if not changes.rows:
-            record_only(folder, self._log(table), record, metadata)
-            return "NOTHING"
-        transaction = Transaction(record.application, record.progress.batch, metadata)
+        transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
         rows = changes.rows + count_rows(self._log(table))
         with spark_failures(table, "commit"), self._session() as spark, sized(spark, rows):
             if changes.matches:

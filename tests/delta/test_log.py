@@ -147,7 +147,7 @@ def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path: Path) -> N
     folder = made(tmp_path / "T")
     log = open_log(folder)
     assert log is not None
-    record_only(folder, log, record(1), to_metadata(record(1)))
+    record_only(folder, log, log.version + 1, record(1), to_metadata(record(1)))
     for number in range(3):
         foreign_append(folder, number)
     log = open_log(folder)
@@ -162,7 +162,7 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
         foreign_append(folder, number)
     log = open_log(folder)
     assert log is not None
-    record_only(folder, log, record(1), to_metadata(record(1)))
+    record_only(folder, log, log.version + 1, record(1), to_metadata(record(1)))
     DeltaTable(str(folder)).create_checkpoint()
     for number in range(5):
         commit(folder, number).unlink()
@@ -185,7 +185,7 @@ def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path: 
     foreign_append(folder, 1)
     log = open_log(folder)
     assert log is not None
-    record_only(folder, log, record(), carried(to_metadata(record()), 0))
+    record_only(folder, log, log.version + 1, record(), carried(to_metadata(record()), 0))
     log = open_log(folder)
     assert log is not None
     assert (log.version, log.state().record_version) == (2, 0)
@@ -196,9 +196,9 @@ def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
     folder = made(tmp_path / "T")
     log = open_log(folder)
     assert log is not None
-    record_only(folder, log, record(1), "")
+    record_only(folder, log, log.version + 1, record(1), "")
     with pytest.raises(CommitConflict):
-        record_only(folder, log, record(1), "")
+        record_only(folder, log, log.version + 1, record(1), "")
     with pytest.raises(CommitConflict):
         add_columns(folder, log, schema_of("Id", "City:string", "new"))
     assert not create_table(folder, SIMPLE, record(), "")

@@ -117,7 +117,7 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(
     log = open_log(folder)
     assert log is not None
     table.batch = 2
-    record_only(folder, log, table.record(), to_metadata(table.record()))
+    record_only(folder, log, log.version + 1, table.record(), to_metadata(table.record()))
     table.batch = 1
     with pytest.raises(CommitConflict):
         table.change(*rows)
