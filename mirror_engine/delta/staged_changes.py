@@ -106,7 +106,13 @@ def _stage(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
     rows = _lay_down(batch, net, folder)
     matching = net.position[net.role != INSERT]
     bounds = tuple(_bounds(column, matching) for column in keys.columns.columns)
-    return StagedChanges(folder, rows, frozenset(np.unique(net.role).tolist()), bounds, _met_by_file(keys, found))
+    return StagedChanges(folder, rows, _roles(net), bounds, _met_by_file(keys, found))
+
+
+def _roles(net: NetChanges) -> frozenset[int]:
+    """The roles of the staged rows: every copy is a row of the role INSERT, whatever it is a copy of."""
+    matching = frozenset(np.unique(net.role[net.role != INSERT]).tolist())
+    return matching | {INSERT} if np.any(net.copies) else matching
 
 
 def settled(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:

@@ -62,7 +62,7 @@ def merged(rows: list[tuple[Any, ...]], changes: StagedChanges) -> list[tuple[An
     return sorted((row[:-1] for row in [*(row for row in after if row[-1] != DELETE), *added]), key=repr)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(KEY, max_size=5), st.lists(CHANGES, min_size=1, max_size=3))
 def test_staged_changes_do_to_any_table_what_replay_says(before: list[Any], files: list[list[Any]]) -> None:
     folder = Path(tempfile.mkdtemp())
@@ -88,6 +88,13 @@ def test_staged_changes_do_to_any_table_what_replay_says(before: list[Any], file
         pairs = [(row[0], next(told).met) for row in file]
         assert met.inserts_of_present_keys == sum(marker == 0 and count > 0 for marker, count in pairs)
         assert met.changes_of_several_copies == sum(marker != 0 and count > 1 for marker, count in pairs)
+
+
+def test_copies_are_rows_to_insert_though_nothing_else_is(tmp_path: Path) -> None:
+    log = table_of(tmp_path / "T", [(1, "x", 0)])
+    file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1), (1, 1, "x", 2))
+    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+        assert merged([(1, "x", 0)], ready) == [(1, "x", 2), (1, "x", 2)]
 
 
 def test_changes_of_keys_the_table_lacks_are_an_append(tmp_path: Path) -> None:

@@ -108,6 +108,13 @@ def test_what_rows_met_is_told_file_by_file(writer: DeltaWriter) -> None:
     assert outcome.met == (Met(1, 0), Met(0, 0), Met(1, 2))
 
 
+def test_an_insert_then_an_update_of_a_held_key_leaves_two_rows(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "a"))
+    table.change((0, 1, "b"), (1, 1, "c"))
+    assert table.found() == [(1, "c"), (1, "c")]
+
+
 def test_a_null_in_a_key_matches_nothing(writer: DeltaWriter) -> None:
     table = Scenario(writer, schema_of("a", "b:string", "v"), ["a", "b"])
     table.create()
