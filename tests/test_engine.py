@@ -5,71 +5,25 @@ from __future__ import annotations
 import shutil
 import threading
 
-import pyarrow as pa
 import pytest
+from shop import TYPES, Shop, row
 
 import mirror_engine.engine
-from mirror_engine import Config, Mirror, Verdict
+from mirror_engine import Config, Verdict
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import RootInUse
-from mirror_engine.events import DiagnosticRaised, TableDropped, TableLatched
+from mirror_engine.events import TableDropped, TableLatched
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import Blocked, Latched, Level
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.faults import Fault, FaultyStorage
 from mirror_engine.testing.publisher import Publisher
 
-TYPES = {"id": pa.int64(), "city": pa.string()}
-
-
-class Shop:
-    """A ROOT with a publisher and an engine that can be ended and begun anew."""
-
-    def __init__(self, root, writer=None, **options):
-        self.root = root
-        self.writer = writer or MemoryDeltaWriter()
-        self.config = Config(**options)
-        self.publisher = Publisher(root)
-        self.events = []
-        self.now = 1_000_000.0
-
-    def mirror(self, **parts):
-        return Mirror(
-            self.root,
-            self.config,
-            writer=self.writer,
-            listeners=[self.events.append],
-            clock=lambda: self.now,
-            **parts,
-        )
-
-    def once(self, **parts):
-        with self.mirror(**parts) as mirror:
-            return mirror.once()
-
-    def ids(self, table="Orders"):
-        with self.mirror() as mirror:
-            return sorted(mirror.rows(table).column("id").to_pylist())
-
-    def status(self, table="Orders"):
-        with self.mirror() as mirror:
-            return next(found for found in mirror.status().tables if found.name.table == table)
-
-    def orders(self, name="Orders"):
-        return self.publisher.table(name, keys=["id"], types=TYPES)
-
-    def said(self):
-        return [event.diagnostic.code for event in self.events if isinstance(event, DiagnosticRaised)]
-
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
     monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
     return Shop(tmp_path / "shop")
-
-
-def row(number):
-    return {"id": number, "city": "Linz"}
 
 
 def test_a_second_once_does_nothing(shop):

@@ -6,65 +6,18 @@ import json
 import shutil
 import threading
 
-import pyarrow as pa
 import pytest
 from filelock import FileLock
+from shop import Shop, row
 
 import mirror_engine.engine
 import mirror_engine.mirror
-from mirror_engine import Config, Mirror, Verdict
+from mirror_engine import Config, Verdict
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import Latched, Level
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.publisher import Publisher
-
-TYPES = {"id": pa.int64(), "city": pa.string()}
-
-
-class Shop:
-    """A ROOT with a publisher; `engine` lends one engine that lives through several cycles."""
-
-    def __init__(self, root, writer=None, **options):
-        self.root = root
-        self.writer = writer or MemoryDeltaWriter()
-        self.config = Config(**options)
-        self.publisher = Publisher(root)
-        self.events = []
-        self.now = 1_000_000.0
-
-    def mirror(self, **parts):
-        return Mirror(
-            self.root,
-            self.config,
-            writer=self.writer,
-            listeners=[self.events.append],
-            clock=lambda: self.now,
-            **parts,
-        )
-
-    def once(self, **parts):
-        with self.mirror(**parts) as mirror:
-            return mirror.once()
-
-    def engine(self, **parts):
-        return self.mirror(**parts)._engine()
-
-    def ids(self, table="Orders"):
-        with self.mirror() as mirror:
-            return sorted(mirror.rows(table).column("id").to_pylist())
-
-    def status(self, table="Orders"):
-        with self.mirror() as mirror:
-            return next(found for found in mirror.status().tables if found.name.table == table)
-
-    def orders(self, name="Orders", **options):
-        return self.publisher.table(name, keys=["id"], types=TYPES, **options)
-
-    def said(self):
-        return [event.diagnostic.code for event in self.events if isinstance(event, DiagnosticRaised)]
 
 
 class Failing(LocalStorage):
@@ -91,10 +44,6 @@ def shop(tmp_path):
 @pytest.fixture
 def no_pauses(monkeypatch):
     monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
-
-
-def row(number):
-    return {"id": number, "city": "Linz"}
 
 
 NO_STOP = threading.Event()

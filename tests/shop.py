@@ -1,0 +1,59 @@
+"""A shop: ROOT with a publisher, an engine over the memory writer, and what they told."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from mirror_engine import Config, Mirror
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.events import DiagnosticRaised
+from mirror_engine.testing.publisher import Publisher
+
+TYPES = {"id": pa.int64(), "city": pa.string()}
+
+
+class Shop:
+    """A ROOT with a publisher; `engine` lends one engine that lives through several cycles."""
+
+    def __init__(self, root, writer=None, **options):
+        self.root = root
+        self.writer = writer or MemoryDeltaWriter()
+        self.config = Config(**options)
+        self.publisher = Publisher(root)
+        self.events = []
+        self.now = 1_000_000.0
+
+    def mirror(self, **parts):
+        return Mirror(
+            self.root,
+            self.config,
+            writer=self.writer,
+            listeners=[self.events.append],
+            clock=lambda: self.now,
+            **parts,
+        )
+
+    def once(self, **parts):
+        with self.mirror(**parts) as mirror:
+            return mirror.once()
+
+    def engine(self, **parts):
+        return self.mirror(**parts)._engine()
+
+    def ids(self, table="Orders"):
+        with self.mirror() as mirror:
+            return sorted(mirror.rows(table).column("id").to_pylist())
+
+    def status(self, table="Orders"):
+        with self.mirror() as mirror:
+            return next(found for found in mirror.status().tables if found.name.table == table)
+
+    def orders(self, name="Orders", **options):
+        return self.publisher.table(name, keys=["id"], types=TYPES, **options)
+
+    def said(self):
+        return [event.diagnostic.code for event in self.events if isinstance(event, DiagnosticRaised)]
+
+
+def row(number):
+    return {"id": number, "city": "Linz"}
