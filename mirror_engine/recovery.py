@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mirror_engine.delta.change_bytes import digest
 from mirror_engine.errors import TransientError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.diagnostics import diagnose
@@ -144,9 +144,7 @@ def same_content(storage: Storage, folder: str, progress: Progress) -> bool:
 def _is_same(storage: Storage, path: str, file: AppliedFile) -> bool:
     try:
         with storage.open(path) as handle:
-            digest = hashlib.blake2b(digest_size=16)
-            while chunk := handle.read(1 << 20):
-                digest.update(chunk)
+            found, _ = digest(handle)
     except FileNotFoundError:
         return False
-    return digest.hexdigest() == file.digest
+    return found == file.digest

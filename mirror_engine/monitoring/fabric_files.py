@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from mirror_engine.landing_zone.layout import MONITORING
 from mirror_engine.landing_zone.states import Latched, TableState, Unarmed, Waiting
 from mirror_engine.monitoring.fabric_errors import (
     INTERNAL,
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.storage.base import Storage
 
-REPLICATOR_FILE = "Files/Monitoring/replicator.json"
-TABLES_FILE = "Files/Monitoring/tables.json"
+REPLICATOR_FILE = f"{MONITORING}/replicator.json"
+TABLES_FILE = f"{MONITORING}/tables.json"
 
 DatabaseStatus = Literal["Initializing", "Initialized", "Starting", "Running", "Paused", "Stopping", "Stopped"]
 
