@@ -4,6 +4,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 HAS_JAVA := $(BIN)/python -c 'from mirror_engine.delta.java import find_java; find_java()' 2>/dev/null
 
+# Compiled modules are kept: without them every run of the tests compiles all of them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo check test clean
 .DELETE_ON_ERROR:
 

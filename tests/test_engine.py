@@ -10,6 +10,7 @@ from shop import TYPES, Shop, row
 
 import mirror_engine.engine
 from mirror_engine import Config, Verdict
+from mirror_engine import mirror as mirror_module
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import RootInUse
 from mirror_engine.events import TableDropped, TableLatched
@@ -132,6 +133,7 @@ def test_a_recreated_folder_is_rebuilt_though_nobody_saw_it_gone(shop):
     assert "ME066" in shop.said()
 
 
+@pytest.mark.slow
 def test_twenty_rounds_of_drop_and_recreate_with_the_same_content_are_all_noticed(shop):
     for _ in range(20):
         orders = shop.orders()
@@ -282,7 +284,8 @@ def test_who_owned_a_table_first_keeps_it(shop):
     assert shop.ids("dbo.Orders") == [2]
 
 
-def test_a_second_engine_says_so_and_stops(shop):
+def test_a_second_engine_says_so_and_stops(shop, monkeypatch):
+    monkeypatch.setattr(mirror_module, "LONGEST_LOOK_SECONDS", 0.01)
     shop.orders().insert(row(1))
     with shop.mirror() as first, shop.mirror() as second, first._held():
         with pytest.raises(RootInUse, match="another engine"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib.metadata import version
 from typing import Annotated
 
@@ -56,11 +57,17 @@ def _program(*, _: Version = False) -> None:
     """
 
 
+@cache
+def program() -> typer.core.TyperGroup:
+    """All commands with their options, put together once."""
+    return typer.main.get_group(app)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
     words = sys.argv[1:] if arguments is None else arguments
     return guarded(
-        lambda: app(words, prog_name=PROGRAM, standalone_mode=False),
+        lambda: program()(words, prog_name=PROGRAM, standalone_mode=False),
         as_json="--json" in words,
     )
 

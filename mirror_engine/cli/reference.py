@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mirror_engine.cli import exit_codes
-from mirror_engine.cli.main import COMMANDS, PROGRAM, app
+from mirror_engine.cli.main import COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import default_text
 from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, Config, flag_of, options
 from mirror_engine.landing_zone.register import REGISTER, Severity
@@ -70,7 +70,7 @@ def _command_section(name: str) -> str:
 
 def _help(path: tuple[str, ...]) -> str:
     """The help as a terminal of `WIDTH` columns shows it."""
-    command: Any = typer.main.get_command(app)
+    command: Any = program()
     context = typer.Context(command, info_name=PROGRAM, terminal_width=WIDTH, help_option_names=["-h", "--help"])
     for name in path:
         command = command.commands[name]

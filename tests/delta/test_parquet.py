@@ -437,6 +437,7 @@ def test_a_row_longer_than_allowed_is_refused_with_its_number() -> None:
     assert refused(written(table), Config(row_bytes=4000)).diagnostic.row == 2
 
 
+@pytest.mark.slow
 def test_a_dictionary_bomb_comes_in_small_batches_and_is_stopped() -> None:
     config = Config(row_bytes=1_000_000)
     long = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), pa.array(["x" * 500_000]))

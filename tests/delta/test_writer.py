@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import TYPE_CHECKING
 
 import pytest
 from delta_scenario import Scenario, schema_of
-from pyspark.errors import PySparkException
 
 from mirror_engine.delta import merge as merge_module
 from mirror_engine.delta import writer as writer_module
@@ -16,9 +14,8 @@ from mirror_engine.delta.base import Met
 from mirror_engine.delta.evolution import record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.record import to_metadata
-from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.delta.writer import SparkDeltaWriter
-from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, SparkFailed, StorageUnavailable, ZoneChanged
+from mirror_engine.errors import CommitConflict, ZoneChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,38 +179,3 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path
     (tmp_path / "engine" / "scratch" / "spooled").mkdir()
     Scenario(writer, SIMPLE, ["Id"]).change()
     assert [path.name for path in (tmp_path / "engine").rglob("*")] == ["scratch", "spooled"]
-
-
-STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
-
-
-@pytest.mark.parametrize(
-    ("thrown", "expected", "words"),
-    [
-        (PySparkException(f"[DELTA_CONCURRENT_APPEND] ConcurrentAppendException{STACK}"), CommitConflict, "another"),
-        (
-            PySparkException(f"x{STACK}Caused by: java.io.IOException: No space left{STACK}"),
-            StorageUnavailable,
-            "No space",
-        ),
-        (PySparkException(f"java.nio.file.AccessDeniedException: /data/x{STACK}"), StorageUnavailable, "/data/x"),
-        (PySparkException(f"java.lang.OutOfMemoryError: Java heap space{STACK}"), CommitFailed, "memory"),
-        (PySparkException(f"[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] value secret{STACK}"), CommitFailed, "DELTA_NOT_NULL"),
-        (PySparkException(f"java.lang.IllegalStateException: secret{STACK}"), CommitFailed, "IllegalStateException"),
-        (ConnectionRefusedError("[Errno 111] Connection refused"), SparkFailed, "died"),
-        (PySparkException("Cannot call methods on a stopped SparkContext."), SparkFailed, "died"),
-    ],
-)
-def test_a_failure_of_spark_is_told_in_the_engines_words(
-    thrown: Exception, expected: type[MirrorError], words: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with (
-        caplog.at_level(logging.DEBUG, "mirror_engine.spark"),
-        pytest.raises(expected, match=words) as told,
-        spark_failures("dbo/T", "commit"),
-    ):
-        raise thrown
-    assert told.value.hint
-    assert "\n" not in told.value.message
-    assert "secret" not in str(told.value)
-    assert str(thrown) in caplog.text

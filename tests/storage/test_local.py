@@ -316,6 +316,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.slow
 def test_a_folder_recreated_with_equal_content_has_a_new_identity_each_time(place: Path) -> None:
     storage, seen = LocalStorage(place), []
     for _ in range(200):
@@ -328,6 +329,7 @@ def test_a_folder_recreated_with_equal_content_has_a_new_identity_each_time(plac
     assert all(before != after for before, after in itertools.pairwise(seen))
 
 
+@pytest.mark.slow
 def test_ten_thousand_changes_in_a_folder_keep_its_identity(place: Path) -> None:
     (place / "T").mkdir()
     storage = LocalStorage(place)
