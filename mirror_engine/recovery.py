@@ -14,7 +14,7 @@ from mirror_engine.landing_zone.progress import AppliedFile
 from mirror_engine.ledger import ANCHOR, MIRROR
 
 if TYPE_CHECKING:
-    from mirror_engine.delta.base import TableState
+    from mirror_engine.delta.base import DeltaState
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.storage.base import Storage
@@ -73,13 +73,13 @@ def recover(doors: Doors) -> Recovered:
     return Recovered(frozenset(foreign), damaged)
 
 
-def owner_of(doors: Doors, folder: str, state: TableState) -> TableName | None:
+def owner_of(doors: Doors, folder: str, state: DeltaState) -> TableName | None:
     """The table whose Delta table this is; None for one of another program, or a copy laid beside its original."""
     table = TableName.from_folder(state.record.folder) if state.record else None
     return table if table and doors.delta_folder(table) == folder else None
 
 
-def _begin_from(doors: Doors, state: TableState) -> None:
+def _begin_from(doors: Doors, state: DeltaState) -> None:
     """A ledger that knows nothing takes over who this mirror is."""
     if state.record and not doors.ledger.fact(MIRROR):
         doors.ledger.note(MIRROR, state.record.mirror)
@@ -87,7 +87,7 @@ def _begin_from(doors: Doors, state: TableState) -> None:
         doors.ledger.note(ANCHOR, state.record.anchor)
 
 
-def agree(doors: Doors, table: TableName, state: TableState | None) -> None:
+def agree(doors: Doors, table: TableName, state: DeltaState | None) -> None:
     """Make the ledger's progress of one table that of its Delta log; None where there is no Delta table."""
     known = doors.ledger.progress(table)
     if state is None and known and known.has_table:
@@ -95,23 +95,18 @@ def agree(doors: Doors, table: TableName, state: TableState | None) -> None:
     if state is None or state.record is None or state.record.folder != table.folder:
         return
     told = state.record.progress
-    if known and known.generation == told.generation and known.batch == told.batch:
+    earlier = known if known and known.generation == told.generation else None
+    if earlier and earlier.batch == told.batch:
         return
     applied = {
         path: replace(file, version=state.record_version) if path in state.record.files else file
         for path, file in told.applied.items()
     }
-    applied = {**_moved_away(doors, table), **applied}
+    older = earlier.applied if earlier and earlier.batch < told.batch else {}
+    applied = {**_moved_away(doors, table), **older, **applied}  # who knows least comes first
     told = replace(told, applied=applied, delta_version=state.record_version)
-    if known and known.generation == told.generation:
-        older = {path: file for path, file in known.applied.items() if known.batch <= told.batch}
-        told = replace(
-            told,
-            applied={**older, **told.applied},
-            waiting=known.waiting,
-            latch=known.latch,
-            diagnostics=known.diagnostics,
-        )
+    if earlier:
+        told = replace(told, waiting=earlier.waiting, latch=earlier.latch, diagnostics=earlier.diagnostics)
     doors.ledger.record(table, told)
 
 
