@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-FORMAT = 1
+_SCHEMA_VERSION = 1
 MIRROR, ANCHOR, NEXT_POLL = "mirror", "anchor", "next_poll"
-TABLES = """
+_SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS tables (
     schema_folder TEXT, table_folder TEXT, progress TEXT NOT NULL, PRIMARY KEY (schema_folder, table_folder));
@@ -158,7 +158,7 @@ def _connect(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         _check_format(connection.execute("PRAGMA user_version").fetchone()[0])
-        connection.executescript(f"{TABLES}PRAGMA user_version = {FORMAT};")
+        connection.executescript(f"{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};")
     except BaseException:
         connection.close()
         raise
@@ -166,5 +166,5 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _check_format(found: int) -> None:
-    if found not in {0, FORMAT}:
-        raise ValueError(f"a ledger of format {found}, not {FORMAT}")
+    if found not in {0, _SCHEMA_VERSION}:
+        raise ValueError(f"a ledger of format {found}, not {_SCHEMA_VERSION}")

@@ -29,7 +29,7 @@ from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIde
 
 if TYPE_CHECKING:
     from mirror_engine.change_batches import BatchReader, CutBatch
-    from mirror_engine.delta.base import TableState
+    from mirror_engine.delta.base import DeltaState
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.sightings import FileSighting, TableSighting
@@ -155,7 +155,7 @@ class Replayer:
             work.steps.popleft()
         return committed
 
-    def _facts(self, table: TableName, known: Progress, state: TableState | None) -> TableFacts:
+    def _facts(self, table: TableName, known: Progress, state: DeltaState | None) -> TableFacts:
         """What the next file is read against."""
         if state is None:
             return TableFacts()
@@ -163,7 +163,7 @@ class Replayer:
         return TableFacts(state.schema, is_empty, known.naive_columns, known.utc_columns, known.markers_seen)
 
     def _commit(
-        self, work: Work, cut: CutBatch, known: Progress, state: TableState | None, started: float
+        self, work: Work, cut: CutBatch, known: Progress, state: DeltaState | None, started: float
     ) -> BatchCommitted:
         folder = self._doors.delta_folder(work.table)
         record = BatchRecord(self._doors.ledger.mirror, work.anchor, _lying(known, work), (), work.table.folder)
@@ -235,7 +235,7 @@ class Replayer:
         self._doors.tell(TableLatched(table, refusal.diagnostic))
 
 
-def _check_agreement(table: TableName, known: Progress, state: TableState | None) -> None:
+def _check_agreement(table: TableName, known: Progress, state: DeltaState | None) -> None:
     """The Delta table is the one the ledger speaks of.
 
     Raises:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def guarded(call: Callable[[], int | None], *, as_json: bool) -> int:
+def exit_code_of(call: Callable[[], int | None], *, as_json: bool) -> int:
     """Call, and return the exit code; whatever is raised is told on stderr.
 
     Args:

@@ -12,7 +12,7 @@ import typer
 from mirror_engine.cli import exit_codes
 from mirror_engine.cli.demo import demo
 from mirror_engine.cli.doctor import doctor
-from mirror_engine.cli.failures import guarded
+from mirror_engine.cli.failures import exit_code_of
 from mirror_engine.cli.help_text import help_text, listed
 from mirror_engine.cli.history import history
 from mirror_engine.cli.init import init
@@ -66,7 +66,7 @@ def program() -> typer.core.TyperGroup:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
     words = sys.argv[1:] if arguments is None else arguments
-    return guarded(
+    return exit_code_of(
         lambda: program()(words, prog_name=PROGRAM, standalone_mode=False),
         as_json="--json" in words,
     )

@@ -106,7 +106,7 @@ class BatchRecord:
 
 
 @dataclass(frozen=True)
-class TableState:
+class DeltaState:
     """A Delta table as its log tells it, without Spark.
 
     Attributes:
@@ -179,7 +179,7 @@ class DeltaWriter(Protocol):
     def tables(self) -> Sequence[str]:
         """Every Delta table below, by folder, sorted. Starts no JVM."""
 
-    def state(self, table: str) -> TableState | None:
+    def state(self, table: str) -> DeltaState | None:
         """The table as it is; None where there is none. Starts no JVM."""
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirror_engine.delta.log import DeltaLog
     from mirror_engine.landing_zone.column_types import Column, TableSchema
 
-ENGINE = f"mirror_engine/{version_of('mirror-engine')}"
+ENGINE_INFO = f"mirror_engine/{version_of('mirror-engine')}"
 
 _ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
@@ -210,7 +210,7 @@ def _information(operation: str, metadata: str | None, configuration: Mapping[st
         "operationParameters": {},
         "isolationLevel": "Serializable",
         "isBlindAppend": False,
-        "engineInfo": ENGINE,
+        "engineInfo": ENGINE_INFO,
     }
     if metadata is not None:
         information["userMetadata"] = metadata

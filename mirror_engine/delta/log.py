@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from mirror_engine.delta.base import HistoryEntry, TableState
+from mirror_engine.delta.base import DeltaState, HistoryEntry
 from mirror_engine.delta.record import carried_from, from_metadata, rows_of
 from mirror_engine.delta.tables_folder import LOG_FOLDER, is_table, readable_by_deltalake
 from mirror_engine.errors import StorageUnavailable, TableDamaged, UsageError
@@ -110,10 +110,10 @@ class DeltaLog:
         vectors = pa.table(self._table.deletion_vectors()).to_pylist()
         return {unquote(vector["filepath"]).rpartition("/")[2]: vector["selection_vector"] for vector in vectors}
 
-    def state(self) -> TableState:
+    def state(self) -> DeltaState:
         """The version, its schema and the newest record."""
         record, version = self._newest_record()
-        return TableState(self.version, self.schema, record, version)
+        return DeltaState(self.version, self.schema, record, version)
 
     def _newest_record(self) -> tuple[BatchRecord | None, int]:
         for version, metadata in self.user_metadata():

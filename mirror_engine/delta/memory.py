@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mirror_engine.delta.arrow_types import arrow_schema
-from mirror_engine.delta.base import MARKER, HistoryEntry, Met, Outcome, TableState
+from mirror_engine.delta.base import MARKER, DeltaState, HistoryEntry, Met, Outcome
 from mirror_engine.delta.record import beginning, from_metadata, refuse_repeated, rows_of, to_metadata
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import Change, RowMarker, same_key
@@ -87,7 +87,7 @@ class MemoryDeltaWriter:
         """See `DeltaWriter`."""
         return sorted(self._tables)
 
-    def state(self, table: str) -> TableState | None:
+    def state(self, table: str) -> DeltaState | None:
         """See `DeltaWriter`."""
         commits = self._tables.get(table)
         if commits is None:
@@ -95,8 +95,8 @@ class MemoryDeltaWriter:
         for version in reversed(range(len(commits))):
             record = from_metadata(commits[version].metadata)
             if record is not None:
-                return TableState(len(commits) - 1, commits[-1].schema, record, version)
-        return TableState(len(commits) - 1, commits[-1].schema, None, -1)
+                return DeltaState(len(commits) - 1, commits[-1].schema, record, version)
+        return DeltaState(len(commits) - 1, commits[-1].schema, None, -1)
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`."""

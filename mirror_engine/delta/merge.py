@@ -58,7 +58,7 @@ def append(
     ).save(str(target))
 
 
-def merge(
+def merge_changes(
     spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, transaction: Transaction
 ) -> None:
     """Replace, remove and add rows in one MERGE; every column is set, also those the batch lacks (LZ-4.5)."""

@@ -17,15 +17,15 @@ from mirror_engine.delta.change_bytes import guarded
 from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, read_footer
 from mirror_engine.delta.parquet_pace import (
     BUFFER_BYTES,
+    check_lengths,
     check_promised,
-    check_rows,
     check_total,
     pace_of,
 )
-from mirror_engine.delta.parquet_types import OutOfRange, ParquetType, carried, parquet_type
+from mirror_engine.delta.parquet_types import OutOfRange, ParquetType, converted, parquet_type
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.column_types import VOID, Column, same_name
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, settle
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -111,7 +111,7 @@ class ParquetChangeFile:
         self.naive_columns = frozenset(field.name for field in data if field.type.zone == "naive")
         self.utc_columns = frozenset(field.name for field in data if field.type.zone == "utc")
         self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types()]
-        settle(self.diagnostics)
+        without_errors(self.diagnostics)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
@@ -122,7 +122,7 @@ class ParquetChangeFile:
         """
         rows = unfolded = 0
         for raw in self._raw_batches():
-            check_rows(raw, self._path, rows + 1, self._config)
+            check_lengths(raw, self._path, rows + 1, self._config)
             yield self._carried(raw, rows + 1)
             rows += raw.num_rows
             unfolded += raw.nbytes
@@ -169,7 +169,7 @@ class ParquetChangeFile:
         if column.type == VOID:
             return pa.nulls(len(cells))
         try:
-            return carried(cells, arrow_type(column.type))
+            return converted(cells, arrow_type(column.type))
         except OutOfRange as fault:
             row = first_row + fault.position if fault.position >= 0 else None
             raise PublisherError(
@@ -210,7 +210,7 @@ class ParquetChangeFile:
 
     def _note_codecs(self, codecs: Iterable[str]) -> None:
         said = (self._say("ME055", found=codec) for codec in sorted(set(codecs) - _DOCUMENTED_CODECS))
-        self.diagnostics += settle(diagnostic for diagnostic in said if diagnostic not in self.diagnostics)
+        self.diagnostics += without_errors(diagnostic for diagnostic in said if diagnostic not in self.diagnostics)
 
 
 def _marker_position(fields: Sequence[_Field], path: str) -> int | None:

@@ -87,7 +87,7 @@ def check_total(unfolded_bytes: int, size: int, path: str, config: Config) -> No
         raise too_large(path, f"{size:,} bytes that unfold to {unfolded_bytes:,} or more", limit)
 
 
-def check_rows(batch: pa.RecordBatch, path: str, first_row: int, config: Config) -> None:
+def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Config) -> None:
     """Refuse a row longer than `row_bytes`.
 
     Raises:

@@ -113,7 +113,7 @@ class OutOfRange(ValueError):
         self.position = position
 
 
-def carried(cells: pa.Array, target: pa.DataType) -> pa.Array:
+def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
     """A column's cells, as Parquet gave them, in the Arrow type in which the engine carries them.
 
     Times are cut to microseconds towards the past, also before 1970.

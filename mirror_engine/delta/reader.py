@@ -15,13 +15,13 @@ from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.column_types import (
     Incoming,
     TableSchema,
-    check_rows,
+    check_absent_columns,
     folded,
     lacking_updates,
     merge,
     mixed_times,
 )
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, settle
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.partitions import parse_folder
 from mirror_engine.storage.base import Kind
@@ -158,7 +158,7 @@ class ChangeFileReader:
             terms = _terms(file, request, self._config)
             taken = take(file, terms, self._scratch)
         try:
-            said = settle(_said(file, terms, taken, request))
+            said = without_errors(_said(file, terms, taken, request))
         except PublisherError:
             taken.rows.close()
             raise
@@ -213,9 +213,9 @@ def _terms(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
 def _check_names(file: OpenFile, schema: TableSchema, incoming: Incoming) -> None:
     """Refuse what no table can hold: no column at all, or one without a name."""
     if not schema.columns or not (file.columns or file.marker):
-        settle([incoming.say("ME024", reason="it has no data column")])
+        without_errors([incoming.say("ME024", reason="it has no data column")])
     if not all(schema.names):
-        settle([incoming.say("ME024", reason="one of its columns has no name")])
+        without_errors([incoming.say("ME024", reason="one of its columns has no name")])
 
 
 def _said(file: OpenFile, terms: Terms, taken: Taken, request: ReadRequest) -> Iterator[Diagnostic]:
@@ -225,7 +225,7 @@ def _said(file: OpenFile, terms: Terms, taken: Taken, request: ReadRequest) -> I
         PublisherError: ME046.
     """
     incoming, merged = terms.incoming, terms.merged
-    check_rows(merged, incoming, taken.markers, deletes_count=terms.deletes_are_full)
+    check_absent_columns(merged, incoming, taken.markers, deletes_count=terms.deletes_are_full)
     yield from file.diagnostics
     yield from merged.diagnostics
     facts = request.facts

@@ -33,7 +33,7 @@ _LOG_BYTES = 16 * 1024 * 1024
 
 
 @dataclass
-class _Running:
+class _Jvm:
     """The JVM that this process started, and how many hold it."""
 
     spark: SparkSession
@@ -43,7 +43,7 @@ class _Running:
 
 
 _lock = threading.Lock()
-_running: list[_Running] = []  # none or one: Spark allows one context in a process
+_running: list[_Jvm] = []  # none or one: Spark allows one context in a process
 
 
 def _ignore(event: Event) -> None:
@@ -118,7 +118,7 @@ def _foreign_session() -> SparkSession | None:
     return spark.newSession()
 
 
-def _start(conf: dict[str, str], java_home: Path, scratch: Path, log_file: Path) -> _Running:
+def _start(conf: dict[str, str], java_home: Path, scratch: Path, log_file: Path) -> _Jvm:
     # its errors are raised; what it logs besides would reach the terminal
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def _start(conf: dict[str, str], java_home: Path, scratch: Path, log_file: Path)
         ) from error
 
 
-def _launch(conf: dict[str, str], log_file: Path, popen: dict[str, Any]) -> _Running:
+def _launch(conf: dict[str, str], log_file: Path, popen: dict[str, Any]) -> _Jvm:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
@@ -144,13 +144,13 @@ def _launch(conf: dict[str, str], log_file: Path, popen: dict[str, Any]) -> _Run
     gateway = launch_gateway(spark_conf, popen)
     try:
         context = SparkContext(conf=spark_conf, gateway=gateway)
-        return _Running(SparkSession(context), gateway.proc, log_file)
+        return _Jvm(SparkSession(context), gateway.proc, log_file)
     except BaseException:
         _end_jvm(gateway.proc)
         raise
 
 
-def _end(running: _Running) -> None:
+def _end(running: _Jvm) -> None:
     context = running.spark.sparkContext
     if running.process.poll() is None:
         # whatever fails here, the JVM is gone at the end

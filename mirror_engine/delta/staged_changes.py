@@ -101,7 +101,7 @@ def _stage(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
     codes = key_codes(keys.columns) if batch.key_columns else _no_keys(len(keys.markers))
     prior = _prior(keys.columns, codes, log)
     found = met(codes.codes, keys.markers, prior)
-    net = settled(collapse(codes.codes, keys.markers), codes.codes, prior)
+    net = append_where_unmatched(collapse(codes.codes, keys.markers), codes.codes, prior)
     folder.mkdir(parents=True)
     rows = _lay_down(batch, net, folder)
     matching = net.position[net.role != INSERT]
@@ -115,7 +115,7 @@ def _roles(net: NetChanges) -> frozenset[int]:
     return matching | {INSERT} if np.any(net.copies) else matching
 
 
-def settled(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
+def append_where_unmatched(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
     """The same net changes without matching, where the table holds none of the keys they match; else as they are.
 
     Then a delete does nothing, `SET` inserts, `SET_ONLY` leaves its copies: the batch is an append.

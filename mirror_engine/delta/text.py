@@ -15,7 +15,7 @@ from mirror_engine.delta.text_columns import TIME, ColumnFault, column_array
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.column_types import Column, folded
 from mirror_engine.landing_zone.delimited_text import RecordLimits, RecordReader
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, settle
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 from mirror_engine.landing_zone.text_encoding import decoded
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class TextChangeFile:
         self._fields: list[_Field] = []
         self._match(self._header())
         self.columns: Sequence[Column] = tuple(field.column for field in self._fields)
-        settle(self.diagnostics)
+        without_errors(self.diagnostics)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. Markers and nullability are checked already.

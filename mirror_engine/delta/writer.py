@@ -13,7 +13,7 @@ from mirror_engine.delta.data_files import count_rows, read_rows
 from mirror_engine.delta.evolution import add_columns, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
-from mirror_engine.delta.merge import Transaction, append, merge, sized
+from mirror_engine.delta.merge import Transaction, append, merge_changes, sized
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.delta.staged_changes import staged
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from mirror_engine.delta.base import BatchRecord, ChangeBatch, HistoryEntry, TableState
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch, DeltaState, HistoryEntry
     from mirror_engine.delta.log import DeltaLog
     from mirror_engine.delta.staged_changes import StagedChanges
     from mirror_engine.landing_zone.column_types import TableSchema
@@ -62,7 +62,7 @@ class SparkDeltaWriter:
         """See `DeltaWriter`."""
         return self._tables.tables()
 
-    def state(self, table: str) -> TableState | None:
+    def state(self, table: str) -> DeltaState | None:
         """See `DeltaWriter`.
 
         Raises:
@@ -158,7 +158,7 @@ class SparkDeltaWriter:
         rows = changes.rows + count_rows(self._log(table))
         with spark_failures(table, "commit"), self._session() as spark, sized(spark, rows):
             if changes.matches:
-                merge(spark, folder, batch, changes, transaction)
+                merge_changes(spark, folder, batch, changes, transaction)
                 return "MERGE"
             append(spark, folder, batch, changes, transaction)
             return "APPEND"

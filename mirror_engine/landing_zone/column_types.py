@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, settle
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -141,7 +141,7 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
         said += _news(current, schema, absent, incoming)
     found = ((column.name, schema.find(column.name)) for column in incoming.columns)
     spelling = {name: known.name for name, known in found if known}
-    return Merged(schema, spelling, absent, settle(said))
+    return Merged(schema, spelling, absent, without_errors(said))
 
 
 def _refuse_twins(incoming: Incoming) -> None:
@@ -149,7 +149,7 @@ def _refuse_twins(incoming: Incoming) -> None:
     for column in incoming.columns:
         name = folded(column.name)
         if name in seen:
-            settle([incoming.say("ME053", column=seen[name], other=column.name)])
+            without_errors([incoming.say("ME053", column=seen[name], other=column.name)])
         seen[name] = column.name
 
 
@@ -190,7 +190,7 @@ def _check_keys(schema: TableSchema, incoming: Incoming, said: list[Diagnostic])
     for key in dict.fromkeys(incoming.key_columns):
         known = schema.find(key)
         if folded(key) not in present or known is None:
-            settle([*said, incoming.say("ME018", column=key)])
+            without_errors([*said, incoming.say("ME018", column=key)])
         elif known.name != key:
             said.append(incoming.say("ME052", column=key, other=known.name))
 
@@ -238,7 +238,9 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def check_rows(merged: Merged, incoming: Incoming, markers: Mapping[int, int], *, deletes_count: bool = False) -> None:
+def check_absent_columns(
+    merged: Merged, incoming: Incoming, markers: Mapping[int, int], *, deletes_count: bool = False
+) -> None:
     """Hold what rows a file has against the columns it lacks.
 
     Args:
@@ -254,7 +256,7 @@ def check_rows(merged: Merged, incoming: Incoming, markers: Mapping[int, int], *
     asking = deletes_count or any(count for marker, count in markers.items() if marker != _DELETE)
     for column in merged.absent:
         if asking and not column.nullable:
-            settle([*merged.diagnostics, incoming.say("ME046", column=column.name)])
+            without_errors([*merged.diagnostics, incoming.say("ME046", column=column.name)])
 
 
 def lacking_updates(merged: Merged, incoming: Incoming, markers: Mapping[int, int]) -> tuple[Diagnostic, ...]:

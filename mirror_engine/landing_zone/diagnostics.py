@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import PublisherError
-from mirror_engine.landing_zone.register import REGISTER, Entry, Severity
+from mirror_engine.landing_zone.register import REGISTER, RegisterLine, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ class Diagnostic:
     strict: bool = False
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> RegisterLine:
         """Its line of the register."""
         return REGISTER[self.code]
 
@@ -106,7 +106,7 @@ def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = Fal
     return made
 
 
-def settle(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def without_errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """The diagnostics, once none of them is an error.
 
     Raises:

@@ -15,7 +15,7 @@ class Severity(str, Enum):
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisterLine:
     """One line of the register.
 
     Attributes:
@@ -46,8 +46,8 @@ def _entry(
     remedy: str,
     *,
     strict: Severity | None = None,
-) -> Entry:
-    return Entry(code, severity, strict or severity, rules, text, remedy)
+) -> RegisterLine:
+    return RegisterLine(code, severity, strict or severity, rules, text, remedy)
 
 
 _ENTRIES = (

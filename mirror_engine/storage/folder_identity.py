@@ -87,7 +87,7 @@ def look(name: str, folder: int) -> Entry:
     return entry or _stat(name, folder)
 
 
-def settle(name: str, folder: int) -> None:
+def copy_up(name: str, folder: int) -> None:
     """Let an overlay file system make its own copy of a folder now, so that its identity will last.
 
     In a container the folders of the image are copied, with a new time of birth, at the first change inside: an

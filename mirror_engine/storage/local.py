@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.storage.base import Entry, Kind
-from mirror_engine.storage.folder_identity import FOLDER_FLAGS, copies_on_change, look, settle
+from mirror_engine.storage.folder_identity import FOLDER_FLAGS, copies_on_change, copy_up, look
 from mirror_engine.storage.paths import is_text, parts_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class LocalStorage:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._settled: set[str] = set()
+        self._copied_up: set[str] = set()
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         """See `Storage.list`."""
@@ -132,14 +132,14 @@ class LocalStorage:
                     os.rmdir(folder[-1], dir_fd=above)
 
     def _entries(self, names: Sequence[str], folder: int) -> Iterator[Entry]:
-        unsettled = copies_on_change(folder)
+        overlaid = copies_on_change(folder)
         for name in names:
             with _absence_allowed():  # gone since it was listed
                 entry = look(name, folder)
-                if unsettled and entry.kind is Kind.FOLDER and entry.identity not in self._settled:
-                    settle(name, folder)
+                if overlaid and entry.kind is Kind.FOLDER and entry.identity not in self._copied_up:
+                    copy_up(name, folder)
                     entry = look(name, folder)
-                    self._settled.add(entry.identity)
+                    self._copied_up.add(entry.identity)
                 yield entry if is_text(name) else replace(entry, name=_spelled(name), kind=Kind.OTHER)
 
     @contextmanager

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mirror_engine.delta.base import BatchRecord, ChangeBatch, DeltaWriter, HistoryEntry, Outcome, TableState
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch, DeltaState, DeltaWriter, HistoryEntry, Outcome
     from mirror_engine.landing_zone.column_types import TableSchema
     from mirror_engine.storage.base import Entry, Storage
 
@@ -125,7 +125,7 @@ class FaultyDeltaWriter:
         """See `DeltaWriter.tables`."""
         return self._script.play("tables", self._writer.tables)
 
-    def state(self, table: str) -> TableState | None:
+    def state(self, table: str) -> DeltaState | None:
         """See `DeltaWriter.state`."""
         return self._script.play(f"state {table}", lambda: self._writer.state(table))
 

@@ -15,7 +15,7 @@ from mirror_engine.landing_zone.column_types import (
     Incoming,
     Merged,
     TableSchema,
-    check_rows,
+    check_absent_columns,
     folded,
     lacking_updates,
     listed,
@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.column_types import (
     mixed_times,
     same_name,
 )
-from mirror_engine.landing_zone.diagnostics import diagnose, settle
+from mirror_engine.landing_zone.diagnostics import diagnose, without_errors
 
 ID = Column("Id", "long")
 CITY = Column("City", "string")
@@ -196,9 +196,9 @@ def test_a_missing_not_null_column_is_refused_unless_only_keys_are_read(
     merged = merge(TableSchema((ID, replace(CITY, nullable=False))), incoming)
     if refusal:
         with pytest.raises(PublisherError, match="ME046"):
-            check_rows(merged, incoming, markers, deletes_count=deletes_count)
+            check_absent_columns(merged, incoming, markers, deletes_count=deletes_count)
     else:
-        check_rows(merged, incoming, markers, deletes_count=deletes_count)
+        check_absent_columns(merged, incoming, markers, deletes_count=deletes_count)
 
 
 @pytest.mark.parametrize(("marker", "said"), [(0, []), (1, ["ME041"]), (2, []), (4, ["ME041"])])
@@ -246,7 +246,7 @@ def test_a_long_list_of_names_is_cut() -> None:
 
 def test_settling_raises_the_first_error_with_all_others_beside_it() -> None:
     warning, error = diagnose("ME058", "a"), diagnose("ME023", "a")
-    assert settle([warning]) == (warning,)
+    assert without_errors([warning]) == (warning,)
     with pytest.raises(PublisherError) as caught:
-        settle([warning, error])
+        without_errors([warning, error])
     assert (caught.value.diagnostic, caught.value.others) == (error, (warning,))

@@ -433,8 +433,8 @@ def test_settling_a_folder_changes_nothing_to_be_seen(root: Path) -> None:
         before = folder_identity.look("T", opened)
         free = os.dup(opened)
         os.close(free)
-        folder_identity.settle("T", opened)
-        folder_identity.settle("nothing", opened)
+        folder_identity.copy_up("T", opened)
+        folder_identity.copy_up("nothing", opened)
         after = os.dup(opened)
         os.close(after)
         assert after == free  # none was left open
