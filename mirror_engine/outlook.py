@@ -11,7 +11,7 @@ from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.names import SCHEMA_SUFFIX, TableName, conflicts
 from mirror_engine.ledger import ANCHOR
 from mirror_engine.planner import Circumstances, plan, plan_gone
-from mirror_engine.recovery import Anchor, Recovered, owner_of, same_content
+from mirror_engine.recovery import Anchor, owner_of, same_content
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -26,9 +26,9 @@ TABLES_OF_THE_SERVICE = 1000  # LZ-7.10
 class Outlook:
     """Plans for a whole zone; reads both doors, changes nothing but the remembered anchor."""
 
-    def __init__(self, doors: Doors, recovered: Recovered) -> None:
+    def __init__(self, doors: Doors, foreign: Collection[str]) -> None:
         self._doors = doors
-        self._recovered = recovered
+        self._foreign = foreign
         self.anchor = Anchor("", "")
         self._known_anchor = self.anchor
 
@@ -111,7 +111,7 @@ class Outlook:
 
     def _is_foreign(self, folder: str) -> bool:
         """Whether a table that was not ours when the engine started still lies there."""
-        if folder not in self._recovered.foreign:
+        if folder not in self._foreign:
             return False
         try:
             state = self._doors.writer.state(folder)

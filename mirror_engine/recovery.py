@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.change_bytes import digest
@@ -37,27 +37,18 @@ class Anchor:
         return cls(tables, zone)
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """What was found on the way.
+def recover(doors: Doors) -> frozenset[str]:
+    """Bring the ledger up to the Delta logs of all tables; run once before the first cycle.
 
-    Attributes:
-        foreign: Delta folders that hold a table no mirror made, or a copy of one.
-        damaged: Delta folders whose log cannot be read, with the error.
+    Returns:
+        Delta folders that hold a table no mirror made, or a copy of one.
     """
-
-    foreign: frozenset[str] = frozenset()
-    damaged: dict[str, TransientError] = field(default_factory=dict)
-
-
-def recover(doors: Doors) -> Recovered:
-    """Bring the ledger up to the Delta logs of all tables; run once before the first cycle."""
-    foreign, damaged, found = set(), {}, set()
+    foreign, ours, unreadable = set(), set(), set()
     for folder in doors.writer.tables():
         try:
             state = doors.writer.state(folder)
-        except TransientError as error:
-            damaged[folder] = error
+        except TransientError:
+            unreadable.add(folder)  # which proves nothing
             continue
         if state:
             _begin_from(doors, state)
@@ -65,12 +56,12 @@ def recover(doors: Doors) -> Recovered:
             if owner is None:
                 foreign.add(folder)
             else:
-                found.add(folder)
+                ours.add(folder)
                 agree(doors, owner, state)
     for table in doors.ledger.tables():
-        if doors.delta_folder(table) not in found | damaged.keys():
+        if doors.delta_folder(table) not in ours | unreadable:
             agree(doors, table, None)
-    return Recovered(frozenset(foreign), damaged)
+    return frozenset(foreign)
 
 
 def owner_of(doors: Doors, folder: str, state: DeltaState) -> TableName | None:
