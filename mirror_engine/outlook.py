@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.landing_zone.names import SCHEMA_SUFFIX, TableName, conflicts
+from mirror_engine.landing_zone.names import SCHEMA_SUFFIX, TABLES_OF_THE_SERVICE, TableName, conflicts
 from mirror_engine.ledger import ANCHOR
 from mirror_engine.planner import Circumstances, plan, plan_gone
 from mirror_engine.recovery import Anchor, owner_of, same_content
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
     from mirror_engine.steps import Plan
-
-TABLES_OF_THE_SERVICE = 1000  # LZ-7.10
 
 
 class Outlook:

@@ -13,6 +13,7 @@ from mirror_engine.landing_zone.names import (
     METADATA_FILE,
     PARTNER_EVENTS_FILE,
     RESERVED_IN_TABLE,
+    TABLES_OF_THE_SERVICE,
     TableName,
     first_sight_order,
     schema_of,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
-
-TABLES_OF_THE_SERVICE = 1000  # LZ-7.10
 
 
 @dataclass

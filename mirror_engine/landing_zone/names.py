@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+TABLES_OF_THE_SERVICE = 1000  # LZ-7.10
 SCHEMA_SUFFIX = ".schema"
 METADATA_FILE = "_metadata.json"
 PARTNER_EVENTS_FILE = "_partnerEvents.json"

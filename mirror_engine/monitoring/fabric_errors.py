@@ -15,7 +15,6 @@ INVALID_INPUT = "InputValidationError"
 SCHEMA_MERGE = "SchemaMergeFailure"
 INTERNAL = "InternalError"
 TOO_MANY_TABLES = "The tables count might exceed the limit, there could be some tables missing."  # E8
-MOST_TABLES = 1000  # LZ-7.10
 
 _INTEGER_NAMES = {"byte": "SByte", "short": "Int16", "integer": "Int32", "long": "Int64"}
 _EMPTY_TEXT = (

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from mirror_engine.landing_zone.layout import MONITORING
+from mirror_engine.landing_zone.names import TABLES_OF_THE_SERVICE
 from mirror_engine.landing_zone.states import Latched, TableState, Unarmed, Waiting
 from mirror_engine.monitoring.fabric_errors import (
     INTERNAL,
-    MOST_TABLES,
     TOO_MANY_TABLES,
     fabric_message,
     stuck,
@@ -101,7 +101,7 @@ def last_beat(storage: Storage) -> float | None:
 
 def replicator(now: float, *, status: DatabaseStatus = "Running", table_count: int = 0) -> dict[str, str]:
     """What `replicator.json` says; more tables than the service takes show as its error E8 (LZ-7.10)."""
-    crowded = table_count > MOST_TABLES
+    crowded = table_count > TABLES_OF_THE_SERVICE
     return {
         "status": status,
         "errorCode": INTERNAL if crowded else "",
