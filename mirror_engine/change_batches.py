@@ -9,7 +9,7 @@ from mirror_engine.delta.base import ChangeBatch, FileRows
 from mirror_engine.delta.reader import ReadRequest, TableFacts
 from mirror_engine.errors import PublisherError
 from mirror_engine.events import Event, FileRead
-from mirror_engine.landing_zone.change_file import ChangeFileName
+from mirror_engine.landing_zone.change_file import sequence_of
 from mirror_engine.landing_zone.column_types import TableSchema
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
@@ -52,8 +52,7 @@ class CutBatch:
 
     def sequence_of(self, file: FileSighting) -> int | None:
         """The file's number, where its strategy numbers files (LZ-3.2, LZ-3.15)."""
-        name = ChangeFileName.parse(file.name, self.metadata.extension)
-        return name.sequence if name and self.metadata.strategy is Strategy.SEQUENTIAL else None
+        return sequence_of(file.name) if self.metadata.strategy is Strategy.SEQUENTIAL else None
 
     def release(self) -> None:
         """Give back what the rows hold."""

@@ -6,6 +6,7 @@ import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.change_file import sequence_of
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import DEEPEST
 from mirror_engine.landing_zone.sightings import FileSighting
@@ -103,7 +104,7 @@ def processed(files: Iterable[FileSighting], progress: Progress) -> list[FileSig
     newest: dict[str, tuple[int, int, str]] = {}
     for path, applied in progress.applied.items():
         partition, _, name = path.rpartition("/")
-        age = (_sequence(name), applied.modified_ns, name)
+        age = (sequence_of(name), applied.modified_ns, name)  # times decide where names are not numbers
         newest[partition] = max(newest.get(partition, age), age)
     return [
         file
@@ -112,12 +113,6 @@ def processed(files: Iterable[FileSighting], progress: Progress) -> list[FileSig
         and applied_file.etag == file.etag
         and newest[file.partition][2] != file.name
     ]
-
-
-def _sequence(name: str) -> int:
-    """The number of a numbered file; 0 where names are not numbers, so that times decide."""
-    stem = name.partition(".")[0]
-    return int(stem) if len(stem) == 20 and stem.isascii() and stem.isdigit() else 0  # noqa: PLR2004 - LZ-3.2
 
 
 def _rendered(ready: dict[str, float]) -> bytes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import FileSighting
 
-__all__ = ["ChangeFileName", "Detection", "detect", "hidden_name"]
+__all__ = ["ChangeFileName", "Detection", "detect", "hidden_name", "sequence_of"]
 
 DIGITS = 20
 LAST = 10**DIGITS - 1
@@ -60,19 +60,19 @@ class ChangeFileName:
             name: without folders.
             extension: the table's, as `Metadata` has it; any where it is None.
         """
-        sequence = _sequence(name)
+        sequence = sequence_of(name)
         spelled = name[DIGITS + 1 :]
         if not sequence or (extension is not None and spelled.casefold() != extension):
             return None
         return cls(sequence, spelled)
 
 
-def _sequence(name: str) -> int | None:
-    """The number a name begins with: exactly 20 ASCII digits, a dot and something after it."""
+def sequence_of(name: str) -> int:
+    """A change file's number: exactly 20 ASCII digits, a dot and something after it (LZ-3.2); 0 for a stranger."""
     digits = name[:DIGITS]
     # isascii, for "²" and the digits of other scripts are digits to Python, too
     is_numbered = name[DIGITS : DIGITS + 1] == "." and len(name) > DIGITS + 1 and digits.isascii() and digits.isdigit()
-    return int(digits) if is_numbered else None
+    return int(digits) if is_numbered else 0
 
 
 @dataclass
@@ -182,7 +182,7 @@ def _applied_by_partition(progress: Progress | None, metadata: Metadata) -> dict
             continue
         done = partitions.setdefault(partition, _Applied(partition))
         done.modified_ns = max(done.modified_ns, file.modified_ns)
-        sequence = _sequence(name) or 0
+        sequence = sequence_of(name)
         if sequence > 0 and sequence >= done.sequence:
             done.sequence, done.newest_path = sequence, path
     return partitions
@@ -222,7 +222,7 @@ def _waiting_by_number(
     """The files above the watermark, by number, ascending; of two spellings of one number, the plain one counts."""
     waiting: dict[int, FileSighting] = {}
     for file in sorted(members, key=lambda file: (file.name[:DIGITS], file.name[DIGITS + 1 :] != extension)):
-        sequence = int(file.name[:DIGITS])
+        sequence = sequence_of(file.name)
         if sequence <= watermark or sequence in waiting:
             found.ignore(file, "ME022", watermark=max(watermark, sequence))
         else:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
+from mirror_engine.landing_zone.change_file import ChangeFileName
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX
 from mirror_engine.testing.delimited import TextStyle, encoded_rows
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
     Codec = Literal["gzip", "brotli", "lz4", "zstd", "snappy", "none"]
-
-DIGITS = 20
 
 
 class Where(TypedDict, total=False):
@@ -51,11 +50,6 @@ class Options(TypedDict, total=False):
     columns: Sequence[Mapping[str, object]]
     text_options: Mapping[str, str | bool]
     extra: Mapping[str, object]
-
-
-def change_file_name(number: int, extension: str = "parquet") -> str:
-    """The name of the change file with that number (LZ-3.2)."""
-    return f"{number:0{DIGITS}d}.{extension}"
 
 
 def arrow_rows(rows: Iterable[Row], types: Mapping[str, Any] | None = None) -> pa.Table:
@@ -216,7 +210,7 @@ class TableFolder:
     def next_name(self, partition: str = "") -> str:
         """Take the next number of a partition."""
         self._numbers[partition] = number = self._numbers.get(partition, 0) + 1
-        return change_file_name(number, self.extension)
+        return str(ChangeFileName(number, self.extension))
 
     def skip(self, count: int = 1, partition: str = "") -> None:
         """Leave out numbers: a gap (LZ-3.3)."""
