@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror_engine.landing_zone.column_types import folded
+from mirror_engine.landing_zone.column_types import folded, type_mismatch
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.names import METADATA_FILE, TableName
 
 if TYPE_CHECKING:
-    from mirror_engine.landing_zone.column_types import Column
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.progress import Progress
 
@@ -52,17 +51,7 @@ def _changed_columns(path: str, progress: Progress, metadata: Metadata) -> Diagn
         if old.name != new.name:
             return diagnose("ME063", path, column=old.name)
         if old != new:
-            return diagnose("ME044", path, column=new.name, reason=mismatch(new, old))
+            return diagnose("ME044", path, column=new.name, reason=type_mismatch(new, old))
     longer = max(before, after, key=len)
     shorter = min(len(before), len(after))
     return diagnose("ME063", path, column=longer[shorter].name) if len(longer) > shorter else None
-
-
-def mismatch(incoming: Column, existing: Column) -> str:
-    """Fabric's own sentence for two types that do not agree (E5)."""
-    return (
-        "Schema merge failure due to potential invalid input. Cause: "
-        f"Type mismatch for column '{existing.name}'. "
-        f"Incoming type: '{incoming.type}' (Nullable: {incoming.nullable}), "
-        f"existing type: '{existing.type}' (Nullable: {existing.nullable})."
-    )

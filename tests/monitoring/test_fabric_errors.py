@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.column_types import Column, type_mismatch
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
-from mirror_engine.landing_zone.metadata_changes import mismatch
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.register import REGISTER
 from mirror_engine.monitoring.fabric_errors import fabric_message
@@ -54,7 +53,7 @@ def test_e4_metadata_that_is_no_json() -> None:
 
 
 def test_e5_a_type_that_does_not_merge() -> None:
-    reason = mismatch(Column("Id", "long", nullable=False), Column("Id", "integer"))
+    reason = type_mismatch(Column("Id", "long", nullable=False), Column("Id", "integer"))
     code, said = fabric_message(diagnose("ME044", f"{FOLDER}/2.parquet", column="Id", reason=reason), STORES, "G")
     assert code == "SchemaMergeFailure"
     assert said == (
