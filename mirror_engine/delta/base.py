@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.progress import Progress
 
-MARKER = "__rowMarker__"  # int8, the last column of every record batch of change rows
-
 
 class RowSource(Protocol):
     """Typed rows in file order, readable more than once, never all in memory at once unless they are few."""
@@ -40,9 +38,9 @@ class FileRows:
         etag: of the content that was read.
         digest: of its bytes, hex.
         modified_ns: its LastModified.
-        rows: typed rows: columns under the table's spelling, in the Arrow type of the table's type, then `MARKER`
-            (already filled in for marker-free files). Columns the file lacks are absent. Partition columns are
-            there, constant.
+        rows: typed rows: columns under the table's spelling, in the Arrow type of the table's type, then
+            `MARKER_COLUMN` as int8 (already filled in for marker-free files). Columns the file lacks are absent.
+            Partition columns are there, constant.
         markers: how many rows of each effective marker.
         has_marker: whether the file had a marker column.
         byte_count: of its data columns (LZ-9.3).

@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 
 from mirror_engine.delta import markers
 from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.base import MARKER
 from mirror_engine.delta.measure import byte_count
 from mirror_engine.delta.rows import Spool, SpooledRows
 from mirror_engine.errors import PublisherError
-from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.column_types import TableSchema, folded
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Taken:
     """All rows of one file.
 
     Attributes:
-        rows: typed, under the table's spelling, then the folder's columns, then `MARKER`.
+        rows: typed, under the table's spelling, then the folder's columns, then `MARKER_COLUMN`.
         markers: how many rows of each effective marker.
         byte_count: of the file's data columns (LZ-9.3).
         null_keys: how many rows have NULL in each key column that has any (LZ-4.8).
@@ -99,7 +98,7 @@ class _Intake:
         self._folder_columns = {_spelled(known, name): value for name, value in self.terms.partition.items()}
         names = [*(name for _, name in self._kept), *self._folder_columns]
         types = {column.name: arrow_type(column.type) for column in known.columns}
-        self.schema = pa.schema([*((name, types[name]) for name in names), (MARKER, pa.int8())])
+        self.schema = pa.schema([*((name, types[name]) for name in names), (MARKER_COLUMN, pa.int8())])
 
     def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The next rows as the table takes them."""
@@ -119,7 +118,7 @@ class _Intake:
         if self.file.marker is None:
             found = pa.repeat(pa.scalar(self.terms.default_marker.value, pa.int8()), batch.num_rows)
         else:
-            found = markers.effective(batch.column(MARKER), self.terms.incoming.path, self.rows + 1)
+            found = markers.effective(batch.column(MARKER_COLUMN), self.terms.incoming.path, self.rows + 1)
         if not self.terms.key_columns:
             at = pc.index(pc.not_equal(found, RowMarker.INSERT.value), True).as_py()
             if at >= 0:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mirror_engine.delta.arrow_types import arrow_schema
-from mirror_engine.delta.base import MARKER, DeltaState, HistoryEntry, Met, Outcome
+from mirror_engine.delta.base import DeltaState, HistoryEntry, Met, Outcome
 from mirror_engine.delta.record import beginning, from_metadata, refuse_repeated, rows_of, to_metadata
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.change import Change, RowMarker, same_key
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -168,7 +168,7 @@ class MemoryDeltaWriter:
 
 def _changes(file: FileRows, batch: ChangeBatch) -> Iterator[Change]:
     for rows in file.rows.batches():
-        markers = rows.column(rows.schema.get_field_index(MARKER)).to_pylist()
+        markers = rows.column(rows.schema.get_field_index(MARKER_COLUMN)).to_pylist()
         for marker, row in zip(markers, _plain_rows(rows), strict=True):
             whole = {name: row.get(name) for name in batch.schema.names}
             yield Change(RowMarker(marker), tuple(whole[name] for name in batch.key_columns), whole)

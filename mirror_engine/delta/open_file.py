@@ -43,7 +43,7 @@ class OpenFile(Protocol):
         """Rows in file order, in bounded batches, readable more than once.
 
         Columns under the file's own names, in file order, each in the Arrow type of its observed Delta type (see
-        `arrow_types`), then, where there is a marker, `MARKER` as int8 (NULL where the file has NULL).
+        `arrow_types`), then, where there is a marker, `MARKER_COLUMN` as int8 (NULL where the file has NULL).
 
         Raises:
             PublisherError: a row, cell or page cannot be read (ME024, ME037 for a marker outside int8, ME060,

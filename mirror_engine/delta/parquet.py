@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from mirror_engine.delta import markers
 from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.base import MARKER
 from mirror_engine.delta.change_bytes import guarded
 from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, read_footer
 from mirror_engine.delta.parquet_pace import (
@@ -24,6 +23,7 @@ from mirror_engine.delta.parquet_pace import (
 )
 from mirror_engine.delta.parquet_types import OutOfRange, ParquetType, converted, parquet_type
 from mirror_engine.errors import PublisherError
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.column_types import VOID, Column, same_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 
@@ -87,7 +87,7 @@ def _fields(file: pq.ParquetFile, path: str) -> list[_Field]:
             break  # beyond it, leaves and columns no longer go hand in hand
         fields.append(_Field(field.name, parquet_type(file.schema.column(at)), field.nullable))
     for found in fields:
-        if found.type.word is None and not same_name(found.name, MARKER):
+        if found.type.word is None and not same_name(found.name, MARKER_COLUMN):
             raise PublisherError(diagnose("ME049", path, column=found.name, found=found.type.spelling))
     return fields
 
@@ -161,7 +161,7 @@ class ParquetChangeFile:
         cells = [column for at, column in enumerate(raw.columns) if at != self._marker_at]
         made = [self._column(column, found, first_row) for column, found in zip(self.columns, cells, strict=True)]
         if self._marker_at is not None:
-            names.append(MARKER)
+            names.append(MARKER_COLUMN)
             made.append(self._markers(raw.column(self._marker_at), first_row))
         return pa.RecordBatch.from_arrays(made, names)
 
@@ -194,8 +194,8 @@ class ParquetChangeFile:
         marker = self._fields[self._marker_at]
         if self._marker_at != len(self._fields) - 1:
             yield self._say("ME034", position=self._marker_at + 1, count=len(self._fields))
-        if marker.name != MARKER:
-            yield self._say("ME052", column=marker.name, other=MARKER)
+        if marker.name != MARKER_COLUMN:
+            yield self._say("ME052", column=marker.name, other=MARKER_COLUMN)
         if marker.type.word == "string":
             yield self._say("ME035")
         elif marker.type.word == VOID:
@@ -215,11 +215,11 @@ class ParquetChangeFile:
 
 def _marker_position(fields: Sequence[_Field], path: str) -> int | None:
     """Where the marker stands (LZ-4.10); two of them, or one of another type, are refused (LZ-4.11)."""
-    found = [at for at, field in enumerate(fields) if same_name(field.name, MARKER)]
+    found = [at for at, field in enumerate(fields) if same_name(field.name, MARKER_COLUMN)]
     if not found:
         return None
     kinds = " and ".join(fields[at].type.spelling for at in found)
     first = fields[found[0]].type
     if len(found) > 1 or not (first.word in _MARKER_TYPES or first.spelling in _UNSIGNED):
-        raise PublisherError(diagnose("ME036", path, column=MARKER, found=kinds))
+        raise PublisherError(diagnose("ME036", path, column=MARKER_COLUMN, found=kinds))
     return found[0]

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.base import MARKER, Met
+from mirror_engine.delta.base import Met
 from mirror_engine.delta.collapse import DELETE, INSERT, NO_KEY, SET, KeyCodes, NetChanges, collapse, key_codes, met
 from mirror_engine.delta.data_files import scan
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,10 +140,10 @@ def _keys(batch: ChangeBatch) -> _Keys:
     tables, markers, counts = [], [np.empty(0, dtype=np.int8)], []
     for file in batch.files:
         count = 0
-        for rows in file.rows.batches([*batch.key_columns, MARKER]):
+        for rows in file.rows.batches([*batch.key_columns, MARKER_COLUMN]):
             columns = [_column(rows, name, kind) for name, kind in fields]
             tables.append(pa.Table.from_arrays(columns, schema=pa.schema(fields)))
-            markers.append(rows.column(rows.schema.get_field_index(MARKER)).to_numpy(zero_copy_only=False))
+            markers.append(rows.column(rows.schema.get_field_index(MARKER_COLUMN)).to_numpy(zero_copy_only=False))
             count += rows.num_rows
         counts.append(count)
     whole = pa.concat_tables(tables) if fields and tables else pa.schema(fields).empty_table()

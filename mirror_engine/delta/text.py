@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 
 from mirror_engine.delta import markers
-from mirror_engine.delta.base import MARKER
 from mirror_engine.delta.compression import text_bytes
 from mirror_engine.delta.text_columns import TIME, ColumnFault, column_array
 from mirror_engine.errors import PublisherError
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.column_types import Column, folded
 from mirror_engine.landing_zone.delimited_text import RecordLimits, RecordReader
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
@@ -114,9 +114,9 @@ class TextChangeFile:
             if key in seen and name:
                 self._refuse_twice(seen[key], name)
             seen[key] = name
-            if key == folded(MARKER):
+            if key == folded(MARKER_COLUMN):
                 self.marker, self._marker_at = name, at
-                self._note_case(name, MARKER)
+                self._note_case(name, MARKER_COLUMN)
             elif (column := declared.get(key)) is not None:
                 kind = TIME if column.name in self._metadata.time_columns else column.type
                 self._fields.append(_Field(at, column, kind))
@@ -130,7 +130,7 @@ class TextChangeFile:
             self._say("ME034", position=self._marker_at + 1, count=len(header))
 
     def _refuse_twice(self, first: str, second: str) -> None:
-        if folded(first) == folded(MARKER):
+        if folded(first) == folded(MARKER_COLUMN):
             raise self._refused("ME036", found="text")
         raise self._refused("ME053", column=first, other=second)
 
@@ -152,7 +152,7 @@ class TextChangeFile:
         arrays = [_made(maker, faults) for maker in makers]
         if faults:
             raise min(faults, key=_row)
-        names = [column.name for column in self.columns] + [MARKER] * (self._marker_at is not None)
+        names = [column.name for column in self.columns] + [MARKER_COLUMN] * (self._marker_at is not None)
         return pa.RecordBatch.from_arrays(arrays, names) if arrays else _bare(len(rows))
 
     def _array(self, field: _Field, cells: Sequence[str | None], first_row: int) -> pa.Array:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ VOID = "void"  # the observed type of an all-NULL Arrow column (LZ-5.9)
 _VOID_TYPE = "integer"
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})  # one type but for the zone (LZ-5.10)
 _MOST_NAMED = 20
-_DELETE = 2
-_UPDATES = (1, 4)
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Merged:
     schema: TableSchema
     spelling: Mapping[str, str]
     absent: tuple[Column, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
@@ -253,7 +252,7 @@ def check_absent_columns(
     Raises:
         PublisherError: ME046, a not-null column is missing (LZ-5.5, LZ-6.5).
     """
-    asking = deletes_count or any(count for marker, count in markers.items() if marker != _DELETE)
+    asking = deletes_count or any(count for marker, count in markers.items() if marker != RowMarker.DELETE)
     for column in merged.absent:
         if asking and not column.nullable:
             without_errors([*merged.diagnostics, incoming.say("ME046", column=column.name)])
@@ -262,7 +261,7 @@ def check_absent_columns(
 def lacking_updates(merged: Merged, incoming: Incoming, markers: Mapping[int, int]) -> tuple[Diagnostic, ...]:
     """ME041 where updates or upserts lack columns, which become NULL (LZ-4.5)."""
     names = [column.name for column in merged.absent if column.name not in merged.schema.partition_columns]
-    if not names or not any(markers.get(marker) for marker in _UPDATES):
+    if not names or not any(markers.get(marker) for marker in (RowMarker.UPDATE, RowMarker.UPSERT)):
         return ()
     return (incoming.say("ME041", columns=listed(names)),)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.base import MARKER, BatchRecord, ChangeBatch, DeltaWriter, FileRows
+from mirror_engine.delta.base import BatchRecord, ChangeBatch, DeltaWriter, FileRows
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.column_types import Column, TableSchema
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
 
@@ -51,7 +52,7 @@ def file_rows(path: str, schema: TableSchema, names: Sequence[str], *rows: Seque
     fields = [(name, arrow_type(next(c.type for c in schema.columns if c.name == name))) for name in names]
     columns = [pa.array([row[place + 1] for row in rows], kind) for place, (_, kind) in enumerate(fields)]
     markers = pa.array([row[0] for row in rows], pa.int8())
-    table = pa.Table.from_arrays([*columns, markers], schema=pa.schema([*fields, (MARKER, pa.int8())]))
+    table = pa.Table.from_arrays([*columns, markers], schema=pa.schema([*fields, (MARKER_COLUMN, pa.int8())]))
     return FileRows(path, "etag", "digest", 1, TableRows(table), Counter(row[0] for row in rows), True, 0)
 
 

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from mirror_engine.config import Config
 from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.base import MARKER
 from mirror_engine.delta.parquet import ParquetChangeFile, open_parquet
 from mirror_engine.delta.parquet_footer import _ARROW_SCHEMA
 from mirror_engine.errors import PublisherError, StorageUnavailable
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.column_types import VOID, Column
 
 PATH = "Orders/00000000000000000001.parquet"
@@ -228,10 +228,10 @@ def test_arrows_own_schema_is_in_the_file_and_passed_over() -> None:
     ids=str,
 )
 def test_markers_of_every_width_and_as_text_become_int8(kind: pa.DataType, values: list[Any], said: list[str]) -> None:
-    content = written(pa.table({"Id": [1, 2, 3, 4], MARKER: pa.array(values, kind)}))
+    content = written(pa.table({"Id": [1, 2, 3, 4], MARKER_COLUMN: pa.array(values, kind)}))
     file = opened(content)
-    assert (file.marker, codes(file), [column.name for column in file.columns]) == (MARKER, said, ["Id"])
-    assert rows(file).column(MARKER).equals(pa.chunked_array([pa.array([0, 1, 2, 4], pa.int8())]))
+    assert (file.marker, codes(file), [column.name for column in file.columns]) == (MARKER_COLUMN, said, ["Id"])
+    assert rows(file).column(MARKER_COLUMN).equals(pa.chunked_array([pa.array([0, 1, 2, 4], pa.int8())]))
     if said:
         assert refused(content, STRICT).diagnostic.code == said[0]
 
@@ -250,7 +250,7 @@ def test_markers_of_every_width_and_as_text_become_int8(kind: pa.DataType, value
     ids=lambda cells: str(cells.type),
 )
 def test_markers_of_other_types_are_refused(cells: pa.Array) -> None:
-    assert refused(written(pa.table({"Id": [1], MARKER: cells}))).diagnostic.code == "ME036"
+    assert refused(written(pa.table({"Id": [1], MARKER_COLUMN: cells}))).diagnostic.code == "ME036"
 
 
 def test_the_marker_may_stand_anywhere_and_in_any_case() -> None:
@@ -261,11 +261,11 @@ def test_the_marker_may_stand_anywhere_and_in_any_case() -> None:
         "`__rowMarker__` is column 1 of 2",
         "__ROWMARKER__ and __rowMarker__ differ in case, taken as one",
     ]
-    assert rows(file).to_pylist() == [{"Id": 1, MARKER: 4}]
+    assert rows(file).to_pylist() == [{"Id": 1, MARKER_COLUMN: 4}]
     assert refused(content, STRICT).diagnostic.code == "ME034"
 
 
-@pytest.mark.parametrize("names", [[MARKER, MARKER], [MARKER, "__rowmarker__"]])
+@pytest.mark.parametrize("names", [[MARKER_COLUMN, MARKER_COLUMN], [MARKER_COLUMN, "__rowmarker__"]])
 def test_two_markers_are_refused(names: list[str]) -> None:
     table = pa.Table.from_arrays([pa.array([1])] * 3, ["Id", *names])
     assert refused(written(table)).diagnostic.code == "ME036"
@@ -288,14 +288,14 @@ def test_two_markers_are_refused(names: list[str]) -> None:
     ids=str,
 )
 def test_any_other_marker_is_refused_with_its_row(cells: pa.Array, shown: str) -> None:
-    error = refused(written(pa.table({"Id": [1, 2, 3], MARKER: cells})))
+    error = refused(written(pa.table({"Id": [1, 2, 3], MARKER_COLUMN: cells})))
     assert error.message == f"{PATH}, row 2: row marker is {shown}, the protocol knows 0, 1, 2, 4 [ME037]"
 
 
 def test_a_null_typed_marker_is_a_warning_without_rows_and_refused_with_them() -> None:
-    empty = opened(written(pa.table({"Id": pa.array([], pa.int64()), MARKER: pa.array([], pa.null())})))
+    empty = opened(written(pa.table({"Id": pa.array([], pa.int64()), MARKER_COLUMN: pa.array([], pa.null())})))
     assert (codes(empty), rows_or_none(empty)) == (["ME045"], [])
-    error = refused(written(pa.table({"Id": [1], MARKER: pa.nulls(1)})))
+    error = refused(written(pa.table({"Id": [1], MARKER_COLUMN: pa.nulls(1)})))
     assert (error.diagnostic.code, error.diagnostic.row) == ("ME037", 1)
 
 
@@ -306,7 +306,7 @@ def rows_or_none(file: ParquetChangeFile) -> list[Any]:
 def test_row_numbers_count_over_batches_and_row_groups() -> None:
     markers = np.zeros(150_000, dtype=np.int32)
     markers[140_001] = 9
-    content = written(pa.table({MARKER: markers}), row_group_size=70_000)
+    content = written(pa.table({MARKER_COLUMN: markers}), row_group_size=70_000)
     assert refused(content).diagnostic.row == 140_002
 
 
@@ -329,7 +329,9 @@ def test_other_codecs_are_read_with_a_warning(codec: str) -> None:
 
 # --- bad files
 
-SMALL = written(pa.table({"Id": [1, 2, 3], "City": ["Linz", None, "Wels"], MARKER: pa.array([0, 4, 2], pa.int8())}))
+SMALL = written(
+    pa.table({"Id": [1, 2, 3], "City": ["Linz", None, "Wels"], MARKER_COLUMN: pa.array([0, 4, 2], pa.int8())})
+)
 
 
 def test_an_empty_file_is_named_as_one() -> None:

@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta.base import MARKER
 from mirror_engine.delta.reader import ChangeFileReader, ReadFile, ReadRequest, TableFacts
 from mirror_engine.errors import PublisherError, StorageUnavailable, ZoneChanged
-from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
 from mirror_engine.landing_zone.column_types import Column, TableSchema
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, parse
 from mirror_engine.landing_zone.names import TableName
@@ -104,14 +103,14 @@ def codes(read: ReadFile) -> list[str]:
 
 
 def test_a_file_with_markers_comes_typed_with_the_marker_last(zone: Zone) -> None:
-    content = parquet(**{MARKER: ["0", "4", "2"], "Id": [1, 2, 3], "City": ["Linz", None, "Wels"]})
+    content = parquet(**{MARKER_COLUMN: ["0", "4", "2"], "Id": [1, 2, 3], "City": ["Linz", None, "Wels"]})
     read = zone.reads(content)
     assert rows(read) == [
-        {"Id": 1, "City": "Linz", MARKER: 0},
-        {"Id": 2, "City": None, MARKER: 4},
-        {"Id": 3, "City": "Wels", MARKER: 2},
+        {"Id": 1, "City": "Linz", MARKER_COLUMN: 0},
+        {"Id": 2, "City": None, MARKER_COLUMN: 4},
+        {"Id": 3, "City": "Wels", MARKER_COLUMN: 2},
     ]
-    assert read.rows.rows.schema.field(MARKER).type == pa.int8()
+    assert read.rows.rows.schema.field(MARKER_COLUMN).type == pa.int8()
     assert read.rows.markers == {0: 1, 4: 1, 2: 1}
     assert (read.rows.row_count, read.rows.has_marker, read.rows.byte_count) == (3, True, 3 * 8 + 2 * 8)
     assert read.facts == TableFacts(TableSchema((ID, CITY)), is_empty=False, markers_seen=True)
@@ -149,7 +148,7 @@ def test_a_zero_row_file_makes_the_table_and_leaves_it_empty(zone: Zone) -> None
 
 
 def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone: Zone) -> None:
-    content = parquet(**{"Id": [1], MARKER: [2]})
+    content = parquet(**{"Id": [1], MARKER_COLUMN: [2]})
     assert zone.reads(content).facts.is_empty
     assert not zone.reads(content, facts=FILLED).facts.is_empty
 
@@ -158,14 +157,14 @@ def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone: Zone
 
 
 def test_a_keyless_table_takes_inserts_only(zone: Zone) -> None:
-    assert zone.reads(parquet(**{"V": [1], MARKER: [0]}), KEYLESS).rows.markers == {0: 1}
-    error = zone.refuses(parquet(**{"V": [1, 2], MARKER: [0, 4]}), KEYLESS)
+    assert zone.reads(parquet(**{"V": [1], MARKER_COLUMN: [0]}), KEYLESS).rows.markers == {0: 1}
+    error = zone.refuses(parquet(**{"V": [1, 2], MARKER_COLUMN: [0, 4]}), KEYLESS)
     assert error.message == f"Sales.schema/Orders/{FIRST}, row 2: marker 4 needs keyColumns [ME038]"
     assert zone.refuses(parquet(V=[1]), replace(KEYLESS, upsert_default=True)).diagnostic.code == "ME038"
 
 
 def test_the_wrong_marker_is_named_with_its_row(zone: Zone) -> None:
-    assert (zone.refuses(parquet(**{"Id": [1, 2], MARKER: [0, 3]})).diagnostic.row) == 2
+    assert (zone.refuses(parquet(**{"Id": [1, 2], MARKER_COLUMN: [0, 3]})).diagnostic.row) == 2
 
 
 def test_null_keys_are_counted_per_key_and_refused_under_strict(zone: Zone, strict: Zone) -> None:
@@ -194,19 +193,19 @@ def test_a_missing_key_is_refused(zone: Zone) -> None:
 
 def test_columns_come_under_the_tables_spelling(zone: Zone) -> None:
     read = zone.reads(parquet(ID=[1], city=["Linz"]), facts=FILLED)
-    assert rows(read) == [{"Id": 1, "City": "Linz", MARKER: 0}]
+    assert rows(read) == [{"Id": 1, "City": "Linz", MARKER_COLUMN: 0}]
     assert read.facts.schema == FILLED.schema
 
 
 def test_missing_columns_are_absent_and_new_ones_join(zone: Zone) -> None:
-    read = zone.reads(parquet(**{"Id": [1], "Zip": ["4020"], MARKER: [1]}), facts=FILLED)
-    assert rows(read) == [{"Id": 1, "Zip": "4020", MARKER: 1}]
+    read = zone.reads(parquet(**{"Id": [1], "Zip": ["4020"], MARKER_COLUMN: [1]}), facts=FILLED)
+    assert rows(read) == [{"Id": 1, "Zip": "4020", MARKER_COLUMN: 1}]
     assert read.facts.schema == TableSchema((ID, CITY, Column("Zip", "string")))
     assert codes(read) == ["ME054", "ME041"]
 
 
 def test_another_type_is_refused_even_in_delete_rows(zone: Zone) -> None:
-    content = parquet(**{"Id": [1], "City": [7], MARKER: [2]})
+    content = parquet(**{"Id": [1], "City": [7], MARKER_COLUMN: [2]})
     assert zone.refuses(content, facts=FILLED).diagnostic.code == "ME044"
 
 
@@ -214,15 +213,17 @@ NOT_NULL = TableFacts(TableSchema((replace(ID, nullable=False), replace(CITY, nu
 
 
 def test_null_in_a_not_null_column_is_refused_outside_delete_rows(zone: Zone) -> None:
-    fine = parquet(**{"Id": [1, 2], "City": ["Linz", None], MARKER: [0, 2]})
+    fine = parquet(**{"Id": [1, 2], "City": ["Linz", None], MARKER_COLUMN: [0, 2]})
     assert zone.reads(fine, facts=NOT_NULL).rows.row_count == 2
-    error = zone.refuses(parquet(**{"Id": [1, 2, 3], "City": [None, None, "Wels"], MARKER: [2, 4, 0]}), facts=NOT_NULL)
+    error = zone.refuses(
+        parquet(**{"Id": [1, 2, 3], "City": [None, None, "Wels"], MARKER_COLUMN: [2, 4, 0]}), facts=NOT_NULL
+    )
     assert (error.diagnostic.code, error.diagnostic.row, error.diagnostic.column) == ("ME048", 2, "City")
 
 
 def test_key_only_delete_files_lack_not_null_columns_freely(zone: Zone) -> None:
-    assert zone.reads(parquet(**{"Id": [1], MARKER: [2]}), facts=NOT_NULL).rows.markers == {2: 1}
-    assert zone.refuses(parquet(**{"Id": [1], MARKER: [1]}), facts=NOT_NULL).diagnostic.code == "ME046"
+    assert zone.reads(parquet(**{"Id": [1], MARKER_COLUMN: [2]}), facts=NOT_NULL).rows.markers == {2: 1}
+    assert zone.refuses(parquet(**{"Id": [1], MARKER_COLUMN: [1]}), facts=NOT_NULL).diagnostic.code == "ME046"
 
 
 def test_an_all_null_column_becomes_integers_or_what_the_table_has(zone: Zone, tmp_path: Path) -> None:
@@ -232,9 +233,9 @@ def test_an_all_null_column_becomes_integers_or_what_the_table_has(zone: Zone, t
     assert zone.refuses(content, facts=FILLED).diagnostic.code == "ME044"
     untyped = Zone(tmp_path, Config(null_type="untyped"))
     assert untyped.reads(content).facts.schema == TableSchema((ID,))
-    assert rows(untyped.reads(content)) == [{"Id": 1, MARKER: 0}]
+    assert rows(untyped.reads(content)) == [{"Id": 1, MARKER_COLUMN: 0}]
     later = untyped.reads(content, facts=FILLED)
-    assert (rows(later), codes(later)) == ([{"Id": 1, "City": None, MARKER: 0}], [])
+    assert (rows(later), codes(later)) == ([{"Id": 1, "City": None, MARKER_COLUMN: 0}], [])
 
 
 @pytest.mark.parametrize("naive_timestamps", ["utc", "ntz"])
@@ -250,7 +251,7 @@ def test_times_that_change_their_nature_are_worth_a_word_and_read_as_the_tables(
     assert later.facts.schema == first.facts.schema
 
 
-@pytest.mark.parametrize(("table", "reason"), [({MARKER: [0]}, "no data column"), ({"": [1]}, "no name")])
+@pytest.mark.parametrize(("table", "reason"), [({MARKER_COLUMN: [0]}, "no data column"), ({"": [1]}, "no name")])
 def test_what_no_table_can_hold_is_refused(zone: Zone, table: dict[str, list[int]], reason: str) -> None:
     assert reason in zone.refuses(parquet(**table), KEYLESS).message
 
@@ -272,7 +273,7 @@ LEAF = "region=A%2FB/day=__HIVE_DEFAULT_PARTITION__/" + FIRST
 
 def test_a_folders_values_are_string_columns_at_the_end(zone: Zone) -> None:
     read = zone.reads(parquet(Id=[1, 2]), PARTED, path=LEAF)
-    assert rows(read)[1] == {"Id": 2, "region": "A/B", "day": None, MARKER: 0}
+    assert rows(read)[1] == {"Id": 2, "region": "A/B", "day": None, MARKER_COLUMN: 0}
     assert read.facts.schema == TableSchema(
         (ID, Column("region", "string"), Column("day", "string")), ("region", "day")
     )
@@ -280,13 +281,13 @@ def test_a_folders_values_are_string_columns_at_the_end(zone: Zone) -> None:
     later = zone.reads(parquet(Id=[1], V=[1]), PARTED, read.facts, LEAF)
     assert later.facts.schema
     assert later.facts.schema.names == ("Id", "V", "region", "day")
-    assert list(rows(later)[0]) == ["Id", "V", "region", "day", MARKER]
+    assert list(rows(later)[0]) == ["Id", "V", "region", "day", MARKER_COLUMN]
 
 
 def test_a_folder_in_another_case_names_the_same_column(zone: Zone) -> None:
     first = zone.reads(parquet(Id=[1]), PARTED, path=f"day=7/{FIRST}")
     second = zone.reads(parquet(Id=[2]), PARTED, first.facts, f"DAY=8/{FIRST}")
-    assert rows(second) == [{"Id": 2, "day": "8", MARKER: 0}]
+    assert rows(second) == [{"Id": 2, "day": "8", MARKER_COLUMN: 0}]
     assert codes(second) == ["ME052"]
 
 
@@ -314,7 +315,7 @@ def test_a_null_partition_in_the_key_matches_nothing(zone: Zone) -> None:
 def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone: Zone, cells: list[Any], fits: bool) -> None:  # noqa: FBT001 - a table of cases
     content, path = parquet(Id=[1, 2], Day=cells), f"day=7/{FIRST}"
     if fits:
-        assert rows(zone.reads(content, PARTED, path=path))[0] == {"Id": 1, "day": "7", MARKER: 0}
+        assert rows(zone.reads(content, PARTED, path=path))[0] == {"Id": 1, "day": "7", MARKER_COLUMN: 0}
     else:
         assert zone.refuses(content, PARTED, path=path).diagnostic.code == "ME032"
 
@@ -401,14 +402,14 @@ def test_an_empty_file_is_named_as_one(zone: Zone) -> None:
 
 def test_many_rows_wait_in_the_scratch_folder_and_refused_ones_leave_it(zone: Zone) -> None:
     numbers = np.arange(100_000)
-    read = zone.reads(parquet(**{"Id": numbers, MARKER: numbers * 0}))
+    read = zone.reads(parquet(**{"Id": numbers, MARKER_COLUMN: numbers * 0}))
     assert len(list(zone.scratch.iterdir())) == 1
     assert sum(batch.num_rows for batch in read.rows.rows.batches()) == 100_000
     assert (read.rows.row_count, read.rows.byte_count) == (100_000, 800_000)
     read.rows.rows.close()
-    late = parquet(**{"Id": numbers, MARKER: numbers // 99_999})
+    late = parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 99_999})
     assert zone.refuses(late, KEYLESS).diagnostic.row == 100_000
-    assert zone.refuses(parquet(**{"Id": numbers, MARKER: numbers // 99_999 * 3})).diagnostic.row == 100_000
+    assert zone.refuses(parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 99_999 * 3})).diagnostic.row == 100_000
     assert list(zone.scratch.iterdir()) == []
 
 
@@ -425,7 +426,7 @@ TEXT = Metadata(
 def test_a_text_table_has_all_declared_columns_whatever_the_header_names(zone: Zone) -> None:
     metadata = replace(TEXT, declared_columns=(*TEXT.declared_columns[:2], Column("Zip", "string")))
     read = zone.reads(b"__rowMarker__,Id\r\n4,1\r\n", metadata, path="a.csv")
-    assert rows(read) == [{"Id": 1, MARKER: 4}]
+    assert rows(read) == [{"Id": 1, MARKER_COLUMN: 4}]
     assert read.facts.schema == TableSchema(metadata.declared_columns)
     assert "ME041" in codes(read)
 
@@ -481,7 +482,7 @@ def test_real_publishers_tables_come_out_as_expected(tmp_path: Path, zone_folder
 
 
 def changes(found: list[dict[str, Any]], keys: tuple[str, ...]) -> list[Change]:
-    return [Change(RowMarker(row.pop(MARKER)), tuple(row[key] for key in keys), row) for row in found]
+    return [Change(RowMarker(row.pop(MARKER_COLUMN)), tuple(row[key] for key in keys), row) for row in found]
 
 
 def rendered(row: dict[str, Any]) -> str:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.base import MARKER
 from mirror_engine.delta.rows import Spool, SpooledRows
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
         ("a.b", pa.string()),
         ("at", arrow_type("timestamp")),
         ("sum", arrow_type("decimal(38,10)")),
-        (MARKER, pa.int8()),
+        (MARKER_COLUMN, pa.int8()),
     ]
 )
 
@@ -59,8 +59,8 @@ def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path: 
 
 @pytest.mark.parametrize("memory_bytes", [1, 10_000_000])
 def test_named_columns_come_in_the_order_named(tmp_path: Path, memory_bytes: int) -> None:
-    found = pa.Table.from_batches(spooled(tmp_path, memory_bytes).batches([MARKER, "a"]))
-    assert found.equals(pa.Table.from_batches([batch(0, 3000)]).select([MARKER, "a"]))
+    found = pa.Table.from_batches(spooled(tmp_path, memory_bytes).batches([MARKER_COLUMN, "a"]))
+    assert found.equals(pa.Table.from_batches([batch(0, 3000)]).select([MARKER_COLUMN, "a"]))
 
 
 def test_no_rows_at_all_still_have_a_schema(tmp_path: Path) -> None:
