@@ -68,7 +68,7 @@ class Engine:
         self._janitor = janitor
         self._replayer = Replayer(doors, reader)
         self._pool = ThreadPoolExecutor(doors.config.workers, thread_name_prefix="worker")
-        self._outlook: Outlook | None = None
+        self._foreign: frozenset[str] | None = None
         self._pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._cleaning_pauses = Pauses(
             FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
@@ -84,8 +84,8 @@ class Engine:
         self._doors.tell(CycleStarted(self._cycles))
         try:
             zone = self._poller.look()
-            outlook = self._learned(zone)
-            plans = outlook.plans(zone)
+            outlook = Outlook(self._doors, self._known_foreign(), zone)
+            plans = outlook.plans()
         except StorageUnavailable as error:
             self._say(None, [diagnose("ME070", "")])
             return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
@@ -106,12 +106,11 @@ class Engine:
         """End the workers."""
         self._pool.shutdown(wait=True)
 
-    def _learned(self, zone: ZoneSighting) -> Outlook:
-        """What bears on every plan; before the first cycle, the ledger is made to agree with the Delta logs."""
-        if self._outlook is None:
-            self._outlook = Outlook(self._doors, recover(self._doors))
-        self._outlook.look_at(zone)
-        return self._outlook
+    def _known_foreign(self) -> frozenset[str]:
+        """Delta folders of others; before the first cycle, the ledger is made to agree with the Delta logs."""
+        if self._foreign is None:
+            self._foreign = recover(self._doors)
+        return self._foreign
 
     def _work_off(
         self, zone: ZoneSighting, outlook: Outlook, plans: dict[TableName, Plan], stop: threading.Event
@@ -119,7 +118,7 @@ class Engine:
         sighted = {sighting.name: sighting for sighting in zone.tables}
         paused = self._pauses.waiting
         works = [
-            Work(plan, sighted.get(table), zone.folder, str(outlook.anchor))
+            Work(plan, sighted.get(table), zone.folder, str(outlook.moored.now))
             for table, plan in plans.items()
             if plan.steps and table not in paused
         ]
@@ -133,7 +132,7 @@ class Engine:
         left = {table: plan for table, plan in plans.items() if table not in tried or not plan.steps}
         left |= _planned_again(tried, outlook, zone)
         if not any(isinstance(step, LearnIdentity) for plan in left.values() for step in plan.steps):
-            outlook.settle(zone)
+            outlook.moored.remember()
         return CycleResult(
             zone,
             left,
@@ -234,4 +233,4 @@ def _planned_again(tried: dict[TableName, Plan], outlook: Outlook, zone: ZoneSig
     """What is left of tables whose steps were done; of all, where one that went made room for another (LZ-1.5)."""
     sighted = {sighting.name for sighting in zone.tables}
     worked = {table for table, plan in tried.items() if plan.steps}
-    return outlook.plans(zone, worked if worked <= sighted else tried)
+    return outlook.plans(worked if worked <= sighted else tried)

@@ -127,10 +127,10 @@ class Mirror:
         ledger = Ledger.read(self.root / LEDGER)
         try:
             doors = self._doors(ledger, tell=_ignore)
-            outlook = Outlook(doors, recover(doors))
+            foreign = recover(doors)
             zone = Poller(self._storage, self.config).look()
-            outlook.look_at(zone)
-            return mirror_status(self.root, doors, zone, outlook.plans(zone), engine_running=self._is_held())
+            plans = Outlook(doors, foreign, zone).plans()
+            return mirror_status(self.root, doors, zone, plans, engine_running=self._is_held())
         finally:
             ledger.close()
 

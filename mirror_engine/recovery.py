@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirror_engine.delta.change_bytes import digest
 from mirror_engine.errors import TransientError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile
 from mirror_engine.ledger import ANCHOR, MIRROR
+from mirror_engine.places import owner_of
 
 if TYPE_CHECKING:
     from mirror_engine.delta.base import DeltaState
     from mirror_engine.doors import Doors
+    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.storage.base import Storage
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """Identities of folders that no publisher makes anew: when they change, ROOT was copied, moved or restored."""
-
-    tables: str
-    zone: str
-
-    def __str__(self) -> str:
-        return f"{self.tables}|{self.zone}"
-
-    @classmethod
-    def parse(cls, text: str) -> Anchor:
-        """Back from `str`."""
-        tables, _, zone = text.partition("|")
-        return cls(tables, zone)
 
 
 def recover(doors: Doors) -> frozenset[str]:
@@ -62,12 +44,6 @@ def recover(doors: Doors) -> frozenset[str]:
         if doors.delta_folder(table) not in ours | unreadable:
             agree(doors, table, None)
     return frozenset(foreign)
-
-
-def owner_of(doors: Doors, folder: str, state: DeltaState) -> TableName | None:
-    """The table whose Delta table this is; None for one of another program, or a copy laid beside its original."""
-    table = TableName.from_folder(state.record.folder) if state.record else None
-    return table if table and doors.delta_folder(table) == folder else None
 
 
 def _begin_from(doors: Doors, state: DeltaState) -> None:
@@ -113,24 +89,3 @@ def _lost(doors: Doors, table: TableName, progress: Progress) -> None:
     if progress.rows_processed:
         lost = diagnose("ME069", table.folder, count=progress.rows_processed)
         doors.tell(DiagnosticRaised(table, lost))
-
-
-def same_content(storage: Storage, folder: str, progress: Progress) -> bool:
-    """Whether the applied files that lie in a folder are, byte for byte, those that were applied.
-
-    Args:
-        storage: door 1.
-        folder: the table folder, from ROOT.
-        progress: what was applied.
-    """
-    lying = [(path, file) for path, file in progress.applied.items() if storage.stat(f"{folder}/{path}")]
-    return bool(lying) and all(_is_same(storage, f"{folder}/{path}", file) for path, file in lying)
-
-
-def _is_same(storage: Storage, path: str, file: AppliedFile) -> bool:
-    try:
-        with storage.open(path) as handle:
-            found, _ = digest(handle)
-    except FileNotFoundError:
-        return False
-    return found == file.digest

@@ -1,0 +1,69 @@
+"""Who owns which Delta folder, and how many tables there is room for (LZ-1.5, LZ-7.10)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import TransientError
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.names import TABLES_OF_THE_SERVICE, TableName, conflicts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from mirror_engine.delta.base import DeltaState
+    from mirror_engine.doors import Doors
+
+
+def owner_of(doors: Doors, folder: str, state: DeltaState) -> TableName | None:
+    """The table whose Delta table this is; None for one of another program, or a copy laid beside its original."""
+    table = TableName.from_folder(state.record.folder) if state.record else None
+    return table if table and doors.delta_folder(table) == folder else None
+
+
+def taken_places(doors: Doors, foreign: Collection[str], names: Sequence[TableName]) -> dict[TableName, Diagnostic]:
+    """Tables whose place is taken (ME004), or that there is no room for under `strict` (ME007).
+
+    Args:
+        doors: the ledger knows who owns a place.
+        foreign: Delta folders that held a table of another program when the engine started.
+        names: the tables in the zone; those whose folders were not seen own their places all the same.
+    """
+    owners = {name for name in doors.ledger.tables() if _owns(doors, name)}
+    refusals: dict[TableName, Diagnostic] = {}
+    for second, owner in conflicts({*names} | owners, doors.config.schema_of_bare_tables).items():
+        loser, winner = (owner, second) if second in owners and owner not in owners else (second, owner)
+        refusals[loser] = _taken(doors, loser, winner.folder)
+    for name in names:
+        if _is_foreign(doors, foreign, doors.delta_folder(name)):
+            refusals.setdefault(name, _taken(doors, name, "another program"))
+    if doors.config.strict and len(names) > TABLES_OF_THE_SERVICE:
+        for name in sorted(names, key=lambda name: _first_seen(doors, name))[TABLES_OF_THE_SERVICE:]:
+            refusals.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
+    return refusals
+
+
+def _owns(doors: Doors, table: TableName) -> bool:
+    progress = doors.ledger.progress(table)
+    return progress is not None and progress.has_table
+
+
+def _taken(doors: Doors, table: TableName, owner: str) -> Diagnostic:
+    return diagnose("ME004", table.folder, table=doors.delta_folder(table), folder=owner)
+
+
+def _is_foreign(doors: Doors, foreign: Collection[str], folder: str) -> bool:
+    """Whether a table that was not ours when the engine started still lies there."""
+    if folder not in foreign:
+        return False
+    try:
+        state = doors.writer.state(folder)
+    except TransientError:
+        return True
+    return state is not None and owner_of(doors, folder, state) is None
+
+
+def _first_seen(doors: Doors, table: TableName) -> tuple[float, TableName]:
+    progress = doors.ledger.progress(table)
+    return (progress.armed_at if progress and progress.armed_at else math.inf, table)

@@ -1,0 +1,91 @@
+"""The outlook: plans from one look, whatever was looked at before."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from shop import Shop, row
+
+from mirror_engine.anchor import Anchor, Moored
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.outlook import Outlook
+from mirror_engine.places import taken_places
+from mirror_engine.poller import Poller
+from mirror_engine.steps import BeginGeneration, DropTable, LearnIdentity
+
+ORDERS = TableName("", "Orders")
+IN_SCHEMA = TableName("dbo", "ORDERS")
+
+
+@pytest.fixture
+def doors(tmp_path):
+    with doors_of(tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def doors_of(root):
+    shop = Shop(root)
+    shop.orders().load(row(1))
+    with shop.engine() as running:
+        yield running.doors
+
+
+def look(doors):
+    return Poller(doors.storage, doors.config).look()
+
+
+def replayed(root):
+    shop = Shop(root)
+    shop.orders().load(row(1))
+    shop.once()
+    return shop
+
+
+def test_each_look_makes_its_own_plans(doors):
+    with_orders = look(doors)
+    without = replace(with_orders, tables=())
+    assert list(Outlook(doors, frozenset(), without).plans()) == []
+    plans = Outlook(doors, frozenset(), with_orders).plans()
+    assert isinstance(plans[ORDERS].steps[0], BeginGeneration)
+    assert Outlook(doors, frozenset(), with_orders).plans(only=()) == {}
+
+
+def test_only_a_moved_anchor_makes_another_identity_a_copy(tmp_path):
+    shop = replayed(tmp_path)
+    with shop.engine() as running:
+        doors, zone = running.doors, look(running.doors)
+        recreated = replace(zone, tables=tuple(replace(table, identity="other") for table in zone.tables))
+        moored = Moored.at(doors, zone)
+        progress = doors.ledger.progress(ORDERS)
+        assert isinstance(Outlook(doors, frozenset(), recreated).plans()[ORDERS].steps[0], DropTable)
+        assert not moored.has_moved(recreated.tables[0], progress)
+        copied = replace(moored, before=Anchor("elsewhere", zone.identity))
+        assert copied.has_moved(recreated.tables[0], progress)
+        assert not copied.has_moved(zone.tables[0], progress)
+
+
+def test_a_copied_root_is_learned_and_an_uncertain_look_is_not_remembered(tmp_path):
+    shop = replayed(tmp_path)
+    with shop.engine() as running:
+        doors, zone = running.doors, look(running.doors)
+        elsewhere = replace(
+            zone, identity="other", tables=tuple(replace(table, identity="other") for table in zone.tables)
+        )
+        Moored.at(doors, replace(elsewhere, unlisted=frozenset({"Orders"}))).remember()
+        Moored.at(doors, replace(elsewhere, tables=())).remember()
+        outlook = Outlook(doors, frozenset(), elsewhere)
+        assert isinstance(outlook.plans()[ORDERS].steps[0], LearnIdentity)  # byte for byte what was applied
+        outlook.moored.remember()
+        after = Moored.at(doors, elsewhere)
+        assert after.now == after.before
+
+
+def test_who_has_a_table_owns_its_place_though_another_would_come_first(tmp_path):
+    with doors_of(tmp_path / "new") as doors:
+        assert list(taken_places(doors, frozenset(), [ORDERS, IN_SCHEMA])) == [ORDERS]
+    with replayed(tmp_path / "known").engine() as running:
+        refusals = taken_places(running.doors, frozenset(), [IN_SCHEMA])
+        assert {name: said.code for name, said in refusals.items()} == {IN_SCHEMA: "ME004"}
