@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from mirror_engine.landing_zone.change_file import sequence_of
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import DEEPEST
-from mirror_engine.landing_zone.sightings import FileSighting
 from mirror_engine.storage.base import Kind
+from mirror_engine.table_folders import is_as_sighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.landing_zone.sightings import TableSighting
+    from mirror_engine.landing_zone.sightings import FileSighting, TableSighting
     from mirror_engine.storage.base import Entry, Storage
 
 SECONDS_PER_DAY = 86_400.0
@@ -51,17 +51,13 @@ class Janitor:
         place = self._storage.stat(f"{folder}/{bin_folder}")
         if place and place.kind is not Kind.FOLDER:
             return 0
-        done = [file for file in processed(sighting.files, progress) if self._is_as_sighted(folder, file)]
+        # what was overwritten since is not applied, and what is not applied is never moved (LZ-8.5)
+        done = [file for file in processed(sighting.files, progress) if is_as_sighted(self._storage, folder, file)]
         for file in done:
             self._storage.move(f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}")
         if done or sweep:
             self._expire(f"{folder}/{bin_folder}", [file.path for file in done])
         return len(done)
-
-    def _is_as_sighted(self, folder: str, file: FileSighting) -> bool:
-        """Whether nobody has overwritten it since: what is not applied is never moved (LZ-8.5)."""
-        found = self._storage.stat(f"{folder}/{file.path}")
-        return found is not None and FileSighting(file.path, found.size, found.modified_ns, found.identity) == file
 
     def _expire(self, folder: str, moved: Sequence[str]) -> None:
         """Keep the info file true, and delete files whose time is up (LZ-8.2, LZ-8.3)."""

@@ -26,6 +26,7 @@ from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
 from mirror_engine.landing_zone.tally import tally
 from mirror_engine.planner import with_identity
 from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Plan, Remember, Step
+from mirror_engine.table_folders import is_as_sighted
 
 if TYPE_CHECKING:
     from mirror_engine.change_batches import BatchReader, CutBatch
@@ -194,12 +195,7 @@ class Replayer:
         if not here or not work.sighting or here.identity != work.sighting.identity:
             raise ZoneChanged(f"{work.table.folder}: dropped or recreated while it was read")
         for file in cut.files:
-            found = self._doors.storage.stat(f"{folder}/{file.path}")
-            if not found or (found.identity, found.size, found.modified_ns) != (
-                file.identity,
-                file.size,
-                file.modified_ns,
-            ):
+            if not is_as_sighted(self._doors.storage, folder, file):
                 raise ZoneChanged(f"{work.table.folder}/{file.path}: replaced while it was read")
 
     def _after(self, known: Progress, cut: CutBatch) -> Progress:

@@ -36,6 +36,16 @@ def file_sighting(path: str, entry: Entry) -> FileSighting:
     return FileSighting(path, entry.size, entry.modified_ns, entry.identity)
 
 
+def is_as_sighted(storage: Storage, folder: str, file: FileSighting) -> bool:
+    """Whether a file of a table folder (from ROOT) is still the one that was sighted: nobody has replaced it since.
+
+    Raises:
+        StorageUnavailable: nothing is known of it.
+    """
+    found = storage.stat(f"{folder}/{file.path}")
+    return found is not None and file_sighting(file.path, found) == file
+
+
 @dataclass(frozen=True)
 class _Seen:
     """A table folder as it was at an earlier look."""
