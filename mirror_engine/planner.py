@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,7 @@ class _Sight:
     progress: Progress | None
     circumstances: Circumstances
     steps: tuple[Step, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = field(default=())
+    diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def table(self) -> TableName:
@@ -216,8 +216,7 @@ def _overwritten(sight: _Sight) -> Iterable[Diagnostic]:
         before = sight.progress.waiting.get(file.path, file.etag)
         if before == file.etag or (latch and latch.path == file.path):
             continue
-        identity, size, _ = before.rsplit(":", 2)
-        code = "ME071" if identity == file.identity and int(size) < file.size else "ME025"
+        code = "ME071" if file.has_grown_since(before) else "ME025"
         yield diagnose(code, f"{sight.table.folder}/{file.path}", strict=sight.circumstances.config.strict)
 
 

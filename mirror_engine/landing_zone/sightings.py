@@ -34,6 +34,11 @@ class FileSighting:
         """Changes whenever the content may have."""
         return f"{self.identity}:{self.size}:{self.modified_ns}"
 
+    def has_grown_since(self, etag: str) -> bool:
+        """Whether more was written to the file that had this etag; not where another was put in its place (ME071)."""
+        identity, size, _ = etag.rsplit(":", 2)
+        return identity == self.identity and int(size) < self.size
+
     @property
     def partition(self) -> str:
         """The Hive folder it lies in, from the table folder; `""` at its top."""
