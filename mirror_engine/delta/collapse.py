@@ -8,13 +8,14 @@ the change batch, in detection order of the files and file order of the rows (LZ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mirror_engine.landing_zone.change import Role, RowMarker
+from mirror_engine.landing_zone.change import RowMarker
 
 Integers: TypeAlias = NDArray[np.int64]
 Markers: TypeAlias = NDArray[np.int8]
@@ -22,8 +23,14 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 NO_KEY = -1  # the code of a row that matches nothing (LZ-4.8)
 
-ROLES = (Role.DELETE, Role.SET, Role.SET_ONLY, Role.INSERT)
-DELETE, SET, SET_ONLY, INSERT = range(4)  # a role within an array: its index in ROLES
+
+class Role(IntEnum):
+    """How a net change takes part in a MERGE."""
+
+    DELETE = 0  # the key's old rows go
+    SET = 1  # the key's old rows become this row; inserted where none matched
+    SET_ONLY = 2  # the key's old rows become this row; nothing where none matched
+    INSERT = 3  # matches nothing
 
 
 @dataclass(frozen=True)
@@ -46,11 +53,11 @@ class KeyCodes:
 
 @dataclass(frozen=True)
 class NetChanges:
-    """Rows of a change batch that count, ordered by position; columns of one length (see `change.NetChange`).
+    """Rows of a change batch that count, ordered by position; columns of one length.
 
     Attributes:
         position: the row whose content is used; no position twice.
-        role: index into `ROLES`; at most one per key is not `INSERT`.
+        role: a `Role`; at most one per key is not `INSERT`.
         copies: how many rows are appended besides the matching one; of an `INSERT` at least 1, of a `DELETE` 0.
     """
 
@@ -103,10 +110,11 @@ def collapse(codes: Integers, markers: Markers) -> NetChanges:
 
     final_set = counts & (np.arange(len(codes)) == last_set)
     after_delete = last_delete >= 0
-    role = np.full(len(codes), INSERT, dtype=np.int8)
-    role[keyed & (markers == RowMarker.DELETE)] = DELETE
-    role[final_set] = np.where(after_delete, INSERT, np.where(insert_first, SET_ONLY, SET))[codes[final_set]]
-    copies = (role == INSERT).astype(np.int64)
+    role = np.full(len(codes), Role.INSERT, dtype=np.int8)
+    role[keyed & (markers == RowMarker.DELETE)] = Role.DELETE
+    matching = np.where(insert_first, Role.SET_ONLY, Role.SET)
+    role[final_set] = np.where(after_delete, Role.INSERT, matching)[codes[final_set]]
+    copies = (role == Role.INSERT).astype(np.int64)
     copies[final_set] = (copied + (after_delete & ~insert_first))[codes[final_set]]
     loose = ~keyed & (markers != RowMarker.DELETE)
     kept = np.flatnonzero(loose | (counts & ~behind_set & (~sets | final_set)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.arrow_types import quoted, spark_type
-from mirror_engine.delta.collapse import DELETE, INSERT, SET, SET_ONLY
+from mirror_engine.delta.collapse import Role
 from mirror_engine.delta.staged_changes import ROLE
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ def merge_changes(
         source = _staged_rows(spark, batch, changes).alias("s")
         builder = DeltaTable.forPath(spark, str(target)).alias("t").merge(source, _condition(batch, changes))
         values = {quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
-        if DELETE in changes.roles:
-            builder = builder.whenMatchedDelete(f"s.{ROLE} = {DELETE}")
-        if changes.roles & {SET, SET_ONLY}:
+        if Role.DELETE in changes.roles:
+            builder = builder.whenMatchedDelete(f"s.{ROLE} = {Role.DELETE:d}")
+        if changes.roles & {Role.SET, Role.SET_ONLY}:
             builder = builder.whenMatchedUpdate(set=values)
-        if changes.roles & {SET, INSERT}:
-            builder = builder.whenNotMatchedInsert(f"s.{ROLE} IN ({SET}, {INSERT})", values)
+        if changes.roles & {Role.SET, Role.INSERT}:
+            builder = builder.whenNotMatchedInsert(f"s.{ROLE} IN ({Role.SET:d}, {Role.INSERT:d})", values)
         builder.execute()
 
 
@@ -116,7 +116,7 @@ def _condition(batch: ChangeBatch, changes: StagedChanges) -> SparkColumn:
     """Equal keys, among rows that match; bounds about the target alone let Delta pass over files."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
-    condition = f.expr(f"s.{ROLE} <> {INSERT}")
+    condition = f.expr(f"s.{ROLE} <> {Role.INSERT:d}")
     for name, (low, high) in zip(batch.key_columns, changes.bounds, strict=True):
         place = batch.schema.names.index(name)
         column = f.col(f"t.{quoted(name)}")

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.base import Met
-from mirror_engine.delta.collapse import DELETE, INSERT, NO_KEY, SET, KeyCodes, NetChanges, collapse, key_codes, met
+from mirror_engine.delta.collapse import NO_KEY, KeyCodes, NetChanges, Role, collapse, key_codes, met
 from mirror_engine.delta.data_files import scan
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mirror_engine.delta.collapse import Integers, Markers
     from mirror_engine.delta.log import DeltaLog
 
-ROLE = "role"  # the last column of the staged Parquet: an index into `collapse.ROLES`
+ROLE = "role"  # the last column of the staged Parquet: a `collapse.Role`
 _CHUNK_ROWS = 1_000_000
 _FILE_ROWS = 2_000_000
 
@@ -53,14 +53,14 @@ class StagedChanges:
 
     folder: Path
     rows: int
-    roles: frozenset[int]
+    roles: frozenset[Role]
     bounds: tuple[tuple[Any, Any], ...]
     met: tuple[Met, ...]
 
     @property
     def matches(self) -> bool:
         """Whether any row may meet a row of the table."""
-        return bool(self.roles - {INSERT})
+        return bool(self.roles - {Role.INSERT})
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,15 @@ def _stage(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
     net = append_where_unmatched(collapse(codes.codes, keys.markers), codes.codes, prior)
     folder.mkdir(parents=True)
     rows = _lay_down(batch, net, folder)
-    matching = net.position[net.role != INSERT]
+    matching = net.position[net.role != Role.INSERT]
     bounds = tuple(_bounds(column, matching) for column in keys.columns.columns)
     return StagedChanges(folder, rows, _roles(net), bounds, _met_by_file(keys, found))
 
 
-def _roles(net: NetChanges) -> frozenset[int]:
+def _roles(net: NetChanges) -> frozenset[Role]:
     """The roles of the staged rows: every copy is a row of the role INSERT, whatever it is a copy of."""
-    matching = frozenset(np.unique(net.role[net.role != INSERT]).tolist())
-    return matching | {INSERT} if np.any(net.copies) else matching
+    matching = frozenset(map(Role, np.unique(net.role[net.role != Role.INSERT]).tolist()))
+    return matching | {Role.INSERT} if np.any(net.copies) else matching
 
 
 def append_where_unmatched(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
@@ -126,12 +126,12 @@ def append_where_unmatched(net: NetChanges, codes: Integers, prior: Integers) ->
         prior: per code how many rows of the key the table holds.
     """
     keys = codes[net.position]
-    matching = (net.role != INSERT) & (keys >= 0)
+    matching = (net.role != Role.INSERT) & (keys >= 0)
     if np.any(prior[keys[matching]] > 0):
         return net
-    copies = net.copies + (net.role == SET)
-    left = (net.role != DELETE) & (copies > 0)
-    return NetChanges(net.position[left], np.full(int(left.sum()), INSERT, dtype=np.int8), copies[left])
+    copies = net.copies + (net.role == Role.SET)
+    left = (net.role != Role.DELETE) & (copies > 0)
+    return NetChanges(net.position[left], np.full(int(left.sum()), Role.INSERT, dtype=np.int8), copies[left])
 
 
 def _keys(batch: ChangeBatch) -> _Keys:
@@ -233,11 +233,11 @@ def _rows(files: Sequence[FileRows]) -> Iterator[pa.RecordBatch]:
 def _repeated(net: NetChanges, part: slice) -> tuple[Integers, NDArray[np.int8]]:
     """The staged rows of some net changes: one where it matches, then its copies."""
     position, role, copies = net.position[part], net.role[part], net.copies[part]
-    matching = role != INSERT
+    matching = role != Role.INSERT
     copied = np.repeat(position, copies)
     return (
         np.concatenate([position[matching], copied]),
-        np.concatenate([role[matching], np.full(len(copied), INSERT, dtype=np.int8)]),
+        np.concatenate([role[matching], np.full(len(copied), Role.INSERT, dtype=np.int8)]),
     )
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
@@ -47,24 +47,6 @@ class Effect:
 
     met: int
     left: int
-
-
-class Role(str, Enum):
-    """How a net change takes part in a MERGE."""
-
-    DELETE = "DELETE"  # the key's old rows go
-    SET = "SET"  # the key's old rows become this row; inserted where none matched
-    SET_ONLY = "SET_ONLY"  # the key's old rows become this row; nothing where none matched
-    INSERT = "INSERT"  # matches nothing
-
-
-@dataclass(frozen=True)
-class NetChange:
-    """What a run of changes does to one key: one matching `role`, and `copies` further rows appended."""
-
-    position: int
-    role: Role
-    copies: int
 
 
 def comparable(part: object) -> Hashable:

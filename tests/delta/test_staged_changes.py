@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.delta.base import ChangeBatch
-from mirror_engine.delta.collapse import DELETE, INSERT, SET
+from mirror_engine.delta.collapse import Role
 from mirror_engine.delta.evolution import create_table
 from mirror_engine.delta.log import DeltaLog, open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
@@ -52,14 +52,14 @@ def merged(rows: list[tuple[Any, ...]], changes: StagedChanges) -> list[tuple[An
     assert len(source) == changes.rows
     matching: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
     for row in source:
-        if row[-1] != INSERT and None not in row[:2]:
+        if row[-1] != Role.INSERT and None not in row[:2]:
             matching[row[:2]].append(row)
     assert all(len(found) == 1 for found in matching.values()), "two source rows for one target row"
     assert {row[-1] for row in source} == changes.roles or not source
-    after = [matching[row[:2]][0] if row[:2] in matching else (*row, SET) for row in rows]
+    after = [matching[row[:2]][0] if row[:2] in matching else (*row, Role.SET) for row in rows]
     met = {row[:2] for row in rows}
-    added = [row for row in source if row[-1] == INSERT or (row[-1] == SET and row[:2] not in met)]
-    return sorted((row[:-1] for row in [*(row for row in after if row[-1] != DELETE), *added]), key=repr)
+    added = [row for row in source if row[-1] == Role.INSERT or (row[-1] == Role.SET and row[:2] not in met)]
+    return sorted((row[:-1] for row in [*(row for row in after if row[-1] != Role.DELETE), *added]), key=repr)
 
 
 @settings(max_examples=300, deadline=None)
