@@ -57,11 +57,6 @@ def spark_type(delta_type: str) -> str:
     return _DDL.get(delta_type, delta_type.upper())
 
 
-def spark_column(column: Column) -> str:
-    """One column of a `CREATE TABLE`, its name quoted."""
-    return f"{quoted(column.name)} {spark_type(column.type)}{'' if column.nullable else ' NOT NULL'}"
-
-
 def quoted(name: str) -> str:
     """A name as Spark's SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from mirror_engine.landing_zone.layout import MONITORING
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 REPLICATOR_FILE = f"{MONITORING}/replicator.json"
 TABLES_FILE = f"{MONITORING}/tables.json"
-
-DatabaseStatus = Literal["Initializing", "Initialized", "Starting", "Running", "Paused", "Stopping", "Stopped"]
 
 
 @dataclass(frozen=True)
@@ -76,13 +74,13 @@ def write(
     storage.write(REPLICATOR_FILE, _encoded(replicator(now, table_count=len(listed))))
 
 
-def beat(storage: Storage, *, now: float, status: DatabaseStatus = "Running", table_count: int = 0) -> None:
+def beat(storage: Storage, *, now: float, table_count: int = 0) -> None:
     """Rewrite `replicator.json` alone: the heartbeat, at least once a minute (LZ-9.1).
 
     Raises:
         StorageUnavailable: the file could not be written.
     """
-    storage.write(REPLICATOR_FILE, _encoded(replicator(now, status=status, table_count=table_count)))
+    storage.write(REPLICATOR_FILE, _encoded(replicator(now, table_count=table_count)))
 
 
 def last_beat(storage: Storage) -> float | None:
@@ -99,11 +97,11 @@ def last_beat(storage: Storage) -> float | None:
         return None
 
 
-def replicator(now: float, *, status: DatabaseStatus = "Running", table_count: int = 0) -> dict[str, str]:
+def replicator(now: float, *, table_count: int) -> dict[str, str]:
     """What `replicator.json` says; more tables than the service takes show as its error E8 (LZ-7.10)."""
     crowded = table_count > TABLES_OF_THE_SERVICE
     return {
-        "status": status,
+        "status": "Running",
         "errorCode": INTERNAL if crowded else "",
         "errorMessage": TOO_MANY_TABLES if crowded else "",
         "lastHeartbeatTime": f"{dotnet(now)}+00:00",

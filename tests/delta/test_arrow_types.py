@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from mirror_engine.delta.arrow_types import arrow_schema, arrow_type, delta_type, quoted, spark_column, spark_type
+from mirror_engine.delta.arrow_types import arrow_schema, arrow_type, delta_type, quoted, spark_type
 from mirror_engine.landing_zone.column_types import Column
 
 WORDS = (
@@ -49,7 +49,6 @@ def test_spark_spells_integers_its_own_way() -> None:
 
 def test_a_column_of_any_name_is_quoted() -> None:
     assert quoted("a`b") == "`a``b`"
-    assert spark_column(Column("Qty (kg)", "timestamp_ntz", nullable=False)) == "`Qty (kg)` TIMESTAMP_NTZ NOT NULL"
 
 
 def test_a_tables_arrow_schema_keeps_order_and_nullability() -> None:
