@@ -33,6 +33,7 @@ _DIAGNOSTIC = {
 JSON: dict[str, Any] = {
     "root": "./shop",
     "zone": "Files/LandingZone",
+    "partner": {"name": "Acme.Sync", "source_type": "PostgreSQL", "source_version": "17"},
     "engine_running": True,
     "heartbeat": "2026-11-02T08:15:30.123Z",
     "next_poll": "2026-11-02T08:15:40.123Z",

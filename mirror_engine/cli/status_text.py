@@ -20,17 +20,22 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.partner_events import PartnerEvents
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
 
 Line = tuple[str, str]  # a mark, and what is said behind it
 MOST_LINES = 8  # of one kind below one table
+MOST_CHARACTERS = 100  # of one value of the partner events, which may be any text
 _SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
 def status_text(status: MirrorStatus, now: float) -> RenderableType:
     """The whole status: a headline, one line per table, and a paragraph for each table with something to say."""
-    parts: list[RenderableType] = [_headline(status, now), Text()]
+    parts: list[RenderableType] = [_headline(status, now)]
+    if status.partner and (partner := _partner(status.partner)):
+        parts.append(line(partner, "dim"))
+    parts.append(Text())
     parts += _listed([_note(found) for found in status.diagnostics])
     parts.append(_overview(status.tables, now) if status.tables else line("No table folder lies in the landing zone."))
     for table in sorted(status.tables, key=_urgency):
@@ -49,6 +54,16 @@ def _headline(status: MirrorStatus, now: float) -> Text:
         engine = f"engine is running, next look in {span(status.next_poll - now)}"
     zone = status.zone or "no landing zone (Files/LandingZone is missing)"
     return line(f"{status.root}: {zone}; {engine}")
+
+
+def _partner(partner: PartnerEvents) -> str:
+    source = f"{_short(partner.source_type)} {_short(partner.source_version)}".strip()
+    told = [("published by", _short(partner.partner_name)), ("from", source)]
+    return " ".join(f"{word} {name}" for word, name in told if name)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
 def _overview(tables: Iterable[TableStatus], now: float) -> RenderableType:

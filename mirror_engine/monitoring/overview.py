@@ -47,6 +47,7 @@ def mirror_status(
         engine_running,
         last_beat(doors.storage),
         float(next_poll) if engine_running and next_poll else None,
+        zone.partner,
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.partner_events import PartnerEvents
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import FileSighting
     from mirror_engine.steps import Plan
@@ -127,6 +128,7 @@ class MirrorStatus:
         engine_running: whether an engine holds this ROOT now.
         heartbeat: seconds since 1970 of the engine's last sign of life; None where none ever ran.
         next_poll: seconds since 1970 of its next look at the zone; None where no engine runs.
+        partner: who says to publish (LZ-1.8); None where nobody does.
     """
 
     root: str
@@ -136,12 +138,14 @@ class MirrorStatus:
     engine_running: bool = False
     heartbeat: float | None = None
     next_poll: float | None = None
+    partner: PartnerEvents | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {
             "root": self.root,
             "zone": self.zone,
+            "partner": self.partner.to_json() if self.partner else None,
             "engine_running": self.engine_running,
             "heartbeat": iso(self.heartbeat),
             "next_poll": iso(self.next_poll),
