@@ -68,10 +68,17 @@ class BatchReader:
         self._config = config
         self._tell = tell
 
-    def cut(
-        self, table: TableName, files: Sequence[FileSighting], metadata: Metadata, known: Progress, facts: TableFacts
+    def cut(  # noqa: PLR0913 - where the files lie, and what they are read against
+        self,
+        zone: str,
+        table: TableName,
+        files: Sequence[FileSighting],
+        metadata: Metadata,
+        *,
+        known: Progress,
+        facts: TableFacts,
     ) -> CutBatch:
-        """Read the next batch.
+        """Read the next batch of a table folder in the landing zone, which is `zone` from ROOT.
 
         Raises:
             ZoneChanged: a file is no longer what was sighted.
@@ -85,7 +92,7 @@ class BatchReader:
                 if len(read) >= self._config.files_per_commit or (read and size + file.size > self._config.batch_bytes):
                     break
                 try:
-                    found = self._reader.read(ReadRequest(table, file, metadata, facts))
+                    found = self._reader.read(ReadRequest(zone, table, file, metadata, facts))
                 except PublisherError as refused:
                     refusal = refused
                     break

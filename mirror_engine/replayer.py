@@ -143,7 +143,7 @@ class Replayer:
         state = self._doors.writer.state(self._doors.delta_folder(work.table))
         _check_agreement(work.table, known, state)
         facts = self._facts(work.table, known, state)
-        cut = self._reader.cut(work.table, tuple(work.waiting), step.metadata, known, facts)
+        cut = self._reader.cut(work.zone, work.table, tuple(work.waiting), step.metadata, known=known, facts=facts)
         try:
             committed = self._commit(work, cut, known, state, started) if cut.files else None
         finally:

@@ -119,6 +119,11 @@ class TestZone:
         storage.put(f"LandingZone/Old/{FIRST}", b"x")
         assert (folders(look(storage)), said(look(storage))) == (["Items"], [("ME001", "LandingZone")])
 
+    def test_a_file_in_the_newer_zones_place_is_no_zone(self) -> None:
+        storage = zone_with(f"Items/{FIRST}", zone="LandingZone")
+        storage.put(ZONE, b"")
+        assert (look(storage).folder, folders(look(storage))) == ("LandingZone", ["Items"])
+
     def test_a_zone_that_is_not_there_yet_is_no_emptied_one(self) -> None:
         assert look(WatchedStorage()) == ZoneSighting(ZONE, "")
         emptied = zone_with(f"Items/{FIRST}")

@@ -22,7 +22,6 @@ from mirror_engine.landing_zone.column_types import (
     mixed_times,
 )
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
-from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.partitions import parse_folder
 from mirror_engine.storage.base import Kind
 
@@ -69,12 +68,14 @@ class ReadRequest:
     """What to read, and against what.
 
     Attributes:
-        table: its name, for messages.
+        zone: the landing zone, from ROOT.
+        table: the table folder.
         file: the file as the poller saw it.
         metadata: in force for it.
         facts: the table's before this file.
     """
 
+    zone: str
     table: TableName
     file: FileSighting
     metadata: Metadata
@@ -111,7 +112,7 @@ class ChangeFileReader:
             ZoneChanged: another file lies there than was sighted, or none.
             StorageUnavailable: the storage or the scratch folder failed.
         """
-        path = f"{self._zone()}/{request.table.folder}/{request.file.path}"
+        path = f"{request.zone}/{request.path}"
         before = self._storage.stat(path)
         if before is None or before.kind is not Kind.FILE or before.identity != request.file.identity:
             raise ZoneChanged(f"{request.path}: no longer the file that was seen")
@@ -126,11 +127,6 @@ class ChangeFileReader:
             found.rows.rows.close()
             raise
         return found
-
-    def _zone(self) -> str:
-        """The landing zone, chosen as the poller does (LZ-1.1)."""
-        newer = self._storage.stat(ZONE)
-        return ZONE if newer and newer.kind is Kind.FOLDER else OLDER_ZONE
 
     def _check_unchanged(self, path: str, before: Entry, request: ReadRequest) -> None:
         after = self._storage.stat(path)

@@ -76,7 +76,7 @@ class Zone:
 
     def reads_sighted(self, file: FileSighting, metadata: Metadata = KEYED, facts: TableFacts = EMPTY) -> ReadFile:
         reader = ChangeFileReader(self.storage, self.config, self.scratch)
-        return reader.read(ReadRequest(ORDERS, file, metadata, facts))
+        return reader.read(ReadRequest(self.folder, ORDERS, file, metadata, facts))
 
     def refuses(self, *arguments: Any, **options: Any) -> PublisherError:
         with pytest.raises(PublisherError) as caught:
@@ -323,15 +323,13 @@ def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone: Zone, cells:
 # --- the file and its storage
 
 
-def test_the_older_zone_is_read_where_there_is_no_newer(zone: Zone) -> None:
+def test_a_file_is_read_from_the_zone_that_was_looked_at(zone: Zone) -> None:
+    sighted = zone.lands(parquet(Id=[1]))
     zone.folder = "LandingZone"
-    assert zone.reads(parquet(Id=[1])).rows.row_count == 1
-
-
-def test_a_file_in_the_newer_zones_place_is_no_zone(zone: Zone) -> None:
-    zone.storage.put("Files/LandingZone", b"")
-    zone.folder = "LandingZone"
-    assert zone.reads(parquet(Id=[1])).rows.row_count == 1
+    zone.lands(parquet(Id=[1, 2]))
+    assert zone.reads_sighted(zone.sees()).rows.row_count == 2
+    with pytest.raises(ZoneChanged):
+        zone.reads_sighted(sighted)
 
 
 def test_a_file_that_vanished_or_was_replaced_before_is_left_to_the_next_cycle(zone: Zone) -> None:
@@ -472,7 +470,7 @@ def test_real_publishers_tables_come_out_as_expected(tmp_path: Path, zone_folder
         entry = storage.stat(f"LandingZone/{folder.folder}/{landed['file']}")
         assert entry
         sighted = FileSighting(entry.name, entry.size, entry.modified_ns, entry.identity)
-        read = reader.read(ReadRequest(folder, sighted, metadata, facts))
+        read = reader.read(ReadRequest("LandingZone", folder, sighted, metadata, facts))
         facts = read.facts
         held, _ = replay(held, changes(rows(read), metadata.key_columns), metadata.key_columns)
     expected = json.loads((zone_folder / "expected_final.json").read_text())[name]
