@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from mirror_engine.announcements import Announcements
 from mirror_engine.errors import CommitConflict, EngineFault, MirrorError, StorageUnavailable, TransientError
-from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, DiagnosticRaised, OperationFailed
+from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, OperationFailed
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.outlook import Outlook
 from mirror_engine.pauses import Pauses
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.change_batches import BatchReader
     from mirror_engine.doors import Doors
-    from mirror_engine.events import Event
     from mirror_engine.janitor import Janitor
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
-SECONDS_BETWEEN_SWEEPS = 3600.0
 
 _Answer = TypeVar("_Answer")
 
@@ -73,8 +72,7 @@ class Engine:
         self._cleaning_pauses = Pauses(
             FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
         )  # apart: what cannot be moved away can still be read
-        self._said: dict[TableName | None, set[Diagnostic]] = {}
-        self._swept: dict[TableName, float] = {}
+        self._announcements = Announcements(doors.tell)
         self._cycles = 0
 
     def cycle(self, stop: threading.Event) -> CycleResult:
@@ -87,7 +85,7 @@ class Engine:
             outlook = Outlook(self._doors, self._known_foreign(), zone)
             plans = outlook.plans()
         except StorageUnavailable as error:
-            self._say(None, [diagnose("ME070", "")])
+            self._announcements.say(None, [diagnose("ME070", "")])
             return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
         self._pauses.end([None])
         result = self._work_off(zone, outlook, plans, stop)
@@ -122,11 +120,11 @@ class Engine:
             for table, plan in plans.items()
             if plan.steps and table not in paused
         ]
-        self._say(None, zone.diagnostics)
+        self._announcements.say(None, zone.diagnostics)
         for table, plan in plans.items():
-            self._say(table, plan.diagnostics)
+            self._announcements.say(table, plan.diagnostics)
         commits, failures = self._replayed(works, stop)
-        self._pauses.end(self._pauses.failed - paused - failures.keys())
+        self._pauses.end_all_but(paused, failures)
         tried = {table: plan for table, plan in plans.items() if table not in paused and table not in failures}
         failures |= self._cleaned(zone)
         left = {table: plan for table, plan in plans.items() if table not in tried or not plan.steps}
@@ -185,18 +183,14 @@ class Engine:
                 _foreseen(partial(self._clean, zone, sighting))
             except TransientError as error:
                 failures[sighting.name] = self._failed(sighting.name, error, self._cleaning_pauses)
-        self._cleaning_pauses.end(self._cleaning_pauses.failed - paused - failures.keys())
+        self._cleaning_pauses.end_all_but(paused, failures)
         return failures
 
     def _clean(self, zone: ZoneSighting, sighting: TableSighting) -> None:
         progress = self._doors.ledger.progress(sighting.name)
         if not progress or not progress.has_table or progress.identity != sighting.identity:
             return
-        now = time.monotonic()
-        is_due = now - self._swept.get(sighting.name, -SECONDS_BETWEEN_SWEEPS) >= SECONDS_BETWEEN_SWEEPS
-        self._janitor.clean(zone.folder, sighting, progress, sweep=is_due)
-        if is_due:
-            self._swept[sighting.name] = now
+        self._janitor.clean(zone.folder, sighting, progress)
 
     def _failed(self, table: TableName | None, error: TransientError, pauses: Pauses) -> TransientError:
         """Note a transient failure: the next try comes after a growing pause."""
@@ -208,14 +202,6 @@ class Engine:
         return {
             table: TransientError(f"{table.normalized} waits for its next try") for table in plans if table in waiting
         }
-
-    def _say(self, table: TableName | None, diagnostics: Iterable[Diagnostic]) -> None:
-        """Tell what has not been told before, and forget what is over."""
-        before = self._said.get(table, set())
-        self._said[table] = set(diagnostics)
-        events: list[Event] = [DiagnosticRaised(table, said) for said in diagnostics if said not in before]
-        for event in events:
-            self._doors.tell(event)
 
 
 def _foreseen(call: Callable[[], _Answer]) -> _Answer:

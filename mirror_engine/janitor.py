@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Entry, Storage
 
 SECONDS_PER_DAY = 86_400.0
+SECONDS_BETWEEN_SWEEPS = 3600.0
 MOST_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
 
 
@@ -31,15 +32,15 @@ class Janitor:
         self._storage = storage
         self._config = config
         self._clock = clock
+        self._swept_at: dict[str, float] = {}
 
-    def clean(self, zone: str, sighting: TableSighting, progress: Progress, *, sweep: bool) -> int:
-        """Move what is done; returns how many files were moved.
+    def clean(self, zone: str, sighting: TableSighting, progress: Progress) -> int:
+        """Move what is done, and delete what was moved before and its time is up; returns how many files were moved.
 
         Args:
             zone: the landing zone, from ROOT.
             sighting: the table folder.
             progress: what has been applied of it.
-            sweep: also look for moved files whose time is up, though nothing is to be moved.
 
         Raises:
             StorageUnavailable: a move or a deletion failed; the rest is done next time.
@@ -55,9 +56,15 @@ class Janitor:
         done = [file for file in processed(sighting.files, progress) if is_as_sighted(self._storage, folder, file)]
         for file in done:
             self._storage.move(f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}")
-        if done or sweep:
+        if done or self._is_sweep_due(folder):
             self._expire(f"{folder}/{bin_folder}", [file.path for file in done])
+            self._swept_at[folder] = self._clock()
         return len(done)
+
+    def _is_sweep_due(self, folder: str) -> bool:
+        """Whether to look for files whose time is up though none was moved; clocks may be set back, too."""
+        swept_at = self._swept_at.get(folder)
+        return swept_at is None or abs(self._clock() - swept_at) >= SECONDS_BETWEEN_SWEEPS
 
     def _expire(self, folder: str, moved: Sequence[str]) -> None:
         """Keep the info file true, and delete files whose time is up (LZ-8.2, LZ-8.3)."""

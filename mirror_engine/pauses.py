@@ -32,11 +32,6 @@ class Pauses:
         self._pauses: dict[TableName | None, _Pause] = {}
 
     @property
-    def failed(self) -> set[TableName | None]:
-        """Those that failed and have not gone well since."""
-        return set(self._pauses)
-
-    @property
     def waiting(self) -> set[TableName | None]:
         """Those whose next try is not due yet."""
         now = time.monotonic()
@@ -54,6 +49,10 @@ class Pauses:
         """Forget the failures of those whose try went well, or that need none any more."""
         for table in tables:
             self._pauses.pop(table, None)
+
+    def end_all_but(self, untried: Iterable[TableName | None], failed: Iterable[TableName | None]) -> None:
+        """After a round: only those not tried in it, or failed in it, stay put off."""
+        self.end(set(self._pauses).difference(untried, failed))
 
     def next_seconds(self, longest: float) -> float:
         """How long until the next try that is due before `longest` seconds are over."""

@@ -44,10 +44,10 @@ class Zone:
             elif entry.kind.value == "file":
                 yield path, entry
 
-    def clean(self, *applied, sweep=True):
+    def clean(self, *applied):
         sighting = self.sighting()
         files = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in sighting.files if f.path in applied}
-        return self.janitor.clean(ZONE, sighting, Progress("g", "f", applied=files), sweep=sweep)
+        return self.janitor.clean(ZONE, sighting, Progress("g", "f", applied=files))
 
     def names(self, folder):
         return [entry.name for entry in self.storage.list(folder) or ()]
@@ -78,7 +78,7 @@ def test_a_file_overwritten_since_it_was_applied_stays():
     sighting = zone.sighting()
     applied = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in sighting.files}
     zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
-    zone.janitor.clean(ZONE, sighting, Progress("g", "f", applied=applied), sweep=True)
+    zone.janitor.clean(ZONE, sighting, Progress("g", "f", applied=applied))
     assert zone.names(f"{ZONE}/Orders") == numbered(1, 2)
 
 
@@ -132,6 +132,23 @@ def test_a_harmed_info_file_starts_the_time_anew(harm):
     assert zone.names(READY) == [*numbered(1), "_FilesReadyToDeleteInfo.json"]
 
 
+def test_what_was_moved_is_looked_at_once_an_hour_or_when_more_is_moved():
+    zone = Zone()
+    info = f"{READY}/_FilesReadyToDeleteInfo.json"
+    zone.land(*numbered(1, 2, 3))
+    zone.clean(*numbered(1, 2))
+    zone.storage.delete(info)
+    zone.now += 3599
+    zone.clean()
+    assert zone.storage.stat(info) is None
+    zone.now += 1
+    zone.clean()
+    assert zone.storage.stat(info)
+    zone.storage.delete(info)
+    zone.clean(*numbered(2, 3))
+    assert zone.storage.stat(info)
+
+
 def test_publishers_may_empty_the_folder():
     zone = Zone()
     zone.land(*numbered(1, 2))
@@ -155,6 +172,6 @@ def test_a_failed_move_is_done_next_time():
     zone = Zone()
     zone.land(*numbered(1, 2))
     progress = Progress("g", "f", applied={})
-    assert zone.janitor.clean(ZONE, zone.sighting(), replace(progress, applied={}), sweep=False) == 0
+    assert zone.janitor.clean(ZONE, zone.sighting(), replace(progress, applied={})) == 0
     assert zone.clean(*numbered(1, 2)) == 1
     assert zone.clean(*numbered(1, 2)) == 0
