@@ -12,6 +12,7 @@ import typer
 from mirror_engine.cli import exit_codes
 from mirror_engine.cli.demo import demo
 from mirror_engine.cli.doctor import doctor
+from mirror_engine.cli.explain import explain
 from mirror_engine.cli.failures import exit_code_of
 from mirror_engine.cli.help_text import help_text, listed
 from mirror_engine.cli.history import history
@@ -25,7 +26,7 @@ from mirror_engine.cli.status import status
 from mirror_engine.cli.tables import tables
 
 PROGRAM = "mirror-engine"
-COMMANDS = (once, run, status, tables, show, history, init, doctor, maintain, restart, demo)
+COMMANDS = (once, run, status, tables, show, history, explain, init, doctor, maintain, restart, demo)
 
 app = typer.Typer(
     name=PROGRAM,

@@ -1,4 +1,7 @@
-"""Writes the generated pages, docs/cli.md and docs/diagnostics.md: `python -m mirror_engine.cli.reference docs`."""
+"""Writes what is generated: docs/cli.md, docs/diagnostics.md, and the rules that `explain` tells.
+
+Run it as `python -m mirror_engine.cli.reference docs`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,16 @@ from mirror_engine.cli import exit_codes
 from mirror_engine.cli.main import COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import default_text
 from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, Config, flag_of, options
+from mirror_engine.explanations.pages import explanation
+from mirror_engine.explanations.rules import RULES_FILE, rules_page
 from mirror_engine.landing_zone.register import REGISTER, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from mirror_engine.explanations.pages import Snippet
+
+PACKAGE = Path(__file__).parents[1]
 WIDTH = 100
 GENERATED = "<!-- Generated: python -m mirror_engine.cli.reference docs -->"
 
@@ -35,14 +43,15 @@ def cli_page() -> str:
 
 
 def diagnostics_page() -> str:
-    """docs/diagnostics.md: the register, a line for each code."""
+    """docs/diagnostics.md: the register, a line for each code, then the long form of each."""
     intro = (
         "What `status`, the log and the engine can say about a landing zone. *Error*: the table latches, a new folder\n"
-        "stays unarmed. Braces are filled in. The rules are those of [protocol.md](protocol.md)."
+        "stays unarmed. Braces are filled in. The rules are those of [protocol.md](protocol.md).\n"
+        "`mirror-engine explain ME014` says the same in a terminal."
     )
     rows = (
         (
-            entry.code,
+            f"[{entry.code}](#{entry.code.lower()})",
             _severity(entry.severity, entry.strict),
             entry.text,
             entry.remedy or "-",
@@ -51,15 +60,30 @@ def diagnostics_page() -> str:
         for entry in REGISTER.values()
     )
     table = _table(("code", "severity", "what is said", "remedy", "rules"), rows)
-    return f"# Diagnostics\n\n{GENERATED}\n\n{intro}\n\n{table}\n"
+    pages = "\n\n".join(_explained(code) for code in REGISTER)
+    return f"# Diagnostics\n\n{GENERATED}\n\n{intro}\n\n{table}\n\n{pages}\n"
 
 
 def main(arguments: list[str]) -> None:
-    """Write both pages into the folder named."""
+    """Write both pages into the folder named, and the rules of its protocol.md into the package."""
     folder = Path(arguments[0])
-    folder.mkdir(exist_ok=True)
+    rules = rules_page((folder / "protocol.md").read_text(encoding="utf-8"))
+    (PACKAGE / "explanations" / RULES_FILE).write_text(rules, encoding="utf-8")
     (folder / "cli.md").write_text(cli_page(), encoding="utf-8")
     (folder / "diagnostics.md").write_text(diagnostics_page(), encoding="utf-8")
+
+
+def _explained(code: str) -> str:
+    """The long form of one diagnostic, under a heading that can be linked to."""
+    page = explanation(code)
+    said = f"{page.line.text} ({page.severity}; {', '.join(page.line.rules)})"
+    examples = f"{_example('Wrong', page.wrong)}\n\n{_example('Right', page.right)}"
+    return f"## {code}\n\n*{said}*\n\n{page.why}\n\n**What to do.** {page.advice}\n\n{examples}"
+
+
+def _example(heading: str, snippet: Snippet) -> str:
+    title = f", `{snippet.title}`" if snippet.title else ""
+    return f"{heading}{title}:\n\n{_fenced(snippet.language, snippet.text)}"
 
 
 def _command_section(name: str) -> str:

@@ -1,0 +1,121 @@
+"""`explain`: the long form of a diagnostic: what it means, why it matters, what to do, an example."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from mirror_engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
+from mirror_engine.cli.output import bullet, grid, line, print_json, stdout
+from mirror_engine.errors import UsageError
+from mirror_engine.explanations.pages import explanation
+from mirror_engine.landing_zone.register import REGISTER, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import RenderableType
+
+    from mirror_engine.explanations.pages import Explanation, Snippet
+
+JSON: dict[str, Any] = {
+    "explanations": [
+        {
+            "code": "ME014",
+            "severity": "warning",
+            "severity_strict": "error",
+            "text": "ConditionalUpdateColumn has no effect",
+            "remedy": "remove it",
+            "why": "…",
+            "advice": "…",
+            "rules": [{"name": "LZ-2.7", "text": "Honour these properties. …"}],
+            "wrong": {"title": "_metadata.json", "language": "json", "text": "{…}"},
+            "right": {"title": "_metadata.json", "language": "json", "text": "{…}"},
+        }
+    ]
+}
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+
+Codes = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[CODE]...", help="ME014, in any case; without one, all are listed.", show_default=False),
+]
+
+
+def explain(codes: Codes = None, *, as_json: Json = False) -> None:
+    """Explain a diagnostic, with an example.
+
+    What was found, why it matters, what to do, and the protocol's rules behind it. Without a code, all are listed.
+
+    Example: mirror-engine explain ME014
+
+    Exit codes: 0 explained · 2 wrong usage, no such code
+    """
+    wanted = [known_code(code) for code in codes or ()]
+    if as_json:
+        print_json({"explanations": [explanation(code).to_json() for code in wanted or REGISTER]})
+    elif wanted:
+        stdout().print(_pages(map(explanation, wanted)))
+    else:
+        stdout().print(_overview())
+
+
+def known_code(text: str) -> str:
+    """The code of the register that is meant.
+
+    Raises:
+        UsageError: there is none.
+    """
+    code = text.strip().upper()
+    if code in REGISTER:
+        return code
+    near = get_close_matches(code, REGISTER, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    raise UsageError(f"{text}: no such diagnostic", f"{hint}`mirror-engine explain` lists them all.")
+
+
+def _overview() -> RenderableType:
+    table = grid("Code", "Severity", "What is said")
+    for code, entry in REGISTER.items():
+        table.add_row(code, line(entry.severity.value, STYLES[entry.severity]), entry.text)
+    return table
+
+
+def _pages(pages: Iterable[Explanation]) -> RenderableType:
+    parts: list[RenderableType] = []
+    for page in pages:
+        parts += [Text(), Text()] if parts else []
+        parts += _page(page)
+    return Group(*parts)
+
+
+def _page(page: Explanation) -> Iterator[RenderableType]:
+    yield Text.assemble((page.code, "bold"), "  ", (page.severity, STYLES[page.line.severity]))
+    yield line(page.line.text)
+    yield from _section("Why it matters", line(page.why))
+    yield from _section("What to do", line(page.advice))
+    yield from _example("Wrong", page.wrong)
+    yield from _example("Right", page.right)
+    yield from _section("What the protocol says")
+    for rule in page.rules:
+        first, *rows = rule.about(page.code).splitlines()
+        yield bullet(rule.name, first)
+        yield from (bullet(" " * len(rule.name), row) for row in rows)
+
+
+def _example(heading: str, snippet: Snippet) -> Iterator[RenderableType]:
+    title = f"{heading}: {snippet.title}" if snippet.title else heading
+    # as it is, however narrow the terminal: an example that is folded cannot be pasted
+    yield from _section(title, Text(snippet.text, no_wrap=True, overflow="ignore"))
+
+
+def _section(heading: str, *body: RenderableType) -> Iterator[RenderableType]:
+    yield Text()
+    yield line(heading, "bold")
+    for part in body:
+        yield Padding(part, (0, 0, 0, 2))
