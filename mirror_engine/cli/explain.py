@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,7 +61,7 @@ def explain(codes: Codes = None, *, as_json: Json = False) -> None:
     if as_json:
         print_json({"explanations": [explanation(code).to_json() for code in wanted or REGISTER]})
     elif wanted:
-        stdout().print(_pages(map(explanation, wanted)))
+        stdout().print(_pages(map(explanation, wanted)), crop=False)
     else:
         stdout().print(_overview())
 
@@ -110,8 +111,9 @@ def _page(page: Explanation) -> Iterator[RenderableType]:
 
 def _example(heading: str, snippet: Snippet) -> Iterator[RenderableType]:
     title = f"{heading}: {snippet.title}" if snippet.title else heading
+    yield from _section(title)
     # as it is, however narrow the terminal: an example that is folded cannot be pasted
-    yield from _section(title, Text(snippet.text, no_wrap=True, overflow="ignore"))
+    yield Text(indent(snippet.text, "  "), no_wrap=True, overflow="ignore")
 
 
 def _section(heading: str, *body: RenderableType) -> Iterator[RenderableType]:
