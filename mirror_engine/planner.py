@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.sightings import FileSighting
 
 PASSING = frozenset({"ME025", "ME028", "ME029", "ME071"})  # seen once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
@@ -81,6 +82,9 @@ class _Sight:
         applied = self.progress.applied if self.progress else {}
         return {file.path: file.etag for file in self.sighting.files if file.path not in applied}
 
+    def file(self, path: str) -> FileSighting | None:
+        return next((file for file in self.sighting.files if file.path == path), None)
+
     def saying(self, *diagnostics: Diagnostic) -> _Sight:
         return replace(self, diagnostics=(*self.diagnostics, *diagnostics))
 
@@ -90,8 +94,8 @@ def plan_gone(table: TableName, progress: Progress, circumstances: Circumstances
     gone = diagnose("ME065", table.folder)
     since = progress.gone_at or circumstances.now
     if circumstances.now - since >= circumstances.config.drop_delay_seconds:
-        return Plan(table, Level(), (DropTable(gone),), None, (gone,))
-    return Plan(table, Level(), () if progress.gone_at else (NoteGone(since),), None, ())
+        return Plan(table, Level(), (DropTable(gone),), diagnostics=(gone,))
+    return Plan(table, Level(), () if progress.gone_at else (NoteGone(since),))
 
 
 def plan(sighting: TableSighting, progress: Progress | None, circumstances: Circumstances) -> Plan:
@@ -103,9 +107,8 @@ def plan(sighting: TableSighting, progress: Progress | None, circumstances: Circ
         circumstances: what else bears on it.
     """
     if circumstances.refusal:
-        return Plan(
-            sighting.name, Latched(circumstances.refusal, len(sighting.files)), (), None, (circumstances.refusal,)
-        )
+        refused = Latched(circumstances.refusal, len(sighting.files))
+        return Plan(sighting.name, refused, diagnostics=(circumstances.refusal,))
     sight = _in_its_generation(_Sight(sighting, progress, circumstances, (), sighting.diagnostics))
     match sighting.metadata:
         case MetadataUsable() as usable:
@@ -225,7 +228,7 @@ def _standing_latch(sight: _Sight) -> tuple[Latch | None, tuple[Diagnostic, ...]
     latch = sight.progress.latch if sight.progress else None
     if not latch or latch.path == METADATA_FILE:
         return None, ()
-    lying = next((file for file in sight.sighting.files if file.path == latch.path), None)
+    lying = sight.file(latch.path)
     if not lying or lying.identity != latch.identity:
         return None, ()
     if lying.etag == latch.etag:
@@ -253,7 +256,7 @@ def _before(refused: Diagnostic, sight: _Sight, batch: ApplyBatch) -> tuple[Step
 def _latch_at(sight: _Sight, refused: Diagnostic) -> Latch:
     """A latch for what is wrong with a sighted file under `strict`; it is judged anew when the file changes."""
     path = refused.path.removeprefix(f"{sight.table.folder}/")
-    lying = next((file for file in sight.sighting.files if file.path == path), None)
+    lying = sight.file(path)
     return Latch(refused, path, lying.identity if lying else "", lying.etag if lying else "")
 
 
@@ -265,18 +268,22 @@ def _planned(
     work: tuple[Step, ...] = (),
 ) -> Plan:
     """The plan, with a step to remember what has changed about the folder."""
-    armed = not isinstance(state, Unarmed)
-    known = sight.progress
-    waiting = sight.waiting
-    remembered = known and (armed <= sight.is_known, dict(known.waiting), known.latch, known.gone_at) == (
-        True,
-        waiting,
-        latch,
-        0.0,
-    )
-    said = tuple(found for found in sight.diagnostics if found.code in PASSING and found not in _kept(known))
-    remember = () if remembered and not said else (Remember(armed, waiting, latch, said),)
+    remember = _to_remember(sight, latch, armed=not isinstance(state, Unarmed))
     return Plan(sight.table, state, (*sight.steps, *remember, *work), detection, sight.diagnostics)
+
+
+def _to_remember(sight: _Sight, latch: Latch | None, *, armed: bool) -> tuple[Step, ...]:
+    """What has changed about the folder; no step where nothing has."""
+    known = sight.progress
+    said = tuple(found for found in sight.diagnostics if found.code in PASSING and found not in _kept(known))
+    is_remembered = (
+        known is not None
+        and (sight.is_known or not armed)
+        and not known.gone_at
+        and known.latch == latch
+        and known.waiting == sight.waiting
+    )
+    return () if is_remembered and not said else (Remember(armed, sight.waiting, latch, said),)
 
 
 def _kept(progress: Progress | None) -> Mapping[Diagnostic, int]:
