@@ -14,7 +14,7 @@ from mirror_engine import Config, Mirror
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Fault, FaultyDeltaWriter, FaultyStorage
+from mirror_engine.testing.faults import Fault, Script, faulty
 from mirror_engine.testing.publisher import Publisher
 
 CONFIG = Config(files_per_commit=2, workers=1)
@@ -64,6 +64,11 @@ class World:
         ) as mirror:
             return mirror.once()
 
+    def once_faulty(self, door, script):
+        if door == "storage":
+            return self.once(storage=faulty(LocalStorage(self.root), script))
+        return self.once(writer=faulty(self.writer, script))
+
     def check(self):
         with Mirror(self.root, CONFIG, writer=self.writer) as mirror:
             assert mirror.tables() == ["Sales/Orders", "dbo/Again", "dbo/New"]
@@ -79,14 +84,10 @@ class World:
 
 def count_calls(folder, door):
     world = World(folder / "counting")
-    if door == "storage":
-        faulty = FaultyStorage(LocalStorage(world.root), {})
-        world.once(storage=faulty)
-    else:
-        faulty = FaultyDeltaWriter(world.writer, {})
-        world.once(writer=faulty)
+    script = Script()
+    world.once_faulty(door, script)
     world.check()
-    return len(faulty.calls)
+    return len(script.calls)
 
 
 @pytest.mark.slow
@@ -99,11 +100,7 @@ def test_a_failure_at_any_call_loses_nothing_and_doubles_nothing(ram, monkeypatc
     assert 10 < total < MOST_CALLS
     for number in range(1, total + 1):
         world = World(ram / str(number))
-        script = {number: fault}
-        if door == "storage":
-            world.once(storage=FaultyStorage(LocalStorage(world.root), script))
-        else:
-            world.once(writer=FaultyDeltaWriter(world.writer, script))
+        world.once_faulty(door, Script({number: fault}))
         if ledger == "lost":
             for file in (world.root / LEDGER).parent.glob("ledger.sqlite*"):
                 file.unlink()

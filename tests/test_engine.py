@@ -17,7 +17,7 @@ from mirror_engine.events import TableDropped, TableLatched
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import Blocked, Latched, Level
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Fault, FaultyStorage
+from mirror_engine.testing.faults import Fault, Script, faulty
 from mirror_engine.testing.publisher import Publisher
 
 
@@ -324,8 +324,8 @@ def test_run_applies_what_lands_until_it_is_stopped(shop):
 def test_a_zone_that_cannot_be_listed_drops_nothing(shop):
     shop.orders().insert(row(1))
     shop.once()
-    faulty = FaultyStorage(LocalStorage(shop.root), dict.fromkeys(range(1, 200), Fault.REFUSED))
-    assert shop.once(storage=faulty).verdict is Verdict.RETRY
+    script = Script(dict.fromkeys(range(1, 200), Fault.REFUSED))
+    assert shop.once(storage=faulty(LocalStorage(shop.root), script)).verdict is Verdict.RETRY
     assert shop.ids() == [1]
     assert "ME070" in shop.said()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 
@@ -18,22 +19,26 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import Latched, Level
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.testing.faults import Script, faulty
 
 
-class Failing(LocalStorage):
-    """A storage whose calls of one method fail where the path holds a text."""
+class Failing(Script):
+    """A script in which calls fail by their words, such as `move .*Orders`, until `is_over`."""
 
-    def __init__(self, root, method, text, error=StorageUnavailable):
-        super().__init__(root)
-        self.text = text
-        real = getattr(self, method)
+    def __init__(self, pattern, error=StorageUnavailable):
+        super().__init__()
+        self.pattern = pattern
+        self.error = error
+        self.is_over = False
 
-        def call(path, *rest):
-            if self.text and self.text in path:
-                raise error(f"{method} {path}: scripted")
-            return real(path, *rest)
+    def play(self, name, call):
+        if re.match(self.pattern, name) and not self.is_over:
+            raise self.error(f"{name}: scripted")
+        return super().play(name, call)
 
-        setattr(self, method, call)
+
+def failing(root, pattern, error=StorageUnavailable):
+    return faulty(LocalStorage(root), Failing(pattern, error))
 
 
 @pytest.fixture
@@ -54,11 +59,11 @@ def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
-    storage = Failing(shop.root, "move", "Orders")
-    with shop.engine(storage=storage) as running:
+    script = Failing("move .*Orders")
+    with shop.engine(storage=faulty(LocalStorage(shop.root), script)) as running:
         running.cycle(NO_STOP)
         assert running.engine.next_try_seconds(15.0) == 0.0
-        storage.text = ""
+        script.is_over = True
         running.cycle(NO_STOP)
         assert running.engine.next_try_seconds(15.0) == 15.0
 
@@ -67,7 +72,7 @@ def test_a_janitor_that_fails_keeps_no_file_from_the_table(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
-    storage = Failing(shop.root, "move", "Orders")
+    storage = failing(shop.root, "move .*Orders")
     with shop.engine(storage=storage) as running:
         running.cycle(NO_STOP)
         orders.insert(row(3))
@@ -78,7 +83,7 @@ def test_a_janitor_that_fails_keeps_no_file_from_the_table(shop):
 def test_a_fault_of_the_engine_is_told_from_a_failure(shop, monkeypatch):
     monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
     shop.orders().insert(row(1))
-    storage = Failing(shop.root, "open", "parquet", RuntimeError)
+    storage = failing(shop.root, "open .*parquet", RuntimeError)
     assert shop.once(storage=storage).verdict is Verdict.FAILED
 
 
@@ -107,7 +112,7 @@ def test_a_copied_root_is_learned_though_one_table_fails(shop, tmp_path):
     broken.insert(row(2))
     shutil.copytree(shop.root, tmp_path / "copy")
     copy = Shop(tmp_path / "copy", shop.writer)
-    storage = Failing(copy.root, "open", "Broken/00000000000000000002")
+    storage = failing(copy.root, "open .*Broken/00000000000000000002")
     assert copy.once(storage=storage).verdict is Verdict.RETRY
     copy.publisher.remove("Orders")
     copy.orders().insert(row(9))
@@ -150,7 +155,7 @@ def test_the_second_folder_stands_back_while_the_owner_cannot_be_seen(shop):
     shop.orders("dbo.Orders").insert(row(1))
     shop.orders("Orders").insert(row(2))
     shop.once()
-    shop.once(storage=Failing(shop.root, "list", "dbo.schema"))
+    shop.once(storage=failing(shop.root, "list .*dbo.schema"))
     assert shop.ids("dbo.Orders") == [1]
 
 
@@ -278,7 +283,7 @@ def test_a_moved_zone_whose_files_cannot_be_read_is_tried_again(shop):
     shutil.copytree(shop.publisher.zone, shop.root / "backup")
     shutil.rmtree(shop.publisher.zone)
     (shop.root / "backup").rename(shop.publisher.zone)
-    storage = Failing(shop.root, "open", "parquet")
+    storage = failing(shop.root, "open .*parquet")
     assert shop.once(storage=storage).verdict is Verdict.RETRY
     assert shop.once().verdict is Verdict.LEVEL
     assert shop.ids() == [1]

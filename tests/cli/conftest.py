@@ -13,7 +13,7 @@ from mirror_engine.cli.main import main
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Fault, FaultyStorage
+from mirror_engine.testing.faults import Fault, Script, faulty
 from mirror_engine.testing.publisher import Publisher, TableFolder
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     faults: dict[int, Fault] = {}
 
     def open_mirror(root: Path, config: Any, listeners: Any = ()) -> Mirror:
-        storage = FaultyStorage(LocalStorage(root), faults) if faults else None
+        storage = faulty(LocalStorage(root), Script(faults)) if faults else None
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
     monkeypatch.setattr(opening, "open_mirror", open_mirror)

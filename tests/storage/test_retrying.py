@@ -7,16 +7,16 @@ import pytest
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.storage.retrying import PAUSES_SECONDS, RetryingStorage
-from mirror_engine.testing.faults import Fault, FaultyStorage
+from mirror_engine.testing.faults import Fault, Script, faulty
 
 
 def test_it_tries_again_with_growing_pauses_and_then_lets_the_failure_through() -> None:
     slept: list[float] = []
-    faulty = FaultyStorage(MemoryStorage(), dict.fromkeys(range(1, 10), Fault.REFUSED))
+    script = Script(dict.fromkeys(range(1, 10), Fault.REFUSED))
     with pytest.raises(StorageUnavailable):
-        RetryingStorage(faulty, sleep=slept.append).list("a")
+        RetryingStorage(faulty(MemoryStorage(), script), sleep=slept.append).list("a")
     assert slept == list(PAUSES_SECONDS) == sorted(slept)
-    assert faulty.calls == ["list a"] * (len(PAUSES_SECONDS) + 1)
+    assert script.calls == ["list a"] * (len(PAUSES_SECONDS) + 1)
 
 
 def test_it_does_not_wait_where_nothing_fails() -> None:
@@ -29,20 +29,21 @@ def test_it_does_not_wait_where_nothing_fails() -> None:
 
 def test_a_missing_file_is_an_answer_not_a_failure() -> None:
     slept: list[float] = []
-    faulty = FaultyStorage(MemoryStorage(), {})
+    script = Script()
     with pytest.raises(FileNotFoundError):
-        RetryingStorage(faulty, sleep=slept.append).open("nothing")
-    assert (slept, faulty.calls) == ([], ["open nothing"])
+        RetryingStorage(faulty(MemoryStorage(), script), sleep=slept.append).open("nothing")
+    assert (slept, script.calls) == ([], ["open nothing"])
 
 
 def test_a_refused_call_did_nothing_and_one_with_a_lost_answer_did_everything() -> None:
     storage = MemoryStorage()
-    faulty = FaultyStorage(storage, {1: Fault.REFUSED, 2: Fault.LOST_ANSWER})
+    script = Script({1: Fault.REFUSED, 2: Fault.LOST_ANSWER})
+    door = faulty(storage, script)
     with pytest.raises(StorageUnavailable):
-        faulty.write("a", b"")
+        door.write("a", b"")
     assert storage.list("") == []
     with pytest.raises(StorageUnavailable):
-        faulty.write("a", b"")
+        door.write("a", b"")
     assert storage.stat("a") is not None
-    faulty.delete("a")
-    assert faulty.calls == ["write a", "write a", "delete a"]
+    door.delete("a")
+    assert script.calls == ["write a", "write a", "delete a"]

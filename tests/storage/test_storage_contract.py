@@ -11,7 +11,7 @@ from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.storage.retrying import RetryingStorage
-from mirror_engine.testing.faults import Fault, FaultyStorage
+from mirror_engine.testing.faults import Fault, Script, faulty
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
         "memory": MemoryStorage(),
         "local": LocalStorage(tmp_path / "root"),
         "retrying": RetryingStorage(MemoryStorage(), sleep=lambda _: None),
-        "faulty": FaultyStorage(MemoryStorage(), {}),
+        "faulty": faulty(MemoryStorage(), Script()),
     }
     return made[request.param]
 
@@ -297,10 +297,11 @@ def test_every_call_may_be_repeated_after_a_fault(storage: Storage, fault: Fault
         assert door.stat("T/done/1") is not None
         return names(door, "T"), read(door, "T/done/1")
 
-    counting = FaultyStorage(storage, {})
-    expected = work(counting)
+    counting = Script()
+    expected = work(faulty(storage, counting))
     for number in range(1, len(counting.calls) + 1):
         storage.delete("T")
-        faulty = FaultyStorage(storage, {number: fault})
-        assert work(RetryingStorage(faulty, [0], sleep=lambda _: None)) == expected, counting.calls[number - 1]
-        assert len(faulty.calls) == len(counting.calls) + 1
+        script = Script({number: fault})
+        door = RetryingStorage(faulty(storage, script), [0], sleep=lambda _: None)
+        assert work(door) == expected, counting.calls[number - 1]
+        assert len(script.calls) == len(counting.calls) + 1
