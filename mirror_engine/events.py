@@ -120,3 +120,7 @@ Event = (
     | Preparing
 )
 Listener = Callable[[Event], None]
+
+
+def ignore(_: Event) -> None:
+    """A listener to nothing."""

@@ -16,15 +16,15 @@ from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.doors import Doors
 from mirror_engine.engine import Engine
 from mirror_engine.errors import RootInUse, UnknownTable, UsageError
-from mirror_engine.events import DiagnosticRaised
+from mirror_engine.events import ignore
 from mirror_engine.janitor import Janitor
-from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.layout import LEDGER, LOCK, LOGS, SCRATCH, TABLES
 from mirror_engine.ledger import NEXT_POLL, Ledger
 from mirror_engine.monitoring.overview import Heart, mirror_status
 from mirror_engine.outlook import Outlook
 from mirror_engine.poller import Poller
 from mirror_engine.recovery import recover
+from mirror_engine.restart import restart
 from mirror_engine.running import Report, Running, Verdict
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
@@ -126,9 +126,9 @@ class Mirror:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
         ledger = Ledger.read(self.root / LEDGER)
         try:
-            doors = self._doors(ledger, tell=_ignore)
+            doors = self._doors(ledger, tell=ignore)
             foreign = recover(doors)
-            zone = Poller(self._storage, self.config).look()
+            zone = self._poller().look()
             plans = Outlook(doors, foreign, zone).plans()
             return mirror_status(self.root, doors, zone, plans, engine_running=self._is_held())
         finally:
@@ -180,17 +180,7 @@ class Mirror:
         if self.config.restart == "resume":
             return []
         with self._engine() as running:
-            recover(running.doors)
-            known = running.doors.ledger.tables()
-            zone = Poller(self._storage, self.config).look()
-            lying = {sighting.name: {file.path for file in sighting.files} for sighting in zone.tables}
-            for table, progress in known.items():
-                applied = progress.applied.items()
-                rows = sum(file.rows for path, file in applied if path not in lying.get(table, ()))
-                if rows:
-                    self._tell(DiagnosticRaised(table, diagnose("ME069", table.folder, count=rows)))
-                running.engine.drop(table, diagnose("ME065", table.folder))
-            return sorted(table for table, progress in known.items() if progress.has_table)
+            return restart(running.doors, running.engine, self._poller().look())
 
     def close(self) -> None:
         """End the Spark session, if one was started."""
@@ -211,9 +201,12 @@ class Mirror:
 
     def _profile(self) -> Literal["steady", "brief"]:
         """What the JVM is set up for: long work, or a little that is soon over."""
-        zone = Poller(self._storage, self.config).look()
+        zone = self._poller().look()
         lying = sum(file.size for sighting in zone.tables for file in sighting.files)
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
+
+    def _poller(self) -> Poller:
+        return Poller(self._storage, self.config)
 
     def _doors(self, ledger: Ledger, tell: Callable[[Event], None]) -> Doors:
         return Doors(self._storage, self._writer, ledger, self.config, self._clock, tell)
@@ -238,7 +231,7 @@ class Mirror:
             reader = ChangeFileReader(self._storage, self.config, self.root / SCRATCH)
             engine = Engine(
                 doors,
-                Poller(self._storage, self.config),
+                self._poller(),
                 BatchReader(reader, self.config, self._tell),
                 Janitor(self._storage, self.config, self._clock),
             )
@@ -267,10 +260,6 @@ class Mirror:
             return True
         except PermissionError:  # whoever may only read cannot ask
             return False
-
-
-def _ignore(_: Event) -> None:
-    """Listen to nothing."""
 
 
 __all__ = ["Mirror", "Report", "Verdict"]

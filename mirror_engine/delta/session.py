@@ -17,7 +17,7 @@ from mirror_engine.delta.java import find_java
 from mirror_engine.delta.java_output import telling_line
 from mirror_engine.delta.profile import Profile, environment, lay_out, settings
 from mirror_engine.errors import SparkFailed
-from mirror_engine.events import Preparing
+from mirror_engine.events import Preparing, ignore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirror_engine.config import Config
-    from mirror_engine.events import Event, Listener
+    from mirror_engine.events import Listener
 
 _END_SECONDS = 20.0
 _LOG_BYTES = 16 * 1024 * 1024
@@ -46,12 +46,8 @@ _lock = threading.Lock()
 _running: list[_Jvm] = []  # none or one: Spark allows one context in a process
 
 
-def _ignore(event: Event) -> None:
-    """Listen to nothing."""
-
-
 def start_session(
-    config: Config, *, scratch: Path, log_file: Path, listen: Listener = _ignore, profile: Profile = "steady"
+    config: Config, *, scratch: Path, log_file: Path, listen: Listener = ignore, profile: Profile = "steady"
 ) -> SparkSession:
     """A session of this process's one JVM, which is started if need be; give it back with `end_session`.
 
