@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from mirror_engine.landing_zone.change_file import Detection, detect
+from mirror_engine.landing_zone.change_file import detect
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.metadata_changes import forbidden_change
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mirror_engine.config import Config
+    from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.sightings import FileSighting
 

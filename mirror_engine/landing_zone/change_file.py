@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
-from mirror_engine.landing_zone.detection import Detection, Draft
+from mirror_engine.landing_zone.detection import Draft
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.partitions import files_by_partition
@@ -15,11 +15,10 @@ from mirror_engine.landing_zone.partitions import files_by_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import FileSighting
-
-__all__ = ["ChangeFileName", "Detection", "detect", "hidden_name", "sequence_of"]
 
 DIGITS = 20
 LAST = 10**DIGITS - 1
@@ -119,15 +118,7 @@ def detect(  # noqa: PLR0913 - the facts of one look, none of which belong toget
     else:
         for partition, members in partitions.items():
             _in_order_of_time(members, applied.get(partition, _Applied(partition)), found)
-    return Detection(
-        tuple(found.ready),
-        tuple(found.later),
-        found.waits_for,
-        found.next_expected,
-        columns,
-        tuple(sorted(found.ignored, key=attrgetter("path"))),
-        tuple(found.diagnostics),
-    )
+    return found.finished(columns)
 
 
 def _unapplied(by_path: Iterable[FileSighting], progress: Progress | None, found: Draft) -> Iterable[FileSighting]:

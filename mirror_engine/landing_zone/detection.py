@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
@@ -59,3 +60,15 @@ class Draft:
         """Leave a file aside, with the reason."""
         self.ignored.append(file)
         self.say(code, file.path, **details)
+
+    def finished(self, partition_columns: tuple[str, ...]) -> Detection:
+        """The detection, with nothing more to be found."""
+        return Detection(
+            ready=tuple(self.ready),
+            later=tuple(self.later),
+            waits_for=self.waits_for,
+            next_expected=self.next_expected,
+            partition_columns=partition_columns,
+            ignored=tuple(sorted(self.ignored, key=attrgetter("path"))),
+            diagnostics=tuple(self.diagnostics),
+        )

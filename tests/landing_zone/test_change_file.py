@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.change_file import LAST, ChangeFileName, Detection, detect
+from mirror_engine.landing_zone.change_file import LAST, ChangeFileName, detect
+from mirror_engine.landing_zone.detection import Detection
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
