@@ -13,6 +13,7 @@ from mirror_engine.landing_zone.change_file import sequence_of
 from mirror_engine.landing_zone.column_types import TableSchema
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
+from mirror_engine.landing_zone.sightings import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,16 +118,12 @@ def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableFacts) -> C
 
 def _repeats(table: TableName, read: Sequence[FileRows], known: Progress) -> list[Diagnostic]:
     """ME064: whole files whose content was applied before, in the same partition: another one is another value."""
-    seen = {(_folder(path), file.digest): path for path, file in known.applied.items() if file.rows}
+    seen = {(partition_of(path), file.digest): path for path, file in known.applied.items() if file.rows}
     said = []
     for rows in read:
-        content = (_folder(rows.path), rows.digest)
+        content = (partition_of(rows.path), rows.digest)
         if rows.row_count and content in seen:
             said.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=seen[content]))
         if rows.row_count:
             seen.setdefault(content, rows.path)
     return said
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]

@@ -8,7 +8,7 @@ import typer
 
 from mirror_engine.cli import opening
 from mirror_engine.cli.options import Json, Root, Table, configured
-from mirror_engine.cli.output import grid, line, print_json, stdout
+from mirror_engine.cli.output import grid, line, moment, print_json, stdout
 from mirror_engine.config import Config
 from mirror_engine.monitoring.times import iso
 
@@ -60,7 +60,7 @@ def history_grid(commits: Sequence[HistoryEntry]) -> Grid:
     """Commits as lines of text."""
     shown = grid(">Version", "Time (UTC)", "Operation", ">Rows", "Change files")
     for entry in commits:
-        time = (iso(entry.timestamp_ms / 1000) or "")[:19].replace("T", " ")
+        time = moment(iso(entry.timestamp_ms / 1000))
         shown.add_row(str(entry.version), time, entry.operation, f"{entry.rows:,}", line(_named(entry.files)))
     return shown
 

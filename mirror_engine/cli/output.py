@@ -84,6 +84,11 @@ def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
             return value
 
 
+def moment(text: str | None) -> str:
+    """`2026-11-02 08:15:29` of a time as JSON has it; `-` for none."""
+    return text[:19].replace("T", " ") if text else "-"
+
+
 def count(number: int, noun: str) -> str:
     """`1 file`, `1,204 files`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.cli import opening
 from mirror_engine.cli.columns import columns_of
 from mirror_engine.cli.options import Json, Root, configured
-from mirror_engine.cli.output import grid, line, print_json, stdout
+from mirror_engine.cli.output import grid, line, moment, print_json, stdout
 from mirror_engine.config import Config
 from mirror_engine.monitoring.times import iso
 
@@ -47,7 +47,7 @@ def tables(root: Root, config: Config, *, as_json: Json = False) -> None:
     for table in found:
         rows = "-" if table["rows_live"] is None else f"{table['rows_live']:,}"
         columns = line(", ".join(f"{column['name']} {column['type']}" for column in table["columns"]))
-        shown.add_row(line(table["delta_folder"]), str(table["version"]), rows, _time(table["last_commit"]), columns)
+        shown.add_row(line(table["delta_folder"]), str(table["version"]), rows, moment(table["last_commit"]), columns)
     stdout().print(shown if found else line("No table has been mirrored here yet."))
 
 
@@ -60,7 +60,3 @@ def _table(mirror: Mirror, folder: str, rows_live: int | None) -> dict[str, Any]
         "rows_live": rows_live,
         "columns": columns_of(mirror.rows(folder, limit=0).schema),
     }
-
-
-def _time(text: str | None) -> str:
-    return text[:19].replace("T", " ") if text else "-"

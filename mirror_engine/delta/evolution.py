@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import json
 import os
-import time
 import uuid
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.delta.record import now_ms
 from mirror_engine.delta.tables_folder import LOG_FOLDER
 from mirror_engine.errors import CommitConflict, StorageUnavailable
 
@@ -75,7 +75,7 @@ def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadat
         "schemaString": _schema_string(fields),
         "partitionColumns": list(schema.partition_columns),
         "configuration": configuration,
-        "createdTime": _now(),
+        "createdTime": now_ms(),
     }
     protocol = _protocol({"minReaderVersion": 1, "minWriterVersion": 2}, _features(schema, configuration))
     information = _information("CREATE TABLE", metadata, configuration)
@@ -200,12 +200,12 @@ def _protocol(before: Json, features: set[str]) -> Json:
 
 
 def _transaction(record: BatchRecord) -> Json:
-    return {"txn": {"appId": record.application, "version": record.progress.batch, "lastUpdated": _now()}}
+    return {"txn": {"appId": record.application, "version": record.progress.batch, "lastUpdated": now_ms()}}
 
 
 def _information(operation: str, metadata: str | None, configuration: Mapping[str, str]) -> Json:
     information: Json = {
-        "timestamp": _now(),
+        "timestamp": now_ms(),
         "operation": operation,
         "operationParameters": {},
         "isolationLevel": "Serializable",
@@ -215,7 +215,7 @@ def _information(operation: str, metadata: str | None, configuration: Mapping[st
     if metadata is not None:
         information["userMetadata"] = metadata
     if configuration.get("delta.enableInCommitTimestamps") == "true":
-        information["inCommitTimestamp"] = _now()
+        information["inCommitTimestamp"] = now_ms()
     return {"commitInfo": information}
 
 
@@ -248,7 +248,3 @@ def _publish(passing: Path, target: Path) -> None:
             raise
         with target.open("xb") as file:
             file.write(passing.read_bytes())
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import quoteattr
 
 from mirror_engine.delta.java_output import telling_line
+from mirror_engine.delta.profile import quoted_option
 from mirror_engine.errors import JarsMissing
 from mirror_engine.events import Preparing
 
@@ -103,7 +104,7 @@ def _command(wanted: Sequence[tuple[str, str, str]], folder: Path, java: Java, w
     _write(work / "settings.xml", _SETTINGS.format(cache=quoteattr(str(work / "cache")), root=root))
     dependencies = "\n".join(_DEPENDENCY.format(*each) for each in wanted)
     _write(work / "ivy.xml", _WANTED.format(dependencies=dependencies))
-    _write(work / "java.options", "\n".join(_java_quoted(option) for option in proxy_options()))
+    _write(work / "java.options", "\n".join(quoted_option(option) for option in proxy_options()))
     return [
         *(java.command, f"@{work / 'java.options'}", f"-Duser.home={work}", "-jar", str(_ivy_jar())),
         *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
@@ -155,10 +156,6 @@ def _what_failed(said: str, absent: Sequence[tuple[str, str, str]]) -> str:
     else:
         reason = _PASSWORD.sub("//", telling_line(said)) or "Java gave no reason"
     return f"cannot fetch {names[0]}{more} from {repository()}: {reason}"
-
-
-def _java_quoted(option: str) -> str:
-    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _write(path: Path, text: str) -> None:

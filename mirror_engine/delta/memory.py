@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from mirror_engine.delta.arrow_types import arrow_schema
 from mirror_engine.delta.base import DeltaState, HistoryEntry, Met, Outcome
-from mirror_engine.delta.record import beginning, from_metadata, refuse_repeated, rows_of, to_metadata
+from mirror_engine.delta.record import beginning, from_metadata, now_ms, refuse_repeated, rows_of, to_metadata
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 
@@ -104,7 +103,7 @@ class MemoryDeltaWriter:
             if table in self._tables:
                 return Outcome(len(self._tables[table]) - 1)
             transactions = {record.application: record.progress.batch}
-            self._tables[table] = [_Commit(schema, (), to_metadata(record), "CREATE TABLE", _now(), transactions)]
+            self._tables[table] = [_Commit(schema, (), to_metadata(record), "CREATE TABLE", now_ms(), transactions)]
             return Outcome(0, operation="CREATE")
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
@@ -127,7 +126,7 @@ class MemoryDeltaWriter:
                     tuple(keyed.rows.values()),
                     to_metadata(record),
                     "MERGE" if operation == "MERGE" else "WRITE",
-                    _now(),
+                    now_ms(),
                     transactions,
                 )
             )
@@ -218,7 +217,3 @@ def _entry(version: int, commit: _Commit) -> HistoryEntry:
         rows_of(record) if record else 0,
         "mirror_engine",
     )
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -92,7 +92,7 @@ def settings(*, scratch: Path, driver_memory: str, profile: Profile) -> dict[str
         "spark.default.parallelism": cores,
         "spark.sql.shuffle.partitions": cores,
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(_quoted(option) for option in java_options),
+        "spark.driver.extraJavaOptions": " ".join(quoted_option(option) for option in java_options),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         **(_BRIEF_SETTINGS if profile == "brief" else {}),
@@ -138,6 +138,6 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _quoted(option: str) -> str:
-    """One Java option as Spark's launcher splits them."""
+def quoted_option(option: str) -> str:
+    """One Java option as Java and Spark's launcher split them."""
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'

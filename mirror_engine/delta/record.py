@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 from mirror_engine.delta.base import BatchRecord
@@ -68,6 +69,11 @@ def carried_from(metadata: object) -> int | None:
     except (KeyError, TypeError, ValueError):
         return None
     return version if isinstance(version, int) else None
+
+
+def now_ms() -> int:
+    """The time a commit says it was made: milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def rows_of(record: BatchRecord) -> int:

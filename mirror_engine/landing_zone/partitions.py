@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.column_types import folded, same_name
+from mirror_engine.landing_zone.sightings import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -83,7 +84,7 @@ def agreed_columns(folders: Iterable[str], progress: Progress | None) -> tuple[s
         progress: how far the table is.
     """
     if progress and (progress.applied or progress.watermarks):
-        applied = {*progress.watermarks, *(path.rpartition("/")[0] for path in progress.applied)}
+        applied = {*progress.watermarks, *map(partition_of, progress.applied)}
         return next((columns for folder in sorted(applied) if (columns := columns_of(folder))), ())
     return next((columns for folder in folders if (columns := columns_of(folder))), ())
 

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.partner_events import PartnerEvents
 
 
+def partition_of(path: str) -> str:
+    """The Hive folder a file lies in, both from the table folder; `""` at its top."""
+    return path.rpartition("/")[0]
+
+
 @dataclass(frozen=True)
 class FileSighting:
     """One file in a table folder.
@@ -41,8 +46,8 @@ class FileSighting:
 
     @property
     def partition(self) -> str:
-        """The Hive folder it lies in, from the table folder; `""` at its top."""
-        return self.path.rpartition("/")[0]
+        """See `partition_of`."""
+        return partition_of(self.path)
 
     @property
     def name(self) -> str:

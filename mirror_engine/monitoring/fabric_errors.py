@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
 
-ZONE = "Files/LandingZone"
 INVALID_INPUT = "InputValidationError"
 SCHEMA_MERGE = "SchemaMergeFailure"
 INTERNAL = "InternalError"
