@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.errors import MirrorError
-    from mirror_engine.mirror import Mirror, Report, Verdict
+    from mirror_engine.mirror import Mirror
+    from mirror_engine.running import Report, Verdict
 
 __all__ = ["Config", "Mirror", "MirrorError", "Report", "Verdict"]
 
-_HOMES = {"Config": "config", "MirrorError": "errors", "Mirror": "mirror", "Report": "mirror", "Verdict": "mirror"}
+_HOMES = {"Config": "config", "MirrorError": "errors", "Mirror": "mirror", "Report": "running", "Verdict": "running"}
 
 
 def __getattr__(name: str) -> object:

@@ -25,7 +25,7 @@ from mirror_engine.outlook import Outlook
 from mirror_engine.poller import Poller
 from mirror_engine.recovery import recover
 from mirror_engine.restart import restart
-from mirror_engine.running import Report, Running, Verdict
+from mirror_engine.running import Running
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.table_names import find_table
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
+    from mirror_engine.running import Report
     from mirror_engine.storage.base import Storage
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
@@ -260,6 +261,3 @@ class Mirror:
             return True
         except PermissionError:  # whoever may only read cannot ask
             return False
-
-
-__all__ = ["Mirror", "Report", "Verdict"]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from quick_folder import quick_folder
 from zones import LOSE_LEDGER, ONCE, Player, stories
 
+from mirror_engine import Mirror, Verdict
 from mirror_engine.config import Config
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.mirror import Mirror, Verdict
 from mirror_engine.testing.publisher import Publisher
 
 if TYPE_CHECKING:

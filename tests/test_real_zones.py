@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from quick_folder import quick_folder
 
+from mirror_engine import Mirror, Verdict
 from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.mirror import Mirror, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
