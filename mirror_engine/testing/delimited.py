@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from mirror_engine.landing_zone.delimited_text import TextDialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,35 +21,22 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class TextStyle:
-    """How to write it; the defaults are the protocol's (LZ-6.2)."""
-
-    row_separator: str = "\r\n"
-    column_separator: str = ","
-    quote: str = '"'
-    escape: str = "\\"
-    null_value: str = ""
-    encoding: str = "utf-8"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str | bool]) -> TextStyle:
-        """The style that `FileFormatTypeProperties` asks for."""
-        named = {option: str(options[name]) for name, option in OPTIONS.items() if name in options}
-        return cls(**named)
+def dialect_of(options: Mapping[str, str | bool]) -> TextDialect:
+    """The dialect that `FileFormatTypeProperties` asks for."""
+    return TextDialect(**{field: str(options[name]) for name, field in OPTIONS.items() if name in options})
 
 
-def encoded_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]], style: TextStyle) -> bytes:
+def encoded_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]], dialect: TextDialect) -> bytes:
     """A header and rows; NULL stands unquoted, empty text quoted (LZ-6.8)."""
-    lines = [style.column_separator.join(_text_field(name, style) for name in columns)]
-    lines += [style.column_separator.join(_field(row.get(name), style) for name in columns) for row in rows]
-    return "".join(line + style.row_separator for line in lines).encode(style.encoding)
+    lines = [dialect.column_separator.join(_text_field(name, dialect) for name in columns)]
+    lines += [dialect.column_separator.join(_field(row.get(name), dialect) for name in columns) for row in rows]
+    return "".join(line + dialect.row_separator for line in lines).encode(dialect.encoding)
 
 
-def _field(value: object, style: TextStyle) -> str:
+def _field(value: object, dialect: TextDialect) -> str:
     match value:
         case None:
-            return style.null_value
+            return dialect.null_value
         case bool():
             return "true" if value else "false"
         case bytes():
@@ -56,16 +44,16 @@ def _field(value: object, style: TextStyle) -> str:
         case datetime():
             return value.isoformat()
         case str():
-            return _text_field(value, style)
+            return _text_field(value, dialect)
         case _:
             return str(value)
 
 
-def _text_field(value: str, style: TextStyle) -> str:
-    special = (style.column_separator, "\r", "\n", style.quote or "\r", style.escape or "\r")
-    plain = value not in ("", style.null_value) and value == value.strip() and not any(c in value for c in special)
-    if plain or not style.quote:
+def _text_field(value: str, dialect: TextDialect) -> str:
+    special = (dialect.column_separator, "\r", "\n", dialect.quote or "\r", dialect.escape or "\r")
+    plain = value not in ("", dialect.null_value) and value == value.strip() and not any(c in value for c in special)
+    if plain or not dialect.quote:
         return value
-    if style.escape and style.escape != style.quote:
-        value = value.replace(style.escape, style.escape * 2)
-    return style.quote + value.replace(style.quote, style.quote * 2) + style.quote
+    if dialect.escape and dialect.escape != dialect.quote:
+        value = value.replace(dialect.escape, dialect.escape * 2)
+    return dialect.quote + value.replace(dialect.quote, dialect.quote * 2) + dialect.quote

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.change_file import ChangeFileName
+from mirror_engine.landing_zone.delimited_text import TextDialect
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX
-from mirror_engine.testing.delimited import TextStyle, encoded_rows
+from mirror_engine.testing.delimited import dialect_of, encoded_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -137,7 +138,7 @@ class TableFolder:
         self.path = path
         self.types = types
         self.extension = extension
-        self.style = TextStyle()
+        self.dialect = TextDialect()
         self.is_text = False
         self._numbers: dict[str, int] = {}
 
@@ -145,7 +146,7 @@ class TableFolder:
         """Land `_metadata.json` (LZ-2.7): `keys` are its `keyColumns`."""
         self.is_text = options.get("file_format", "Parquet").casefold() != "parquet"
         self.extension = options.get("extension", "csv" if self.is_text else "parquet").removeprefix(".")
-        self.style = TextStyle.from_options(options.get("text_options", {}))
+        self.dialect = dialect_of(options.get("text_options", {}))
         self.land_metadata(json.dumps({"keyColumns": list(keys), **_properties(options)}, indent=2).encode())
 
     def land_metadata(self, content: bytes) -> None:
@@ -188,7 +189,7 @@ class TableFolder:
         """Land rows in the folder's format: `types` names columns and Arrow types, as `arrow_rows` takes them."""
         table = arrow_rows(rows, types)
         if self.is_text:
-            return self.land(encoded_rows(table.column_names, table.to_pylist(), self.style), **where)
+            return self.land(encoded_rows(table.column_names, table.to_pylist(), self.dialect), **where)
         return self.land_parquet(table, **where)
 
     def land_parquet(self, table: pa.Table, *, compression: Codec = "snappy", **where: Unpack[Where]) -> str:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_text import read_text
 
-from mirror_engine.testing.delimited import TextStyle, encoded_rows
+from mirror_engine.landing_zone.delimited_text import TextDialect
+from mirror_engine.testing.delimited import encoded_rows
 from mirror_engine.testing.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -98,5 +99,5 @@ def test_text_written_is_the_text_read(rows: list[tuple[str | None, int | None]]
         {"Name": name, "DataType": kind, "IsNullable": True} for name, kind in (("a,", "String"), ("n", "Int32"))
     ]
     written = [{"a,": text, "n": number} for text, number in rows]
-    _, read = read_text(encoded_rows(["a,", "n"], written, TextStyle()), declared)
+    _, read = read_text(encoded_rows(["a,", "n"], written, TextDialect()), declared)
     assert read == written
