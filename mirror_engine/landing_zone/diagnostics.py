@@ -9,7 +9,7 @@ from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.register import REGISTER, RegisterLine, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 UNSAFE = {ord(c): repr(c)[1:-1] for c in map(chr, [*range(32), *range(127, 160), *range(0xD800, 0xE000)])}
 
@@ -66,7 +66,7 @@ class Diagnostic:
         return f"{place}: {self.text} [{self.code}]"
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """What there is to report of it, as plain values."""
         return {
             "code": self.code,
             "severity": self.severity.value,
@@ -79,12 +79,6 @@ class Diagnostic:
             "rules": list(self.entry.rules),
             "details": dict(self.details),
         }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any], *, strict: bool = False) -> Diagnostic:
-        """Back from `to_json`."""
-        details = tuple((str(k), str(v)) for k, v in value["details"].items())
-        return cls(value["code"], value["path"], value["row"], value["column"], details, strict)
 
 
 def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = False, **details: object) -> Diagnostic:

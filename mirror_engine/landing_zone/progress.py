@@ -157,9 +157,10 @@ _PLAIN = (
 
 
 def _diagnostic_to_json(diagnostic: Diagnostic) -> dict[str, Any]:
-    """Only what cannot be looked up in the register, and `strict`, which `Diagnostic.to_json` leaves to its reader."""
+    """Only what cannot be looked up in the register."""
     return {**asdict(diagnostic), "details": dict(diagnostic.details)}
 
 
 def _diagnostic_from_json(value: Mapping[str, Any]) -> Diagnostic:
-    return Diagnostic.from_json(value, strict=value["strict"])
+    details = tuple((str(name), str(detail)) for name, detail in value["details"].items())
+    return Diagnostic(value["code"], value["path"], value["row"], value["column"], details, value["strict"])
