@@ -12,18 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from watchdog.events import (
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
+from watchdog import events as fs
 from watchdog.observers import Observer
 
 from mirror_engine.errors import StorageUnavailable
@@ -43,15 +32,15 @@ LONGEST_BURST_SECONDS = 2.0
 STOP_LATENCY_SECONDS = 0.2
 
 # Not among them: opening, closing unwritten and a folder's own time, which the engine's looking changes, too.
-EVENTS: list[type[FileSystemEvent]] = [
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
+EVENTS: list[type[fs.FileSystemEvent]] = [
+    fs.DirCreatedEvent,
+    fs.DirDeletedEvent,
+    fs.DirMovedEvent,
+    fs.FileClosedEvent,
+    fs.FileCreatedEvent,
+    fs.FileDeletedEvent,
+    fs.FileModifiedEvent,
+    fs.FileMovedEvent,
 ]
 
 
@@ -166,14 +155,14 @@ class _Place:
         return None
 
 
-class _Bell(FileSystemEventHandler):
+class _Bell(fs.FileSystemEventHandler):
     """Rings for what a publisher does, not for what the engine's own janitor does."""
 
     def __init__(self, place: _Place, changed: threading.Event) -> None:
         self._place = place
         self._changed = changed
 
-    def on_any_event(self, event: FileSystemEvent) -> None:
+    def on_any_event(self, event: fs.FileSystemEvent) -> None:
         """Ring if the event's end result has a name the protocol reads (LZ-1.6)."""
         path = os.fsdecode(event.dest_path or event.src_path)
         parts = Path(os.path.relpath(path, self._place.path)).parts
