@@ -23,8 +23,6 @@ from mirror_engine.landing_zone.register import REGISTER, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from mirror_engine.explanations.pages import Snippet
-
 PACKAGE = Path(__file__).parents[1]
 WIDTH = 100
 GENERATED = "<!-- Generated: python -m mirror_engine.cli.reference docs -->"
@@ -77,13 +75,7 @@ def _explained(code: str) -> str:
     """The long form of one diagnostic, under a heading that can be linked to."""
     page = explanation(code)
     said = f"{page.line.text} ({page.severity}; {', '.join(page.line.rules)})"
-    examples = f"{_example('Wrong', page.wrong)}\n\n{_example('Right', page.right)}"
-    return f"## {code}\n\n*{said}*\n\n{page.why}\n\n**What to do.** {page.advice}\n\n{examples}"
-
-
-def _example(heading: str, snippet: Snippet) -> str:
-    title = f", `{snippet.title}`" if snippet.title else ""
-    return f"{heading}{title}:\n\n{_fenced(snippet.language, snippet.text)}"
+    return f"## {code}\n\n*{said}*\n\n{page.markdown}"
 
 
 def _command_section(name: str) -> str:

@@ -34,6 +34,11 @@ class Snippet:
     title: str
     text: str
 
+    def markdown(self, heading: str) -> str:
+        """The example below a line that says what it is."""
+        title = f", `{self.title}`" if self.title else ""
+        return f"{heading}{title}:\n\n```{self.language}\n{self.text}\n```"
+
     def to_json(self) -> dict[str, str]:
         """The same as plain values."""
         return {"title": self.title, "language": self.language, "text": self.text}
@@ -72,6 +77,12 @@ class Explanation:
         """`warning, error under strict`."""
         usual, strict = self.line.severity.value, self.line.strict.value
         return usual if usual == strict else f"{usual}, {strict} under strict"
+
+    @property
+    def markdown(self) -> str:
+        """Why it matters, what to do and the example, to stand below a heading."""
+        parts = (self.why, f"**What to do.** {self.advice}", self.wrong.markdown("Wrong"), self.right.markdown("Right"))
+        return "\n\n".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""

@@ -1,0 +1,70 @@
+"""Diagnostics as JUnit XML: a test suite for each table, a test case for each path that was judged or spoken of."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from mirror_engine.cli.reports.base import THE_ZONE, TableVerdict, message_of
+from mirror_engine.landing_zone.diagnostics import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirror_engine.cli.reports.base import Counted, Verdicts
+
+PROGRAM = "mirror-engine validate"
+DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
+# what XML 1.0 has no way to say; control characters are escaped before
+_NO_XML = re.compile("[\ufffe\uffff]")
+
+
+def render(verdicts: Verdicts) -> str:
+    """One XML document. What is below `fail_on` is in the case's output and fails nothing."""
+    suites = [_suite(table, verdicts) for table in verdicts.tables]
+    if verdicts.diagnostics:
+        suites.insert(0, _suite(TableVerdict(THE_ZONE, "", diagnostics=verdicts.diagnostics), verdicts))
+    root = ET.Element("testsuites", name=PROGRAM)
+    root.extend(suites)
+    for number in ("tests", "failures", "errors"):
+        root.set(number, str(sum(int(suite.get(number, "0")) for suite in suites)))
+    ET.indent(root)
+    return f"{DECLARATION}\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _suite(table: TableVerdict, verdicts: Verdicts) -> ET.Element:
+    said: dict[str, list[Counted]] = {path: [] for path in table.files}
+    for found, times in table.diagnostics:
+        said.setdefault(found.path, []).append((found, times))
+    cases = [_case(table.name, path, counted, verdicts) for path, counted in said.items()]
+    failures = sum(case.find("failure") is not None for case in cases)
+    numbers = {"tests": str(len(cases)), "failures": str(failures), "errors": "0", "skipped": "0"}
+    suite = ET.Element("testsuite", {"name": _text(table.name), **numbers})
+    if table.state:
+        properties = ET.SubElement(suite, "properties")
+        for name, value in (("state", table.state), ("rows", str(table.rows))):
+            ET.SubElement(properties, "property", name=name, value=_text(value))
+    suite.extend(cases)
+    return suite
+
+
+def _case(table: str, path: str, said: Sequence[Counted], verdicts: Verdicts) -> ET.Element:
+    case = ET.Element("testcase", classname=_text(table), name=_text(path or THE_ZONE))
+    failing = [counted for counted in said if verdicts.fails(counted[0])]
+    if failing:
+        first = failing[0][0]
+        failure = ET.SubElement(case, "failure", type=first.code, message=_text(message_of(*failing[0])))
+        failure.text = _lines(failing)
+    passing = [counted for counted in said if not verdicts.fails(counted[0])]
+    if passing:
+        ET.SubElement(case, "system-out").text = _lines(passing)
+    return case
+
+
+def _lines(said: Sequence[Counted]) -> str:
+    return "\n".join(_text(f"{found.severity.value}: {message_of(found, times)}") for found, times in said)
+
+
+def _text(text: str) -> str:
+    return _NO_XML.sub("\ufffd", printable(text))

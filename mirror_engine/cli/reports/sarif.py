@@ -1,0 +1,66 @@
+"""Diagnostics as SARIF 2.1.0, for code scanning: the codes that were met with their long form, then where."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from mirror_engine.cli.reports.base import encodable, message_of
+from mirror_engine.explanations.pages import explanation
+from mirror_engine.landing_zone.register import Severity
+
+if TYPE_CHECKING:
+    from mirror_engine.cli.reports.base import Verdicts
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+TOOL = "mirror-engine"
+LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+FINGERPRINT = "mirrorEngineDiagnostic/v1"
+
+
+def render(verdicts: Verdicts) -> str:
+    """One JSON document of one run."""
+    codes = sorted({found.code for found, _, _ in verdicts.located()})
+    driver = {"name": TOOL, "version": version(TOOL), "rules": [_rule(code) for code in codes]}
+    results = [
+        _result(found, times, line, verdicts.path_of(found)) | {"ruleIndex": codes.index(found.code)}
+        for found, times, line in verdicts.located()
+    ]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2) + "\n"
+
+
+def _rule(code: str) -> dict[str, Any]:
+    page = explanation(code)
+    return {
+        "id": code,
+        "shortDescription": {"text": page.line.text},
+        "fullDescription": {"text": page.why},
+        "help": {"text": f"{page.why}\n\n{page.advice}", "markdown": page.markdown},
+        "defaultConfiguration": {"level": LEVELS[page.line.severity]},
+        "properties": {"tags": list(page.line.rules)},
+    }
+
+
+def _result(diagnostic: Diagnostic, times: int, line: int | None, path: str) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(encodable(path)) or "."}}
+    if line is not None:
+        place["region"] = {"startLine": line}
+    return {
+        "ruleId": diagnostic.code,
+        "level": LEVELS[diagnostic.severity],
+        "message": {"text": message_of(diagnostic, times)},
+        "locations": [{"physicalLocation": place}],
+        "occurrenceCount": times,
+        "partialFingerprints": {FINGERPRINT: _fingerprint(diagnostic)},
+    }
+
+
+def _fingerprint(diagnostic: Diagnostic) -> str:
+    """The same in every run that finds the same thing in the same place, however the counts in its text may change."""
+    place = (diagnostic.code, diagnostic.path, str(diagnostic.row or ""), diagnostic.column or "")
+    return hashlib.sha256(encodable("\0".join(place)).encode()).hexdigest()[:32]
