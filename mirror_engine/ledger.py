@@ -54,6 +54,11 @@ class Ledger:
             return cls(_connect(str(path)))
 
     @classmethod
+    def fresh(cls) -> Ledger:
+        """A ledger in memory that knows nothing yet."""
+        return cls(_connect(":memory:"))
+
+    @classmethod
     def read(cls, path: Path) -> Ledger:
         """The ledger as it is now, for looking at while an engine may be writing; empty where there is none."""
         copy = _connect(":memory:")
@@ -70,7 +75,7 @@ class Ledger:
         try:
             return cls(copy)
         except (sqlite3.DatabaseError, ValueError, KeyError, TypeError):
-            return cls(_connect(":memory:"))
+            return cls.fresh()
 
     @property
     def mirror(self) -> str:

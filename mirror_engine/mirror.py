@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 from mirror_engine.change_batches import BatchReader
 from mirror_engine.config import Config
 from mirror_engine.delta.reader import ChangeFileReader
+from mirror_engine.delta.reading import EveryRow
 from mirror_engine.doors import Doors
 from mirror_engine.engine import Engine
 from mirror_engine.errors import RootInUse, UnknownTable, UsageError
@@ -229,7 +230,7 @@ class Mirror:
         with self._held():
             ledger = Ledger.open(self.root / LEDGER)
             doors = self._doors(ledger, self._tell)
-            reader = ChangeFileReader(self._storage, self.config, self.root / SCRATCH)
+            reader = ChangeFileReader(self._storage, self.config, EveryRow(self.root / SCRATCH))
             engine = Engine(
                 doors,
                 self._poller(),

@@ -46,7 +46,7 @@ def shop(tmp_path):
     return Shop(tmp_path / "shop")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def no_pauses(monkeypatch):
     monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
 
@@ -54,6 +54,7 @@ def no_pauses(monkeypatch):
 NO_STOP = threading.Event()
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
     orders = shop.orders()
     orders.insert(row(1))
@@ -86,6 +87,7 @@ def test_a_fault_of_the_engine_is_told_from_a_failure(shop, monkeypatch):
     assert shop.once(storage=storage).verdict is Verdict.FAILED
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_an_empty_mount_point_is_no_deletion_however_often_it_is_seen(shop):
     shop.orders().insert(row(1))
     shop.once()
@@ -100,6 +102,7 @@ def test_an_empty_mount_point_is_no_deletion_however_often_it_is_seen(shop):
     assert shop.ids() == [1]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_copied_root_is_learned_though_one_table_fails(shop, tmp_path):
     orders = shop.orders()
     orders.insert(row(1))
@@ -117,6 +120,7 @@ def test_a_copied_root_is_learned_though_one_table_fails(shop, tmp_path):
     assert copy.ids() == [9]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_folder_that_stood_back_takes_no_table_with_it_when_it_goes(shop):
     shop.orders("Orders")
     shop.once()
@@ -128,6 +132,7 @@ def test_a_folder_that_stood_back_takes_no_table_with_it_when_it_goes(shop):
     assert shop.ids("dbo.Orders") == [1]
 
 
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("delay", [0.0, 60.0])
 def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
     shop = Shop(tmp_path, drop_delay_seconds=delay, workers=1)
@@ -145,6 +150,7 @@ def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
     assert [shop.ids(f"dbo.Orders{attempt}") for attempt in range(10)] == [[1, 2]] * 10
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_the_second_folder_stands_back_while_the_owner_cannot_be_seen(shop):
     shop.orders("dbo.Orders").insert(row(1))
     shop.orders("Orders").insert(row(2))
@@ -153,6 +159,7 @@ def test_the_second_folder_stands_back_while_the_owner_cannot_be_seen(shop):
     assert shop.ids("dbo.Orders") == [1]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_lies_there(tmp_path):
     shop = Shop(tmp_path, cleanup="off")
     orders = shop.orders()
@@ -167,6 +174,7 @@ def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_lies_
     assert "ME069" in shop.said()
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_another_default_schema_begins_anew_and_stays_so(shop):
     orders = shop.orders()
     orders.load(row(1))
@@ -178,6 +186,7 @@ def test_another_default_schema_begins_anew_and_stays_so(shop):
     assert shop.writer.rows("Orders").column("id").to_pylist() == [1, 2, 3]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_restart_drops_all_though_the_ledger_is_lost(shop):
     shop.orders().insert(row(1))
     shop.once()
@@ -187,6 +196,7 @@ def test_restart_drops_all_though_the_ledger_is_lost(shop):
     assert shop.writer.tables() == []
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_file_latch_outlives_metadata_that_vanished(shop):
     orders = shop.orders()
     orders.insert(row(1))
@@ -203,6 +213,7 @@ def test_a_file_latch_outlives_metadata_that_vanished(shop):
     assert shop.ids() == [1]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_harmful_info_file_hurts_nobody(shop):
     orders = shop.orders()
     orders.insert(row(1))
@@ -241,6 +252,7 @@ def test_stop_waits_for_the_commits_at_hand_only(tmp_path):
         assert mirror.once(stop).batches == 1
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_foreign_table_that_is_taken_away_makes_room(shop):
     class Taken(MemoryDeltaWriter):
         foreign = True
@@ -264,6 +276,7 @@ def test_a_foreign_table_that_is_taken_away_makes_room(shop):
         assert isinstance(next(iter(running.last.plans.values())).state, Level)
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_moved_zone_whose_files_cannot_be_read_is_tried_again(shop):
     shop.orders().insert(row(1))
     shop.once()
@@ -276,6 +289,7 @@ def test_a_moved_zone_whose_files_cannot_be_read_is_tried_again(shop):
     assert shop.ids() == [1]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_an_applied_path_is_known_though_it_moved_away_and_the_ledger_is_lost(shop):
     orders = shop.orders(strategy="LastUpdateTimeFileDetection")
     orders.insert(row(1), name="a.parquet", modified_ns=10**18)
@@ -289,6 +303,7 @@ def test_an_applied_path_is_known_though_it_moved_away_and_the_ledger_is_lost(sh
     assert shop.ids() == [1, 2, 3]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
     shop = Shop(tmp_path, strict=True)
     orders = shop.orders()
@@ -320,6 +335,7 @@ def test_a_look_at_the_status_is_no_second_engine(shop):
     assert shop.once().verdict is Verdict.LEVEL
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_copy_of_a_delta_table_beside_it_is_not_taken_for_it(shop):
     orders = shop.orders()
     orders.insert(row(1))
@@ -332,6 +348,7 @@ def test_a_copy_of_a_delta_table_beside_it_is_not_taken_for_it(shop):
     assert shop.ids() == [1, 2, 3]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_delta_table_that_cannot_be_read_at_first_stops_no_other(shop):
     class Unreadable(MemoryDeltaWriter):
         broken = True

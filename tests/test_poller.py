@@ -80,11 +80,6 @@ def look(storage: WatchedStorage, **options: object) -> ZoneSighting:
     return Poller(storage, Config(**options)).look()
 
 
-def seen(storage: WatchedStorage) -> TableSighting:
-    (table,) = look(storage).tables
-    return table
-
-
 def said(sighting: ZoneSighting | TableSighting) -> list[tuple[str, str]]:
     return [(each.code, each.path) for each in sighting.diagnostics]
 
@@ -174,7 +169,7 @@ class TestTables:
     def test_an_empty_folder_is_a_table_folder(self) -> None:
         storage = zone_with(f"Items/{FIRST}")
         storage.delete(f"{ZONE}/Items/{FIRST}")
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert (table.name, table.metadata, table.files) == (ITEMS, MetadataAbsent(), ())
 
     @pytest.mark.parametrize(
@@ -238,14 +233,14 @@ class TestPartnerEvents:
         assert folders(look(storage)) == ["Items"]
 
     def test_a_table_folder_is_no_place_for_them(self) -> None:
-        table = seen(zone_with("Items/_partnerEvents.json"))
+        (table,) = look(zone_with("Items/_partnerEvents.json")).tables
         assert said(table) == [("ME006", "Items/_partnerEvents.json")]
 
 
 class TestFiles:
     def test_every_file_that_may_be_a_change_file_is_seen_by_path(self) -> None:
         storage = zone_with(*(f"Items/{each}" for each in ("b.csv", FIRST, "day=1/a", "day=1/h=2/c", "x.tmp")))
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert paths(table) == [FIRST, "b.csv", "day=1/a", "day=1/h=2/c", "x.tmp"]
         assert (table.diagnostics, table.metadata) == ((), MetadataAbsent())
 
@@ -268,21 +263,21 @@ class TestFiles:
         ],
     )
     def test_what_is_no_change_file_is_passed_over(self, path: str, expected: list[tuple[str, str]]) -> None:
-        table = seen(zone_with(f"Items/{path}"))
+        (table,) = look(zone_with(f"Items/{path}")).tables
         assert (table.files, said(table)) == ((), expected)
 
     def test_links_in_a_table_folder_are_not_followed(self) -> None:
         storage = zone_with(f"Items/{FIRST}")
         for odd in ("_metadata.json", "day=1", "_FilesReadyToDelete"):
             storage.put_odd(f"{ZONE}/Items/{odd}")
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert (paths(table), table.metadata) == ([FIRST], MetadataAbsent())
         assert [code for code, _ in said(table)] == ["ME074"] * 3
 
     def test_hive_folders_are_searched_sixteen_levels_deep(self) -> None:
         levels = [f"k{level}=1" for level in range(17)]
         storage = zone_with(f"Items/{'/'.join(levels[:16])}/a", f"Items/{'/'.join(levels)}/b")
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert paths(table) == [f"{'/'.join(levels[:16])}/a"]
         assert said(table) == [("ME003", f"Items/{'/'.join(levels)}")]
 
@@ -290,19 +285,19 @@ class TestFiles:
         metadata = b'{"keyColumns": ["Id"], "FileFormat": "CSV", "SchemaDefinition": {"Columns": []}}'
         metadata = metadata.replace(b"[]}", b'[{"Name": "Id", "DataType": "String"}]}')
         storage = zone_with("Items/_x.csv", "Items/_metadata.json", **{"_metadata.json": metadata})
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert "expected csv" in table.diagnostics[0].text
 
 
 class TestMetadata:
     def test_usable_metadata_is_what_it_says(self) -> None:
-        table = seen(zone_with("Items/_metadata.json"))
+        (table,) = look(zone_with("Items/_metadata.json")).tables
         assert isinstance(table.metadata, MetadataUsable)
         assert table.metadata.metadata.key_columns == ("Id",)
 
     def test_unusable_metadata_gives_its_error_with_its_place(self) -> None:
         storage = zone_with("S.schema/Items/_metadata.json", **{"_metadata.json": b"{"})
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert isinstance(table.metadata, MetadataUnusable)
         assert (table.metadata.diagnostics[0].code, table.metadata.diagnostics[0].path) == (
             "ME010",
@@ -311,7 +306,7 @@ class TestMetadata:
 
     def test_huge_metadata_is_not_read_whole(self) -> None:
         storage = zone_with("Items/_metadata.json", **{"_metadata.json": b" " * (MAX_BYTES + 10)})
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert isinstance(table.metadata, MetadataUnusable)
 
     def test_it_is_read_again_only_when_it_changed(self) -> None:
@@ -340,13 +335,13 @@ class TestMetadata:
         storage = zone_with("Items/_metadata.json", **{"_metadata.json": b"{"})
         path = f"{ZONE}/Items/_metadata.json"
         storage.meanwhile[f"open {path}"] = lambda: storage.put(path, KEYED)
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert isinstance(table.metadata, MetadataUsable)
 
     def test_metadata_that_vanishes_before_it_is_read_is_absent(self) -> None:
         storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")
         storage.meanwhile[f"list {ZONE}/Items"] = remove(storage, "Items/_metadata.json")
-        table = seen(storage)
+        (table,) = look(storage).tables
         assert table.metadata == MetadataAbsent()
 
 
@@ -400,7 +395,7 @@ class TestUnlisted:
     def test_a_folder_recreated_meanwhile_is_seen_in_one_life(self) -> None:
         storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")
         storage.meanwhile[f"list {ZONE}/Items"] = recreate(storage, "Items")
-        table = seen(storage)
+        (table,) = look(storage).tables
         now = storage.stat(f"{ZONE}/Items")
         assert now is not None
         assert (table.identity, table.metadata, len(table.files)) == (now.identity, MetadataAbsent(), 1)

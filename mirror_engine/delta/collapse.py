@@ -74,7 +74,7 @@ def key_codes(keys: pa.Table) -> KeyCodes:
     """
     codes = np.full(keys.num_rows, NO_KEY, dtype=np.int64)
     for index, column in enumerate(keys.columns):
-        part = _dense(_comparable(column))
+        part = _dense(comparable(column))
         codes = part if index == 0 else _paired(codes, part)
     first = np.full(_count(codes), len(codes), dtype=np.int64)
     keyed = np.flatnonzero(codes >= 0)
@@ -218,11 +218,11 @@ def _dense(column: pa.ChunkedArray[Any]) -> Integers:
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64, copy=False)
 
 
-def _comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
-    """The column with equal bits where LZ-4.9 sees equal values, in a type without a 2 GB limit."""
+def comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
+    """A key column with equal bits where LZ-4.9 sees equal values, in a type without a 2 GB limit."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _comparable(column.cast(kind.value_type))
+        return comparable(column.cast(kind.value_type))
     if pa.types.is_floating(kind):
         with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN like any other
             values = column.to_numpy() + 0.0  # -0.0 + 0.0 is 0.0

@@ -12,17 +12,18 @@ import pyarrow.compute as pc
 from mirror_engine.delta import markers
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.measure import byte_count
-from mirror_engine.delta.rows import Spool, SpooledRows
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.column_types import TableSchema, folded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Mapping, Sequence
 
+    from mirror_engine.delta.base import RowSource
     from mirror_engine.delta.open_file import OpenFile
+    from mirror_engine.delta.reading import Reading
     from mirror_engine.landing_zone.column_types import Incoming, Merged
+    from mirror_engine.landing_zone.sightings import FileSighting
 
 
 @dataclass(frozen=True)
@@ -57,23 +58,24 @@ class Taken:
         null_keys: how many rows have NULL in each key column that has any (LZ-4.8).
     """
 
-    rows: SpooledRows
+    rows: RowSource
     markers: Counter[int]
     byte_count: int
     null_keys: Counter[str]
 
 
-def take(file: OpenFile, terms: Terms, scratch: Path) -> Taken:
-    """Read every row once.
+def take(file: OpenFile, terms: Terms, sighted: FileSighting, reading: Reading) -> Taken:
+    """Read every row once, as thoroughly as `reading` wants.
 
     Raises:
         PublisherError: what `OpenFile.batches` raises, ME032, ME037, ME038, ME048.
         StorageUnavailable: the file or the scratch folder failed.
     """
-    intake = _Intake(file, terms)
-    spool = Spool(intake.schema, scratch)
+    columns = reading.columns(sighted, _needed(file, terms))
+    intake = _Intake(file, terms, columns)
+    spool = reading.spool(intake.schema, terms.key_columns)
     try:
-        for batch in file.batches():
+        for batch in file.batches(columns):
             spool.add(intake.accepted(batch))
         return Taken(spool.finish(), +intake.markers, intake.byte_count, +intake.null_keys)
     except BaseException:
@@ -81,10 +83,22 @@ def take(file: OpenFile, terms: Terms, scratch: Path) -> Taken:
         raise
 
 
+def _needed(file: OpenFile, terms: Terms) -> frozenset[str]:
+    """Columns whose cells the protocol judges: keys, those in which NULL is refused, those of a Hive folder."""
+    compared = {folded(name) for name in (*terms.key_columns, *terms.partition)}
+    filled = {folded(column.name) for column in terms.merged.schema.columns if not column.nullable}
+    return frozenset(
+        column.name
+        for column in file.columns
+        if folded(column.name) in compared or (column.nullable and folded(column.name) in filled)
+    )
+
+
 @dataclass
 class _Intake:
     file: OpenFile
     terms: Terms
+    columns: Collection[str] | None = None
     markers: Counter[int] = field(default_factory=Counter)
     null_keys: Counter[str] = field(default_factory=Counter)
     byte_count: int = 0
@@ -92,7 +106,8 @@ class _Intake:
 
     def __post_init__(self) -> None:
         spelling = self.terms.merged.spelling
-        self._kept = [(at, spelling[c.name]) for at, c in enumerate(self.file.columns) if c.name in spelling]
+        read = [c.name for c in self.file.columns if self.columns is None or c.name in self.columns]
+        self._kept = [(name, spelling[name]) for name in read if name in spelling]
         self._in_folder = {folded(name): value for name, value in self.terms.partition.items()}
         known = self.terms.merged.schema
         self._folder_columns = {_spelled(known, name): value for name, value in self.terms.partition.items()}
@@ -104,7 +119,7 @@ class _Intake:
         """The next rows as the table takes them."""
         effective = self._effective(batch)
         self._check_folder(batch)
-        cells = [_fitted(batch.column(at), self.schema.field(name).type) for at, name in self._kept]
+        cells = [_fitted(batch.column(own), self.schema.field(name).type) for own, name in self._kept]
         data = pa.RecordBatch.from_arrays(cells, [name for _, name in self._kept])
         self.byte_count += byte_count(data)
         cells += [_constant(value, batch.num_rows) for value in self._folder_columns.values()]
@@ -127,9 +142,9 @@ class _Intake:
 
     def _check_folder(self, batch: pa.RecordBatch) -> None:
         """Hold a column of the file against the folder that names it, too (LZ-3.8)."""
-        for at, column in enumerate(self.file.columns):
+        for column in self.file.columns:
             if folded(column.name) in self._in_folder:
-                fault = _first_unlike(batch.column(at), self._in_folder[folded(column.name)])
+                fault = _first_unlike(batch.column(column.name), self._in_folder[folded(column.name)])
                 if fault >= 0:
                     raise self._refusal("ME032", fault, column=column.name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -39,8 +39,12 @@ class OpenFile(Protocol):
     def diagnostics(self) -> list[Diagnostic]:
         """Warnings and information; grows while rows are read."""
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows in file order, in bounded batches, readable more than once.
+
+        Args:
+            columns: those that must be read, by the file's own names; all, where it is None. A format that cannot
+                leave columns out gives all.
 
         Columns under the file's own names, in file order, each in the Arrow type of its observed Delta type (see
         `arrow_types`), then, where there is a marker, `MARKER_COLUMN` as int8 (NULL where the file has NULL).

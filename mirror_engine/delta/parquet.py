@@ -28,7 +28,7 @@ from mirror_engine.landing_zone.column_types import VOID, Column, same_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
 
@@ -107,13 +107,18 @@ class ParquetChangeFile:
         self._marker_at = _marker_position(fields, path)
         data = [field for at, field in enumerate(fields) if at != self._marker_at]
         self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
-        self.columns: Sequence[Column] = tuple(Column(field.name, self._word(field), field.nullable) for field in data)
+        self._columns_by_place = {
+            at: Column(field.name, self._word(field), field.nullable)
+            for at, field in enumerate(fields)
+            if at != self._marker_at
+        }
+        self.columns: Sequence[Column] = tuple(self._columns_by_place.values())
         self.naive_columns = frozenset(field.name for field in data if field.type.zone == "naive")
         self.utc_columns = frozenset(field.name for field in data if field.type.zone == "utc")
         self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types()]
         without_errors(self.diagnostics)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
 
         Raises:
@@ -121,23 +126,30 @@ class ParquetChangeFile:
             StorageUnavailable: the bytes could not be read.
         """
         rows = unfolded = 0
-        for raw in self._raw_batches():
+        read = [at for at, field in enumerate(self._fields) if self._is_read(at, field, columns)] or [0]
+        for raw in self._raw_batches(None if columns is None else [self._fields[at].name for at in read]):
             check_lengths(raw, self._path, rows + 1, self._config)
-            yield self._carried(raw, rows + 1)
+            yield self._carried(raw, read, rows + 1)
             rows += raw.num_rows
             unfolded += raw.nbytes
             check_total(unfolded, self._size, self._path, self._config)
         if rows != self._file.metadata.num_rows:
             raise broken(self._path, "it holds fewer rows than its footer says")
 
-    def _raw_batches(self) -> Iterator[pa.RecordBatch]:
+    def _is_read(self, at: int, field: _Field, columns: Collection[str] | None) -> bool:
+        return columns is None or field.name in columns or at == self._marker_at
+
+    def _raw_batches(self, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
             with self._understood(group):
                 pace = pace_of(self._file, self._source, group)
             check_total(pace.unfolded_bytes, self._size, self._path, self._config)
             self._note_codecs(pace.codecs)
             found = self._file.iter_batches(
-                batch_size=pace.rows_per_batch, row_groups=[group], use_threads=pace.unfolded_bytes > BUFFER_BYTES
+                batch_size=pace.rows_per_batch,
+                row_groups=[group],
+                columns=names,
+                use_threads=pace.unfolded_bytes > BUFFER_BYTES,
             )
             while True:
                 with self._understood(group):
@@ -156,13 +168,19 @@ class ParquetChangeFile:
             reason = "it is encrypted" if encrypted else f"the pages of row group {group + 1} cannot be read"
             raise broken(self._path, reason) from fault
 
-    def _carried(self, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        names = [column.name for column in self.columns]
-        cells = [column for at, column in enumerate(raw.columns) if at != self._marker_at]
-        made = [self._column(column, found, first_row) for column, found in zip(self.columns, cells, strict=True)]
-        if self._marker_at is not None:
+    def _carried(self, raw: pa.RecordBatch, read: Sequence[int], first_row: int) -> pa.RecordBatch:
+        """The file's columns at the places read, then the marker."""
+        is_whole = raw.num_columns == len(self._fields)
+        cells = {at: raw.column(at if is_whole else self._fields[at].name) for at in read}
+        marker = None if self._marker_at is None else cells.pop(self._marker_at)
+        names, made = [], []
+        for at, found in cells.items():
+            column = self._columns_by_place[at]
+            names.append(column.name)
+            made.append(self._column(column, found, first_row))
+        if marker is not None:
             names.append(MARKER_COLUMN)
-            made.append(self._markers(raw.column(self._marker_at), first_row))
+            made.append(self._markers(marker, first_row))
         return pa.RecordBatch.from_arrays(made, names)
 
     def _column(self, column: Column, cells: pa.Array, first_row: int) -> pa.Array:

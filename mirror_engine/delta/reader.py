@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.delta.base import FileRows
-from mirror_engine.delta.change_bytes import digest, guarded
+from mirror_engine.delta.change_bytes import guarded
 from mirror_engine.delta.intake import Taken, Terms, null_key_counts, take
 from mirror_engine.delta.parquet import open_parquet
 from mirror_engine.delta.text import open_text
@@ -27,10 +27,10 @@ from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from mirror_engine.config import Config
     from mirror_engine.delta.open_file import OpenFile
+    from mirror_engine.delta.reading import Reading
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.sightings import FileSighting
@@ -90,17 +90,17 @@ class ReadRequest:
 class ChangeFileReader:
     """Reads change files of one ROOT's landing zone, each whole or not at all."""
 
-    def __init__(self, storage: Storage, config: Config, scratch: Path) -> None:
+    def __init__(self, storage: Storage, config: Config, reading: Reading) -> None:
         """Keep what every read needs.
 
         Args:
             storage: door 1.
             config: all options.
-            scratch: a folder of this machine for rows that do not fit into memory; made when needed.
+            reading: how thoroughly files are read, and where their rows go.
         """
         self._storage = storage
         self._config = config
-        self._scratch = scratch
+        self._reading = reading
 
     def read(self, request: ReadRequest) -> ReadFile:
         """Read one file and hold it to the protocol (chapters 3 to 6).
@@ -147,12 +147,12 @@ class ChangeFileReader:
             raise ZoneChanged(f"{request.path}: gone before it was read") from None
         with handle:
             content = guarded(handle, request.path)
-            content_digest, size = digest(content)
+            content_digest, size = self._reading.digest(request.file, content)
             if size != before.size:
                 raise self._changed(request)
             file = self._parsed(content, request)
             terms = _terms(file, request, self._config)
-            taken = take(file, terms, self._scratch)
+            taken = take(file, terms, request.file, self._reading)
         try:
             said = without_errors(_said(file, terms, taken, request))
         except PublisherError:

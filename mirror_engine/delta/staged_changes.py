@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -197,45 +197,32 @@ def _lay_down(batch: ChangeBatch, net: NetChanges, folder: Path) -> int:
     names = batch.schema.names
     fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
     schema = pa.schema([*fields, (ROLE, pa.int8())])
-    first = 0
-    with closing(_Parts(folder, schema)) as parts:
+    written = first = number = in_file = 0
+    writer = None
+    try:
         for rows in _rows(batch.files):
             low, high = np.searchsorted(net.position, (first, first + rows.num_rows))
             places, roles = _repeated(net, slice(low, high))
-            if len(places):
-                taken = rows.take(pa.array(places - first))
-                columns = [_column(taken, name, kind) for name, (_, kind) in zip(names, fields, strict=True)]
-                parts.write(pa.RecordBatch.from_arrays([*columns, pa.array(roles)], schema=schema))
             first += rows.num_rows
-    return parts.rows
+            if not len(places):
+                continue
+            if writer is None or in_file >= _FILE_ROWS:
+                if writer is not None:
+                    writer.close()
+                writer, number, in_file = _parquet(folder, number, schema), number + 1, 0
+            taken = rows.take(pa.array(places - (first - rows.num_rows)))
+            columns = [_column(taken, name, kind) for name, (_, kind) in zip(names, fields, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays([*columns, pa.array(roles)], schema=schema))
+            written, in_file = written + len(places), in_file + len(places)
+    finally:
+        if writer is not None:
+            writer.close()
+    return written
 
 
-class _Parts:
-    """Parquet files in one folder, each named by its first row; a full one is followed by the next."""
-
-    def __init__(self, folder: Path, schema: pa.Schema) -> None:
-        self.rows = 0
-        self._folder = folder
-        self._schema = schema
-        self._full_at = 0
-        self._writer: pq.ParquetWriter | None = None
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Add at least one row."""
-        if self._writer is None or self.rows >= self._full_at:
-            self._writer = self._next()
-        self._writer.write_batch(rows)
-        self.rows += rows.num_rows
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def _next(self) -> pq.ParquetWriter:
-        self.close()
-        self._full_at = self.rows + _FILE_ROWS
-        path = self._folder / f"part-{self.rows:012}.parquet"
-        return pq.ParquetWriter(path, self._schema, compression="snappy", use_dictionary=False, write_statistics=False)
+def _parquet(folder: Path, number: int, schema: pa.Schema) -> pq.ParquetWriter:
+    path = folder / f"part-{number:05}.parquet"
+    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, write_statistics=False)
 
 
 def _rows(files: Sequence[FileRows]) -> Iterator[pa.RecordBatch]:

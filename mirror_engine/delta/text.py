@@ -19,7 +19,7 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without
 from mirror_engine.landing_zone.text_encoding import decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.delimited_text import Record
@@ -70,7 +70,7 @@ class TextChangeFile:
         self.columns: Sequence[Column] = tuple(field.column for field in self._fields)
         without_errors(self.diagnostics)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - all are read
         """Rows in file order; see `OpenFile`. Markers and nullability are checked already.
 
         Raises:

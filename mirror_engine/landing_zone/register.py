@@ -224,6 +224,16 @@ _ENTRIES = (
     ),
     _entry("ME075", E, ("LZ-10",), "{reason}, more than the limit of {limit}", "split it, or raise {option}"),
     _entry("ME076", I, ("LZ-7.3",), "this ROOT was copied, moved or restored: folder identities learned anew", ""),
+    # Only `validate` says these: the service applies such files without a word.
+    _entry(
+        "ME077",
+        W,
+        ("LZ-4.1", "LZ-4.7"),
+        "{count} updates met no row, inserted",
+        "insert first; change a key by 2 with the old key, then 0 with the new",
+    ),
+    _entry("ME078", W, ("LZ-4.1", "LZ-4.7"), "{count} deletes met no row", "delete by the key that was inserted"),
+    _entry("ME079", W, ("LZ-3.5",), "another order of {count} files of one time makes other rows", "number the files"),
 )
 
 REGISTER = {entry.code: entry for entry in _ENTRIES}

@@ -17,7 +17,7 @@ from mirror_engine.landing_zone.progress import AppliedFile, Progress
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mirror_engine.delta.base import DeltaState, Outcome
+    from mirror_engine.delta.base import Outcome
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,7 @@ class Scenario:
         """Apply one file with all columns of the table."""
         return self.apply(self.file(self.schema.names, *rows))
 
-    def state(self) -> DeltaState:
-        state = self.writer.state(self.table)
-        assert state is not None
-        return state
-
-    def last_record(self) -> BatchRecord:
-        record = self.state().record
-        assert record is not None
-        return record
-
-    def rows(self, version: int | None = None, limit: int | None = None) -> pa.Table:
-        rows = self.writer.rows(self.table, version=version, limit=limit)
-        assert rows is not None
-        return rows
-
     def found(self, version: int | None = None) -> list[tuple[Any, ...]]:
-        return sorted((tuple(row.values()) for row in self.rows(version).to_pylist()), key=repr)
+        rows = self.writer.rows(self.table, version=version)
+        assert rows is not None
+        return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)

@@ -16,6 +16,7 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.delta.reader import ChangeFileReader, ReadFile, ReadRequest, TableFacts
+from mirror_engine.delta.reading import EveryRow
 from mirror_engine.errors import PublisherError, StorageUnavailable, ZoneChanged
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
 from mirror_engine.landing_zone.column_types import Column, TableSchema
@@ -75,7 +76,7 @@ class Zone:
         return self.reads_sighted(self.lands(content, path), metadata, facts)
 
     def reads_sighted(self, file: FileSighting, metadata: Metadata = KEYED, facts: TableFacts = EMPTY) -> ReadFile:
-        reader = ChangeFileReader(self.storage, self.config, self.scratch)
+        reader = ChangeFileReader(self.storage, self.config, EveryRow(self.scratch))
         return reader.read(ReadRequest(self.folder, ORDERS, file, metadata, facts))
 
     def refuses(self, *arguments: Any, **options: Any) -> PublisherError:
@@ -464,7 +465,7 @@ def test_real_publishers_tables_come_out_as_expected(tmp_path: Path, zone_folder
     folder = TableName(schema, table)
     metadata, _ = parse((zone_folder / "LandingZone" / folder.folder / "_metadata.json").read_bytes(), folder.folder)
     assert metadata
-    reader = ChangeFileReader(storage, Config(), tmp_path)
+    reader = ChangeFileReader(storage, Config(), EveryRow(tmp_path))
     facts, held = TableFacts(), []
     for landed in json.loads((zone_folder / "manifest.json").read_text())[name]:
         entry = storage.stat(f"LandingZone/{folder.folder}/{landed['file']}")

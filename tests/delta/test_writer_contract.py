@@ -45,11 +45,13 @@ def test_a_created_table_is_empty_and_carries_its_record(writer: DeltaWriter) ->
     table = Scenario(writer, schema_of("Id!", "n:decimal(38,10)", "day:string", partitions=["day"]), ["Id"])
     outcome = table.create()
     assert (outcome.version, outcome.operation) == (0, "CREATE")
-    state = table.state()
+    state = writer.state("dbo/T")
+    assert state is not None
     assert (state.version, state.schema, state.record_version) == (0, table.schema, 0)
     assert state.record == table.record()
     assert writer.row_count("dbo/T") == 0
-    rows = table.rows()
+    rows = writer.rows("dbo/T")
+    assert rows is not None
     assert (rows.num_rows, rows.schema.names) == (0, ["Id", "n", "day"])
 
 
@@ -181,9 +183,10 @@ def test_the_first_batch_may_make_the_table(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
     outcome = table.change((4, 1, "a"), (2, 2, None), (1, 1, "b"))
     assert table.found() == [(1, "b")]
-    state = table.state()
-    assert (state.version, state.record_version) == (outcome.version, outcome.version)
-    assert table.last_record().progress.batch == 1
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.record is not None
+    assert (state.version, state.record_version, state.record.progress.batch) == (outcome.version, outcome.version, 1)
 
 
 @pytest.mark.parametrize("rows", [(), ((2, 9, None),)], ids=["no rows", "nothing to delete"])
@@ -192,7 +195,10 @@ def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tup
     table.create()
     table.change((0, 1, "a"))
     outcome = table.change(*rows)
-    assert (outcome.version, table.state().version, table.last_record().progress.batch) == (2, 2, 2)
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.record is not None
+    assert (outcome.version, state.version, state.record.progress.batch) == (2, 2, 2)
     assert table.found() == [(1, "a")]
     with pytest.raises(CommitConflict):
         writer.apply("dbo/T", ChangeBatch((), SIMPLE, ("Id",)), table.record())
@@ -210,13 +216,13 @@ def test_a_batch_goes_in_once(writer: DeltaWriter) -> None:
     table.create()
     table.change((0, 1, "a"))
     table.change((4, 2, "b"), (1, 1, "c"))
-    before = table.state()
+    before = writer.state("dbo/T")
     for batch in (2, 1, 0):
         table.batch = batch
         record = table.record()
         with pytest.raises(CommitConflict):
             writer.apply("dbo/T", ChangeBatch((table.file(SIMPLE.names, (0, 9, "x")),), SIMPLE, ("Id",)), record)
-    assert table.state() == before
+    assert writer.state("dbo/T") == before
     assert table.found() == [(1, "c"), (2, "b")]
 
 
@@ -254,7 +260,9 @@ def test_new_columns_come_with_the_batch_that_has_them(writer: DeltaWriter) -> N
     table.schema = schema_of("Id!", "City:string", "n:timestamp_ntz", "m:decimal(5,2)")
     table.apply(table.file(["Id", "m"], (1, 2, Decimal("1.50")), (0, 3, None)))
     assert table.found() == [(1, "a", None, None), (2, None, None, Decimal("1.50")), (3, None, None, None)]
-    assert table.state().schema == table.schema
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.schema == table.schema
     assert table.found(1) == [(1, "a"), (2, "b")]
 
 
@@ -266,7 +274,9 @@ def test_a_not_null_column_may_come_while_the_table_is_empty(writer: DeltaWriter
     table.schema = schema_of("Id!", "City:string", "n!", "Odd name:string!")
     table.change((0, 1, "b", 2, "c"))
     assert table.found() == [(1, "b", 2, "c")]
-    assert table.state().schema == table.schema
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.schema == table.schema
 
 
 ODD_NAMES = [
@@ -361,7 +371,9 @@ def test_values_of_every_type_survive_append_and_merge(writer: DeltaWriter) -> N
     assert table.found() == expected
     table.change(*[(1, *row) for row in rows], (4, *nothing))
     assert table.found() == expected
-    assert pa.types.is_decimal128(table.rows().schema.field("c_decimal(38,10)").type)
+    found = writer.rows("dbo/T")
+    assert found is not None
+    assert pa.types.is_decimal128(found.schema.field("c_decimal(38,10)").type)
 
 
 @pytest.mark.parametrize("word", [word for word in VALUES if word != "boolean"])
@@ -395,7 +407,9 @@ def test_instants_beyond_pythons_years_survive(writer: DeltaWriter) -> None:
     rows = file.rows.table.append_column("t", instants).append_column("d", days)  # type: ignore[attr-defined]
     table.create()
     table.apply(replace(file, rows=replace(file.rows, table=rows)))  # type: ignore[type-var]
-    found = table.rows().sort_by("Id")
+    found = writer.rows("dbo/T")
+    assert found is not None
+    found = found.sort_by("Id")
     assert found["t"].combine_chunks().equals(instants)
     assert found["d"].combine_chunks().equals(days)
 
@@ -413,7 +427,9 @@ def test_partition_values_are_kept_whatever_they_are(writer: DeltaWriter) -> Non
     assert table.found() == sorted(
         [(place, value, "2027") for place, value in enumerate(PARTITIONS) if place], key=repr
     )
-    assert table.state().schema.partition_columns == ("p q", "year")
+    state = writer.state("dbo/T")
+    assert state is not None
+    assert state.schema.partition_columns == ("p q", "year")
 
 
 def test_a_plain_partition_column_may_be_part_of_the_key(writer: DeltaWriter) -> None:
@@ -464,7 +480,9 @@ def test_a_limit_gives_so_many_rows(writer: DeltaWriter) -> None:
     table.create()
     table.change(*[(0, number, "x") for number in range(10)])
     for limit, expected in ((0, 0), (3, 3), (10, 10), (99, 10)):
-        assert table.rows(limit=limit).num_rows == expected
+        rows = writer.rows("dbo/T", limit=limit)
+        assert rows is not None
+        assert rows.num_rows == expected
 
 
 def test_rows_are_counted(writer: DeltaWriter) -> None:
@@ -486,10 +504,12 @@ def test_maintenance_changes_no_row_and_loses_no_record(writer: DeltaWriter) -> 
     table.create()
     for number in range(3):
         table.change((0, number, "x"))
-    before = table.state()
+    before = writer.state("dbo/T")
+    assert before is not None
     done = writer.maintain("dbo/T", 0)
     assert set(done) == {"files_added", "files_removed", "files_deleted"}
-    after = table.state()
+    after = writer.state("dbo/T")
+    assert after is not None
     assert (after.record, after.record_version) == (before.record, before.record_version)
     assert table.found() == [(0, "x"), (1, "x"), (2, "x")]
     table.change((1, 1, "y"))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror_engine.cli.reports.base import encodable, message_of
+from mirror_engine.cli.reports.base import encodable, located, message_of
 from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
-    from mirror_engine.cli.reports.base import Verdicts
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.validation.verdicts import Verdicts
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _IN_A_MESSAGE = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
@@ -23,7 +23,7 @@ def render(verdicts: Verdicts) -> str:
     """One line for each diagnostic; `""` where there is none."""
     return "".join(
         f"{_command(found, verdicts.path_of(found), line)}::{message_of(found, times).translate(_IN_A_MESSAGE)}\n"
-        for found, times, line in verdicts.located()
+        for found, times, line in located(verdicts)
     )
 
 

@@ -6,13 +6,14 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from mirror_engine.cli.reports.base import THE_ZONE, TableVerdict, message_of
+from mirror_engine.cli.reports.base import THE_ZONE, message_of
 from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.validation.verdicts import TableVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_engine.cli.reports.base import Counted, Verdicts
+    from mirror_engine.validation.verdicts import Counted, Verdicts
 
 PROGRAM = "mirror-engine validate"
 DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'

@@ -8,13 +8,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from mirror_engine.cli.reports.base import encodable, message_of
+from mirror_engine.cli.reports.base import encodable, located, message_of
 from mirror_engine.explanations.pages import explanation
 from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
-    from mirror_engine.cli.reports.base import Verdicts
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.validation.verdicts import Verdicts
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TOOL = "mirror-engine"
@@ -24,11 +24,11 @@ FINGERPRINT = "mirrorEngineDiagnostic/v1"
 
 def render(verdicts: Verdicts) -> str:
     """One JSON document of one run."""
-    codes = sorted({found.code for found, _, _ in verdicts.located()})
+    codes = sorted({found.code for found, _, _ in located(verdicts)})
     driver = {"name": TOOL, "version": version(TOOL), "rules": [_rule(code) for code in codes]}
     results = [
         _result(found, times, line, verdicts.path_of(found)) | {"ruleIndex": codes.index(found.code)}
-        for found, times, line in verdicts.located()
+        for found, times, line in located(verdicts)
     ]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2) + "\n"

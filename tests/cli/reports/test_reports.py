@@ -11,9 +11,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from mirror_engine.cli.reports import github, junit, sarif
-from mirror_engine.cli.reports.base import TableVerdict, Verdicts, line_of
+from mirror_engine.cli.reports.base import line_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.register import REGISTER, Severity
+from mirror_engine.validation.verdicts import TableVerdict, Verdicts
 
 SECOND = "Items/00000000000000000002.csv"
 WRONG_MARKER = diagnose("ME037", SECOND, row=3, value="3")

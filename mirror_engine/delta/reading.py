@@ -1,0 +1,62 @@
+"""How thoroughly a change file is read, and what is kept of its rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from mirror_engine.delta.change_bytes import digest
+from mirror_engine.delta.rows import Spool
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from mirror_engine.delta.base import RowSource
+    from mirror_engine.landing_zone.sightings import FileSighting
+
+
+class RowSpool(Protocol):
+    """Takes accepted rows in file order, batch after batch."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows, in the schema the spool was made for."""
+
+    def finish(self) -> RowSource:
+        """What was kept of them."""
+
+    def discard(self) -> None:
+        """Forget the rows; they turned out to be no good."""
+
+
+class Reading(Protocol):
+    """What a reader looks at, and what it keeps."""
+
+    def digest(self, file: FileSighting, content: BinaryIO) -> tuple[str, int]:
+        """A digest of the file's bytes in hex, `""` where nobody needs one, and how many there are."""
+
+    def columns(self, file: FileSighting, needed: Collection[str]) -> Collection[str] | None:
+        """The columns to be read, when those in `needed` must be; None for all of them."""
+
+    def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> RowSpool:
+        """Where accepted rows of that schema go."""
+
+
+class EveryRow:
+    """A `Reading` of all columns that keeps all rows: what is needed to apply a file."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+
+    def digest(self, file: FileSighting, content: BinaryIO) -> tuple[str, int]:  # noqa: ARG002 - every file alike
+        """See `Reading`."""
+        return digest(content)
+
+    def columns(self, file: FileSighting, needed: Collection[str]) -> Collection[str] | None:  # noqa: ARG002 - as above
+        """See `Reading`."""
+        return None
+
+    def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> Spool:  # noqa: ARG002 - keys are nothing special
+        """See `Reading`."""
+        return Spool(schema, self._scratch)

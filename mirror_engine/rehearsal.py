@@ -1,0 +1,104 @@
+"""The engine without an audience: a zone is replayed into a writer of one's own, and nothing of it is changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirror_engine.change_batches import BatchReader
+from mirror_engine.delta.reader import ChangeFileReader
+from mirror_engine.doors import Doors
+from mirror_engine.engine import CycleResult, Engine
+from mirror_engine.errors import EngineFault
+from mirror_engine.janitor import Janitor
+from mirror_engine.ledger import Ledger
+from mirror_engine.monitoring.overview import mirror_status
+from mirror_engine.poller import Poller
+from mirror_engine.storage.read_only import ReadOnlyStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Self
+
+    from mirror_engine.config import Config
+    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.delta.reading import Reading
+    from mirror_engine.events import Event
+    from mirror_engine.landing_zone.sightings import ZoneSighting
+    from mirror_engine.monitoring.status import MirrorStatus
+    from mirror_engine.storage.base import Storage
+
+SECONDS_BETWEEN_TRIES = 0.2
+LONGEST_TRY_SECONDS = 10.0
+
+
+class Rehearsal:
+    """An engine over a landing zone that it only reads, with a ledger in memory.
+
+    Args:
+        storage: door 1; whatever it is, nothing is written through it.
+        config: all options; those about cleaning up do not count.
+        writer: door 2, in memory.
+        reading: how thoroughly files are read, and where their rows go: it must suit the writer.
+        tell: called with every event.
+        clock: seconds since 1970.
+    """
+
+    def __init__(  # noqa: PLR0913 - every part may be replaced
+        self,
+        storage: Storage,
+        config: Config,
+        writer: DeltaWriter,
+        reading: Reading,
+        *,
+        tell: Callable[[Event], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        config = replace(config, cleanup="off")
+        storage = ReadOnlyStorage(storage)
+        self._ledger = Ledger.fresh()
+        self.doors = Doors(storage, writer, self._ledger, config, clock, tell)
+        self.poller = Poller(storage, config)
+        reader = BatchReader(ChangeFileReader(storage, config, reading), config, tell)
+        self._engine = Engine(self.doors, self.poller, reader, Janitor(storage, config, clock))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def cycle(self, stop: threading.Event) -> CycleResult:
+        """One cycle of the engine."""
+        return self._engine.cycle(stop)
+
+    def play(self) -> MirrorStatus:
+        """Replay all that can be replayed, and say how every table stands.
+
+        Raises:
+            TransientError: the zone, or a table of it, could not be read for a while.
+        """
+        deadline = time.monotonic() + LONGEST_TRY_SECONDS
+        stop = threading.Event()
+        while True:
+            result = self.cycle(stop)
+            if not result.failures:
+                return self.status(result)
+            failure = next(iter(result.failures.values()))
+            if time.monotonic() > deadline or isinstance(failure, EngineFault):
+                raise failure
+            stop.wait(SECONDS_BETWEEN_TRIES)
+
+    def status(self, result: CycleResult) -> MirrorStatus:
+        """How every table stands after a cycle that saw the zone."""
+        zone: ZoneSighting = result.zone or self.poller.look()
+        return mirror_status(Path(), self.doors, zone, result.plans, engine_running=True)
+
+    def close(self) -> None:
+        """End the workers; the ledger goes."""
+        self._engine.close()
+        self._ledger.close()

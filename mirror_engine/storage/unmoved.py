@@ -1,0 +1,65 @@
+"""A look at the landing zone as it was before processed files were moved away (LZ-8.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO
+
+from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.names import (
+    PROCESSED_FOLDER,
+    READY_TO_DELETE_FOLDER,
+    READY_TO_DELETE_INFO,
+    SCHEMA_SUFFIX,
+)
+from mirror_engine.storage.base import Kind
+from mirror_engine.storage.read_only import ReadOnlyStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirror_engine.storage.base import Entry
+
+_MOVED_TO = (READY_TO_DELETE_FOLDER, PROCESSED_FOLDER)
+
+
+class UnmovedStorage(ReadOnlyStorage):
+    """A `Storage` over another in which moved files lie at their old places again, but where a newer one lies."""
+
+    def list(self, folder: str) -> Sequence[Entry] | None:
+        """See `Storage`."""
+        lying = self._storage.list(folder)
+        if lying is None:
+            return None
+        found = {entry.name: entry for entry in lying}
+        for place in _places(folder):
+            for entry in self._storage.list(place) or ():
+                if entry.name != READY_TO_DELETE_INFO:
+                    found.setdefault(entry.name, entry)
+        return sorted(found.values(), key=lambda entry: entry.name)
+
+    def stat(self, path: str) -> Entry | None:
+        """See `Storage`."""
+        found = self._storage.stat(path)
+        for place in _places(path) if found is None else ():
+            found = found or self._storage.stat(place)
+        return found
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage`."""
+        here = self._storage.stat(path)
+        if here is None:
+            for place in _places(path):
+                moved = self._storage.stat(place)
+                if moved and moved.kind is Kind.FILE:
+                    return self._storage.open(place)
+        return self._storage.open(path)
+
+
+def _places(path: str) -> list[str]:
+    """Where a file or folder of a table folder may have been moved."""
+    parts = path.split("/")
+    zone = next((zone.count("/") + 1 for zone in (ZONE, OLDER_ZONE) if path.startswith(f"{zone}/")), None)
+    if zone is None or any(part in _MOVED_TO for part in parts):
+        return []
+    table = zone + (2 if parts[zone].endswith(SCHEMA_SUFFIX) else 1)
+    return ["/".join([*parts[:table], place, *parts[table:]]) for place in _MOVED_TO] if len(parts) >= table else []

@@ -1,0 +1,88 @@
+"""Judges a landing zone: the engine itself replays it, and keeps keys alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirror_engine.delta.key_writer import KeyReading, KeyWriter
+from mirror_engine.landing_zone.change_file import sequence_of
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.sightings import MetadataUsable
+from mirror_engine.monitoring.state_words import in_words, word
+from mirror_engine.poller import Poller
+from mirror_engine.rehearsal import Rehearsal
+from mirror_engine.validation.ties import order_matters
+from mirror_engine.validation.verdicts import TableVerdict, Verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from mirror_engine.delta.key_book import Effects
+    from mirror_engine.landing_zone.sightings import TableSighting
+    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.validation.places import Place
+
+
+def judge(place: Place, shuffles: int = 0) -> Verdicts:
+    """Say what the service would make of a place.
+
+    Args:
+        place: what is to be judged.
+        shuffles: in how many other orders files of one time are tried (ME079).
+
+    Raises:
+        TransientError: something could not be read for a while.
+    """
+    zone = Poller(place.storage, place.config).look()
+    reading = KeyReading(file.size for table in zone.tables for file in table.files)
+    writer = KeyWriter()
+    with Rehearsal(place.storage, place.config, writer, reading) as rehearsal:
+        status = rehearsal.play()
+    tied = order_matters(place, shuffles) if shuffles else {}
+    texts = {table.name for table in zone.tables if _is_text(table)}
+    tables = (
+        _verdict(table, [*_met(table, writer), *tied.get(table.name.folder, ())], is_text=table.name in texts)
+        for table in status.tables
+    )
+    return Verdicts(tuple(tables), tuple((found, 1) for found in status.diagnostics), place.zone.as_posix())
+
+
+def _is_text(table: TableSighting) -> bool:
+    return isinstance(table.metadata, MetadataUsable) and table.metadata.metadata.is_text
+
+
+def _verdict(table: TableStatus, more: Iterable[Diagnostic], *, is_text: bool) -> TableVerdict:
+    """A table's status after the rehearsal, and what else was found."""
+    folder = table.name.folder
+    applied = [file for file in table.files if file.state == "applied"]
+    return TableVerdict(
+        folder,
+        word(table.state),
+        tuple(f"{folder}/{file.path}" for file in applied),
+        sum(file.rows or 0 for file in applied),
+        (*table.diagnostics, *((found, 1) for found in more)),
+        is_text,
+        in_words(table.state),
+        tuple((f"{folder}/{file.path}", file.why) for file in table.waiting),
+    )
+
+
+def _met(table: TableStatus, writer: KeyWriter) -> Iterator[Diagnostic]:
+    """Changes to keys that were never inserted, where all history is there (LZ-4.7)."""
+    effects = writer.effects.get(table.delta_folder, {})
+    if _begins_late(effects):
+        return
+    for path, effect in effects.items():
+        if effect.absent_updates:
+            yield diagnose("ME077", f"{table.name.folder}/{path}", count=effect.absent_updates)
+        if effect.absent_deletes:
+            yield diagnose("ME078", f"{table.name.folder}/{path}", count=effect.absent_deletes)
+
+
+def _begins_late(effects: Mapping[str, Effects]) -> bool:
+    """Whether the first numbered file there is, of any partition, is not its first: what it held is not known."""
+    first: dict[str, int] = {}
+    for path in effects:
+        partition, _, name = path.rpartition("/")
+        first.setdefault(partition, sequence_of(name))
+    return any(sequence > 1 for sequence in first.values())
