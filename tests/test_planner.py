@@ -68,6 +68,12 @@ def test_a_level_table_has_no_steps():
     assert (made.state, made.steps, codes(made)) == (Level(), (), [])
 
 
+def test_an_unarmed_folder_seen_before_has_no_steps():
+    seen = progress(armed_at=0.0, waiting={numbered(1).path: numbered(1).etag})
+    made = plan(folder(numbered(1), metadata=MetadataAbsent()), seen, HERE)
+    assert (made.steps, codes(made)) == ((), ["ME008"])
+
+
 def test_a_gap_blocks_and_is_no_error():
     made = plan(folder(numbered(1), numbered(3)), progress(numbered(1)), HERE)
     assert made.state == Blocked(numbered(2).path, 1)
