@@ -151,6 +151,15 @@ class Mirror:
             raise UnknownTable(f"{table}: no version {version}", "See its versions: history.")
         return found
 
+    def key_columns(self, table: str) -> tuple[str, ...]:
+        """A table's key, as its newest commit records it; empty for a keyless table.
+
+        Raises:
+            UnknownTable: no such table.
+        """
+        state = self._writer.state(self._find(table))
+        return (state.record.progress.key_columns or ()) if state and state.record else ()
+
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """A table's commits, newest first.
 

@@ -11,6 +11,7 @@ import typer
 
 from mirror_engine.cli import exit_codes
 from mirror_engine.cli.demo import demo
+from mirror_engine.cli.diff import diff
 from mirror_engine.cli.doctor import doctor
 from mirror_engine.cli.explain import explain
 from mirror_engine.cli.failures import exit_code_of
@@ -26,7 +27,7 @@ from mirror_engine.cli.status import status
 from mirror_engine.cli.tables import tables
 
 PROGRAM = "mirror-engine"
-COMMANDS = (once, run, status, tables, show, history, explain, init, doctor, maintain, restart, demo)
+COMMANDS = (once, run, status, tables, show, history, diff, explain, init, doctor, maintain, restart, demo)
 
 app = typer.Typer(
     name=PROGRAM,

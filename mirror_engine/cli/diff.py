@@ -1,0 +1,175 @@
+"""`diff`: a mirrored table beside an expected one, row by row and cell by cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from mirror_engine.cli import exit_codes, opening
+from mirror_engine.cli.options import Json, Root, Table, configured
+from mirror_engine.cli.output import cell, count, grid, line, plain, print_json, stdout
+from mirror_engine.cli.show import Version
+from mirror_engine.config import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from mirror_engine.table_diff import Difference
+
+JSON: dict[str, Any] = {
+    "table": "Items",
+    "version": None,
+    "key": ["Id"],
+    "equal": False,
+    "counts": {"equal": 117, "missing": 1, "surplus": 1, "different": 1},
+    "columns": {"missing": ["Size"], "surplus": ["Note"]},
+    "different_cells": {"Name": 1},
+    "missing": [{"Id": 3, "Name": "Nut"}],
+    "surplus": [{"Id": 9, "Name": "Pin"}],
+    "different": [{"key": {"Id": 7}, "cells": [{"column": "Name", "expected": "Bolt", "found": "Screw"}]}],
+}
+
+Expected = Annotated[
+    Path,
+    typer.Argument(metavar="EXPECTED", help="The expected table: .csv, .parquet or .json.", show_default=False),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key", metavar="COLUMNS", help="Match rows by these; the table's own key by default.", show_default=False
+    ),
+]
+Tolerance = Annotated[
+    float, typer.Option("--tolerance", metavar="X", min=0.0, help="Floats this far apart count as equal.")
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Most rows of a kind to show; 0 for all.")]
+
+
+@configured("default_schema")
+def diff(  # noqa: PLR0913 - as many things as a person may say
+    root: Root,
+    table: Table,
+    expected: Expected,
+    config: Config,
+    *,
+    key: Key = None,
+    version: Version = None,
+    tolerance: Tolerance = 0.0,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """Compare a table with an expected one.
+
+    Rows are matched by the table's key, or by --key Id,Line; those of a keyless table are compared as a whole. Every
+    column counts, in any order. CSV and JSON are read as the table's types: an empty field is NULL, "" is empty text,
+    decimals may be text, times are ISO 8601, binary is Base64; what `show --json` prints is taken, too. Starts no Java.
+
+    Example: mirror-engine diff ./shop Sales.Orders expected.csv --key Id
+
+    Exit codes: 0 equal · 2 wrong usage, no such table, column or file · 3 different · 4 try again
+    """
+    from mirror_engine.expected_table import read_expected  # noqa: PLC0415 - loads Arrow
+    from mirror_engine.table_diff import compare  # noqa: PLC0415
+
+    with opening.open_mirror(root, config) as mirror:
+        found = mirror.rows(table, version=version)
+        chosen = _columns(key, found.column_names) if key else mirror.key_columns(table)
+    wanted = read_expected(expected, found.schema)
+    difference = compare(found, wanted, chosen, tolerance=tolerance, limit=limit or None)
+    if as_json:
+        print_json({"table": table, "version": version, **_as_json(difference)})
+    else:
+        stdout().print(difference_text(table, difference))
+    if not difference.is_equal:
+        raise typer.Exit(exit_codes.REFUSED)
+
+
+def _columns(given: Sequence[str], known: Sequence[str]) -> list[str]:
+    """`--key a,b` as columns; a column whose name holds a comma is meant as it is."""
+    return [name for text in given for name in ([text] if text in known else text.split(","))]
+
+
+def difference_text(table: str, difference: Difference) -> RenderableType:
+    """What tells the table from the expected one: counts first, then the first rows of each kind."""
+    return Group(*_parts(table, difference))
+
+
+def _parts(table: str, found: Difference) -> Iterator[RenderableType]:
+    rows = f"{count(found.equal_rows, 'equal row')}"
+    if found.is_equal:
+        yield line(f"{table} is as expected: {rows}", "green")
+        return
+    numbers = f"{found.missing_rows:,} missing, {found.surplus_rows:,} surplus, {found.different_rows:,} different"
+    yield line(f"{table} is not as expected: {numbers}; {rows}", "bold red")
+    for heading, names in (("expected, not there", found.missing_columns), ("not expected", found.surplus_columns)):
+        if names:
+            yield line(f"  columns {heading}: {', '.join(names)}")
+    if found.different_cells:
+        often = ", ".join(f"{name} {times:,}" for name, times in found.different_cells.items())
+        yield line(f"  cells that differ: {often}")
+    yield from _rows("Missing: expected, not in the table", found.missing, found.missing_rows)
+    yield from _rows("Surplus: in the table, not expected", found.surplus, found.surplus_rows)
+    yield from _different(found)
+
+
+def _rows(heading: str, rows: Sequence[Mapping[str, Any]], total: int) -> Iterator[RenderableType]:
+    if not rows:
+        return
+    yield from _headed(heading, len(rows), total)
+    lines = grid(*(line(name).plain for name in rows[0]))
+    for row in rows:
+        lines.add_row(*(line(cell(value)) for value in row.values()))
+    yield lines
+
+
+def _different(found: Difference) -> Iterator[RenderableType]:
+    if not found.different:
+        return
+    yield from _headed("Different", len(found.different), found.different_rows)
+    lines = grid(*(line(name).plain for name in found.key), "Column", "Expected", "Found")
+    for row in found.different:
+        for name, (wanted, there) in row.cells.items():
+            lines.add_row(*(line(cell(value)) for value in (*row.key.values(), name, wanted, there)))
+    yield lines
+
+
+def _headed(heading: str, shown: int, total: int) -> Iterator[RenderableType]:
+    yield Text()
+    yield line(f"{heading}{f', the first {shown:,} of {total:,}, see --limit' if shown < total else ''}", "bold")
+
+
+def _as_json(found: Difference) -> dict[str, Any]:
+    return {
+        "key": list(found.key),
+        "equal": found.is_equal,
+        "counts": {
+            "equal": found.equal_rows,
+            "missing": found.missing_rows,
+            "surplus": found.surplus_rows,
+            "different": found.different_rows,
+        },
+        "columns": {"missing": list(found.missing_columns), "surplus": list(found.surplus_columns)},
+        "different_cells": dict(found.different_cells),
+        "missing": [_plain(row) for row in found.missing],
+        "surplus": [_plain(row) for row in found.surplus],
+        "different": [
+            {
+                "key": _plain(row.key),
+                "cells": [
+                    {"column": name, "expected": plain(wanted), "found": plain(there)}
+                    for name, (wanted, there) in row.cells.items()
+                ],
+            }
+            for row in found.different
+        ],
+    }
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in row.items()}

@@ -1,0 +1,170 @@
+"""An expected table as people write it: CSV, Parquet or JSON, read as the types of the table."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirror_engine.cli.output import plain
+from mirror_engine.errors import UsageError
+from mirror_engine.expected_table import read_expected
+
+SCHEMA = pa.schema(
+    [
+        ("Id", pa.int64()),
+        ("Tiny", pa.int8()),
+        ("Name", pa.string()),
+        ("Price", pa.decimal128(10, 2)),
+        ("Weight", pa.float32()),
+        ("Ratio", pa.float64()),
+        ("Sold", pa.bool_()),
+        ("On", pa.date32()),
+        ("At", pa.timestamp("us", "UTC")),
+        ("Local", pa.timestamp("us")),
+        ("Photo", pa.binary()),
+    ]
+)
+ROW: dict[str, Any] = {
+    "Id": 7,
+    "Tiny": -8,
+    "Name": 'Bo"lt, \\"long\\"\nnew',
+    "Price": Decimal("12.50"),
+    "Weight": 0.10000000149011612,
+    "Ratio": 0.1,
+    "Sold": True,
+    "On": date(2026, 11, 2),
+    "At": datetime(2026, 11, 2, 8, 15, 29, 500000, tzinfo=timezone.utc),
+    "Local": datetime(2026, 11, 2, 8, 15, 29),  # noqa: DTZ001 - naive is the point
+    "Photo": b"\x00\xff",
+}
+NULLS = dict.fromkeys(ROW)
+TABLE = pa.Table.from_pylist([ROW, NULLS], SCHEMA)
+CSV = """\ufeffID,Tiny,Name,Price,Weight,Ratio,Sold,On,At,Local,Photo
+7,-8,"Bo""lt, \\""long\\""
+new",12.5,0.1,0.1,TRUE,2026-11-02,2026-11-02T09:15:29.5+01:00,2026-11-02 08:15:29,AP8=
+,,,,,,,,,,
+"""
+
+
+def written(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_csv_is_read_as_the_types_of_the_table(tmp_path) -> None:
+    assert read_expected(written(tmp_path, "expected.csv", CSV), SCHEMA).equals(TABLE)
+
+
+def test_a_quoted_empty_field_is_empty_text_and_an_empty_one_null(tmp_path) -> None:
+    path = written(tmp_path, "expected.csv", 'Id,Name\r\n1,""\r\n"",\r\n')
+    assert read_expected(path, SCHEMA).to_pylist() == [{"Id": 1, "Name": ""}, {"Id": None, "Name": None}]
+
+
+def test_what_show_prints_can_be_expected(tmp_path) -> None:
+    rows = [{name: plain(value) for name, value in row.items()} for row in TABLE.to_pylist()]
+    for name, content in {
+        "show.json": json.dumps({"table": "Items", "rows": rows}),
+        "rows.JSON": json.dumps(rows, indent=1),
+        "rows.jsonl": "\n".join(map(json.dumps, rows)),
+        "rows.ndjson": "\ufeff" + "\n\n".join(map(json.dumps, rows)) + "\n",
+    }.items():
+        assert read_expected(written(tmp_path, name, content), SCHEMA).equals(TABLE)
+
+
+def test_numbers_of_json_are_exact(tmp_path) -> None:
+    path = written(
+        tmp_path, "a.json", '[{"Id": 9223372036854775807, "Price": 12345678.91, "Ratio": 1e-7, "Sold": false}]'
+    )
+    assert read_expected(path, SCHEMA).to_pylist() == [
+        {"Id": 2**63 - 1, "Price": Decimal("12345678.91"), "Ratio": 1e-7, "Sold": False}
+    ]
+
+
+def test_nan_and_infinities_have_names(tmp_path) -> None:
+    path = written(tmp_path, "a.json", '[{"Ratio": NaN}, {"Ratio": "Infinity"}, {"Ratio": -Infinity}]')
+    assert str(read_expected(path, SCHEMA)["Ratio"].to_pylist()) == "[nan, inf, -inf]"
+
+
+def test_a_member_that_a_json_row_lacks_is_null(tmp_path) -> None:
+    path = written(tmp_path, "a.json", '[{"Id": 1}, {"Name": "a"}]')
+    assert read_expected(path, SCHEMA).to_pylist() == [{"Id": 1, "Name": None}, {"Id": None, "Name": "a"}]
+
+
+def test_no_rows_at_all_have_the_columns_of_the_table(tmp_path) -> None:
+    assert read_expected(written(tmp_path, "a.json", "[]"), SCHEMA).schema.names == SCHEMA.names
+    assert read_expected(written(tmp_path, "a.csv", "Id,Name\n"), SCHEMA).num_rows == 0
+
+
+def test_parquet_is_cast_where_values_keep_their_meaning(tmp_path) -> None:
+    given = pa.table(
+        {
+            "id": pa.array([7], pa.int32()),
+            "Name": pa.array(["a"]).dictionary_encode(),
+            "Price": pa.array([1.5], pa.float64()),
+            "At": pa.array([0], pa.timestamp("ns")),
+            "Photo": pa.nulls(1),
+            "Else": pa.array([[1]]),
+        }
+    )
+    pq.write_table(given, tmp_path / "a.parquet")
+    read = read_expected(tmp_path / "a.parquet", SCHEMA)
+    assert read.schema.names == ["Id", "Name", "Price", "At", "Photo", "Else"]
+    assert [read.schema.field(name).type for name in read.schema.names[:5]] == [
+        SCHEMA.field(name).type for name in read.schema.names[:5]
+    ]
+
+
+def test_a_column_the_table_lacks_is_kept_as_text(tmp_path) -> None:
+    path = written(tmp_path, "a.csv", "Id,Size\n1,XL\n")
+    assert read_expected(path, SCHEMA).to_pylist() == [{"Id": 1, "Size": "XL"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.xlsx", "", r"a\.xlsx: no form of an expected table"),
+        ("a.csv", "", "no CSV in UTF-8 with a header"),
+        ("a.csv", b"Id,Name\n1,\xff\n", "no CSV in UTF-8"),
+        ("a.csv", "Id,Name\n1,secret,2\n", "3 fields for 2"),
+        ("a.csv", "Id\n1\nsecret\n", "row 2: column Id is not long"),
+        ("a.csv", "Tiny\n300\n", "column Tiny holds a value that no byte can be"),
+        ("a.csv", "Price\nsecret\n", r"row 1: column Price is not decimal\(10,2\)"),
+        ("a.csv", "Price\n1.234\n", "column Price holds a value that no decimal"),
+        ("a.csv", "Id,ID\n1,2\n", "column Id is there twice"),
+        ("a.json", "[", "no JSON"),
+        ("a.json", "[1]", "rows are objects"),
+        ("a.json", b"\xff", "no JSON"),
+        ("a.json", '[{"Name": 7}]', "row 1: column Name is not string"),
+        ("a.json", '[{"Id": {"secret": 1}}]', "row 1: column Id is not long"),
+        ("a.json", '[{"Id": 1.5}]', "row 1: column Id is not long"),
+        ("a.parquet", "secret", "no Parquet file"),
+    ],
+)
+def test_what_cannot_be_read_is_told_without_a_value(tmp_path, name, content, said) -> None:
+    with pytest.raises(UsageError, match=said) as error:
+        read_expected(written(tmp_path, name, content), SCHEMA)
+    assert "secret" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_says_so(tmp_path) -> None:
+    for name in ("none.csv", "none.json", "none.parquet"):
+        with pytest.raises(UsageError, match="no such file"):
+            read_expected(tmp_path / name, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "column", [pa.array(["7"]), pa.array([0], pa.timestamp("us", "UTC")), pa.array([2**40]).cast(pa.float64())]
+)
+def test_parquet_of_another_type_is_refused(tmp_path, column) -> None:
+    name = "Tiny" if pa.types.is_floating(column.type) else "Id"
+    pq.write_table(pa.table({name: column}), tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match=re.escape(f"column {name} is {column.type}")):
+        read_expected(tmp_path / "a.parquet", SCHEMA)
