@@ -1,0 +1,223 @@
+"""A careful publisher, and one for each exercise that is careless in that alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ARROW = {int: pa.int64(), str: pa.string()}
+CHUNK = 4
+
+
+class Careful:
+    """Keeps its position in the newest change file; lands under a temporary name; never writes a number twice."""
+
+    def __init__(self, source, files, state):
+        self.source, self.files, self.state = source, files, state
+        self.folder = source.name
+
+    @classmethod
+    def publish(cls, source, files, state):
+        cls(source, files, state).run()
+
+    def run(self):
+        number, position = self.newest()
+        if not number:
+            number, position = self.load(number)
+        changes = self.source.changes(after=position)
+        for start in range(0, len(changes), CHUNK):
+            number += 1
+            self.land_chunk(number, changes[start : start + CHUNK])
+
+    def newest(self):
+        numbers = [int(name[:20]) for name in self.files.list(self.folder) if name[:20].isdigit()]
+        if not numbers:
+            return 0, 0
+        content = self.files.read(f"{self.folder}/{max(numbers):020d}.parquet")
+        return max(numbers), int(pq.read_schema(pa.BufferReader(content)).metadata[b"position"])
+
+    def load(self, number):
+        metadata = json.dumps({"keyColumns": list(self.source.keys)}).encode()
+        self.files.write(f"{self.folder}/_metadata.json", metadata)
+        position, rows = self.read_all()
+        self.land(number + 1, position, rows)
+        return number + 1, position
+
+    def read_all(self):
+        position = self.source.position
+        return position, list(self.source.rows())
+
+    def columns(self):
+        return dict(self.source.columns)
+
+    def marked(self, change):
+        if change.kind == "delete":
+            return [(2, change.before)]
+        if change.kind == "update" and change.before["id"] != change.after["id"]:
+            return [(2, change.before), (4, change.after)]
+        return [(4, change.after)]
+
+    def land_chunk(self, number, changes):
+        rows = [{**row, "__rowMarker__": marker} for change in changes for marker, row in self.marked(change)]
+        self.land(number, changes[-1].position, rows, {"__rowMarker__": pa.int32()})
+
+    def land(self, number, position, rows, further=None):
+        types = {name: ARROW[kind] for name, kind in self.columns().items()} | (further or {})
+        arrays = [pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()]
+        table = pa.table(dict(zip(types, arrays, strict=True)))
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table.replace_schema_metadata({"position": str(position)}), buffer)
+        self.upload(f"{self.folder}/{number:020d}.parquet", buffer.getvalue().to_pybytes())
+
+    def upload(self, final, content):
+        temporary = f"{self.folder}/_{uuid.uuid4().hex}.uploading"
+        self.files.write(temporary, content)
+        self.name(temporary, final)
+
+    def name(self, temporary, final):
+        self.files.rename(temporary, final)
+
+
+class PositionAfterLoad(Careful):
+    def read_all(self):
+        rows = list(self.source.rows())
+        return self.source.position, rows
+
+
+class KeyChangeAsUpdate(Careful):
+    def marked(self, change):
+        return [(2, change.before)] if change.kind == "delete" else [(4, change.after)]
+
+
+class GroupedByKind(Careful):
+    def land_chunk(self, number, changes):
+        super().land_chunk(number, sorted(changes, key=lambda change: (change.kind == "delete", change.position)))
+
+
+class CutUploadIsNamed(Careful):
+    def upload(self, final, content):
+        temporary = f"{self.folder}/_{uuid.uuid4().hex}.uploading"
+        try:
+            self.files.write(temporary, content)
+        except OSError:
+            self.name(temporary, final)
+            raise
+        self.name(temporary, final)
+
+
+class OverwritesAfterLostAnswer(Careful):
+    def newest(self):
+        if "again" in self.state:
+            return self.state["again"]
+        return super().newest()
+
+    def land(self, number, position, rows, further=None):
+        before = Careful.newest(self)
+        try:
+            super().land(number, position, rows, further)
+        except FileExistsError:
+            raise
+        except OSError:
+            self.state["again"] = before
+            raise
+        self.state.pop("again", None)
+
+    def name(self, temporary, final):
+        (self.files.replace if "again" in self.state else self.files.rename)(temporary, final)
+
+
+class TrustsItsState(Careful):
+    """Holds a lock that ends with its process, and remembers by itself how far it is."""
+
+    lock = threading.Lock()
+
+    def run(self):
+        if not self.lock.acquire(blocking=False):
+            raise BlockingIOError
+        try:
+            super().run()
+        finally:
+            self.lock.release()
+
+    def newest(self):
+        return self.state.get("newest") or super().newest()
+
+    def land(self, number, position, rows, further=None):
+        super().land(number, position, rows, further)
+        self.state["newest"] = number, position
+
+    def name(self, temporary, final):
+        try:
+            self.files.replace(temporary, final)
+        except OSError:
+            if not self.files.exists(final):
+                raise
+
+
+class LeavesOutWhatFails(Careful):
+    left_out = 0
+
+    def run(self):
+        self.landed = 0
+        super().run()
+
+    def land_chunk(self, number, changes):
+        try:
+            super().land_chunk(number - self.left_out, changes)
+        except (FileExistsError, TimeoutError):
+            raise
+        except OSError:
+            if not self.landed:
+                raise
+            self.left_out = 1
+        self.landed += 1
+
+
+class LoadsAgain(Careful):
+    def newest(self):
+        number, position = super().newest()
+        if number and not self.state.get("loaded"):
+            self.state["loaded"] = True
+            number, position = self.load(number)
+        return number, position
+
+    def load(self, number):
+        found = super().load(number)
+        self.state["loaded"] = True
+        return found
+
+
+class KeepsItsColumns(Careful):
+    def columns(self):
+        return self.state.setdefault("columns", dict(self.source.columns))
+
+
+class Overwrites(Careful):
+    def newest(self):
+        number, position = super().newest()
+        return number, max(position, self.state.get("position", 0))
+
+    def land(self, number, position, rows, further=None):
+        super().land(number, position, rows, further)
+        self.state["position"] = max(position, self.state.get("position", 0))
+
+    def name(self, temporary, final):
+        self.files.replace(temporary, final)
+
+
+CARELESS = {
+    "write during the initial load": PositionAfterLoad,
+    "key change": KeyChangeAsUpdate,
+    "rapid changes to one key": GroupedByKind,
+    "failed temporary upload": CutUploadIsNamed,
+    "lost rename answer": OverwritesAfterLostAnswer,
+    "crash after publish": TrustsItsState,
+    "second file fails": LeavesOutWhatFails,
+    "lost state": LoadsAgain,
+    "schema change": KeepsItsColumns,
+    "two publishers at once": Overwrites,
+}
