@@ -18,12 +18,13 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.column_types import folded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
     Truths = NDArray[np.bool_]
+    _Both = tuple[pa.ChunkedArray, pa.ChunkedArray]
 
 Row = dict[str, Any]
 
@@ -81,9 +82,11 @@ def compare(
         limit: how many rows of each kind are told; None for all.
 
     Raises:
-        UsageError: a key column is missing in one of the tables.
+        UsageError: a key column is missing in one of the tables, or they have no column in common.
     """
     names = [name for name in expected.column_names if name in found.column_names]
+    if not names:
+        raise UsageError("the tables have no column in common", f"The table has {', '.join(found.column_names)}.")
     pairing = _Pairing(found, expected, names, _key_columns(key, found, expected), tolerance)
     first = slice(None, limit)
     return Difference(
@@ -129,7 +132,8 @@ class _Pairing:
         self.key = list(key)
         self._found, self._expected, self._names, self._tolerance = found, expected, names, tolerance
         self._floats = [name for name in names if pa.types.is_floating(found.schema.field(name).type)]
-        mine, theirs = self._ids(names)
+        both = [(found.column(name), expected.column(name)) for name in names]
+        mine, theirs = _ids(both, found.num_rows, expected.num_rows)
         here, there = _unmatched(mine, theirs), _unmatched(theirs, mine)
         self.surplus, self.missing, self._pairs = here, there, (here[:0], there[:0])
         if key or tolerance:
@@ -176,22 +180,12 @@ class _Pairing:
             apart &= ~pc.fill_null(near, False).to_numpy().astype(np.bool_)
         return apart
 
-    def _ids(self, names: Sequence[str]) -> tuple[Integers, Integers]:
-        """A number for each row of both tables; rows have the same one where all named columns are equal."""
-        rows = self._found.num_rows
-        ids = np.zeros(rows + self._expected.num_rows, np.int64)
-        for name in names:
-            codes = np.concatenate(_codes(self._found.column(name), self._expected.column(name)))
-            ids = _joined(ids, codes)
-        return ids[:rows], ids[rows:]
-
     def _paired(self, here: Integers, there: Integers, by: Sequence[str]) -> tuple[Integers, Integers, Any]:
         """Rows left of each table, matched by the named columns; several of one key in the order they come."""
-        mine, theirs = self._ids(by)
         here, there = self._ordered(self._found, here), self._ordered(self._expected, there)
-        places = _joined(
-            np.concatenate([mine[here], theirs[there]]), np.concatenate([_rank(mine[here]), _rank(theirs[there])])
-        )
+        both = ((self._found.column(name).take(here), self._expected.column(name).take(there)) for name in by)
+        mine, theirs = _ids(both, len(here), len(there))
+        places = _joined(np.concatenate([mine, theirs]), np.concatenate([_rank(mine), _rank(theirs)]))
         _, first, second = np.intersect1d(
             places[: len(here)], places[len(here) :], assume_unique=True, return_indices=True
         )
@@ -208,6 +202,15 @@ class _Pairing:
         )
         ordered: Integers = rows[order.to_numpy()]
         return ordered
+
+
+def _ids(columns: Iterable[_Both], mine: int, theirs: int) -> tuple[Integers, Integers]:
+    """A number for each row of both tables, so many of each; rows that are equal in every column have the same one."""
+    ids = np.zeros(mine + theirs, np.int64)
+    for at, column in enumerate(columns):
+        codes = np.concatenate(_codes(*column))
+        ids = _joined(ids, codes) if at else codes
+    return ids[:mine], ids[mine:]
 
 
 def _codes(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> tuple[Integers, Integers]:

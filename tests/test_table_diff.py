@@ -89,6 +89,19 @@ def test_near_floats_meet_whatever_the_order() -> None:
     assert compare(here, there, tolerance=0.001).is_equal
 
 
+def test_a_table_of_nothing_but_floats_may_differ_a_little() -> None:
+    schema = pa.schema([("x", pa.float64())])
+    found = compare(
+        table((1.0,), (2.0,), (3.0,), schema=schema), table((1.001,), (2.0,), (9.0,), schema=schema), tolerance=0.01
+    )
+    assert counts(found) == (2, 1, 1, 0)
+
+
+def test_tables_without_a_common_column_cannot_be_compared() -> None:
+    with pytest.raises(UsageError, match="no column in common"):
+        compare(table(), pa.table({"Sku": ["a"]}))
+
+
 def test_infinities_equal_only_themselves() -> None:
     infinite = float("inf")
     assert compare(table((1, "a", infinite)), table((1, "a", infinite)), ["Id"], tolerance=1.0).is_equal
