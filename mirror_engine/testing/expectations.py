@@ -56,7 +56,7 @@ class Expectations:
         for name, code in self._expected.items():
             found = self._find(name, tables)
             if found is None or not _is_so(found.state, code):
-                now = f"it is {in_words(found.state)}" if found else "there is no such table folder"
+                now = f"it is {in_words(found.state)}" if found else "there is no such table folder, or more than one"
                 unmet.append(f"  {name} should be {f'latched with {code}' if code else 'blocked'}: {now}")
                 stuck = [table for table in stuck if table is not found]
         return [*map(reason, stuck), *unmet]

@@ -5,6 +5,7 @@ Nothing of the engine is loaded before a fixture is used.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -99,7 +100,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """A mirrored table's rows against a list: by key, cell by cell, with what keeps the table from being level."""
-    if op != "==" or not (hasattr(left, "differences") or hasattr(right, "differences")):
+    if op != "==" or "mirror_engine.testing.rows" not in sys.modules:  # then there are none
         return None
     from mirror_engine.testing.rows import Rows  # noqa: PLC0415 - the plugin must cost nothing
 

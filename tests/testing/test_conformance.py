@@ -87,6 +87,7 @@ def test_what_the_mirror_refuses_is_told() -> None:
     assert faults[0].startswith("Orders is latched: 00000000000000000001.parquet: 0 bytes [ME023]")
 
 
+@pytest.mark.slow
 def test_publishers_that_wait_for_each_other_survive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirror_engine.testing.rehearsal.RIVAL_SECONDS", 0.05)
     lock = threading.Lock()
@@ -96,6 +97,21 @@ def test_publishers_that_wait_for_each_other_survive(monkeypatch: pytest.MonkeyP
             Careful.publish(source, files, state)
 
     check_publisher(patient, only=["two publishers at once"]).assert_all_survived()
+
+
+def test_who_starts_all_over_after_a_lost_state_survives() -> None:
+    class StartsOver(Careful):
+        def newest(self):
+            if not self.state.get("loaded"):
+                self.files.delete(self.folder)
+                return 0, 0
+            return super().newest()
+
+        def load(self, number):
+            self.state["loaded"] = True
+            return super().load(number)
+
+    check_publisher(StartsOver.publish, only=["lost state"]).assert_all_survived()
 
 
 def test_an_exercise_that_does_not_exist_is_refused() -> None:

@@ -117,7 +117,7 @@ def test_a_failure_says_what_a_person_needs_to_know(pytester: pytest.Pytester) -
             "*different: id=1: city is 'Linz', expected 'Wels'",
             "E*Orders is latched: 00000000000000000002.parquet, row 1: *",
             "  Orders should be latched with ME037: it is level: everything landed is in the table",
-            "  Items should be blocked: there is no such table folder",
+            "  Items should be blocked: there is no such table folder, or more than one",
             "  Orders should be latched with ME037: it is latched: *0 bytes [[]ME023[]]*",
             "*something else",
             "*Captured mirror call*",
@@ -204,10 +204,31 @@ def test_the_landing_zone_goes_where_a_path_does(landing_zone: LandingZone) -> N
     assert [path.name for path in landing_zone.path.iterdir()] == ["Orders"]
 
 
-def test_an_ini_file_may_set_options(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nmirror_config =\n    strict = true\n    default_schema = none\n")
-    pytester.makepyfile("def test_x(mirror): assert mirror.config.strict and mirror.config.default_schema == 'none'")
-    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+def test_the_marker_wins_over_the_command_line_and_that_over_the_ini_file(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nmirror_writer = spark\nmirror_config =\n    strict = true\n    default_schema = none\n")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.mirror_config(default_schema="main")
+        def test_by_command_line(mirror, publisher):
+            publisher.table("Orders", keys=["id"]).load({"id": 1})
+            mirror.run_until_level()
+            assert mirror.tables() == ["main/Orders"]
+            assert mirror.config.strict
+            assert not [*mirror.root.rglob("_delta_log")]
+
+        @pytest.mark.mirror_writer("spark")
+        class TestMarked:
+            @pytest.mark.mirror_writer("memory")
+            def test_by_marker(self, mirror, publisher):
+                publisher.table("Orders", keys=["id"]).load({"id": 1})
+                mirror.run_until_level()
+                assert not [*mirror.root.rglob("_delta_log")]
+        """
+    )
+    pytester.makepyfile(test_plain="def test_x(mirror): assert mirror.config.default_schema == 'none'")
+    pytester.runpytest_inprocess("--mirror-writer=memory").assert_outcomes(passed=3)
 
 
 def test_the_plugin_loads_nothing_of_the_engine_and_leaves_others_fixtures_alone() -> None:

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from careless_publishers import CARELESS
+
+import mirror_engine.testing.mirrored  # pytester takes away again what its runs load, and Arrow cannot come twice
+from mirror_engine.testing import check_publisher
+
+pytest_plugins = ["pytester"]
+
+PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+FILES = {text.partition("\n")[0].removeprefix("# "): text for kind, text in BLOCKS if kind == "python"}
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_pass(pytester: pytest.Pytester) -> None:
+    assert len(FILES) == 4
+    for name, text in FILES.items():
+        (pytester.path / name).write_text(text, encoding="utf-8")
+    pytester.syspathinsert()
+    pytester.runpytest_inprocess("-W", "error").assert_outcomes(passed=5)
+
+
+def test_the_report_of_the_page_is_the_one_printed() -> None:
+    exercise = "write during the initial load"
+    printed = str(check_publisher(CARELESS[exercise].publish, only=[exercise]))
+    assert f"```text\n{printed}\n```" in PAGE
+
+
+def test_the_failure_of_the_page_is_the_one_shown(pytester: pytest.Pytester) -> None:
+    told = next(text for kind, text in BLOCKS if kind == "text" and "leaves tables" in text)
+    pytester.makepyfile(
+        "def test_x(mirror, publisher):\n"
+        "    publisher.table('Orders', keys=['id']).change((3, {'id': 1}))\n"
+        "    mirror.run()\n"
+    )
+    assert told in pytester.runpytest_inprocess().stdout.str()
+
+
+def test_the_page_names_every_exercise_and_every_method() -> None:
+    for exercise in CARELESS:
+        assert f"| {exercise} |" in PAGE
+    public = [name for name in vars(mirror_engine.testing.mirrored.MirrorInTest) if not name.startswith("_")]
+    internal = {"complaint", "story", "close"}
+    assert [
+        name for name in public if f"`{name}" not in PAGE and f"`{name}(" not in PAGE and name not in internal
+    ] == []
