@@ -1,0 +1,146 @@
+"""`wait`: returns once all tables are level, or one file has been applied."""
+
+from __future__ import annotations
+
+import time
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirror_engine.cli import exit_codes, opening
+from mirror_engine.cli.options import READING, Json, Root, configured
+from mirror_engine.cli.output import bullet, line, print_json, stderr, stdout
+from mirror_engine.cli.signals import Stopping
+from mirror_engine.config import Config
+from mirror_engine.errors import TransientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirror_engine.goals import NotYet
+    from mirror_engine.mirror import Mirror
+
+    Look = Callable[[], tuple[bool, Sequence[NotYet]]]  # whether an engine is running, and what is not yet so
+
+JSON: dict[str, Any] = {
+    "reached": False,
+    "exit_code": 4,
+    "seconds": 30.1,
+    "engine_running": True,
+    "not_yet": [
+        {"table": "Items", "state": "blocked", "reason": "blocked: waits for …, 1 file unread", "advice": "Land …"}
+    ],
+}
+
+
+class Goal(str, Enum):
+    """What can be waited for."""
+
+    LEVEL = "level"
+
+
+Until = Annotated[Goal, typer.Option("--until", help="Everything that landed is in the tables.")]
+Tables = Annotated[
+    list[str] | None,
+    typer.Option("--table", metavar="TABLE", help="Only this one; may be given again.", show_default=False),
+]
+File = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        metavar="NAME",
+        help="Until this file is applied: Items/00000000000000000002.parquet.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.0, help="How long at most.")]
+Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.05, help="Time between two looks.")]
+FailFast = Annotated[bool, typer.Option("--fail-fast", help="End with 3 once a table is latched or blocked.")]
+
+
+@configured(*READING)
+def wait(  # noqa: PLR0913 - as many things as a person may say
+    root: Root,
+    config: Config,
+    *,
+    until: Until = Goal.LEVEL,  # noqa: ARG001 - the only goal but a file
+    table: Tables = None,
+    file: File = None,
+    timeout: Timeout = 600.0,
+    every: Every = 1.0,
+    fail_fast: FailFast = False,
+    as_json: Json = False,
+) -> None:
+    """Return once the tables are level.
+
+    Or once a file is applied. An engine must be running meanwhile; this one only looks, and starts no Java. A table
+    that is named is waited for even if it is not there yet. After --timeout the reason is told for each table.
+
+    Example: mirror-engine wait ./shop --until level --table Sales.Orders --timeout 60
+
+    Exit codes: 0 reached · 2 wrong usage · 3 a table is latched or blocked, with --fail-fast · 4 not reached in time ·
+    130 stopped by Ctrl+C
+    """
+    started = time.monotonic()
+    with Stopping() as stopping, opening.open_mirror(root, config) as mirror:
+        look = _looking(mirror, file, table or ())
+        with stderr().status("waiting") as shown:
+            while True:
+                engine_running, not_yet = look()
+                left = timeout - (time.monotonic() - started)
+                if not not_yet or left <= 0 or stopping.stop.is_set() or (fail_fast and _is_hopeless(not_yet)):
+                    break
+                shown.update(line(f"waiting for {_said(not_yet[0])}"))
+                stopping.stop.wait(min(every, left))
+    code = exit_codes.LEVEL
+    if not_yet:
+        code = stopping.exit_code(exit_codes.REFUSED if fail_fast and _is_hopeless(not_yet) else exit_codes.RETRY)
+    _tell(code, time.monotonic() - started, not_yet, engine_running=engine_running, as_json=as_json)
+    raise typer.Exit(code)
+
+
+def _looking(mirror: Mirror, file: str | None, tables: Sequence[str]) -> Look:
+    from mirror_engine.goals import NotYet, not_applied, not_level  # noqa: PLC0415 - loads the engine
+
+    schema = mirror.config.schema_of_bare_tables
+
+    def look() -> tuple[bool, Sequence[NotYet]]:
+        try:
+            status = mirror.status()
+        except TransientError as error:  # the next look may succeed
+            return True, [NotYet("", "", error.message, error.hint)]
+        found = not_applied(status, file, tables, schema) if file else not_level(status, tables, schema)
+        return status.engine_running, found
+
+    return look
+
+
+def _tell(code: int, seconds: float, not_yet: Sequence[NotYet], *, engine_running: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "reached": not not_yet,
+                "exit_code": code,
+                "seconds": round(seconds, 3),
+                "engine_running": engine_running,
+                "not_yet": [found.to_json() for found in not_yet],
+            }
+        )
+    elif not not_yet:
+        stdout().print(line(f"reached after {seconds:.1f} s", "green"))
+    else:
+        engine = "" if engine_running else "; no engine is running"
+        stdout().print(line(f"not reached after {seconds:.1f} s{engine}", "bold red"))
+        for found in not_yet:
+            stdout().print(line(f"  {_said(found)}"))
+            if found.advice:
+                stdout().print(bullet("  ->", found.advice))
+
+
+def _is_hopeless(not_yet: Sequence[NotYet]) -> bool:
+    return any(found.needs_a_person for found in not_yet)
+
+
+def _said(found: NotYet) -> str:
+    return f"{found.table}: {found.reason}" if found.table else found.reason
