@@ -120,4 +120,4 @@ def _section(heading: str, *body: RenderableType) -> Iterator[RenderableType]:
     yield Text()
     yield line(heading, "bold")
     for part in body:
-        yield Padding(part, (0, 0, 0, 2))
+        yield Padding(part, (0, 0, 0, 2), expand=False)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from enum import Enum
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.padding import Padding
 
 from mirror_engine.cli import exit_codes, opening
 from mirror_engine.cli.options import READING, Json, Root, configured
@@ -132,10 +135,11 @@ def _tell(code: int, seconds: float, not_yet: Sequence[NotYet], *, engine_runnin
     else:
         engine = "" if engine_running else "; no engine is running"
         stdout().print(line(f"not reached after {seconds:.1f} s{engine}", "bold red"))
-        for found in not_yet:
-            stdout().print(line(f"  {_said(found)}"))
-            if found.advice:
-                stdout().print(bullet("  ->", found.advice))
+        for advice, tables in groupby(not_yet, attrgetter("advice")):  # the same advice is given once
+            for found in tables:
+                stdout().print(Padding(line(_said(found)), (0, 0, 0, 2), expand=False))
+            if advice:
+                stdout().print(bullet("  ->", advice))
 
 
 def _is_hopeless(not_yet: Sequence[NotYet]) -> bool:

@@ -17,6 +17,10 @@ def test_a_code_is_explained_in_any_case(say) -> None:
     assert "unexplained: no effect, ME014" in said.out
 
 
+def test_a_pipe_gets_no_trailing_spaces(say) -> None:
+    assert [line for line in say("explain", "ME001", "ME039").out.splitlines() if line != line.rstrip()] == []
+
+
 def test_several_codes_come_one_after_the_other(say) -> None:
     out = say("explain", "ME037", "ME019").out
     assert out.index("ME037  error") < out.index("ME019  warning")
