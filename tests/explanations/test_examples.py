@@ -1,0 +1,109 @@
+"""The examples of the long forms are true: what is called wrong raises the code, and what is called right does not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.explanations.pages import explanation
+from mirror_engine.landing_zone.register import REGISTER
+from mirror_engine.mirror import Mirror
+from mirror_engine.testing.publisher import Publisher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirror_engine.explanations.pages import Explanation, Snippet
+
+# what the table holds before the example lands, where that matters
+BEFORE = {
+    "ME018": "Id,Name\n1,Pin\n",
+    "ME039": "Id,Name\n7,Nut\n",
+    "ME041": "Id,Name,Price\n7,Bolt,1\n",
+    "ME042": "Id,Name,__rowMarker__\n1,Pin,0\n",
+    "ME054": "Id,Name\n1,Pin\n",
+}
+KEYS = {"ME040": ["Id", "Region"]}
+TYPES = {"Price": "Double", "SoldOn": "IDate"}
+BY_VALIDATE_ALONE = {"ME077", "ME078", "ME079"}
+
+
+def is_text(page: Explanation) -> bool:
+    return page.wrong.language == "csv" and page.code not in BY_VALIDATE_ALONE
+
+
+def is_one_parquet(page: Explanation) -> bool:
+    return page.wrong.text.startswith("pa.table(") and "\n" not in page.wrong.text
+
+
+PAGES = [explanation(code) for code in REGISTER]
+TEXTS = [page for page in PAGES if is_text(page)]
+PARQUETS = [page for page in PAGES if is_one_parquet(page)]
+
+
+def raised(root: Path) -> set[str]:
+    with Mirror(root, writer=MemoryDeltaWriter()) as mirror:
+        mirror.once()
+        return {found.code for table in mirror.status().tables for found, _ in table.diagnostics}
+
+
+def declared(*texts: str) -> list[dict[str, object]]:
+    """Every column of the headers once, in its first spelling."""
+    names = {name.lower(): name for text in reversed(texts) for name in reversed(text.split("\n")[0].split(","))}
+    names.pop("__rowmarker__", None)
+    return [{"Name": name, "DataType": TYPES.get(name, "String"), "IsNullable": True} for name in names.values()]
+
+
+def land_text(root: Path, code: str, snippet: Snippet) -> None:
+    before = BEFORE.get(code, "Id")
+    in_partition = "/" in snippet.title
+    items = Publisher(root).folder("Items", extension="csv")
+    metadata = {
+        "keyColumns": KEYS.get(code, ["Id"]),
+        "FileFormat": "CSV",
+        "isPartitionEnabled": in_partition,
+        "SchemaDefinition": {"Columns": declared(before, snippet.text)},
+        "FileFormatTypeProperties": {"RowSeparator": "\n"},
+    }
+    items.land_metadata(json.dumps(metadata).encode())
+    if code in BEFORE:
+        items.land_csv(before)
+    content = f"{snippet.text}\n"
+    if in_partition:
+        items.put(snippet.title, content.encode())
+    else:
+        items.land_csv(content)
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.code)
+def test_an_example_in_text_is_true(tmp_path, page) -> None:
+    codes = []
+    for name, snippet in (("wrong", page.wrong), ("right", page.right)):
+        (tmp_path / name).mkdir()
+        land_text(tmp_path / name, page.code, snippet)
+        codes.append(raised(tmp_path / name))
+    wrong, right = codes
+    assert page.code in wrong
+    assert page.code not in right
+
+
+@pytest.mark.parametrize("page", PARQUETS, ids=lambda page: page.code)
+def test_an_example_in_parquet_is_true(tmp_path, page) -> None:
+    codes = []
+    for name, snippet in (("wrong", page.wrong), ("right", page.right)):
+        (tmp_path / name).mkdir()
+        made = eval(snippet.text, {"pa": pa, "json": json})  # noqa: S307 - an example of our own
+        Publisher(tmp_path / name).table("Items", keys=["Id"]).land_parquet(made)
+        codes.append(raised(tmp_path / name))
+    wrong, right = codes
+    assert page.code in wrong
+    assert page.code not in right
+
+
+def test_most_examples_of_files_are_among_them() -> None:
+    assert len(TEXTS) >= 15
+    assert len(PARQUETS) >= 5
