@@ -25,10 +25,27 @@ from mirror_engine.cli.run import run
 from mirror_engine.cli.show import show
 from mirror_engine.cli.status import status
 from mirror_engine.cli.tables import tables
+from mirror_engine.cli.validate import validate
 from mirror_engine.cli.wait import wait
 
 PROGRAM = "mirror-engine"
-COMMANDS = (once, run, status, wait, tables, show, history, diff, explain, init, doctor, maintain, restart, demo)
+COMMANDS = (
+    once,
+    run,
+    status,
+    wait,
+    tables,
+    show,
+    history,
+    validate,
+    diff,
+    explain,
+    init,
+    doctor,
+    maintain,
+    restart,
+    demo,
+)
 
 app = typer.Typer(
     name=PROGRAM,

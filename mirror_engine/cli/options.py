@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -33,7 +33,7 @@ READING = tuple(name for name in ALL if options()[name].topic == "How the zone i
 def configured(*names: str) -> Callable[[Command], Command]:
     """Give a command `--config` and a flag for each named option; it is called with `config: Config` in their place.
 
-    The command must take `root: Path` and `config: Config`, and is called with keywords.
+    The command must take `root: Path`, or `paths`, and `config: Config`, and is called with keywords.
     """
 
     def decorate(command: Command) -> Command:
@@ -41,7 +41,7 @@ def configured(*names: str) -> Callable[[Command], Command]:
         def with_flags(*, config_file: Path | None = None, **arguments: Any) -> None:  # noqa: ANN401 - any command's own
             flags = {name: arguments.pop(name) for name in names}
             given = {name: value for name, value in flags.items() if value is not None}
-            command(**arguments, config=load(arguments["root"] or Path(), given, os.environ, config_file))
+            command(**arguments, config=load(_place(arguments), given, os.environ, config_file))
 
         own = inspect.signature(command, eval_str=True)
         kept = [parameter for parameter in own.parameters.values() if parameter.name != "config"]
@@ -52,6 +52,13 @@ def configured(*names: str) -> Callable[[Command], Command]:
         return with_flags
 
     return decorate
+
+
+def _place(arguments: Mapping[str, Any]) -> Path:
+    """Where `mirror-engine.toml` is looked for: ROOT, or the first of several paths."""
+    paths = arguments.get("paths") or [arguments.get("root") or Path()]
+    first = Path(paths[0])
+    return first.parent if first.is_file() else first
 
 
 def _config_file() -> inspect.Parameter:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_engine.delta import markers
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.measure import byte_count
 from mirror_engine.errors import PublisherError
@@ -129,11 +128,11 @@ class _Intake:
         return made
 
     def _effective(self, batch: pa.RecordBatch) -> pa.Array:
-        """The rows' markers, every one of them good (LZ-4.12 … LZ-4.14)."""
+        """The rows' markers, where the file has any, good ones (LZ-4.13, LZ-4.14)."""
         if self.file.marker is None:
             found = pa.repeat(pa.scalar(self.terms.default_marker.value, pa.int8()), batch.num_rows)
         else:
-            found = markers.effective(batch.column(MARKER_COLUMN), self.terms.incoming.path, self.rows + 1)
+            found = batch.column(MARKER_COLUMN)
         if not self.terms.key_columns:
             at = pc.index(pc.not_equal(found, RowMarker.INSERT.value), True).as_py()
             if at >= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,12 @@ from mirror_engine.delta.collapse import NO_KEY, Integers, Markers, met
 from mirror_engine.landing_zone.change import RowMarker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mirror_engine.delta.collapse import Flags
     from mirror_engine.delta.key_hashes import Hashes
+
+TOGETHER = 1_000_000  # changes that are looked at together
 
 
 @dataclass(frozen=True)
@@ -34,77 +40,130 @@ class Effects:
     deleted: int = 0
 
 
+@dataclass(frozen=True)
+class KeyRun:
+    """The changes of one file in order: 8 bytes a row where all of them insert whole keys.
+
+    Attributes:
+        keys: each change's key, as `key_hashes` numbers it, in parts that follow each other.
+        whole: per change whether no part of its key is NULL; None where all are whole.
+        markers: per change its effective row marker; None where all of them insert.
+    """
+
+    keys: Sequence[Hashes]
+    whole: Flags | None = None
+    markers: Markers | None = None
+
+    @property
+    def row_count(self) -> int:
+        """How many changes there are."""
+        return sum(map(len, self.keys))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it only inserts, and only rows with a key."""
+        return self.whole is None and self.markers is None
+
+
 class KeyBook:
-    """How many rows a table has of each key; 12 bytes a key. Rows that came before keys were declared have none."""
+    """How many rows a table has of each key; 12 bytes a key, 8 where keys rise and come once.
+
+    Rows that came before keys were declared have none.
+    """
 
     def __init__(self) -> None:
-        self._keys: Hashes = np.empty(0, dtype=np.uint64)  # ascending
-        self._rows: Integers = np.empty(0, dtype=np.int32)  # of each, at least 1
+        self._parts: list[Hashes] = []  # distinct keys, ascending within and from part to part
+        self._rows: Integers | None = None  # of each key, at least 1; None where each has one
         self._without_key = 0
 
     @property
     def row_count(self) -> int:
         """All rows."""
-        return int(self._rows.sum(dtype=np.int64)) + self._without_key
+        keyed = sum(map(len, self._parts)) if self._rows is None else int(self._rows.sum(dtype=np.int64))
+        return keyed + self._without_key
 
-    def copied(self) -> KeyBook:
-        """The same, to be changed apart."""
-        made = KeyBook()
-        made._keys, made._rows, made._without_key = self._keys, self._rows, self._without_key
-        return made
+    def add(self, runs: Iterable[KeyRun]) -> list[Effects]:
+        """Apply runs of changes, one after the other; returns what each met and did."""
+        effects: list[Effects] = []
+        together: list[KeyRun] = []
+        waiting = 0
+        for run in runs:
+            if waiting + run.row_count > TOGETHER:
+                effects += self._add_mixed(together)
+                together, waiting = [], 0
+            if run.is_plain and run.row_count > TOGETHER:
+                effects.append(self._add_inserts(run.keys))
+            else:
+                together.append(run)
+                waiting += run.row_count
+        return effects + self._add_mixed(together)
 
-    def add(self, keys: Hashes, whole: np.ndarray[tuple[int], np.dtype[np.bool_]], markers: Markers) -> Effects:
-        """Apply changes in order.
-
-        Args:
-            keys: per change its key, as `key_hashes` numbers it.
-            whole: per change whether no part of its key is NULL.
-            markers: per change its effective row marker.
-        """
-        if not len(keys):
-            return Effects()
-        if whole.all() and not markers.any():
-            return self._add_inserts(keys)
+    def _add_mixed(self, runs: Sequence[KeyRun]) -> list[Effects]:
+        """Any changes, all at once."""
+        if not runs:
+            return []
+        keys = np.concatenate([np.empty(0, dtype=np.uint64), *(part for run in runs for part in run.keys)])
+        whole = np.concatenate([np.ones(run.row_count, np.bool_) if run.whole is None else run.whole for run in runs])
+        markers = np.concatenate(
+            [np.zeros(run.row_count, np.int8) if run.markers is None else run.markers for run in runs]
+        )
         codes = np.full(len(keys), NO_KEY, dtype=np.int64)
         distinct, codes[whole] = np.unique(keys[whole], return_inverse=True)
-        prior = self._rows_of(distinct)
-        found = met(codes, markers, prior)
+        found = met(codes, markers, self._rows_of(distinct))
         self._without_key += int(np.count_nonzero(~whole & (markers != RowMarker.DELETE)))
         self._take(distinct, _left(codes, markers, found, len(distinct)))
-        return _effects(markers, found)
+        ends = np.cumsum([run.row_count for run in runs])
+        return [_effects(*pair) for pair in zip(np.split(markers, ends[:-1]), np.split(found, ends[:-1]), strict=True)]
 
-    def _add_inserts(self, keys: Hashes) -> Effects:
-        """The common case of an initial load: keys mostly rise, and are mostly new."""
-        if not (keys[1:] > keys[:-1]).all():
-            keys = np.sort(keys)
-        if not len(self._keys) or keys[0] > self._keys[-1]:
-            is_new = np.ones(len(keys), dtype=np.bool_)
-            is_new[1:] = keys[1:] != keys[:-1]
-            starts = np.flatnonzero(is_new)
-            rows = np.diff(np.append(starts, len(keys))).astype(np.int32)
-            self._keys = np.concatenate([self._keys, keys[starts]])
-            self._rows = np.concatenate([self._rows, rows])
-            return Effects(repeated=len(keys) - len(starts), inserted=len(keys))
-        distinct, counts = np.unique(keys, return_counts=True)
+    def _add_inserts(self, parts: Sequence[Hashes]) -> Effects:
+        """An initial load: keys mostly rise, and are mostly new."""
+        count = sum(map(len, parts))
+        if self._rows is None and _rise([*self._parts[-1:], *parts]):
+            self._parts += parts
+            return Effects(inserted=count)
+        keys = np.concatenate(parts)
+        keys.sort()
+        starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        distinct, rows = keys[starts], np.diff(np.append(starts, len(keys)))
         prior = self._rows_of(distinct)
-        self._take(distinct, prior + counts)
-        return Effects(repeated=int(len(keys) - np.count_nonzero(prior == 0)), inserted=len(keys))
+        self._take(distinct, prior + rows)
+        return Effects(repeated=count - int(np.count_nonzero(prior == 0)), inserted=count)
+
+    @property
+    def _keys(self) -> Hashes:
+        if len(self._parts) != 1:
+            self._parts = [np.concatenate([np.empty(0, dtype=np.uint64), *self._parts])]
+        return self._parts[0]
 
     def _rows_of(self, distinct: Hashes) -> Integers:
-        at = np.searchsorted(self._keys, distinct)
-        known = at < len(self._keys)
-        known[known] = self._keys[at[known]] == distinct[known]
+        known = self._keys
+        at = np.searchsorted(known, distinct)
+        is_known = at < len(known)
+        is_known[is_known] = known[at[is_known]] == distinct[is_known]
         rows = np.zeros(len(distinct), dtype=np.int64)
-        rows[known] = self._rows[at[known]]
+        rows[is_known] = 1 if self._rows is None else self._rows[at[is_known]]
         return rows
 
     def _take(self, distinct: Hashes, rows: Integers) -> None:
         """These keys now have that many rows each."""
-        others = np.isin(self._keys, distinct, assume_unique=True, invert=True)
-        keys = np.concatenate([self._keys[others], distinct[rows > 0]])
+        before = self._keys
+        rows_before = np.ones(len(before), dtype=np.int32) if self._rows is None else self._rows
+        others = np.ones(len(before), dtype=np.bool_)
+        if len(before):
+            at = np.minimum(np.searchsorted(before, distinct), len(before) - 1)
+            others[at[before[at] == distinct]] = False
+        left = rows > 0
+        keys = np.concatenate([before[others], distinct[left]])
         order = np.argsort(keys, kind="stable")
-        self._keys = keys[order]
-        self._rows = np.concatenate([self._rows[others], rows[rows > 0].astype(np.int32)])[order]
+        counts = np.concatenate([rows_before[others], rows[left].astype(np.int32)])[order]
+        self._parts, self._rows = [keys[order]], counts if (counts != 1).any() else None
+
+
+def _rise(parts: Sequence[Hashes]) -> bool:
+    filled = [part for part in parts if len(part)]
+    return all((part[1:] > part[:-1]).all() for part in filled) and all(
+        after[0] > before[-1] for before, after in itertools.pairwise(filled)
+    )
 
 
 def _left(codes: Integers, markers: Markers, found: Integers, count: int) -> Integers:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mirror_engine.delta.base import DeltaState, Met, Outcome
 from mirror_engine.delta.change_bytes import digest
-from mirror_engine.delta.key_book import Effects, KeyBook
+from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun
 from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.delta.record import beginning
 from mirror_engine.errors import UsageError
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from mirror_engine.delta.base import BatchRecord, ChangeBatch, FileRows, HistoryEntry
+    from mirror_engine.delta.collapse import Flags, Markers
+    from mirror_engine.delta.key_hashes import Hashes
     from mirror_engine.landing_zone.column_types import TableSchema
     from mirror_engine.landing_zone.sightings import FileSighting
 
-KEY, WHOLE = "key", "is_whole"
-_KEPT = pa.schema([(KEY, pa.uint64()), (WHOLE, pa.bool_()), (MARKER_COLUMN, pa.int8())])
 WHOLE_FILE_BYTES = 32 * 1024 * 1024
 
 
@@ -63,48 +63,58 @@ class KeyReading:
 
 
 class KeySpool:
-    """Keeps 10 bytes a row."""
+    """Keeps 8 bytes a row, 10 where rows are not mere inserts of whole keys."""
 
     def __init__(self, key_columns: Collection[str]) -> None:
         self._key_columns = key_columns
-        self._batches: list[pa.RecordBatch] = []
+        self._keys: list[Hashes] = []
+        self._whole: list[Flags] = []
+        self._markers: list[Markers] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
-        if not batch.num_rows:
-            return
         if self._key_columns:
             keys, whole = key_hashes([batch.column(name) for name in self._key_columns])
         else:
             keys, whole = np.zeros(batch.num_rows, dtype=np.uint64), np.zeros(batch.num_rows, dtype=np.bool_)
-        markers = batch.column(batch.num_columns - 1)
-        self._batches.append(pa.RecordBatch.from_arrays([pa.array(keys), pa.array(whole), markers], schema=_KEPT))
+        markers = batch.column(batch.num_columns - 1).to_numpy()
+        self._keys.append(keys)
+        self._whole.append(np.broadcast_to(np.True_, len(whole)) if whole.all() else whole)
+        self._markers.append(markers if markers.any() else np.broadcast_to(np.int8(0), len(markers)))
 
     def finish(self) -> KeyRows:
         """All rows taken so far."""
-        return KeyRows(self._batches)
+        is_whole = all(part.all() for part in self._whole)
+        inserts = not any(part.any() for part in self._markers)
+        return KeyRows(
+            KeyRun(
+                self._keys,
+                None if is_whole else np.concatenate(self._whole),
+                None if inserts else np.concatenate(self._markers),
+            )
+        )
 
     def discard(self) -> None:
         """Forget them."""
-        self._batches = []
+        self._keys, self._whole, self._markers = [], [], []
 
 
 class KeyRows:
-    """Keys and markers of one file, a `RowSource`."""
+    """Keys and markers of one file, a `RowSource` with nothing else to read."""
 
-    schema = _KEPT
+    schema = pa.schema([(MARKER_COLUMN, pa.int8())])
 
-    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
-        self._batches = list(batches)
+    def __init__(self, run: KeyRun) -> None:
+        self.run = run
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in order."""
-        for batch in self._batches:
-            yield batch if columns is None else batch.select(list(columns))
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
+        """The markers in order."""
+        markers = np.zeros(self.run.row_count, np.int8) if self.run.markers is None else self.run.markers
+        yield pa.RecordBatch.from_arrays([pa.array(markers)], schema=self.schema)
 
     def close(self) -> None:
         """Forget them. Repeatable."""
-        self._batches = []
+        self.run = KeyRun(())
 
 
 @dataclass
@@ -146,8 +156,8 @@ class KeyWriter:
         """See `DeltaWriter`; nobody else writes, so that nothing conflicts."""
         self.create(table, batch.schema, beginning(record))
         known, told = self._tables[table], self.effects.setdefault(table, {})
-        for file in batch.files:
-            told[file.path] = _applied(known.book, file)
+        effects = known.book.add([_run_of(file) for file in batch.files])
+        told.update(zip((file.path for file in batch.files), effects, strict=True))
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
         found = tuple(Met(told[file.path].repeated, told[file.path].spread) for file in batch.files)
         return Outcome(known.version, found, "MERGE")
@@ -183,8 +193,7 @@ class KeyWriter:
         """See `DeltaWriter`."""
 
 
-def _applied(book: KeyBook, file: FileRows) -> Effects:
-    rows = pa.Table.from_batches(file.rows.batches(), _KEPT)
-    keys, whole, markers = (column.to_numpy() for column in rows.columns)
-    file.rows.close()
-    return book.add(keys, whole, markers)
+def _run_of(file: FileRows) -> KeyRun:
+    if not isinstance(file.rows, KeyRows):
+        raise TypeError("a KeyWriter is fed by a KeyReading")
+    return file.rows.run

@@ -12,6 +12,7 @@ from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import diagnose
 
 _KNOWN = [marker.value for marker in RowMarker]
+_UNKNOWN_BETWEEN = 3
 _SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,6}")
 
 
@@ -26,6 +27,10 @@ def effective(markers: pa.Array, path: str, first_row: int) -> pa.Array:
     Raises:
         PublisherError: ME037, a marker is NULL or anything but 0, 1, 2, 4 (LZ-4.12).
     """
+    if pa.types.is_integer(markers.type) and not markers.null_count:
+        values = markers.to_numpy()
+        if ((values >= 0) & (values <= RowMarker.UPSERT) & (values != _UNKNOWN_BETWEEN)).all():
+            return markers.cast(pa.int8())
     words = list(map(str, _KNOWN)) if pa.types.is_string(markers.type) else _KNOWN
     known = (
         pc.is_in(markers, value_set=pa.array(words).cast(markers.type)) if markers.null_count < len(markers) else None

@@ -47,7 +47,7 @@ class OpenFile(Protocol):
                 leave columns out gives all.
 
         Columns under the file's own names, in file order, each in the Arrow type of its observed Delta type (see
-        `arrow_types`), then, where there is a marker, `MARKER_COLUMN` as int8 (NULL where the file has NULL).
+        `arrow_types`), then, where there is a marker, `MARKER_COLUMN` as int8, each of them one the protocol knows.
 
         Raises:
             PublisherError: a row, cell or page cannot be read (ME024, ME037 for a marker outside int8, ME060,

@@ -142,7 +142,7 @@ class ParquetChangeFile:
     def _raw_batches(self, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
             with self._understood(group):
-                pace = pace_of(self._file, self._source, group)
+                pace = pace_of(self._file, self._source, group, names)
             check_total(pace.unfolded_bytes, self._size, self._path, self._config)
             self._note_codecs(pace.codecs)
             found = self._file.iter_batches(

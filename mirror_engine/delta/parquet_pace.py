@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from mirror_engine.delta.parquet_footer import too_large
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import BinaryIO
 
     from mirror_engine.config import Config
@@ -42,21 +43,22 @@ class Pace:
     codecs: frozenset[str]
 
 
-def pace_of(file: pq.ParquetFile, source: BinaryIO, group: int) -> Pace:
-    """Look at one row group before it is read.
+def pace_of(file: pq.ParquetFile, source: BinaryIO, group: int, names: Sequence[str] | None) -> Pace:
+    """Look at one row group, or at some of its columns, before they are read.
 
     A value of a dictionary costs next to nothing in the file and its full length in every row: where that could
     matter, the dictionary's longest value counts for every row.
     """
     # Reading a row first is what makes it safe to ask for the columns' metadata: where they are corrupt, reading
     # raises, while asking ends the process (pyarrow's `RowGroupMetaData.column` lets C++ exceptions pass).
-    next(file.iter_batches(batch_size=1, row_groups=[group], use_threads=False), None)
+    next(file.iter_batches(batch_size=1, row_groups=[group], columns=names, use_threads=False), None)
     described = file.metadata.row_group(group)
     rows = described.num_rows
-    chunks = [described.column(at) for at in range(described.num_columns)]
+    places = [at for at in range(described.num_columns) if names is None or file.schema.column(at).name in names]
+    chunks = [described.column(at) for at in places]
     texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
     folded = [chunk for chunk in texts if chunk.has_dictionary_page]
-    fixed_width = _fixed_width(file.schema)
+    fixed_width = _fixed_width(file.schema, places)
     width = fixed_width + sum(_expected_length(chunk, rows) for chunk in texts)
     if rows * sum(chunk.total_uncompressed_size for chunk in folded) > BATCH_BYTES:
         width += _longest_values(source, file.metadata, group, [chunk.path_in_schema for chunk in folded])
@@ -73,7 +75,7 @@ def check_promised(file: pq.ParquetFile, size: int, path: str, config: Config) -
     Raises:
         PublisherError: ME075.
     """
-    check_total(file.metadata.num_rows * _fixed_width(file.schema), size, path, config)
+    check_total(file.metadata.num_rows * _fixed_width(file.schema, range(len(file.schema))), size, path, config)
 
 
 def check_total(unfolded_bytes: int, size: int, path: str, config: Config) -> None:
@@ -104,8 +106,8 @@ def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Conf
         raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.row_bytes, first_row + longest)
 
 
-def _fixed_width(schema: Any) -> int:  # noqa: ANN401 - ParquetSchema
-    leaves = [schema.column(at) for at in range(len(schema))]
+def _fixed_width(schema: Any, places: Iterable[int]) -> int:  # noqa: ANN401 - ParquetSchema
+    leaves = [schema.column(at) for at in places]
     return sum(_WIDTHS.get(leaf.physical_type, max(leaf.length, _WIDEST_FIXED)) for leaf in leaves)
 
 

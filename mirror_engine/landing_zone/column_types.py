@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import RowMarker
@@ -33,6 +34,7 @@ class Column:
     nullable: bool = True
 
 
+@lru_cache(maxsize=10_000)
 def folded(name: str) -> str:
     """A column name as it is compared, ignoring case letter by letter as Spark does (LZ-5.7): `ß` is not `ss`."""
     return name.lower() if name.isascii() else "".join(map(_folded_letter, name))

@@ -229,10 +229,10 @@ _ENTRIES = (
         "ME077",
         W,
         ("LZ-4.1", "LZ-4.7"),
-        "{count} updates met no row, inserted",
+        "updates that met no row, inserted: {count}",
         "insert first; change a key by 2 with the old key, then 0 with the new",
     ),
-    _entry("ME078", W, ("LZ-4.1", "LZ-4.7"), "{count} deletes met no row", "delete by the key that was inserted"),
+    _entry("ME078", W, ("LZ-4.1", "LZ-4.7"), "deletes that met no row: {count}", "delete by the key that was inserted"),
     _entry("ME079", W, ("LZ-3.5",), "another order of {count} files of one time makes other rows", "number the files"),
 )
 

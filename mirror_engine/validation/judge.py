@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
@@ -15,11 +16,11 @@ from mirror_engine.validation.ties import order_matters
 from mirror_engine.validation.verdicts import TableVerdict, Verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.delta.key_book import Effects
-    from mirror_engine.landing_zone.sightings import TableSighting
-    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
+    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.validation.places import Place
 
 
@@ -34,17 +35,29 @@ def judge(place: Place, shuffles: int = 0) -> Verdicts:
         TransientError: something could not be read for a while.
     """
     zone = Poller(place.storage, place.config).look()
-    reading = KeyReading(file.size for table in zone.tables for file in table.files)
+    sizes = [file.size for table in zone.tables for file in table.files]
     writer = KeyWriter()
-    with Rehearsal(place.storage, place.config, writer, reading) as rehearsal:
+    with Rehearsal(place.storage, place.config, writer, KeyReading(sizes)) as rehearsal:
         status = rehearsal.play()
     tied = order_matters(place, shuffles) if shuffles else {}
+    return verdicts_of(place, zone, status, writer, tied)
+
+
+def verdicts_of(
+    place: Place,
+    zone: ZoneSighting,
+    status: MirrorStatus,
+    writer: KeyWriter,
+    more: Mapping[str, Sequence[Diagnostic]],
+) -> Verdicts:
+    """Put together what a rehearsal came to, and what else was found, by table folder (`""` for the zone)."""
     texts = {table.name for table in zone.tables if _is_text(table)}
     tables = (
-        _verdict(table, [*_met(table, writer), *tied.get(table.name.folder, ())], is_text=table.name in texts)
+        _verdict(table, [*_met(table, writer), *more.get(table.name.folder, ())], is_text=table.name in texts)
         for table in status.tables
     )
-    return Verdicts(tuple(tables), tuple((found, 1) for found in status.diagnostics), place.zone.as_posix())
+    diagnostics = Counter((*status.diagnostics, *more.get("", ())))
+    return Verdicts(tuple(tables), tuple(diagnostics.items()), place.zone.as_posix())
 
 
 def _is_text(table: TableSighting) -> bool:
@@ -60,7 +73,7 @@ def _verdict(table: TableStatus, more: Iterable[Diagnostic], *, is_text: bool) -
         word(table.state),
         tuple(f"{folder}/{file.path}" for file in applied),
         sum(file.rows or 0 for file in applied),
-        (*table.diagnostics, *((found, 1) for found in more)),
+        tuple((Counter(dict(table.diagnostics)) | Counter(more)).items()),
         is_text,
         in_words(table.state),
         tuple((f"{folder}/{file.path}", file.why) for file in table.waiting),

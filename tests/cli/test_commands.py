@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 import threading
-from typing import Any
 
 import pytest
 from filelock import FileLock
+from json_shapes import documented, shape
 
 from mirror_engine import mirror as mirror_module
 from mirror_engine.landing_zone.layout import LOCK
 from mirror_engine.testing.faults import Fault
-
-FREE_FORM = {"watermarks", "next_expected", "metrics", "details", "rows"}  # keyed by names of the zone's own
-
-
-def shape(value: Any) -> Any:
-    """The keys of a JSON document, level by level; a list by its first member."""
-    match value:
-        case dict():
-            return {key: None if key in FREE_FORM else shape(inner) for key, inner in value.items()}
-        case [first, *_]:
-            return [shape(first)]
-        case _:
-            return None
-
-
-def documented(command: str) -> Any:
-    return shape(importlib.import_module(f"mirror_engine.cli.{command}").JSON)
 
 
 def latch(shop) -> None:

@@ -19,10 +19,11 @@ _IN_A_MESSAGE = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
 _IN_A_PROPERTY = {**_IN_A_MESSAGE, ord(":"): "%3A", ord(","): "%2C"}
 
 
-def render(verdicts: Verdicts) -> str:
+def render(*judged: Verdicts) -> str:
     """One line for each diagnostic; `""` where there is none."""
     return "".join(
         f"{_command(found, verdicts.path_of(found), line)}::{message_of(found, times).translate(_IN_A_MESSAGE)}\n"
+        for verdicts in judged
         for found, times, line in located(verdicts)
     )
 

@@ -11,7 +11,7 @@ from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.validation.verdicts import TableVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from mirror_engine.validation.verdicts import Counted, Verdicts
 
@@ -21,17 +21,22 @@ DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
 _NO_XML = re.compile("[\ufffe\uffff]")
 
 
-def render(verdicts: Verdicts) -> str:
+def render(*judged: Verdicts) -> str:
     """One XML document. What is below `fail_on` is in the case's output and fails nothing."""
-    suites = [_suite(table, verdicts) for table in verdicts.tables]
-    if verdicts.diagnostics:
-        suites.insert(0, _suite(TableVerdict(THE_ZONE, "", diagnostics=verdicts.diagnostics), verdicts))
+    suites = [suite for verdicts in judged for suite in _suites(verdicts)]
     root = ET.Element("testsuites", name=PROGRAM)
     root.extend(suites)
     for number in ("tests", "failures", "errors"):
         root.set(number, str(sum(int(suite.get(number, "0")) for suite in suites)))
     ET.indent(root)
     return f"{DECLARATION}\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _suites(verdicts: Verdicts) -> Iterator[ET.Element]:
+    if verdicts.diagnostics:
+        yield _suite(TableVerdict(THE_ZONE, "", diagnostics=verdicts.diagnostics), verdicts)
+    for table in verdicts.tables:
+        yield _suite(table, verdicts)
 
 
 def _suite(table: TableVerdict, verdicts: Verdicts) -> ET.Element:

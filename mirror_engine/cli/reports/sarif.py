@@ -22,12 +22,13 @@ LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "
 FINGERPRINT = "mirrorEngineDiagnostic/v1"
 
 
-def render(verdicts: Verdicts) -> str:
+def render(*judged: Verdicts) -> str:
     """One JSON document of one run."""
-    codes = sorted({found.code for found, _, _ in located(verdicts)})
+    codes = sorted({found.code for verdicts in judged for found, _ in verdicts.all()})
     driver = {"name": TOOL, "version": version(TOOL), "rules": [_rule(code) for code in codes]}
     results = [
         _result(found, times, line, verdicts.path_of(found)) | {"ruleIndex": codes.index(found.code)}
+        for verdicts in judged
         for found, times, line in located(verdicts)
     ]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}

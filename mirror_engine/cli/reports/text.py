@@ -1,0 +1,94 @@
+"""Verdicts for a person: table by table, the gravest first, each with what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from mirror_engine.cli.output import count, line
+from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.landing_zone.register import Severity
+from mirror_engine.validation.verdicts import GRAVITY, Verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.validation.verdicts import Counted, TableVerdict
+
+MOST_OF_A_CODE = 5  # places told of one code in one table
+NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+
+
+def verdicts_text(verdicts: Verdicts) -> RenderableType:
+    """Everything there is to say, and a summary."""
+    parts: list[RenderableType] = []
+    if verdicts.diagnostics:
+        parts += [line(verdicts.root, "bold"), *_told(verdicts.diagnostics, ""), Text()]
+    for table in verdicts.tables:
+        parts += [_heading(table), *_told(table.diagnostics, table.name)]
+    return Group(*parts, Text() if parts else line("No table folder lies in the landing zone."), _summary(verdicts))
+
+
+def _heading(table: TableVerdict) -> Text:
+    style = {"level": "green", "latched": "bold red", "blocked": "bold red"}.get(table.state, "yellow")
+    numbers = f"  {count(len(table.files), 'file')}, {count(table.rows, 'row')} applied" if table.files else ""
+    return Text.assemble(line(table.name, "bold"), "  ", line(table.state_text, style), numbers)
+
+
+def _told(diagnostics: Iterable[Counted], folder: str) -> Iterator[RenderableType]:
+    by_code: dict[str, list[Counted]] = {}
+    for found, times in sorted(diagnostics, key=lambda counted: -GRAVITY.index(counted[0].severity)):
+        by_code.setdefault(found.code, []).append((found, times))
+    for same in by_code.values():
+        yield from map(_line, same[:MOST_OF_A_CODE], [folder] * MOST_OF_A_CODE)
+        yield _remedy(same)
+
+
+def _line(counted: Counted, folder: str) -> RenderableType:
+    found, times = counted
+    often = f" ({times:,} times)" if times > 1 else ""
+    made = Table.grid(padding=(0, 1, 0, 0))
+    made.add_column(no_wrap=True, width=10)
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    place = _place(found, folder)
+    words = line(f"{place}{found.text}{often}")
+    made.add_row(line(f"  {NAMES[found.severity]}", STYLES[found.severity]), line(found.code), words)
+    return made
+
+
+def _place(found: Diagnostic, folder: str) -> str:
+    path = found.path.removeprefix(folder).lstrip("/") if folder else found.path
+    row = f"row {found.row}" if found.row is not None else ""
+    told = ", ".join(part for part in (path, row) if part)
+    return f"{printable(told)}: " if told else ""
+
+
+def _remedy(same: Sequence[Counted]) -> RenderableType:
+    first = same[0][0]
+    more = f"{len(same) - MOST_OF_A_CODE:,} more like it; " if len(same) > MOST_OF_A_CODE else ""
+    made = Table.grid(padding=(0, 1, 0, 0))
+    made.add_column(no_wrap=True, width=10)
+    made.add_column(overflow="fold")
+    remedy = f"-> {first.remedy}  " if first.remedy else ""
+    made.add_row("", line(f"{more}{remedy}({', '.join(first.entry.rules)})", "dim"))
+    return made
+
+
+def _summary(verdicts: Verdicts) -> Text:
+    files = sum(len(table.files) for table in verdicts.tables)
+    rows = sum(table.rows for table in verdicts.tables)
+    waiting = sum(len(table.waiting) for table in verdicts.tables)
+    judged = f"{count(len(verdicts.tables), 'table')}, {count(files, 'file')}, {count(rows, 'row')}"
+    unread = f", {count(waiting, 'file')} not applied" if waiting else ""
+    numbers = {severity: verdicts.count(severity) for severity in reversed(GRAVITY)}
+    told = ", ".join(count(number, NAMES[severity]) for severity, number in numbers.items() if number)
+    worst = next((severity for severity, number in numbers.items() if number), None)
+    return Text.assemble(line(f"{judged}{unread}: "), line(told or "clean", STYLES[worst] if worst else "green"))

@@ -1,0 +1,224 @@
+"""`validate`: what the service would make of a publisher's output."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirror_engine.cli import exit_codes
+from mirror_engine.cli.options import READING, Json, configured
+from mirror_engine.cli.output import line, print_json, stderr, stdout
+from mirror_engine.cli.signals import Stopping
+from mirror_engine.config import Config
+from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.register import REGISTER, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.validation.places import Place
+    from mirror_engine.validation.verdicts import Verdicts
+
+_DIAGNOSTIC = {
+    "code": "ME037",
+    "severity": "error",
+    "path": "Items/00000000000000000002.csv",
+    "row": 2,
+    "column": None,
+    "text": "row marker is 3, …",
+    "remedy": "delete, land a corrected file",
+    "message": "Items/00000000000000000002.csv, row 2: row marker is 3, … [ME037]",
+    "rules": ["LZ-4.12"],
+    "details": {"value": "3"},
+    "count": 1,
+}
+JSON: dict[str, Any] = {
+    "fails": True,
+    "places": [
+        {
+            "zone": "out/LandingZone",
+            "fails": True,
+            "counts": {"error": 1, "warning": 0, "info": 0},
+            "tables": [
+                {
+                    "table": "Items",
+                    "state": "latched",
+                    "state_text": "latched: …",
+                    "files": ["Items/00000000000000000001.csv"],
+                    "waiting": [{"path": "Items/00000000000000000002.csv", "why": "row marker is 3, …"}],
+                    "rows": 3,
+                    "diagnostics": [_DIAGNOSTIC],
+                }
+            ],
+            "diagnostics": [],
+        }
+    ],
+}
+
+
+class Format(str, Enum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+    JUNIT = "junit"
+    SARIF = "sarif"
+
+
+class Threshold(str, Enum):
+    """What fails a check."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH", help="A ROOT, a landing zone, a table folder or a file.", show_default=False),
+]
+Formatted = Annotated[Format, typer.Option("--format", metavar="FORMAT", help="text, json, github, junit or sarif.")]
+FailOn = Annotated[Threshold, typer.Option("--fail-on", metavar="SEVERITY", help="error or warning: ends with 3.")]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="CODE", help="Pass over a diagnostic; may be repeated.", show_default=False),
+]
+Baseline = Annotated[
+    Path | None,
+    typer.Option("--baseline", metavar="FILE", help="Pass over what that file knows.", show_default=False),
+]
+NewBaseline = Annotated[
+    Path | None,
+    typer.Option("--write-baseline", metavar="FILE", help="Write down all that is found.", show_default=False),
+]
+Shuffles = Annotated[
+    int,
+    typer.Option("--shuffle-ties", metavar="N", min=0, help="Try N other orders of files of one time (LZ-3.5)."),
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Look on while a publisher writes, until Ctrl+C.")]
+Seconds = Annotated[
+    float | None,
+    typer.Option("--for", metavar="SECONDS", min=0.0, help="With --watch: end by itself.", show_default=False),
+]
+
+
+@configured(*READING)
+def validate(  # noqa: PLR0913 - one each for what one may want to say
+    paths: Paths,
+    config: Config,
+    *,
+    report: Formatted = Format.TEXT,
+    fail_on: FailOn = Threshold.ERROR,
+    ignore: Ignore = None,
+    baseline: Baseline = None,
+    write_baseline: NewBaseline = None,
+    shuffle_ties: Shuffles = 0,
+    watch: Watch = False,
+    seconds: Seconds = None,
+    as_json: Json = False,
+) -> None:
+    """Judge a landing zone, and change nothing.
+
+    What the service would make of it: every diagnostic with its file, row and remedy; `explain` tells more of each.
+    Starts no Java. Files that were moved away after they had been applied are read, too. Of files over 32 MiB only
+    those columns are read that the protocol judges.
+
+    Example: mirror-engine validate ./out --format github --ignore ME016
+
+    Exit codes: 0 clean · 3 something at or above --fail-on · 2 wrong usage · 4 try again
+    """
+    from mirror_engine.validation.baseline import known_of, write_down  # noqa: PLC0415 - Arrow
+    from mirror_engine.validation.places import place_of  # noqa: PLC0415 - likewise
+
+    codes = _codes(ignore or ())
+    known = known_of(baseline) if baseline else frozenset()
+    places = [place_of(path, config) for path in paths]
+    if watch:
+        judged = [_watched(place, seconds) for place in _only_one(places)]
+    else:
+        judged = [_judged(place, shuffle_ties) for place in places]
+    if write_baseline:
+        count = write_down(write_baseline, judged)
+        stderr().print(line(f"{write_baseline}: {count} diagnostics written down"))
+        return
+    wanted = partial(_is_wanted, codes, known)
+    judged = [
+        replace(verdicts.where(wanted), fail_on=Severity(fail_on.value), root=_from_here(verdicts.root))
+        for verdicts in judged
+    ]
+    _print(judged, Format.JSON if as_json else report)
+    if any(verdicts.fails(found) for verdicts in judged for found, _ in verdicts.all()):
+        raise typer.Exit(exit_codes.REFUSED)
+
+
+def _judged(place: Place, shuffles: int) -> Verdicts:
+    from mirror_engine.validation.judge import judge  # noqa: PLC0415 - Arrow and its like take a moment
+
+    return judge(place, shuffles)
+
+
+def _watched(place: Place, seconds: float | None) -> Verdicts:
+    from mirror_engine.validation.watching import watch  # noqa: PLC0415 - likewise
+
+    errors = stderr()
+    errors.print(line(f"watching {place.path} until {'Ctrl+C' if seconds is None else f'{seconds:g} s are over'}"))
+    with Stopping() as stopping:
+        timer = threading.Timer(seconds, stopping.stop.set) if seconds is not None else None
+        if timer:
+            timer.start()
+        try:
+            return watch(place, stopping.stop, lambda found: errors.print(line(found.message)))
+        finally:
+            if timer:
+                timer.cancel()
+
+
+def _only_one(places: Sequence[Place]) -> Sequence[Place]:
+    if len(places) > 1:
+        raise UsageError("--watch looks on at one path only", "Give one ROOT, landing zone or table folder.")
+    return places
+
+
+def _codes(given: Sequence[str]) -> frozenset[str]:
+    codes = frozenset(code.upper() for code in given)
+    if unknown := sorted(codes - REGISTER.keys()):
+        raise UsageError(f"--ignore {unknown[0]}: no such diagnostic", "mirror-engine explain lists them all.")
+    return codes
+
+
+def _is_wanted(codes: frozenset[str], known: frozenset[tuple[str, str, str | None]], found: Diagnostic) -> bool:
+    return found.code not in codes and (found.code, found.path, found.column) not in known
+
+
+def _from_here(zone: str) -> str:
+    """The zone as the reader of a report would write it: from here, where it lies below."""
+    path = Path(zone).absolute()
+    return os.path.relpath(path).replace(os.sep, "/") if path.is_relative_to(Path.cwd()) else path.as_posix()
+
+
+def _print(judged: Sequence[Verdicts], report: Format) -> None:
+    from mirror_engine.cli.reports import github, junit, sarif  # noqa: PLC0415 - explanations are read from files
+    from mirror_engine.cli.reports.text import verdicts_text  # noqa: PLC0415 - with the others
+
+    renderers: dict[Format, Callable[..., str]] = {
+        Format.GITHUB: github.render,
+        Format.JUNIT: junit.render,
+        Format.SARIF: sarif.render,
+    }
+    if report is Format.TEXT:
+        for verdicts in judged:
+            stdout().print(verdicts_text(verdicts))
+    elif report is Format.JSON:
+        told = [verdicts.to_json() for verdicts in judged]
+        print_json({"fails": any(each["fails"] for each in told), "places": told})
+    else:
+        sys.stdout.write(renderers[report](*judged))

@@ -1,0 +1,57 @@
+"""Known diagnostics that a check passes over: what was there when checking began."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.validation.verdicts import Verdicts
+
+FORMAT = 1
+Known = frozenset[tuple[str, str, str | None]]
+
+
+def known_of(path: Path) -> Known:
+    """What a baseline file knows: code, path from the landing zone and column of each.
+
+    Raises:
+        UsageError: there is no such file, or it is no baseline.
+    """
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        return frozenset((each["code"], each["path"], each.get("column")) for each in content["known"])
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", "Make one: --write-baseline FILE.") from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{path}: is no baseline", "Make it anew: --write-baseline FILE.") from None
+
+
+def write_down(path: Path, verdicts: Iterable[Verdicts]) -> int:
+    """Write down every diagnostic there is; returns how many.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    known = sorted({_told(found) for verdict in verdicts for found, _ in verdict.all()}, key=repr)
+    entries = [{"code": code, "path": place, "column": column} for code, place, column in known]
+    try:
+        path.write_text(json.dumps({"format": FORMAT, "known": entries}, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    return len(known)
+
+
+def is_known(known: Known, found: Diagnostic) -> bool:
+    """Whether a baseline has it; rows and counts may differ."""
+    return _told(found) in known
+
+
+def _told(found: Diagnostic) -> tuple[str, str, str | None]:
+    return found.code, found.path, found.column

@@ -1,0 +1,69 @@
+"""Judges a zone while a publisher writes into it: what a look afterwards no longer shows (LZ-3.10, LZ-3.13)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from mirror_engine.delta.key_writer import KeyReading, KeyWriter
+from mirror_engine.events import DiagnosticRaised, TableDropped, TableLatched
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.rehearsal import Rehearsal
+from mirror_engine.validation.judge import verdicts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirror_engine.events import Event
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.validation.places import Place
+    from mirror_engine.validation.verdicts import Verdicts
+
+LEAST_PAUSE_SECONDS = 0.01  # a file is empty under its final name for as short as that
+
+
+def watch(place: Place, stop: threading.Event, say: Callable[[Diagnostic], None]) -> Verdicts:
+    """Judge a place again and again until `stop` is set; everything that was found on the way counts.
+
+    Args:
+        place: what is to be judged.
+        stop: ends the watching; one last look follows.
+        say: called with each diagnostic when it is found.
+
+    Raises:
+        TransientError: at the last look, something could not be read.
+    """
+    found = _Found(say)
+    writer = KeyWriter()
+    with Rehearsal(place.storage, place.config, writer, KeyReading(()), tell=found) as rehearsal:
+        while not stop.is_set():
+            started = time.monotonic()
+            rehearsal.cycle(threading.Event())
+            stop.wait(max(LEAST_PAUSE_SECONDS, time.monotonic() - started))
+        status = rehearsal.play()
+        zone = rehearsal.poller.look()
+    return verdicts_of(place, zone, status, writer, found.by_table)
+
+
+class _Found:
+    """A listener that keeps each diagnostic once, by table folder."""
+
+    def __init__(self, say: Callable[[Diagnostic], None]) -> None:
+        self._say = say
+        self.by_table: dict[str, list[Diagnostic]] = defaultdict(list)
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case DiagnosticRaised(table, diagnostic) | TableLatched(table, diagnostic):
+                self._note(table.folder if table else "", diagnostic)
+            case TableDropped(table, _):
+                self._note("", diagnose("ME065", table.folder))
+            case _:
+                pass
+
+    def _note(self, folder: str, diagnostic: Diagnostic) -> None:
+        if diagnostic not in self.by_table[folder]:
+            self.by_table[folder].append(diagnostic)
+            self._say(diagnostic)

@@ -1,0 +1,199 @@
+"""`validate`: which verdict, in which words, with which exit code; and that nothing is written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pyarrow as pa
+import pytest
+from json_shapes import documented, shape
+
+from mirror_engine.testing.publisher import Publisher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROW = {"Id": 1, "Name": "one"}
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A ROOT with a good table, one with a wrong marker in its second file, and one with a gap."""
+    publisher = Publisher(tmp_path / "out")
+    types = {"Id": pa.int64(), "Name": pa.string()}
+    publisher.table("Good", keys=["Id"], types=types).insert(ROW)
+    items = publisher.table("Sales.Wrong", keys=["Id"], types=types)
+    items.insert(ROW)
+    items.change((4, ROW), (3, ROW))
+    gap = publisher.table("Gap", keys=["Id"], types=types)
+    gap.insert(ROW)
+    gap.skip()
+    gap.upsert(ROW)
+    return tmp_path / "out"
+
+
+def written(root: Path) -> list[tuple[str, int]]:
+    return sorted((str(path), path.stat().st_mtime_ns) for path in root.rglob("*"))
+
+
+def test_each_table_gets_its_verdict_and_nothing_is_written(broken, say) -> None:
+    before = written(broken)
+    said = say("validate", broken)
+    assert written(broken) == before
+    assert said.code == 3
+    assert "Good  level: everything landed is in the table  1 file, 1 row applied\n" in said.out
+    assert "Sales.schema/Wrong  latched: " in said.out
+    assert "  error    ME037 00000000000000000002.parquet, row 2: row marker is 3, " in said.out
+    assert "-> delete, land a corrected file  (LZ-4.12)" in said.out
+    assert "  warning  ME019 waits for 00000000000000000002.parquet, 1 later files unread" in said.out
+    assert said.out.endswith("3 tables, 3 files, 3 rows, 2 files not applied: 1 error, 1 warning\n")
+    assert said.err == ""
+
+
+def test_json_has_the_documented_shape(broken, say) -> None:
+    said = say("validate", broken / "Files/LandingZone/Sales.schema", "--json")
+    assert said.code == 3
+    assert shape(json.loads(said.out)) == documented("validate")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        ((), 3),
+        (("--ignore", "me037"), 0),
+        (("--ignore", "ME037", "--fail-on", "warning"), 3),
+        (("--ignore", "ME037", "--ignore", "ME019", "--fail-on", "warning"), 0),
+    ],
+)
+def test_what_fails_a_check_can_be_chosen(broken, say, flags, code) -> None:
+    assert say("validate", broken, *flags).code == code
+
+
+@pytest.mark.parametrize(
+    ("path", "tables"),
+    [
+        ("", ["Gap", "Good", "Sales.schema/Wrong"]),
+        ("Files/LandingZone", ["Gap", "Good", "Sales.schema/Wrong"]),
+        ("Files/LandingZone/Sales.schema", ["Sales.schema/Wrong"]),
+        ("Files/LandingZone/Sales.schema/Wrong", ["Sales.schema/Wrong"]),
+        ("Files/LandingZone/Gap", ["Gap"]),
+        ("Files/LandingZone/Gap/00000000000000000003.parquet", ["Gap"]),
+    ],
+)
+def test_a_root_a_zone_a_schema_folder_a_table_folder_and_a_file_are_judged(broken, say, path, tables) -> None:
+    told = json.loads(say("validate", broken / path, "--json").out)["places"][0]
+    assert sorted(table["table"] for table in told["tables"]) == tables
+
+
+def test_one_file_is_judged_by_itself_whatever_its_number(broken, say) -> None:
+    file = broken / "Files/LandingZone/Gap/00000000000000000003.parquet"
+    said = say("validate", file)
+    assert said.code == 0
+    assert "1 table, 1 file, 1 row: clean" in said.out
+    lonely = broken / "lonely.parquet"
+    lonely.write_bytes(file.read_bytes())
+    said = say("validate", lonely)
+    assert (said.code, "ME020 lonely.parquet: not only digits" in said.out) == (0, True)
+
+
+def test_several_paths_are_judged_each(broken, say) -> None:
+    zone = broken / "Files/LandingZone"
+    told = json.loads(say("validate", zone / "Good", zone / "Gap", "--json").out)
+    assert [place["tables"][0]["table"] for place in told["places"]] == ["Good", "Gap"]
+    assert told["fails"] is False
+
+
+def test_what_is_known_already_is_passed_over(broken, say, tmp_path) -> None:
+    baseline = tmp_path / "known.json"
+    said = say("validate", broken, "--write-baseline", baseline)
+    assert (said.code, "2 diagnostics written down" in said.err) == (0, True)
+    assert say("validate", broken, "--baseline", baseline, "--fail-on", "warning").code == 0
+    Publisher(broken).table("New", keys=["Id"]).land(b"")
+    said = say("validate", broken, "--baseline", baseline)
+    assert said.code == 3
+    assert ("error    ME023" in said.out, "error    ME037" in said.out) == (True, False)
+
+
+def test_reports_for_other_programs(broken, say, monkeypatch) -> None:
+    monkeypatch.chdir(broken)
+    path = "Files/LandingZone/Sales.schema/Wrong/00000000000000000002.parquet"
+    assert f"::error file={path},title=ME037::" in say("validate", ".", "--format", "github").out
+    suites = ET.fromstring(say("validate", ".", "--format", "junit").out)  # noqa: S314 - our own
+    assert suites.get("failures") == "1"
+    (run,) = json.loads(say("validate", ".", "--format", "sarif").out)["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["ME037", "ME019"]
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("nowhere",), "no such file or folder"),
+        ((".",), "neither a landing zone nor a table folder"),
+        ((".", "--ignore", "ME999"), "no such diagnostic"),
+        ((".", "--baseline", "nothing.json"), "No such file"),
+        ((".", "--format", "xml"), "xml"),
+        ((), "Missing argument"),
+    ],
+)
+def test_wrong_usage_is_told(tmp_path, monkeypatch, say, words, remedy) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = say("validate", *words)
+    assert (said.code, said.out) == (2, "")
+    assert remedy in said.err
+
+
+def test_changes_to_rows_that_never_came_are_told(tmp_path, say) -> None:
+    orders = Publisher(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
+    orders.insert({"Id": 1})
+    orders.update({"Id": 2}, {"Id": 1})
+    orders.delete({"Id": 3}, {"Id": 4}, {"Id": 1})
+    out = say("validate", tmp_path).out
+    assert "ME077 00000000000000000002.parquet: updates that met no row, inserted: 1\n" in out
+    assert "ME078 00000000000000000003.parquet: deletes that met no row: 2\n" in out
+
+
+def test_history_that_is_not_there_accuses_nobody(tmp_path, say) -> None:
+    orders = Publisher(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
+    orders.skip(4)
+    orders.update({"Id": 2})
+    out = say("validate", tmp_path, "--start-index", "lowest").out
+    assert "ME077" not in out
+    assert "clean" in out
+
+
+def test_files_that_were_moved_away_are_judged_too(shop, say) -> None:
+    for number in range(3, 6):
+        shop.orders.upsert({"Id": number, "Name": "more"})
+    shop.orders.land(b"")
+    say("once", shop.root)
+    told = json.loads(say("validate", shop.root, "--json").out)["places"][0]["tables"]
+    (orders,) = [table for table in told if table["table"] == "Sales.schema/Orders"]
+    assert len(orders["files"]) == 4
+    assert orders["state"] == "latched"
+
+
+@pytest.mark.parametrize(("row", "told"), [({"Id": 1, "Name": "two"}, True), ({"Id": 2, "Name": "two"}, False)])
+def test_ties_are_shuffled(tmp_path, say, row, told) -> None:
+    orders = Publisher(tmp_path).table("Orders", keys=["Id"], strategy="LastUpdateTimeFileDetection")
+    orders.upsert(ROW, name="a.parquet", modified_ns=10**18)
+    orders.upsert(row, name="b.parquet", modified_ns=10**18)
+    out = say("validate", tmp_path, "--shuffle-ties", "8").out
+    assert "ME028" in out
+    assert ("ME079 a.parquet: another order of 2 files of one time makes other rows" in out) is told
+
+
+def test_a_publisher_is_watched_at_work(tmp_path, say) -> None:
+    """What a look afterwards no longer shows: an empty file under its final name."""
+    orders = Publisher(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64(), "Name": pa.string()})
+    name = orders.insert(ROW)
+    content = (tmp_path / "Files/LandingZone" / name).read_bytes()
+    orders.publisher.write_in_place("Orders/00000000000000000002.parquet", b"")
+    said = say("validate", tmp_path, "--watch", "--for", "0.3")
+    assert said.code == 3
+    assert "watching" in said.err
+    assert "Orders/00000000000000000002.parquet: 0 bytes [ME023]" in said.err
+    assert "ME023" in said.out
+    orders.publisher.write_in_place("Orders/00000000000000000002.parquet", content)
+    assert say("validate", tmp_path).code == 0

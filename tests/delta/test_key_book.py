@@ -1,0 +1,103 @@
+"""Counting keys tells what row-by-row replay tells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirror_engine.delta import key_book
+from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun
+from mirror_engine.delta.key_hashes import key_hashes
+from mirror_engine.landing_zone.change import Change, RowMarker, replay
+
+FILES = st.lists(
+    st.lists(st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4)), max_size=8), max_size=6
+)
+
+
+def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeyRun:
+    keys = np.array([key or 0 for _, key in changes], dtype=np.uint64)
+    whole = np.array([key is not None for _, key in changes], dtype=np.bool_)
+    markers = np.array([marker for marker, _ in changes], dtype=np.int8)
+    return KeyRun([keys], None if whole.all() else whole, None if not markers.any() else markers)
+
+
+def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int, list[Effects]]:
+    rows: list[dict[str, Any]] = []
+    told = []
+    for changes in files:
+        counts: Counter[str] = Counter()
+        rows, effects = replay(rows, [Change(marker, (key,), {"Id": key}) for marker, key in changes], ["Id"])
+        for (marker, _), effect in zip(changes, effects, strict=True):
+            counts["repeated"] += marker is RowMarker.INSERT and effect.met > 0
+            counts["spread"] += marker is not RowMarker.INSERT and effect.met > 1
+            counts["absent_updates"] += marker is RowMarker.UPDATE and effect.met == 0
+            counts["absent_deletes"] += marker is RowMarker.DELETE and effect.met == 0
+            counts["deleted"] += effect.met if marker is RowMarker.DELETE else 0
+            inserts = marker is RowMarker.INSERT or (marker is not RowMarker.DELETE and not effect.met)
+            counts["inserted"] += inserts
+            counts["updated"] += 0 if inserts or marker is RowMarker.DELETE else effect.met
+        told.append(Effects(**counts))
+    return len(rows), told
+
+
+@settings(max_examples=300, deadline=None)
+@given(FILES, st.sampled_from([0, 3, 1_000_000]), st.booleans())
+def test_a_key_book_tells_what_replay_does(
+    files: list[list[tuple[RowMarker, int | None]]],
+    together: int,
+    at_once: bool,  # noqa: FBT001 - drawn by Hypothesis
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_book, "TOGETHER", together)
+        book = KeyBook()
+        runs = [run_of(changes) for changes in files]
+        effects = book.add(runs) if at_once else [told for run in runs for told in book.add([run])]
+    assert (book.row_count, effects) == told_by_replay(files)
+
+
+def test_rising_keys_take_eight_bytes_each() -> None:
+    book = KeyBook()
+    for start in range(0, 4_000_000, 2_000_000):
+        book.add([KeyRun([np.arange(start, start + 2_000_000, dtype=np.uint64)])])
+    assert book._rows is None
+    assert book.row_count == 4_000_000
+
+
+COLUMNS: list[pa.Array] = [
+    pa.array([1, 2, -1, None], pa.int64()),
+    pa.array(["", "a", "aa", "ab", "ba", "b", "é", None, "a" * 300]),
+    pa.array([b"", b"\x00", b"\x00\x00", b"\x01"]),
+    pa.array([Decimal("1.10"), Decimal("11.00"), Decimal("-1.10"), None], pa.decimal128(10, 2)),
+    pa.array([True, False, None]),
+    pa.array([0.0, 1.0, float("nan"), float("inf")]),
+    pa.array([0, 1, 10**15], pa.timestamp("us", "UTC")),
+    pa.array([0, 1, 20_000], pa.date32()),
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
+def test_different_keys_have_different_numbers_and_equal_ones_equal_numbers(column: pa.Array) -> None:
+    keys, whole = key_hashes([column])
+    valid = column.is_valid().to_pylist()
+    assert whole.tolist() == valid
+    assert len({int(key) for key, is_valid in zip(keys, valid, strict=True) if is_valid}) == sum(valid)
+    sliced, _ = key_hashes([column.slice(1)])
+    assert sliced.tolist() == keys[1:].tolist()
+    again, _ = key_hashes([pa.concat_arrays([column.slice(2), column])])
+    assert again.tolist() == [*keys[2:].tolist(), *keys.tolist()]
+
+
+def test_zero_has_no_sign_and_parts_are_not_run_together() -> None:
+    keys, _ = key_hashes([pa.array([0.0, -0.0])])
+    assert keys[0] == keys[1]
+    keys, whole = key_hashes([pa.array(["a", "ab", "a"]), pa.array(["bc", "c", None])])
+    assert keys[0] != keys[1]
+    assert whole.tolist() == [True, True, False]
