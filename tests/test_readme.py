@@ -14,10 +14,10 @@ README = Path(__file__).parent.parent / "README.md"
 VARYING = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d+(\.\d)? s\b")
 
 
-def steps():
-    """Each command of the session with the output shown below it."""
+def steps(name):
+    """Each command of a session with the output shown below it."""
     text = README.read_text("utf-8")
-    session = text.partition("<!-- session -->")[2].partition("<!-- /session -->")[0]
+    session = text.partition(f"<!-- {name} -->")[2].partition(f"<!-- /{name} -->")[0]
     blocks = re.findall(r"```console\n(.*?)```", session, re.DOTALL)
     return [
         (command, shown.splitlines())
@@ -33,12 +33,21 @@ def comparable(lines):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_session_of_the_readme_says_what_the_program_says(tmp_path):
-    assert len(steps()) > 5
+    play(tmp_path, "session", at_least=6)
+
+
+@pytest.mark.slow
+def test_the_check_of_the_readme_says_what_the_program_says(tmp_path):
+    play(tmp_path, "check", at_least=4)
+
+
+def play(folder, name, at_least):
+    assert len(steps(name)) >= at_least
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for command, shown in steps():
+    for command, shown in steps(name):
         done = subprocess.run(
             ["bash", "-c", command],
-            cwd=tmp_path,
+            cwd=folder,
             env={**os.environ, "PATH": path, "COLUMNS": "140"},
             capture_output=True,
             text=True,

@@ -43,8 +43,8 @@ def test_each_table_gets_its_verdict_and_nothing_is_written(broken, say) -> None
     said = say("validate", broken)
     assert written(broken) == before
     assert said.code == 3
-    assert "Good  level: everything landed is in the table  1 file, 1 row applied\n" in said.out
-    assert "Sales.schema/Wrong  latched: " in said.out
+    assert "Good  level  1 file, 1 row\n" in said.out
+    assert "Sales.schema/Wrong  latched  1 file, 1 row  1 file not applied\n" in said.out
     assert "  error    ME037 00000000000000000002.parquet, row 2: row marker is 3, " in said.out
     assert "-> delete, land a corrected file  (LZ-4.12)" in said.out
     assert "  warning  ME019 waits for 00000000000000000002.parquet, 1 later files unread" in said.out

@@ -38,8 +38,9 @@ def verdicts_text(verdicts: Verdicts) -> RenderableType:
 
 def _heading(table: TableVerdict) -> Text:
     style = {"level": "green", "latched": "bold red", "blocked": "bold red"}.get(table.state, "yellow")
-    numbers = f"  {count(len(table.files), 'file')}, {count(table.rows, 'row')} applied" if table.files else ""
-    return Text.assemble(line(table.name, "bold"), "  ", line(table.state_text, style), numbers)
+    applied = f"  {count(len(table.files), 'file')}, {count(table.rows, 'row')}" if table.files else ""
+    waiting = f"  {count(len(table.waiting), 'file')} not applied" if table.waiting else ""
+    return Text.assemble(line(table.name, "bold"), "  ", line(table.state, style), applied, waiting)
 
 
 def _told(diagnostics: Iterable[Counted], folder: str) -> Iterator[RenderableType]:
