@@ -47,10 +47,10 @@ check: .venv/.tools
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
-# Spark's tests share one JVM, so they come one after the other.
+# Two processes, each with its one JVM: tests of one file share it.
 test: .venv/.tools .venv/.java
 	$(BIN)/pytest -q -n auto -m 'not spark'
-	$(BIN)/pytest -m spark
+	$(BIN)/pytest -n 2 --dist loadfile -m spark
 
 clean:
 	rm -rf .venv demo
