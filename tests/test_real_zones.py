@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.base import DeltaWriter
 
-REAL_ZONES = Path(os.environ.get("MIRROR_ENGINE_REAL_ZONES", Path(__file__).parents[2] / "shared/landing_zones"))
+REAL_ZONES = Path(os.environ.get("MIRROR_TEST_REAL_ZONES", Path(__file__).parents[2] / "shared/landing_zones"))
 NAMES = ("bc2adls-replay", "ms-openmirroring-sdk", "openmirroring-faker")
 # by Delta type, how a value stands in JSON and in delimited text
 PARSERS: dict[str, Callable[[Any], Any]] = {
@@ -54,7 +54,7 @@ def stage(zone: Path, root: Path) -> None:
 def check(name: str, make_writer: Callable[[Path], DeltaWriter]) -> None:
     zone = REAL_ZONES / name
     if not zone.is_dir():
-        pytest.skip(f"{zone} is not there: set MIRROR_ENGINE_REAL_ZONES to the folder of real landing zones")
+        pytest.skip(f"{zone} is not there: set MIRROR_TEST_REAL_ZONES to the folder of real landing zones")
     with quick_folder() as folder:
         stage(zone, Path(folder))
         run_and_compare(zone, Path(folder), make_writer(Path(folder)))

@@ -74,7 +74,7 @@ def test_judging_a_fixture_finds_what_stands_in_the_end(name: str) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_no_error_is_found_in_a_real_publishers_zone(name: str) -> None:
     if not (REAL_ZONES / name).is_dir():
-        pytest.skip("set MIRROR_ENGINE_REAL_ZONES to the folder of real landing zones")
+        pytest.skip("set MIRROR_TEST_REAL_ZONES to the folder of real landing zones")
     verdict = judge(place_of(REAL_ZONES / name, Config()))
     assert verdict.count(Severity.ERROR) == 0
     assert {table.state for table in verdict.tables} == {"level"}
