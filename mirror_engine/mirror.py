@@ -22,7 +22,7 @@ from mirror_engine.janitor import Janitor
 from mirror_engine.landing_zone.layout import LEDGER, LOCK, LOGS, SCRATCH, TABLES
 from mirror_engine.ledger import NEXT_POLL, Ledger
 from mirror_engine.monitoring.overview import Heart, mirror_status
-from mirror_engine.outlook import Outlook
+from mirror_engine.outlook import Look, Outlook
 from mirror_engine.poller import Poller
 from mirror_engine.recovery import recover
 from mirror_engine.restart import restart
@@ -126,13 +126,18 @@ class Mirror:
 
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
+        with self.look() as seen:
+            return mirror_status(self.root, seen.doors, seen.zone, seen.plans, engine_running=self._is_held())
+
+    @contextmanager
+    def look(self) -> Iterator[Look]:
+        """All that is known now, read only, while another engine may run. Starts no JVM."""
         ledger = Ledger.read(self.root / LEDGER)
         try:
             doors = self._doors(ledger, tell=ignore)
             foreign = recover(doors)
             zone = self._poller().look()
-            plans = Outlook(doors, foreign, zone).plans()
-            return mirror_status(self.root, doors, zone, plans, engine_running=self._is_held())
+            yield Look(doors, zone, Outlook(doors, foreign, zone).plans())
         finally:
             ledger.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirror_engine.anchor import Moored
@@ -10,12 +11,27 @@ from mirror_engine.places import taken_places
 from mirror_engine.planner import Circumstances, plan, plan_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
     from mirror_engine.steps import Plan
+
+
+@dataclass(frozen=True)
+class Look:
+    """Everything that is known of a mirror at one moment, to be read only.
+
+    Attributes:
+        doors: both, and a copy of the ledger that agrees with the Delta logs.
+        zone: what the poller saw.
+        plans: per table.
+    """
+
+    doors: Doors
+    zone: ZoneSighting
+    plans: Mapping[TableName, Plan]
 
 
 class Outlook:

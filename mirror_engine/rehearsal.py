@@ -46,6 +46,7 @@ class Rehearsal:
         reading: how thoroughly files are read, and where their rows go: it must suit the writer.
         tell: called with every event.
         clock: seconds since 1970.
+        ledger: how far every table is at the beginning; by default nothing is known. It is closed at the end.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -57,10 +58,11 @@ class Rehearsal:
         *,
         tell: Callable[[Event], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        ledger: Ledger | None = None,
     ) -> None:
         config = replace(config, cleanup="off")
         storage = ReadOnlyStorage(storage)
-        self._ledger = Ledger.fresh()
+        self._ledger = ledger or Ledger.fresh()
         self.doors = Doors(storage, writer, self._ledger, config, clock, tell)
         self.poller = Poller(storage, config)
         reader = BatchReader(ChangeFileReader(storage, config, reading), config, tell)
