@@ -62,4 +62,6 @@ class RearrangedStorage(ReadOnlyStorage):
             return lying
         slot = self._slots[path]
         found = self._storage.stat(slot.path) if slot else None
-        return slot and found and replace(found, name=path.rpartition("/")[2], modified_ns=slot.modified_ns)
+        if slot is None or found is None:
+            return None
+        return replace(found, name=path.rpartition("/")[2], modified_ns=slot.modified_ns)

@@ -1,0 +1,160 @@
+"""Tells what one change file did: its rows by marker, what they met, where it went, or why it has not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from mirror_engine.delta.key_writer import KeyReading, KeyWriter
+from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.change_file import sequence_of
+from mirror_engine.tracing.beginning import beginning_of
+from mirror_engine.tracing.plan_story import PlannedStep, trace_plan
+from mirror_engine.tracing.replaying import replay_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch, Outcome
+    from mirror_engine.delta.key_book import Effects
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.tracing.beginning import Beginning
+    from mirror_engine.tracing.scene import Scene
+
+
+@dataclass(frozen=True)
+class FileStory:
+    """One change file.
+
+    Attributes:
+        path: from the table folder.
+        state: how it really is.
+        why: it is not applied, or what it did cannot be told; `""` where neither is so.
+        has_marker: whether it has a marker column; None where it was not read.
+        markers: how many rows of each effective marker; empty where it was not read.
+        effects: what its changes met and did; None where it was not read.
+        version: the Delta version it went into; None where it is in none, or that is not known any more.
+        batch: the files that went into that commit, itself among them.
+        step: of the plan, to which it belongs; None where it belongs to none.
+        diagnostics: everything there is to say about it.
+    """
+
+    path: str
+    state: Literal["applied", "waiting", "refused", "ignored"]
+    why: str
+    has_marker: bool | None
+    markers: Mapping[int, int]
+    effects: Effects | None
+    version: int | None
+    batch: tuple[str, ...]
+    step: PlannedStep | None
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it holds."""
+        return sum(self.markers.values())
+
+
+class _FileWriter(KeyWriter):
+    """A `KeyWriter` that also knows the files' markers, by path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.markers: dict[str, tuple[bool, dict[int, int]]] = {}
+
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+        """See `DeltaWriter`."""
+        self.markers |= {file.path: (file.has_marker, dict(sorted(file.markers.items()))) for file in batch.files}
+        return super().apply(table, batch, record)
+
+
+def trace_file(scene: Scene, named: str) -> FileStory:
+    """Replay a table and tell of one file.
+
+    Args:
+        scene: the table.
+        named: its path from the table folder, its name alone, or its number.
+
+    Raises:
+        UsageError: there is no such file, or there are several.
+        TransientError: something could not be read for a while.
+    """
+    path = find_file(scene, named)
+    writer, beginning = _FileWriter(), beginning_of(scene)
+    replayed = replay_table(scene, beginning, writer, KeyReading(file.size for file in scene.sighting.files))
+    has_marker, markers = writer.markers.get(path, (None, {}))
+    state, why = _state(scene, replayed, path)
+    real = scene.files.get(path)
+    return FileStory(
+        path,
+        state,
+        why or _untold(beginning, path, replayed),
+        has_marker,
+        markers,
+        writer.effects.get(scene.status.delta_folder, {}).get(path),
+        real.version if real else None,
+        scene.batch_of(path),
+        next((step for step in trace_plan(scene).steps if path in step.files), None),
+        _diagnostics(scene, replayed, path),
+    )
+
+
+def find_file(scene: Scene, named: str) -> str:
+    """A change file's path from the table folder, by path, name or number.
+
+    Raises:
+        UsageError: there is no such file, or there are several.
+    """
+    known = sorted({*scene.files, *(file.path for file in scene.sighting.files)})
+    wanted = named.removeprefix(f"{scene.name.folder}/").strip("/")
+    names = {path: path.rpartition("/")[2] for path in known}
+    choices = (
+        [path for path in known if path == wanted],
+        [path for path, name in names.items() if name == wanted],
+        [path for path, name in names.items() if _is_number(wanted) and sequence_of(name) == int(wanted)],
+    )
+    found = next((paths for paths in choices if paths), [])
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{named}: may be {' or '.join(found)}", "Name its folder, too.")
+    there = f"{known[0]} … {known[-1]}" if len(known) > 1 else "".join(known) or "none"
+    raise UsageError(f"{named}: {scene.name.normalized} has no such change file", f"There are: {there}.")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) > 0
+
+
+def _state(
+    scene: Scene, replayed: TableStatus, path: str
+) -> tuple[Literal["applied", "waiting", "refused", "ignored"], str]:
+    real = scene.files.get(path)
+    if real is None:
+        passed_over = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
+        return "ignored", next((f"{found.text} [{found.code}]" for found in passed_over), "it is no change file")
+    refused = next((file for file in replayed.files if file.path == path and file.state == "refused"), None)
+    if real.state != "applied" and refused:
+        return "refused", refused.why
+    return real.state, real.why
+
+
+def _untold(beginning: Beginning | None, path: str, replayed: TableStatus) -> str:
+    """Why it is not known what an applied file did; `""` where it is."""
+    if beginning and path in beginning.earlier:
+        return "it was applied along with or before a file that is gone: what it met is not known"
+    if beginning and path in beginning.paths:
+        return "it is gone: what it held is not known"
+    unread = (file for file in replayed.waiting if file.path == path)
+    return next((f"it was applied, but cannot be replayed: {file.why}" for file in unread), "")
+
+
+def _diagnostics(scene: Scene, replayed: TableStatus, path: str) -> tuple[Diagnostic, ...]:
+    """What the engine said of the file, and what the replay says."""
+    place = f"{scene.name.folder}/{path}"
+    said: Iterable[Diagnostic] = (
+        found for status in (scene.status, replayed) for found, _ in status.diagnostics if found.path == place
+    )
+    return tuple(dict.fromkeys(said))

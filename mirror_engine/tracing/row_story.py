@@ -1,0 +1,171 @@
+"""Tells why a row is what it is: every change to its key in order, what each met and did, and where it went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from typing_extensions import assert_never
+
+from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.tracing.beginning import Beginning, beginning_of
+from mirror_engine.tracing.one_key import KeyChange, OneKeyReading, OneKeyWriter
+from mirror_engine.tracing.replaying import replay_table
+from mirror_engine.tracing.row_values import Row, changed_columns, plain_rows, same_rows
+from mirror_engine.tracing.wanted_key import WantedKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from mirror_engine.monitoring.status import FileStatus, TableStatus
+    from mirror_engine.tracing.scene import Scene
+
+Did = Literal["inserted", "updated", "deleted", "nothing"]
+
+
+@dataclass(frozen=True)
+class TracedChange:
+    """One change to the key, and what became of it.
+
+    Attributes:
+        change: the change itself.
+        did: `nothing` where the rows are the same as before.
+        why: what it met, where that is not what its marker expects, or why it did nothing; `""` otherwise.
+        columns: those whose values it changed.
+        version: the Delta version its file went into; None where it is in none, or that is not known any more.
+        batch: the files that went into that commit, its own among them.
+        waits: why its file is not in the table yet; `""` for one that is.
+    """
+
+    change: KeyChange
+    did: Did
+    why: str
+    columns: tuple[str, ...]
+    version: int | None
+    batch: tuple[str, ...]
+    waits: str
+
+
+@dataclass(frozen=True)
+class RowStory:
+    """Everything there is to say about one key.
+
+    Attributes:
+        key: its values as given, by column.
+        beginning: where the replay begins, if not at the first file.
+        first: the rows the key had there.
+        changes: in order.
+        unread: files that hold changes nobody can tell yet, each with its reason.
+        end: the key's rows after all changes.
+        applied: the key's rows after the changes that are in the table.
+        real: the key's rows in the Delta table; None where there is no table.
+    """
+
+    key: Mapping[str, str]
+    beginning: Beginning | None
+    first: tuple[Row, ...]
+    changes: tuple[TracedChange, ...]
+    unread: tuple[FileStatus, ...]
+    end: tuple[Row, ...]
+    applied: tuple[Row, ...]
+    real: tuple[Row, ...] | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the row the replay begins with is known."""
+        return self.beginning is None or self.beginning.rows is not None
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the Delta table has what the replay has; None where there is nothing to compare."""
+        return same_rows(self.applied, self.real) if self.is_known and self.real is not None else None
+
+
+def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
+    """Replay the changes to one key.
+
+    Args:
+        scene: the table.
+        given: the key, as `WantedKey.parse` takes it.
+
+    Raises:
+        UsageError: the key is none of this table's.
+        TransientError: something could not be read for a while.
+    """
+    key = WantedKey.parse(given, scene.name.normalized, scene.key_columns)
+    writer, beginning = OneKeyWriter(), beginning_of(scene)
+    replayed = replay_table(scene, beginning, writer, OneKeyReading(key))
+    changes = tuple(_traced(change, scene) for change in writer.changes)
+    is_applied = [change.waits == "" for change in changes]
+    last = len(changes) - is_applied[::-1].index(True) if any(is_applied) else 0
+    return RowStory(
+        key.texts,
+        beginning,
+        writer.first,
+        changes,
+        _unread(scene, replayed),
+        changes[-1].change.after if changes else writer.first,
+        changes[last - 1].change.after if last else writer.first,
+        _real(scene, key),
+    )
+
+
+def _traced(change: KeyChange, scene: Scene) -> TracedChange:
+    file = scene.files.get(change.file)
+    did, why = _effect(change)
+    columns = () if did in ("nothing", "deleted") else _columns(change)
+    waits = "" if file and file.state == "applied" else file.why if file else "nobody has seen it yet"
+    return TracedChange(change, did, why, columns, file.version if file else None, scene.batch_of(change.file), waits)
+
+
+def _columns(change: KeyChange) -> tuple[str, ...]:
+    if len(change.before) != len(change.after):
+        return ()
+    found = (changed_columns(before, after) for before, after in zip(change.before, change.after, strict=True))
+    return tuple(dict.fromkeys(name for names in found for name in names))
+
+
+def _effect(change: KeyChange) -> tuple[Did, str]:
+    """What a change did, and why it did nothing or not what its marker says (LZ-4.1, LZ-4.3, LZ-4.4)."""
+    met = len(change.before)
+    match change.marker:
+        case RowMarker.INSERT:
+            return "inserted", f"a marker 0 never replaces: {_rows(met + 1)} have this key now [ME039]" if met else ""
+        case RowMarker.UPDATE | RowMarker.UPSERT:
+            if not met:
+                return "inserted", "no row had the key" if change.marker is RowMarker.UPDATE else ""
+            if same_rows(change.before, change.after):
+                return "nothing", "the row had these values already"
+            return "updated", f"all {_rows(met)} with this key became this row [ME043]" if met > 1 else ""
+        case RowMarker.DELETE:
+            if not met:
+                return "nothing", "no row had the key"
+            return "deleted", f"all {_rows(met)} with this key went [ME043]" if met > 1 else ""
+        case _:
+            assert_never(change.marker)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _unread(scene: Scene, replayed: TableStatus) -> tuple[FileStatus, ...]:
+    """Files the replay could not read: what they hold is not known; with the engine's reason where it has one."""
+    return tuple(_told(scene.files.get(file.path), file) for file in replayed.waiting)
+
+
+def _told(real: FileStatus | None, replayed: FileStatus) -> FileStatus:
+    return real if real and real.state != "applied" and replayed.state != "refused" else replayed
+
+
+def _real(scene: Scene, key: WantedKey) -> tuple[Row, ...] | None:
+    """The key's rows in the Delta table itself."""
+    if not scene.commits:
+        return None
+    found = scene.doors.writer.rows(scene.status.delta_folder)
+    return None if found is None else tuple(_rows_of(found.to_batches(), key))
+
+
+def _rows_of(batches: Iterable[Any], key: WantedKey) -> Iterable[Row]:
+    for batch in batches:
+        yield from plain_rows(batch.filter(key.rows_of(batch)))

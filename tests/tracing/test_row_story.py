@@ -1,0 +1,273 @@
+"""`trace --key`: every change to a key, over files that wait, were applied, were moved away or are gone."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quick_folder import quick_folder
+from shop import Shop
+
+from mirror_engine.errors import UnknownTable, UsageError
+from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.tracing.row_story import trace_key
+from mirror_engine.tracing.row_values import same_rows
+from mirror_engine.tracing.scene import scene_of
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path)
+
+
+def story(shop, *key, table="Orders"):
+    with shop.mirror() as mirror, mirror.look() as look:
+        return trace_key(scene_of(look, table), key or ["7"])
+
+
+def name(number):
+    return f"{number:020d}.parquet"
+
+
+def told(found):
+    return [(int(each.change.file[:20]), each.change.row, int(each.change.marker), each.did) for each in found.changes]
+
+
+def three_files(shop):
+    table = shop.orders()
+    table.load({"id": 1, "city": "Linz"}, {"id": 7, "city": "Wels"})
+    table.change((1, {"id": 7, "city": "Graz"}), (2, {"id": 8}), (4, {"id": 7, "city": "Graz"}))
+    table.change((2, {"id": 7}), (0, {"id": 1, "city": "Enns"}), (1, {"id": 7, "city": "Bregenz"}))
+    return table
+
+
+STORY = [
+    (1, 2, 0, "inserted"),
+    (2, 1, 1, "updated"),
+    (2, 3, 4, "nothing"),
+    (3, 1, 2, "deleted"),
+    (3, 3, 1, "inserted"),
+]
+
+
+def test_every_change_to_the_key_is_told_in_order_with_what_it_did(shop) -> None:
+    three_files(shop)
+    found = story(shop)
+    assert told(found) == STORY
+    assert [each.columns for each in found.changes] == [(), ("city",), (), (), ()]
+    assert [each.why for each in found.changes] == [
+        "",
+        "",
+        "the row had these values already",
+        "",
+        "no row had the key",
+    ]
+    assert {each.waits for each in found.changes} == {"ready, goes in with the next cycle"}
+    assert found.end == ({"id": 7, "city": "Bregenz"},)
+    assert (found.applied, found.real, found.agrees) == ((), None, None)
+
+
+def test_applied_files_are_told_with_their_version_and_batch_wherever_they_were_moved_to(shop) -> None:
+    table = three_files(shop)
+    shop.once()
+    table.upsert({"id": 7, "city": "Ried"})
+    assert not (shop.root / "Files/LandingZone/Orders" / name(1)).exists()
+    found = story(shop)
+    assert told(found) == [*STORY, (4, 1, 4, "updated")]
+    assert [each.version for each in found.changes] == [1, 1, 1, 1, 1, None]
+    assert found.changes[0].batch == (name(1), name(2), name(3))
+    assert found.changes[5].waits == "ready, goes in with the next cycle"
+    assert found.applied == found.real == ({"id": 7, "city": "Bregenz"},)
+    assert found.end == ({"id": 7, "city": "Ried"},)
+    assert found.agrees is True
+
+
+def test_a_delta_table_that_somebody_else_changed_is_told(shop) -> None:
+    three_files(shop)
+    shop.once()
+    commit = shop.writer._tables["dbo/Orders"][-1]
+    commit.rows[-1]["city"] = "Eferding"
+    assert story(shop).agrees is False
+
+
+def test_files_behind_a_gap_are_told_as_unread_with_the_reason(shop) -> None:
+    table = three_files(shop)
+    shop.once()
+    table.skip()
+    table.upsert({"id": 7, "city": "Ried"})
+    found = story(shop)
+    assert told(found) == STORY
+    assert [(file.path, file.why) for file in found.unread] == [(name(5), f"comes after {name(4)}, not there")]
+
+
+def test_a_refused_file_is_told_with_what_is_wrong(shop) -> None:
+    table = three_files(shop)
+    table.land(b"")
+    table.upsert({"id": 7, "city": "Ried"})
+    shop.once()
+    found = story(shop)
+    assert told(found) == STORY
+    assert [(file.path, file.state) for file in found.unread] == [(name(4), "refused"), (name(5), "waiting")]
+    assert found.agrees is True
+
+
+def test_several_copies_of_a_key_are_told(shop) -> None:
+    table = shop.orders()
+    table.insert({"id": 7, "city": "a"}, {"id": 7, "city": "b"})
+    table.update({"id": 7, "city": "c"})
+    table.delete({"id": 7})
+    found = story(shop)
+    assert [each.why for each in found.changes] == [
+        "",
+        "a marker 0 never replaces: 2 rows have this key now [ME039]",
+        "all 2 rows with this key became this row [ME043]",
+        "all 2 rows with this key went [ME043]",
+    ]
+    assert found.changes[2].columns == ("city",)
+    assert found.end == ()
+
+
+def remove_moved(shop, number):
+    (shop.root / "Files/LandingZone/Orders/_FilesReadyToDelete" / name(number)).unlink()
+
+
+def test_where_old_files_are_gone_the_delta_table_tells_the_row_before_the_others(shop) -> None:
+    table = shop.orders()
+    for city in ("a", "b", "c", "d"):
+        table.upsert({"id": 7, "city": city})
+        shop.once()
+    remove_moved(shop, 1)
+    remove_moved(shop, 2)
+    found = story(shop)
+    assert (found.beginning.gone, found.beginning.version) == (2, 2)
+    assert found.first == ({"id": 7, "city": "b"},)
+    assert told(found) == [(3, 1, 4, "updated"), (4, 1, 4, "updated")]
+    assert found.changes[0].change.before == ({"id": 7, "city": "b"},)
+    assert found.agrees is True
+
+
+def test_a_commit_is_replayed_whole_or_not_at_all_where_one_of_its_files_is_gone(shop) -> None:
+    table = shop.orders()
+    for city in ("a", "b", "c"):
+        table.upsert({"id": 7, "city": city})
+    shop.once()
+    table.upsert({"id": 7, "city": "d"})
+    shop.once()
+    remove_moved(shop, 2)
+    found = story(shop)
+    assert (found.beginning.gone, found.beginning.earlier) == (1, (name(1), name(3)))
+    assert found.first == ({"id": 7, "city": "c"},)
+    assert told(found) == [(4, 1, 4, "updated")]
+    assert found.agrees is True
+
+
+def test_what_the_table_was_may_not_be_known_any_more(shop, monkeypatch) -> None:
+    table = shop.orders()
+    for city in ("a", "b"):
+        table.upsert({"id": 7, "city": city})
+        shop.once()
+    remove_moved(shop, 1)
+    rows = shop.writer.rows
+
+    def vacuumed(table, *, version=None, limit=None):
+        if version is not None:
+            raise UsageError("its log was cleaned up")
+        return rows(table, limit=limit)
+
+    monkeypatch.setattr(shop.writer, "rows", vacuumed)
+    found = story(shop)
+    assert (found.beginning.gone, found.beginning.version, found.is_known) == (1, None, False)
+    assert told(found) == [(2, 1, 4, "inserted")]
+    assert found.agrees is None
+
+
+def test_files_ordered_by_time_are_replayed_as_they_were_applied_even_a_late_one(shop) -> None:
+    table = shop.orders(strategy="LastUpdateTimeFileDetection")
+    table.upsert({"id": 7, "city": "new"}, name="b.parquet", modified_ns=2_000_000_000)
+    shop.once()
+    table.upsert({"id": 7, "city": "late"}, name="a.parquet", modified_ns=1_000_000_000)
+    shop.once()
+    found = story(shop)
+    assert [each.change.file for each in found.changes] == ["b.parquet", "a.parquet"]
+    assert found.end == ({"id": 7, "city": "late"},)
+    assert found.agrees is True
+
+
+def test_a_composite_key_is_given_column_by_column(shop) -> None:
+    table = shop.publisher.table("Lines", keys=["OrderNo", "Line"])
+    table.insert({"OrderNo": "a=b", "Line": 1, "Qty": 5}, {"OrderNo": "a=b", "Line": 2, "Qty": 6})
+    found = story(shop, "line=2", "OrderNo=a=b", table="lines")
+    assert found.end == ({"OrderNo": "a=b", "Line": 2, "Qty": 6},)
+    assert found.key == {"OrderNo": "a=b", "Line": "2"}
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (["x=1"], "--key x=1: x is no key column of Lines"),
+        (["1"], "--key 1: 1 names no column of Lines"),
+        (["Line=1"], "--key: OrderNo of Lines is not given"),
+        (["Line=1", "line=2"], "--key line=2: line named twice of Lines"),
+        (["OrderNo=a", "Line=one"], "--key Line=one: no value of type long"),
+    ],
+)
+def test_a_key_that_cannot_be_is_told_with_the_key_columns(shop, key, message) -> None:
+    table = shop.publisher.table("Lines", keys=["OrderNo", "Line"])
+    table.insert({"OrderNo": "a", "Line": 1, "Qty": 5})
+    with pytest.raises(UsageError) as raised:
+        story(shop, *key, table="Lines")
+    assert raised.value.message == message
+    assert "Line" in raised.value.hint
+
+
+def test_a_keyless_table_has_no_key_to_trace(shop) -> None:
+    shop.publisher.table("Log").insert({"text": "a"})
+    with pytest.raises(UsageError, match="Log: has no keyColumns"):
+        story(shop, "1", table="Log")
+
+
+def test_a_folder_without_metadata_has_no_key_yet(shop) -> None:
+    shop.publisher.folder("Orders").land(b"", name=name(1))
+    with pytest.raises(UsageError, match="Orders: is no table yet"):
+        story(shop)
+
+
+def test_a_table_that_is_not_there_is_told(shop) -> None:
+    shop.orders()
+    with pytest.raises(UnknownTable, match="Order: no such table"):
+        story(shop, "1", table="Order")
+
+
+def test_a_column_that_comes_later_is_null_before_it(shop) -> None:
+    table = shop.orders()
+    table.insert({"id": 7, "city": "a"})
+    table.land_parquet(pa.table({"id": pa.array([7], pa.int64()), "zip": ["1"], "__rowMarker__": [1]}))
+    found = story(shop)
+    assert found.changes[1].columns == ("city", "zip")
+    assert found.changes[1].change.before == ({"id": 7, "city": "a", "zip": None},)
+
+
+KEYS = st.integers(1, 2)
+CHANGES = st.tuples(st.sampled_from(list(RowMarker)), KEYS, st.sampled_from(["a", "b", None]))
+
+
+@settings(max_examples=10, deadline=None)
+@given(files=st.lists(st.lists(CHANGES, max_size=6), min_size=1, max_size=4), cut=st.integers(0, 4))
+def test_the_end_of_a_trace_is_that_of_replay(files, cut) -> None:
+    with quick_folder() as folder:
+        shop = Shop(folder)
+        table = shop.orders()
+        for number, rows in enumerate(files):
+            if number == cut:
+                shop.once()
+            table.change(*((marker, {"id": key, "city": city}) for marker, key, city in rows))
+        changes = [Change(marker, (key,), {"id": key, "city": city}) for rows in files for marker, key, city in rows]
+        expected, effects = replay([], changes, ["id"])
+        found = story(shop, "1")
+        assert same_rows(found.end, [row for row in expected if row["id"] == 1])
+        mine = [effect for change, effect in zip(changes, effects, strict=True) if change.key == (1,)]
+        assert [(len(each.change.before), len(each.change.after)) for each in found.changes] == [
+            (effect.met, effect.left) for effect in mine
+        ]
+        assert found.agrees is not False
