@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.text import Text
 
 from mirror_engine.cli import exit_codes, opening
+from mirror_engine.cli.difference_text import AS_EXPECTED, difference_json, rows_apart
 from mirror_engine.cli.options import Json, Root, Table, configured
-from mirror_engine.cli.output import cell, count, grid, line, plain, print_json, stdout
+from mirror_engine.cli.output import count, line, print_json, stdout
 from mirror_engine.cli.show import Version
 from mirror_engine.config import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -83,7 +83,7 @@ def diff(  # noqa: PLR0913 - as many things as a person may say
     wanted = read_expected(expected, found.schema)
     difference = compare(found, wanted, chosen, tolerance=tolerance, limit=limit or None)
     if as_json:
-        print_json({"table": table, "version": version, **_as_json(difference)})
+        print_json({"table": table, "version": version, **difference_json(difference)})
     else:
         stdout().print(difference_text(table, difference))
     if not difference.is_equal:
@@ -113,63 +113,4 @@ def _parts(table: str, found: Difference) -> Iterator[RenderableType]:
     if found.different_cells:
         often = ", ".join(f"{name} {times:,}" for name, times in found.different_cells.items())
         yield line(f"  cells that differ: {often}")
-    yield from _rows("Missing: expected, not in the table", found.missing, found.missing_rows)
-    yield from _rows("Surplus: in the table, not expected", found.surplus, found.surplus_rows)
-    yield from _different(found)
-
-
-def _rows(heading: str, rows: Sequence[Mapping[str, Any]], total: int) -> Iterator[RenderableType]:
-    if not rows:
-        return
-    yield from _headed(heading, len(rows), total)
-    lines = grid(*(line(name).plain for name in rows[0]))
-    for row in rows:
-        lines.add_row(*(line(cell(value)) for value in row.values()))
-    yield lines
-
-
-def _different(found: Difference) -> Iterator[RenderableType]:
-    if not found.different:
-        return
-    yield from _headed("Different", len(found.different), found.different_rows)
-    lines = grid(*(line(name).plain for name in found.key), "Column", "Expected", "Found")
-    for row in found.different:
-        for name, (wanted, there) in row.cells.items():
-            lines.add_row(*(line(cell(value)) for value in (*row.key.values(), name, wanted, there)))
-    yield lines
-
-
-def _headed(heading: str, shown: int, total: int) -> Iterator[RenderableType]:
-    yield Text()
-    yield line(f"{heading}{f', the first {shown:,} of {total:,}, see --limit' if shown < total else ''}", "bold")
-
-
-def _as_json(found: Difference) -> dict[str, Any]:
-    return {
-        "key": list(found.key),
-        "equal": found.is_equal,
-        "counts": {
-            "equal": found.equal_rows,
-            "missing": found.missing_rows,
-            "surplus": found.surplus_rows,
-            "different": found.different_rows,
-        },
-        "columns": {"missing": list(found.missing_columns), "surplus": list(found.surplus_columns)},
-        "different_cells": dict(found.different_cells),
-        "missing": [_plain(row) for row in found.missing],
-        "surplus": [_plain(row) for row in found.surplus],
-        "different": [
-            {
-                "key": _plain(row.key),
-                "cells": [
-                    {"column": name, "expected": plain(wanted), "found": plain(there)}
-                    for name, (wanted, there) in row.cells.items()
-                ],
-            }
-            for row in found.different
-        ],
-    }
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in row.items()}
+    yield from rows_apart(found, AS_EXPECTED)

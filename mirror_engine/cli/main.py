@@ -25,6 +25,7 @@ from mirror_engine.cli.run import run
 from mirror_engine.cli.show import show
 from mirror_engine.cli.status import status
 from mirror_engine.cli.tables import tables
+from mirror_engine.cli.trace import trace
 from mirror_engine.cli.validate import validate
 from mirror_engine.cli.wait import wait
 
@@ -39,6 +40,7 @@ COMMANDS = (
     history,
     validate,
     diff,
+    trace,
     explain,
     init,
     doctor,

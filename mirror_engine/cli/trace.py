@@ -1,0 +1,213 @@
+"""`trace`: why a row is what it is, what a file did, what comes next, and what another order would have done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirror_engine.cli import exit_codes, opening
+from mirror_engine.cli.options import READING, Json, Root, Table, configured
+from mirror_engine.cli.output import print_json, stdout
+from mirror_engine.cli.trace_json import file_json, key_json, plan_json, what_if_json
+from mirror_engine.cli.trace_text import file_text, key_text, plan_text, what_if_text
+from mirror_engine.config import Config
+from mirror_engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from mirror_engine.outlook import Look
+
+_FILE = "00000000000000000002.parquet"
+_BEGINNING: dict[str, Any] = {"gone": 3, "not_replayed": [_FILE], "version": 7}
+_STEP: dict[str, Any] = {"step": "apply_batch", "text": "apply 1 file in 1 commit: …", "files": [_FILE], "commits": 1}
+_DIAGNOSTIC: dict[str, Any] = {
+    "code": "ME039",
+    "severity": "warning",
+    "path": f"Items/{_FILE}",
+    "row": None,
+    "column": None,
+    "text": "1 inserts met a present key, both rows stay",
+    "remedy": "use 4, or delete first",
+    "message": f"Items/{_FILE}: 1 inserts met a present key, both rows stay [ME039]",
+    "rules": ["LZ-4.1"],
+    "details": {"count": "1"},
+}
+JSON: dict[str, Any] = {
+    "table": "Items",
+    "key": {
+        "key": {"Sku": "A1"},
+        "beginning": _BEGINNING,
+        "first": [{"Sku": "A1", "Name": "Bolt"}],
+        "changes": [
+            {
+                "file": _FILE,
+                "row": 1,
+                "marker": 1,
+                "marker_name": "update",
+                "met": 1,
+                "did": "updated",
+                "why": "",
+                "before": [{"Sku": "A1", "Name": "Bolt"}],
+                "after": [{"Sku": "A1", "Name": "Screw"}],
+                "changed": ["Name"],
+                "version": 8,
+                "batch": [_FILE],
+                "waits": "",
+            }
+        ],
+        "unread": [{"path": "…", "state": "waiting", "why": "comes after …, not there", "version": None, "rows": None}],
+        "end": [{"Sku": "A1", "Name": "Screw"}],
+        "applied": [{"Sku": "A1", "Name": "Screw"}],
+        "delta": [{"Sku": "A1", "Name": "Screw"}],
+        "agrees": True,
+    },
+    "file": {
+        "path": _FILE,
+        "state": "applied",
+        "why": "",
+        "has_marker": True,
+        "markers": {"0": 2, "1": 1},
+        "rows": 3,
+        "effects": {
+            "inserted": 2,
+            "updated": 1,
+            "deleted": 0,
+            "inserts_of_present_keys": 1,
+            "updates_of_absent_keys": 0,
+            "deletes_of_absent_keys": 0,
+            "changes_of_several_copies": 0,
+        },
+        "version": 8,
+        "batch": [_FILE],
+        "step": _STEP,
+        "diagnostics": [_DIAGNOSTIC],
+    },
+    "plan": {
+        "state": "blocked",
+        "state_text": "blocked: waits for …",
+        "advice": "Land …",
+        "steps": [_STEP],
+        "left": [{"path": "…", "state": "waiting", "why": "comes after …, not there", "version": None, "rows": None}],
+        "ignored": [_DIAGNOSTIC],
+        "next_expected": {"": "00000000000000000003.parquet"},
+    },
+    "what_if": {
+        "supposed": [f"without {_FILE}"],
+        "beginning": _BEGINNING,
+        "state": "level: everything landed is in the table",
+        "state_otherwise": "level: everything landed is in the table",
+        "key": ["Sku"],
+        "equal": False,
+        "counts": {"equal": 117, "missing": 1, "surplus": 0, "different": 1},
+        "columns": {"missing": [], "surplus": []},
+        "different_cells": {"Name": 1},
+        "missing": [{"Sku": "A2", "Name": "Nut"}],
+        "surplus": [{"Sku": "A3", "Name": "Pin"}],
+        "different": [
+            {"key": {"Sku": "A1"}, "cells": [{"column": "Name", "expected": "Screw", "found": "Bolt"}]},
+        ],
+    },
+}
+
+Key = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key", metavar="VALUE", help="Why a row is what it is: 42, or Order=7 once a column.", show_default=False
+    ),
+]
+File = Annotated[
+    str | None,
+    typer.Option("--file", metavar="NAME", help="What a file did; its number will do.", show_default=False),
+]
+Planned = Annotated[bool, typer.Option("--plan", help="What comes next, and why not more.")]
+WhatIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--what-if",
+        metavar="CHANGE",
+        help="skip=FILE, or order=A,B for A before B; may be given again.",
+        show_default=False,
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Most rows of a kind of --what-if; 0 for all.")]
+
+
+@configured(*READING)
+def trace(  # noqa: PLR0913 - as many things as a person may say
+    root: Root,
+    table: Table,
+    config: Config,
+    *,
+    key: Key = None,
+    file: File = None,
+    plan: Planned = False,
+    what_if: WhatIf = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """Say why a row is what it is.
+
+    The table's files are replayed once more, in memory: those that wait, were applied, or were moved away; where old
+    ones are gone, from the table's version behind them. Nothing is changed. Values of rows are shown, and never
+    logged. Starts no Java.
+
+    Give one of --key, --file, --plan and --what-if; in JSON it is the one that is there beside `table`.
+
+    Example: mirror-engine trace ./shop Sales.Orders --key 42
+
+    Exit codes: 0 told · 2 wrong usage, no such table, key or file · 3 the Delta table holds something else than its
+    files make · 4 try again
+    """
+    wishes = sum(map(bool, (key, file, plan, what_if)))
+    if wishes != 1:
+        raise UsageError(
+            "trace: nothing to trace" if not wishes else "trace: one thing at a time",
+            "Give one of --key VALUE, --file NAME, --plan and --what-if skip=FILE.",
+        )
+    with opening.open_mirror(root, config) as mirror, mirror.look() as look:
+        told = _told(look, table, key or (), file, what_if or (), limit or None)
+    if as_json:
+        print_json({"table": table, told.name: told.as_json})
+    else:
+        stdout().print(told.as_text)
+    if not told.agrees:
+        raise typer.Exit(exit_codes.REFUSED)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What was traced, under its name in JSON, and whether the Delta table agrees with it."""
+
+    name: str
+    as_json: dict[str, Any]
+    as_text: RenderableType
+    agrees: bool = True
+
+
+def _told(  # noqa: PLR0913, PLR0917 - the four things that can be traced, and of which table
+    look: Look, table: str, key: Sequence[str], file: str | None, what_if: Sequence[str], limit: int | None
+) -> _Told:
+    # here, for they load Arrow and an engine
+    from mirror_engine.tracing.file_story import trace_file  # noqa: PLC0415
+    from mirror_engine.tracing.plan_story import trace_plan  # noqa: PLC0415
+    from mirror_engine.tracing.row_story import trace_key  # noqa: PLC0415
+    from mirror_engine.tracing.scene import scene_of  # noqa: PLC0415
+    from mirror_engine.tracing.what_if import trace_what_if  # noqa: PLC0415
+
+    scene = scene_of(look, table)
+    if key:
+        row = trace_key(scene, key)
+        return _Told("key", key_json(row), key_text(scene.name.normalized, row), row.agrees is not False)
+    if file:
+        found = trace_file(scene, file)
+        return _Told("file", file_json(found), file_text(scene.name.normalized, found))
+    if what_if:
+        otherwise = trace_what_if(scene, what_if, limit=limit)
+        return _Told("what_if", what_if_json(otherwise), what_if_text(scene.name.normalized, otherwise))
+    plan = trace_plan(scene)
+    return _Told("plan", plan_json(plan), plan_text(scene.name.normalized, plan))

@@ -1,0 +1,116 @@
+"""What `trace` found, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.cli.difference_text import difference_json
+from mirror_engine.cli.output import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mirror_engine.tracing.beginning import Beginning
+    from mirror_engine.tracing.file_story import FileStory
+    from mirror_engine.tracing.plan_story import PlannedStep, PlanStory
+    from mirror_engine.tracing.row_story import RowStory, TracedChange
+    from mirror_engine.tracing.what_if import WhatIf
+
+
+def key_json(story: RowStory) -> dict[str, Any]:
+    """`--key`."""
+    return {
+        "key": dict(story.key),
+        "beginning": _beginning(story.beginning),
+        "first": _rows(story.first),
+        "changes": [_change(change) for change in story.changes],
+        "unread": [file.to_json() for file in story.unread],
+        "end": _rows(story.end),
+        "applied": _rows(story.applied),
+        "delta": None if story.real is None else _rows(story.real),
+        "agrees": story.agrees,
+    }
+
+
+def file_json(story: FileStory) -> dict[str, Any]:
+    """`--file`."""
+    return {
+        "path": story.path,
+        "state": story.state,
+        "why": story.why,
+        "has_marker": story.has_marker,
+        "markers": {str(marker): rows for marker, rows in story.markers.items()},
+        "rows": story.rows,
+        "effects": story.effects
+        and {
+            "inserted": story.effects.inserted,
+            "updated": story.effects.updated,
+            "deleted": story.effects.deleted,
+            "inserts_of_present_keys": story.effects.repeated,
+            "updates_of_absent_keys": story.effects.absent_updates,
+            "deletes_of_absent_keys": story.effects.absent_deletes,
+            "changes_of_several_copies": story.effects.spread,
+        },
+        "version": story.version,
+        "batch": list(story.batch),
+        "step": story.step and _step(story.step),
+        "diagnostics": [found.to_json() for found in story.diagnostics],
+    }
+
+
+def plan_json(story: PlanStory) -> dict[str, Any]:
+    """`--plan`."""
+    return {
+        "state": story.state,
+        "state_text": story.state_text,
+        "advice": story.advice,
+        "steps": [_step(step) for step in story.steps],
+        "left": [file.to_json() for file in story.left],
+        "ignored": [found.to_json() for found in story.ignored],
+        "next_expected": dict(story.next_expected),
+    }
+
+
+def what_if_json(story: WhatIf) -> dict[str, Any]:
+    """`--what-if`: expected is the table as its files make it, found the other one."""
+    return {
+        "supposed": list(story.supposed),
+        "beginning": _beginning(story.beginning),
+        "state": story.state,
+        "state_otherwise": story.state_otherwise,
+        **difference_json(story.difference),
+    }
+
+
+def _change(traced: TracedChange) -> dict[str, Any]:
+    change = traced.change
+    return {
+        "file": change.file,
+        "row": change.row,
+        "marker": change.marker.value,
+        "marker_name": change.marker.name.lower(),
+        "met": len(change.before),
+        "did": traced.did,
+        "why": traced.why,
+        "before": _rows(change.before),
+        "after": _rows(change.after),
+        "changed": list(traced.columns),
+        "version": traced.version,
+        "batch": list(traced.batch),
+        "waits": traced.waits,
+    }
+
+
+def _beginning(found: Beginning | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"gone": found.gone, "not_replayed": list(found.earlier), "version": found.version}
+
+
+def _step(step: PlannedStep) -> dict[str, Any]:
+    return asdict(step) | {"files": list(step.files)}
+
+
+def _rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: plain(value) for name, value in row.items()} for row in rows]

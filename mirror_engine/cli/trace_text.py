@@ -1,0 +1,269 @@
+"""What `trace` found, for a person: what happened first, then what is, and what does not fit."""
+
+from __future__ import annotations
+
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from mirror_engine.cli.difference_text import Headings, rows_apart
+from mirror_engine.cli.output import bullet, cell, count, line
+from mirror_engine.landing_zone.change import RowMarker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from mirror_engine.delta.key_book import Effects
+    from mirror_engine.tracing.beginning import Beginning
+    from mirror_engine.tracing.file_story import FileStory
+    from mirror_engine.tracing.plan_story import PlanStory
+    from mirror_engine.tracing.row_story import RowStory, TracedChange
+    from mirror_engine.tracing.what_if import WhatIf
+
+    Row = Mapping[str, Any]
+
+MOST_LISTED = 8
+MOST_COLUMNS = 12  # of a row that are shown unchanged
+MOST_ROWS = 4  # of one key
+MOST_NAMED = 2  # files of one commit
+OTHERWISE = Headings(
+    "Only as the files are",
+    "Only otherwise",
+    "Different",
+    "As the files are",
+    "Otherwise",
+)
+
+
+def key_text(table: str, story: RowStory) -> RenderableType:
+    """`--key`: every change below its file, then the row as it is."""
+    return Group(*_key_parts(table, story))
+
+
+def file_text(table: str, story: FileStory) -> RenderableType:
+    """`--file`: where it is, what it holds, and what that did."""
+    return Group(*_file_parts(table, story))
+
+
+def plan_text(table: str, story: PlanStory) -> RenderableType:
+    """`--plan`: the steps, then what stays undone and why."""
+    return Group(*_plan_parts(table, story))
+
+
+def what_if_text(table: str, story: WhatIf) -> RenderableType:
+    """`--what-if`: what was supposed, and what comes out differently."""
+    return Group(*_what_if_parts(table, story))
+
+
+def _key_parts(table: str, story: RowStory) -> Iterator[RenderableType]:
+    named = ", ".join(f"{name} = {value}" for name, value in story.key.items())
+    files = {change.change.file for change in story.changes}
+    yield line(f"{table}, {named}: {count(len(story.changes), 'change')} in {count(len(files), 'file')}", "bold")
+    if story.beginning:
+        yield from _beginning(story.beginning)
+        yield from _rows("The row was", story.first) if story.is_known else ()
+    for _, changes in groupby(story.changes, lambda each: each.change.file):
+        yield Text()
+        yield from _file_of(list(changes))
+    yield Text()
+    yield from _rows("In the end", story.end)
+    yield from _agreement(story)
+    yield from _listed("unread:", [f"{file.path}: {file.why}" for file in story.unread])
+
+
+def _file_of(changes: Sequence[TracedChange]) -> Iterator[RenderableType]:
+    """One file's changes to the key, below where the file went."""
+    first = changes[0]
+    yield line(f"{first.change.file}{'' if first.change.has_marker else ', without markers'}", "bold")
+    yield line(
+        f"  {_went(first.version, first.batch, first.change.file, first.waits)}", "yellow" if first.waits else ""
+    )
+    lines = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for width in (8, 8, 7):
+        lines.add_column(min_width=width, no_wrap=True)
+    lines.add_column(overflow="fold")
+    for change in changes:
+        row = line(f"  row {change.change.row:,}")
+        marker = line(f"{change.change.marker.value} {change.change.marker.name.lower()}")
+        lines.add_row(row, marker, line(_met(len(change.change.before))), _effect(change))
+    yield lines
+
+
+def _went(version: int | None, batch: Sequence[str], path: str, waits: str) -> str:
+    if waits:
+        return f"not applied yet: {waits}"
+    if version is None:
+        return "applied; into which Delta version is not known any more"
+    others = [each for each in batch if each != path]
+    if not others:
+        return f"in Delta version {version}, alone"
+    if len(others) <= MOST_NAMED:
+        return f"in Delta version {version}, in one commit with {', '.join(others)}"
+    return f"in Delta version {version}, in one commit with {len(others):,} others: {others[0]} … {others[-1]}"
+
+
+def _met(rows: int) -> str:
+    return "no row" if not rows else count(rows, "row")
+
+
+def _effect(traced: TracedChange) -> Text:
+    style = {"inserted": "green", "updated": "cyan", "deleted": "red", "nothing": "dim"}[traced.did]
+    told = Text.assemble((traced.did if traced.did != "nothing" else "no effect", style))
+    if traced.why:
+        told.append(f": {traced.why}")
+    for before, after in _pairs(traced)[:MOST_ROWS]:
+        told.append("\n")
+        told.append_text(_values(before, after, traced))
+    if len(_pairs(traced)) > MOST_ROWS:
+        told.append(f"\n… and {len(_pairs(traced)) - MOST_ROWS:,} more rows", "dim")
+    return told
+
+
+def _pairs(traced: TracedChange) -> list[tuple[Row | None, Row | None]]:
+    """Rows before and after, side by side; only the one that came, where one came."""
+    before, after = traced.change.before, traced.change.after
+    if traced.did == "inserted":
+        return [(None, after[-1])]
+    return list(zip_longest(before, after)) if traced.did != "nothing" else []
+
+
+def _values(before: Row | None, after: Row | None, traced: TracedChange) -> Text:
+    """One row, the changed values marked with `*`; of many columns only these."""
+    row = after or before or {}
+    changed = [name for name in row if before and after and name in traced.columns and _differ(before, after, name)]
+    shown = [name for name in row if name in changed or len(row) <= MOST_COLUMNS]
+    told = Text()
+    for name in shown:
+        told.append("  " if told.plain else "")
+        if name in changed and before and after:
+            told.append(f"*{line(name).plain} {cell(before[name])} -> {cell(after[name])}", "bold")
+        else:
+            told.append(f"{line(name).plain} {cell(row[name])}")
+    if len(shown) < len(row):
+        told.append(f"{'  ' if shown else ''}({count(len(row) - len(shown), 'other column')})", "dim")
+    return told
+
+
+def _differ(before: Row, after: Row, name: str) -> bool:
+    return cell(before[name]) != cell(after[name])
+
+
+def _rows(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
+    if not rows:
+        yield line(f"{heading}: no row", "bold")
+        return
+    yield line(f"{heading}: {count(len(rows), 'row')}", "bold")
+    for row in rows[:MOST_ROWS]:
+        yield line("  " + "  ".join(f"{name} {cell(value)}" for name, value in row.items()))
+    if len(rows) > MOST_ROWS:
+        yield line(f"  … and {len(rows) - MOST_ROWS:,} more", "dim")
+
+
+def _agreement(story: RowStory) -> Iterator[RenderableType]:
+    """Whether the Delta table has what its files make."""
+    if story.real is None:
+        yield line("There is no Delta table yet.")
+    elif story.agrees is None:
+        yield from _rows("The Delta table has", story.real)
+    elif story.agrees:
+        waits = sum(bool(change.waits) for change in story.changes)
+        rest = f", but for {count(waits, 'change')} not applied yet" if waits else ""
+        yield line(f"The Delta table says the same{rest}.", "green")
+    else:
+        yield line("THE DELTA TABLE SAYS SOMETHING ELSE", "bold red")
+        yield from _rows("The files that are applied make", story.applied)
+        yield from _rows("The Delta table has", story.real)
+        yield bullet("->", "Another program wrote to it (see history), or a file was replaced after it was applied.")
+
+
+def _beginning(found: Beginning) -> Iterator[RenderableType]:
+    gone = f"{count(found.gone, 'earlier file')} {'is' if found.gone == 1 else 'are'} gone"
+    if found.rows is None:
+        yield line(
+            f"{gone}; what they held is not known, nor the table behind them: its history is deleted", "bold red"
+        )
+    else:
+        yield line(f"{gone}; what they held is not known: begun with Delta version {found.version}", "yellow")
+    if found.earlier:
+        yield from _listed("not replayed, for they came before or along with these:", found.earlier)
+
+
+def _file_parts(table: str, story: FileStory) -> Iterator[RenderableType]:
+    yield line(f"{table}, {story.path}: {story.state}", "bold")
+    if story.state == "applied":
+        yield Padding(line(_went(story.version, story.batch, story.path, "")), (0, 0, 0, 2), expand=False)
+    if story.why:
+        yield Padding(line(story.why, "yellow"), (0, 0, 0, 2), expand=False)
+    if story.step:
+        yield bullet("plan:", story.step.text)
+    if story.has_marker is not None:
+        named = (f"{rows:,} {RowMarker(marker).name.lower()} ({marker})" for marker, rows in story.markers.items())
+        rest = "" if story.has_marker else "; it has no marker column"
+        yield bullet(f"{count(story.rows, 'row')}:", f"{', '.join(named) or 'none'}{rest}")
+    if story.effects:
+        yield from _effects(story.effects)
+    for found in story.diagnostics:
+        remedy = f" -> {found.remedy}" if found.remedy else ""
+        yield bullet(f"{found.severity.value}:", f"{found.text} [{found.code}]{remedy}")
+
+
+def _effects(found: Effects) -> Iterator[RenderableType]:
+    did = f"{found.inserted:,} rows inserted, {found.updated:,} updated, {found.deleted:,} deleted"
+    yield bullet("did:", did)
+    met = (
+        (found.absent_deletes, "delete", "of a key without a row: no effect"),
+        (found.absent_updates, "update", "of a key without a row: inserted"),
+        (found.repeated, "insert", "of a key with a row: both stay"),
+        (found.spread, "change", "of a key with several rows"),
+    )
+    for rows, noun, what in met:
+        if rows:
+            yield bullet("met:", f"{count(rows, noun)} {what}")
+
+
+def _plan_parts(table: str, story: PlanStory) -> Iterator[RenderableType]:
+    yield line(f"{table} is {story.state_text}", "bold")
+    if not story.steps:
+        yield line("  nothing is to be done")
+    for number, step in enumerate(story.steps, start=1):
+        yield bullet(f"{number}.", step.text)
+    if not (story.left or story.advice):
+        yield line("  then everything that landed is in the table")
+    else:
+        yield Text()
+        yield line("Why not more", "bold")
+        yield from _listed("left:", [f"{file.path}: {file.why}" for file in story.left])
+        yield from [bullet("->", story.advice)] if story.advice else []
+    yield from _listed("ignored:", [f"{found.path}: {found.text} [{found.code}]" for found in story.ignored])
+    yield from _listed("next to land:", [f"{place}/{name}".lstrip("/") for place, name in story.next_expected.items()])
+
+
+def _what_if_parts(table: str, story: WhatIf) -> Iterator[RenderableType]:
+    found = story.difference
+    yield line(f"{table}, {'; '.join(story.supposed)}", "bold")
+    if story.beginning:
+        yield from _beginning(story.beginning)
+    if story.state != story.state_otherwise:
+        yield bullet("as the files are:", story.state)
+        yield bullet("otherwise:", story.state_otherwise)
+    if found.is_equal:
+        yield line(f"The table would be the same: {count(found.equal_rows, 'row')}.", "green")
+        return
+    numbers = f"{found.missing_rows:,} missing, {found.surplus_rows:,} surplus, {found.different_rows:,} different"
+    yield line(f"The table would be another: {numbers}; {count(found.equal_rows, 'equal row')}", "yellow")
+    for heading, names in (("missing", found.missing_columns), ("surplus", found.surplus_columns)):
+        yield from [bullet(f"columns {heading}:", ", ".join(names))] if names else []
+    yield from rows_apart(found, OTHERWISE)
+
+
+def _listed(mark: str, lines: Sequence[str]) -> Iterator[RenderableType]:
+    for text in lines[:MOST_LISTED]:
+        yield bullet(mark, text)
+    if len(lines) > MOST_LISTED:
+        yield line(f"  … and {len(lines) - MOST_LISTED:,} more", "dim")
