@@ -60,7 +60,15 @@ JSON: dict[str, Any] = {
                 "waits": "",
             }
         ],
-        "unread": [{"path": "…", "state": "waiting", "why": "comes after …, not there", "version": None, "rows": None}],
+        "unread": [
+            {
+                "path": "…",
+                "state": "waiting",
+                "why": "comes after …, not there",
+                "rows": [{"row": 3, "marker": 2, "marker_name": "delete"}],
+            }
+        ],
+        "overwritten": [],
         "end": [{"Sku": "A1", "Name": "Screw"}],
         "applied": [{"Sku": "A1", "Name": "Screw"}],
         "delta": [{"Sku": "A1", "Name": "Screw"}],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mirror_engine.tracing.beginning import Beginning
     from mirror_engine.tracing.file_story import FileStory
     from mirror_engine.tracing.plan_story import PlannedStep, PlanStory
-    from mirror_engine.tracing.row_story import RowStory, TracedChange
+    from mirror_engine.tracing.row_story import RowStory, TracedChange, Unread
     from mirror_engine.tracing.what_if import WhatIf
 
 
@@ -25,7 +25,8 @@ def key_json(story: RowStory) -> dict[str, Any]:
         "beginning": _beginning(story.beginning),
         "first": _rows(story.first),
         "changes": [_change(change) for change in story.changes],
-        "unread": [file.to_json() for file in story.unread],
+        "unread": [_unread(file) for file in story.unread],
+        "overwritten": list(story.overwritten),
         "end": _rows(story.end),
         "applied": _rows(story.applied),
         "delta": None if story.real is None else _rows(story.real),
@@ -100,6 +101,13 @@ def _change(traced: TracedChange) -> dict[str, Any]:
         "batch": list(traced.batch),
         "waits": traced.waits,
     }
+
+
+def _unread(file: Unread) -> dict[str, Any]:
+    named = [
+        {"row": row, "marker": marker.value, "marker_name": marker.name.lower()} for row, marker in file.rows or ()
+    ]
+    return {"path": file.path, "state": file.state, "why": file.why, "rows": None if file.rows is None else named}
 
 
 def _beginning(found: Beginning | None) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mirror_engine.tracing.beginning import Beginning
     from mirror_engine.tracing.file_story import FileStory
     from mirror_engine.tracing.plan_story import PlanStory
-    from mirror_engine.tracing.row_story import RowStory, TracedChange
+    from mirror_engine.tracing.row_story import RowStory, TracedChange, Unread
     from mirror_engine.tracing.what_if import WhatIf
 
     Row = Mapping[str, Any]
@@ -74,7 +74,17 @@ def _key_parts(table: str, story: RowStory) -> Iterator[RenderableType]:
     yield Text()
     yield from _rows("In the end", story.end)
     yield from _agreement(story)
-    yield from _listed("unread:", [f"{file.path}: {file.why}" for file in story.unread])
+    yield from _listed("overwritten after it was applied:", story.overwritten)
+    yield from _listed("unread:", [f"{file.path}: {file.why}; {_waiting(file)}" for file in story.unread])
+
+
+def _waiting(file: Unread) -> str:
+    """What an unread file will do to the key once it is read."""
+    if file.rows is None:
+        return "what it holds is not known"
+    named = ", ".join(f"row {row:,} {marker.value} {marker.name.lower()}" for row, marker in file.rows[:MOST_ROWS])
+    more = f" and {len(file.rows) - MOST_ROWS:,} more" if len(file.rows) > MOST_ROWS else ""
+    return f"holds {named}{more} of this key" if named else "holds nothing of this key"
 
 
 def _file_of(changes: Sequence[TracedChange]) -> Iterator[RenderableType]:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import assert_never
 
-from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.delta.reader import ChangeFileReader, ReadRequest, TableFacts
+from mirror_engine.errors import PublisherError, ZoneChanged
+from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
+from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.tracing.beginning import Beginning, beginning_of
-from mirror_engine.tracing.one_key import KeyChange, OneKeyReading, OneKeyWriter
+from mirror_engine.tracing.one_key import ROW_COLUMN, KeyChange, OneKeyReading, OneKeyWriter
 from mirror_engine.tracing.replaying import replay_table
 from mirror_engine.tracing.row_values import Row, changed_columns, plain_rows, same_rows
 from mirror_engine.tracing.wanted_key import WantedKey
@@ -17,7 +20,7 @@ from mirror_engine.tracing.wanted_key import WantedKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mirror_engine.monitoring.status import FileStatus, TableStatus
+    from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.tracing.scene import Scene
 
 Did = Literal["inserted", "updated", "deleted", "nothing"]
@@ -47,6 +50,23 @@ class TracedChange:
 
 
 @dataclass(frozen=True)
+class Unread:
+    """A file the table cannot read.
+
+    Attributes:
+        path: from the table folder.
+        state: `waiting` or `refused`.
+        why: so.
+        rows: places in it of rows with the key, each with its marker; None where they cannot be told.
+    """
+
+    path: str
+    state: str
+    why: str
+    rows: tuple[tuple[int, RowMarker], ...] | None
+
+
+@dataclass(frozen=True)
 class RowStory:
     """Everything there is to say about one key.
 
@@ -55,7 +75,8 @@ class RowStory:
         beginning: where the replay begins, if not at the first file.
         first: the rows the key had there.
         changes: in order.
-        unread: files that hold changes nobody can tell yet, each with its reason.
+        unread: files the table cannot read, each with its reason and the changes to the key that wait in it.
+        overwritten: files of these changes whose content is another than the one that was applied.
         end: the key's rows after all changes.
         applied: the key's rows after the changes that are in the table.
         real: the key's rows in the Delta table; None where there is no table.
@@ -65,7 +86,8 @@ class RowStory:
     beginning: Beginning | None
     first: tuple[Row, ...]
     changes: tuple[TracedChange, ...]
-    unread: tuple[FileStatus, ...]
+    unread: tuple[Unread, ...]
+    overwritten: tuple[str, ...]
     end: tuple[Row, ...]
     applied: tuple[Row, ...]
     real: tuple[Row, ...] | None
@@ -103,7 +125,8 @@ def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
         beginning,
         writer.first,
         changes,
-        _unread(scene, replayed),
+        tuple(_unread(file, scene, writer, key) for file in replayed.waiting),
+        tuple(path for path in dict.fromkeys(change.file for change in writer.changes) if path in scene.overwritten),
         changes[-1].change.after if changes else writer.first,
         changes[last - 1].change.after if last else writer.first,
         _real(scene, key),
@@ -114,7 +137,7 @@ def _traced(change: KeyChange, scene: Scene) -> TracedChange:
     file = scene.files.get(change.file)
     did, why = _effect(change)
     columns = () if did in ("nothing", "deleted") else _columns(change)
-    waits = "" if file and file.state == "applied" else file.why if file else "nobody has seen it yet"
+    waits = "" if file and file.state == "applied" else file.why if file else "it was moved away, and the table never held it"
     return TracedChange(change, did, why, columns, file.version if file else None, scene.batch_of(change.file), waits)
 
 
@@ -149,13 +172,33 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
-def _unread(scene: Scene, replayed: TableStatus) -> tuple[FileStatus, ...]:
-    """Files the replay could not read: what they hold is not known; with the engine's reason where it has one."""
-    return tuple(_told(scene.files.get(file.path), file) for file in replayed.waiting)
+def _unread(replayed: FileStatus, scene: Scene, writer: OneKeyWriter, key: WantedKey) -> Unread:
+    """A file the replay could not read; with the engine's own reason, where it has one."""
+    real = scene.files.get(replayed.path)
+    told = real if real and real.state != "applied" and replayed.state != "refused" else replayed
+    rows = None if replayed.state == "refused" else _waiting_rows(replayed.path, scene, writer, key)
+    return Unread(replayed.path, told.state, told.why, rows)
 
 
-def _told(real: FileStatus | None, replayed: FileStatus) -> FileStatus:
-    return real if real and real.state != "applied" and replayed.state != "refused" else replayed
+def _waiting_rows(
+    path: str, scene: Scene, writer: OneKeyWriter, key: WantedKey
+) -> tuple[tuple[int, RowMarker], ...] | None:
+    """Rows with the key in a file that cannot be applied yet: where they stand and what they ask for."""
+    file = next((file for file in scene.sighting.files if file.path == path), None)
+    state = writer.state(scene.status.delta_folder)
+    if file is None:
+        return None
+    facts = TableFacts(state.schema if state else None, is_empty=state is None)
+    reader = ChangeFileReader(scene.storage, scene.doors.config, OneKeyReading(key))
+    try:
+        read = reader.read(ReadRequest(scene.zone, scene.name, file, scene.metadata or Metadata(), facts))
+    except (PublisherError, ZoneChanged):
+        return None
+    return tuple(
+        (row[ROW_COLUMN], RowMarker(row[MARKER_COLUMN]))
+        for batch in read.rows.rows.batches([ROW_COLUMN, MARKER_COLUMN])
+        for row in batch.to_pylist()
+    )
 
 
 def _real(scene: Scene, key: WantedKey) -> tuple[Row, ...] | None:

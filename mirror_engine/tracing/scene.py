@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.landing_zone.sightings import TableSighting
+    from mirror_engine.landing_zone.sightings import FileSighting, TableSighting
     from mirror_engine.monitoring.status import FileStatus, TableStatus
     from mirror_engine.outlook import Look
     from mirror_engine.steps import Plan
@@ -45,7 +45,7 @@ class Scene:
         progress: how far the folder's present life is; None before anything was applied.
         commits: of the Delta table, oldest first, as far back as its log reaches; none before anything was applied.
         zone: the landing zone, from ROOT.
-        storage: ROOT with this table alone, its files unmoved.
+        storage: ROOT with this table alone, its files unmoved, in the order in which they were applied.
         sighting: the table folder in that storage.
     """
 
@@ -93,6 +93,16 @@ class Scene:
         """Commits by Delta version."""
         return {commit.version: commit for commit in self.commits}
 
+    @cached_property
+    def overwritten(self) -> frozenset[str]:
+        """Files whose content is another than the one that was applied, as far as that is remembered (LZ-3.13)."""
+        applied = self.progress.applied if self.progress else {}
+        return frozenset(
+            file.path
+            for file in self.sighting.files
+            if file.path in applied and applied[file.path].etag and not _is_same(file, applied[file.path].etag)
+        )
+
     def batch_of(self, path: str) -> tuple[str, ...]:
         """The files that went into one commit with this one, itself among them; empty where that is not known."""
         file = self.files.get(path)
@@ -119,10 +129,11 @@ def scene_of(look: Look, table: str) -> Scene:
     storage: Storage = OneTableStorage(UnmovedStorage(doors.storage), zone.folder, name.folder)
     sighting = _seen(doors, storage, name)
     seen = Scene(doors, plan, status, progress, commits, zone.folder, storage, sighting)
-    if seen.metadata and seen.metadata.strategy is Strategy.LAST_UPDATE_TIME and progress:
-        storage = RearrangedStorage(storage, _as_applied(seen, progress))
-        seen = replace(seen, storage=storage, sighting=_seen(doors, storage, name))
-    return seen
+    if progress is None:
+        return seen
+    lying = next(sighting for sighting in zone.tables if sighting.name == name)
+    storage = RearrangedStorage(storage, _of_other_lives(seen, progress, lying) | _as_applied(seen, progress))
+    return replace(seen, storage=storage, sighting=_seen(doors, storage, name))
 
 
 def _seen(doors: Doors, storage: Storage, name: TableName) -> TableSighting:
@@ -130,10 +141,24 @@ def _seen(doors: Doors, storage: Storage, name: TableName) -> TableSighting:
     return next(sighting for sighting in found.tables if sighting.name == name)
 
 
+def _of_other_lives(scene: Scene, progress: Progress, lying: TableSighting) -> dict[str, Slot | None]:
+    """Files moved away that the present table never held: a stop and start leaves them there (LZ-7.7)."""
+    known = {*progress.applied, *(file.path for file in lying.files)}
+    folder = f"{scene.zone}/{scene.name.folder}"
+    return {f"{folder}/{file.path}": None for file in scene.sighting.files if file.path not in known}
+
+
 def _as_applied(scene: Scene, progress: Progress) -> dict[str, Slot | None]:
-    """Applied files in the order in which they were applied, which may not be that of their times (LZ-3.6)."""
+    """Applied files that time orders, at times in the order in which they were applied: some came late (LZ-3.6)."""
+    if scene.metadata is None or scene.metadata.strategy is not Strategy.LAST_UPDATE_TIME:
+        return {}
     lying = {file.path for file in scene.sighting.files}
     order = [path for commit in scene.commits for path in commit.files]
     known = [path for path in dict.fromkeys((*order, *progress.applied)) if path in lying and path in progress.applied]
     folder = f"{scene.zone}/{scene.name.folder}"
     return {f"{folder}/{path}": Slot(f"{folder}/{path}", rank) for rank, path in enumerate(known, start=1)}
+
+
+def _is_same(file: FileSighting, etag: str) -> bool:
+    """Whether it is the file of that etag; its time is not looked at, for that may be another here."""
+    return etag.rpartition(":")[0] == file.etag.rpartition(":")[0]

@@ -11,7 +11,7 @@ from shop import Shop
 
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
-from mirror_engine.tracing.row_story import trace_key
+from mirror_engine.tracing.row_story import Unread, trace_key
 from mirror_engine.tracing.row_values import same_rows
 from mirror_engine.tracing.scene import scene_of
 
@@ -95,10 +95,10 @@ def test_files_behind_a_gap_are_told_as_unread_with_the_reason(shop) -> None:
     table = three_files(shop)
     shop.once()
     table.skip()
-    table.upsert({"id": 7, "city": "Ried"})
+    table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
     found = story(shop)
     assert told(found) == STORY
-    assert [(file.path, file.why) for file in found.unread] == [(name(5), f"comes after {name(4)}, not there")]
+    assert found.unread == (Unread(name(5), "waiting", f"comes after {name(4)}, not there", ((2, RowMarker.UPSERT),)),)
 
 
 def test_a_refused_file_is_told_with_what_is_wrong(shop) -> None:
@@ -108,8 +108,35 @@ def test_a_refused_file_is_told_with_what_is_wrong(shop) -> None:
     shop.once()
     found = story(shop)
     assert told(found) == STORY
-    assert [(file.path, file.state) for file in found.unread] == [(name(4), "refused"), (name(5), "waiting")]
+    assert [(file.path, file.state, file.rows) for file in found.unread] == [
+        (name(4), "refused", None),
+        (name(5), "waiting", ((1, RowMarker.UPSERT),)),
+    ]
     assert found.agrees is True
+
+
+def test_a_file_overwritten_after_it_was_applied_is_named(tmp_path) -> None:
+    shop = Shop(tmp_path, cleanup="off")
+    table = shop.orders()
+    table.insert({"id": 7, "city": "a"})
+    shop.once()
+    table.insert({"id": 7, "city": "b"}, name=name(1))
+    found = story(shop)
+    assert (found.overwritten, found.agrees) == ((name(1),), False)
+
+
+def test_files_that_a_stop_and_start_left_behind_do_not_count(shop) -> None:
+    table = shop.orders()
+    table.insert({"id": 7, "city": "a"})
+    shop.once()
+    table.insert({"id": 7, "city": "b"})
+    shop.once()
+    with shop.mirror() as mirror:
+        mirror.restart()
+    shop.once()
+    found = story(shop)
+    assert told(found) == []
+    assert [(file.path, file.why) for file in found.unread] == [(name(2), f"comes after {name(1)}, not there")]
 
 
 def test_several_copies_of_a_key_are_told(shop) -> None:

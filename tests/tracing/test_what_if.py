@@ -1,0 +1,156 @@
+"""`trace --what-if`: the same table without a file, or with two in each other's place."""
+
+from __future__ import annotations
+
+import pytest
+from shop import Shop
+
+from mirror_engine.errors import UsageError
+from mirror_engine.tracing.scene import scene_of
+from mirror_engine.tracing.what_if import trace_what_if
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path)
+
+
+def what_if(shop, *suppositions, table="Orders"):
+    with shop.mirror() as mirror, mirror.look() as look:
+        return trace_what_if(scene_of(look, table), suppositions)
+
+
+def row(number, city):
+    return {"id": number, "city": city}
+
+
+def cells(found):
+    return [(each.key["id"], dict(each.cells)) for each in found.difference.different]
+
+
+def three_files(shop):
+    table = shop.orders()
+    table.insert(row(1, "a"), row(2, "a"))
+    table.upsert(row(1, "b"))
+    table.change((4, row(1, "c")), (2, {"id": 2}), (4, row(3, "c")))
+    return table
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_without_a_file_its_rows_are_missing_and_others_come_back(shop, is_applied) -> None:
+    three_files(shop)
+    if is_applied:
+        shop.once()
+    found = what_if(shop, "skip=3")
+    assert found.supposed == ("without 00000000000000000003.parquet",)
+    assert cells(found) == [(1, {"city": ("c", "b")})]
+    assert found.difference.missing == (row(3, "c"),)
+    assert found.difference.surplus == (row(2, "a"),)
+
+
+def test_a_file_in_the_middle_can_be_left_out_without_a_gap(shop) -> None:
+    three_files(shop)
+    found = what_if(shop, "skip=2")
+    assert found.difference.is_equal
+    assert found.state_otherwise.startswith("level")
+
+
+def test_the_other_order_shows_a_change_that_came_too_early(shop) -> None:
+    three_files(shop)
+    found = what_if(shop, "order=3,2")
+    assert cells(found) == [(1, {"city": ("c", "b")})]
+    assert found.difference.missing_rows == found.difference.surplus_rows == 0
+
+
+def test_several_suppositions_hold_together(shop) -> None:
+    table = three_files(shop)
+    table.upsert(row(1, "d"))
+    found = what_if(shop, "skip=4", "order=3,2", "skip=1")
+    assert cells(found) == [(1, {"city": ("d", "b")})]
+
+
+def test_files_ordered_by_time_change_places_in_time(shop) -> None:
+    table = shop.orders(strategy="LastUpdateTimeFileDetection")
+    for place, city in enumerate(("b", "a")):
+        table.upsert(row(1, city), name=f"{city}.parquet", modified_ns=(place + 1) * 10**9)
+    found = what_if(shop, "order=a.parquet,b.parquet")
+    assert cells(found) == [(1, {"city": ("a", "b")})]
+    shop.once()
+    assert cells(what_if(shop, "skip=a.parquet")) == [(1, {"city": ("a", "b")})]
+
+
+def test_without_a_refused_file_those_behind_it_are_read(shop) -> None:
+    table = three_files(shop)
+    table.land(b"")
+    table.upsert(row(1, "e"))
+    shop.once()
+    found = what_if(shop, "skip=4")
+    assert cells(found) == [(1, {"city": ("c", "e")})]
+    assert found.state.startswith("latched")
+    assert found.state_otherwise.startswith("level")
+
+
+def test_a_gap_stays_a_gap(shop) -> None:
+    table = three_files(shop)
+    table.skip()
+    table.upsert(row(1, "e"))
+    found = what_if(shop, "skip=2")
+    assert found.difference.is_equal
+    assert found.state_otherwise.startswith("blocked")
+    with pytest.raises(UsageError, match="is not replayed"):
+        what_if(shop, "skip=5")
+
+
+def test_where_old_files_are_gone_both_begin_with_the_table_behind_them(shop) -> None:
+    table = shop.orders()
+    table.insert(row(1, "a"), row(2, "a"))
+    shop.once()
+    table.upsert(row(1, "b"))
+    shop.once()
+    table.upsert(row(2, "c"))
+    shop.once()
+    (shop.root / "Files/LandingZone/Orders/_FilesReadyToDelete/00000000000000000001.parquet").unlink()
+    found = what_if(shop, "skip=2")
+    assert (found.beginning.gone, found.beginning.version) == (1, 1)
+    assert cells(found) == [(1, {"city": ("b", "a")})]
+    assert found.difference.equal_rows == 1
+
+
+def test_a_keyless_table_is_compared_as_a_whole(shop) -> None:
+    table = shop.publisher.table("Log")
+    table.insert({"text": "a"})
+    table.insert({"text": "a"}, {"text": "b"})
+    found = what_if(shop, "skip=2", table="Log")
+    assert found.difference.missing_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("supposed", "message"),
+    [
+        ("drop=2", "nothing to suppose"),
+        ("skip=1,2", "nothing to suppose"),
+        ("order=1", "nothing to suppose"),
+        ("order=1,2", "they are in this order already"),
+        ("skip=9", "no such change file"),
+    ],
+)
+def test_what_cannot_be_supposed_is_told(shop, supposed, message) -> None:
+    three_files(shop)
+    with pytest.raises(UsageError, match=message):
+        what_if(shop, supposed)
+
+
+def test_files_of_two_partitions_have_no_order(shop) -> None:
+    table = shop.publisher.table("Days", keys=["id"], partitioned=True)
+    for day in ("a", "b"):
+        table.insert({"id": 1}, partition=f"day={day}")
+    first, second = (f"day={day}/00000000000000000001.parquet" for day in "ab")
+    with pytest.raises(UsageError, match="two partitions have no order"):
+        what_if(shop, f"order={second},{first}", table="Days")
+
+
+def test_nothing_is_written_but_what_was_there(shop) -> None:
+    three_files(shop)
+    before = sorted(path.relative_to(shop.root) for path in shop.root.rglob("*"))
+    what_if(shop, "skip=3")
+    assert sorted(path.relative_to(shop.root) for path in shop.root.rglob("*")) == before
