@@ -64,10 +64,11 @@ def what_if_text(table: str, story: WhatIf) -> RenderableType:
 def _key_parts(table: str, story: RowStory) -> Iterator[RenderableType]:
     named = ", ".join(f"{name} = {value}" for name, value in story.key.items())
     files = {change.change.file for change in story.changes}
-    yield line(f"{table}, {named}: {count(len(story.changes), 'change')} in {count(len(files), 'file')}", "bold")
+    told = f"{count(len(story.changes), 'change')} in {count(len(files), 'file')}" if files else "no change"
+    yield line(f"{table}, {named}: {told}", "bold")
     if story.beginning:
         yield from _beginning(story.beginning)
-        yield from _rows("The row was", story.first) if story.is_known else ()
+        yield from _rows("Before these files", story.first) if story.is_known else ()
     for _, changes in groupby(story.changes, lambda each: each.change.file):
         yield Text()
         yield from _file_of(list(changes))
@@ -82,9 +83,9 @@ def _waiting(file: Unread) -> str:
     """What an unread file will do to the key once it is read."""
     if file.rows is None:
         return "what it holds is not known"
-    named = ", ".join(f"row {row:,} {marker.value} {marker.name.lower()}" for row, marker in file.rows[:MOST_ROWS])
+    named = ", ".join(f"{marker.value} {marker.name.lower()} (row {row:,})" for row, marker in file.rows[:MOST_ROWS])
     more = f" and {len(file.rows) - MOST_ROWS:,} more" if len(file.rows) > MOST_ROWS else ""
-    return f"holds {named}{more} of this key" if named else "holds nothing of this key"
+    return f"holds of this key: {named}{more}" if named else "holds nothing of this key"
 
 
 def _file_of(changes: Sequence[TracedChange]) -> Iterator[RenderableType]:
@@ -101,7 +102,7 @@ def _file_of(changes: Sequence[TracedChange]) -> Iterator[RenderableType]:
     for change in changes:
         row = line(f"  row {change.change.row:,}")
         marker = line(f"{change.change.marker.value} {change.change.marker.name.lower()}")
-        lines.add_row(row, marker, line(_met(len(change.change.before))), _effect(change))
+        lines.add_row(row, marker, line(_met(change)), _effect(change))
     yield lines
 
 
@@ -118,8 +119,10 @@ def _went(version: int | None, batch: Sequence[str], path: str, waits: str) -> s
     return f"in Delta version {version}, in one commit with {len(others):,} others: {others[0]} … {others[-1]}"
 
 
-def _met(rows: int) -> str:
-    return "no row" if not rows else count(rows, "row")
+def _met(traced: TracedChange) -> str:
+    if not traced.is_known:
+        return "?"
+    return count(len(traced.change.before), "row") if traced.change.before else "no row"
 
 
 def _effect(traced: TracedChange) -> Text:
@@ -138,7 +141,7 @@ def _effect(traced: TracedChange) -> Text:
 def _pairs(traced: TracedChange) -> list[tuple[Row | None, Row | None]]:
     """Rows before and after, side by side; only the one that came, where one came."""
     before, after = traced.change.before, traced.change.after
-    if traced.did == "inserted":
+    if traced.did == "inserted" or (after and not traced.is_known):
         return [(None, after[-1])]
     return list(zip_longest(before, after)) if traced.did != "nothing" else []
 
@@ -194,12 +197,11 @@ def _agreement(story: RowStory) -> Iterator[RenderableType]:
 
 def _beginning(found: Beginning) -> Iterator[RenderableType]:
     gone = f"{count(found.gone, 'earlier file')} {'is' if found.gone == 1 else 'are'} gone"
+    held = f"what {'it' if found.gone == 1 else 'they'} held is not known"
     if found.rows is None:
-        yield line(
-            f"{gone}; what they held is not known, nor the table behind them: its history is deleted", "bold red"
-        )
+        yield line(f"{gone}; {held}, nor is the table after that: its history is deleted, too", "bold red")
     else:
-        yield line(f"{gone}; what they held is not known: begun with Delta version {found.version}", "yellow")
+        yield line(f"{gone}; {held}: the replay begins with Delta version {found.version}", "yellow")
     if found.earlier:
         yield from _listed("not replayed, for they came before or along with these:", found.earlier)
 

@@ -18,12 +18,19 @@ from mirror_engine.tracing.row_values import Row, changed_columns, plain_rows, s
 from mirror_engine.tracing.wanted_key import WantedKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.tracing.scene import Scene
 
 Did = Literal["inserted", "updated", "deleted", "nothing"]
+# what a change most likely did to rows that nobody knows
+_UNSEEN: dict[RowMarker, Did] = {
+    RowMarker.INSERT: "inserted",
+    RowMarker.UPDATE: "updated",
+    RowMarker.DELETE: "deleted",
+    RowMarker.UPSERT: "updated",
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ class TracedChange:
 
     Attributes:
         change: the change itself.
+        is_known: whether it is known what it met; where old files are gone, it may not be.
         did: `nothing` where the rows are the same as before.
         why: what it met, where that is not what its marker expects, or why it did nothing; `""` otherwise.
         columns: those whose values it changed.
@@ -41,6 +49,7 @@ class TracedChange:
     """
 
     change: KeyChange
+    is_known: bool
     did: Did
     why: str
     columns: tuple[str, ...]
@@ -117,7 +126,7 @@ def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
     key = WantedKey.parse(given, scene.name.normalized, scene.key_columns)
     writer, beginning = OneKeyWriter(), beginning_of(scene)
     replayed = replay_table(scene, beginning, writer, OneKeyReading(key))
-    changes = tuple(_traced(change, scene) for change in writer.changes)
+    changes = tuple(_traced_all(writer.changes, scene, beginning))
     is_applied = [change.waits == "" for change in changes]
     last = len(changes) - is_applied[::-1].index(True) if any(is_applied) else 0
     return RowStory(
@@ -133,17 +142,25 @@ def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
     )
 
 
-def _traced(change: KeyChange, scene: Scene) -> TracedChange:
+def _traced_all(changes: Iterable[KeyChange], scene: Scene, beginning: Beginning | None) -> Iterator[TracedChange]:
+    """All changes; what the first of them met is only known where the beginning is, up to one that leaves no doubt."""
+    is_known = beginning is None or beginning.rows is not None
+    for change in changes:
+        yield _traced(change, scene, is_known=is_known)
+        is_known = is_known or change.marker is not RowMarker.INSERT
+
+
+def _traced(change: KeyChange, scene: Scene, *, is_known: bool) -> TracedChange:
     file = scene.files.get(change.file)
-    did, why = _effect(change)
-    columns = () if did in ("nothing", "deleted") else _columns(change)
-    waits = "" if file and file.state == "applied" else file.why if file else "it was moved away, and the table never held it"
-    return TracedChange(change, did, why, columns, file.version if file else None, scene.batch_of(change.file), waits)
+    did, why = _effect(change) if is_known else (_UNSEEN[change.marker], "what it met is not known")
+    columns = _columns(change) if did == "updated" and is_known else ()
+    waits = file.why if file else "it was moved away, and the table never held it"
+    return TracedChange(
+        change, is_known, did, why, columns, file.version if file else None, scene.batch_of(change.file), waits
+    )
 
 
 def _columns(change: KeyChange) -> tuple[str, ...]:
-    if len(change.before) != len(change.after):
-        return ()
     found = (changed_columns(before, after) for before, after in zip(change.before, change.after, strict=True))
     return tuple(dict.fromkeys(name for names in found for name in names))
 

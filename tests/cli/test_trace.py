@@ -146,8 +146,8 @@ def test_what_is_gone_is_told_with_where_the_replay_begins(shop, say) -> None:
     (moved / "00000000000000000001.parquet").unlink()
     said = say("trace", shop.root, "Sales.Orders", "--key", 1)
     assert said.code == 0
-    assert "1 earlier file is gone; what they held is not known: begun with Delta version 1\n" in said.out
-    assert "The row was: 1 row\n  Id 1  Name one\n" in said.out
+    assert "1 earlier file is gone; what it held is not known: the replay begins with Delta version 1\n" in said.out
+    assert "Before these files: 1 row\n  Id 1  Name one\n" in said.out
     assert "*Name one -> three" in said.out
 
 

@@ -10,10 +10,13 @@ from quick_folder import quick_folder
 from shop import Shop
 
 from mirror_engine.errors import UnknownTable, UsageError
-from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
+from mirror_engine.landing_zone.layout import LEDGER
+from mirror_engine.tracing.one_key import ROW_COLUMN, OneKeySpool
 from mirror_engine.tracing.row_story import Unread, trace_key
 from mirror_engine.tracing.row_values import same_rows
 from mirror_engine.tracing.scene import scene_of
+from mirror_engine.tracing.wanted_key import WantedKey
 
 
 @pytest.fixture
@@ -191,7 +194,7 @@ def test_a_commit_is_replayed_whole_or_not_at_all_where_one_of_its_files_is_gone
 
 def test_what_the_table_was_may_not_be_known_any_more(shop, monkeypatch) -> None:
     table = shop.orders()
-    for city in ("a", "b"):
+    for city in ("a", "b", "c"):
         table.upsert({"id": 7, "city": city})
         shop.once()
     remove_moved(shop, 1)
@@ -205,7 +208,11 @@ def test_what_the_table_was_may_not_be_known_any_more(shop, monkeypatch) -> None
     monkeypatch.setattr(shop.writer, "rows", vacuumed)
     found = story(shop)
     assert (found.beginning.gone, found.beginning.version, found.is_known) == (1, None, False)
-    assert told(found) == [(2, 1, 4, "inserted")]
+    assert told(found) == [(2, 1, 4, "updated"), (3, 1, 4, "updated")]
+    assert [(each.is_known, each.why, each.columns) for each in found.changes] == [
+        (False, "what it met is not known", ()),
+        (True, "", ("city",)),
+    ]
     assert found.agrees is None
 
 
@@ -298,3 +305,79 @@ def test_the_end_of_a_trace_is_that_of_replay(files, cut) -> None:
             (effect.met, effect.left) for effect in mine
         ]
         assert found.agrees is not False
+
+
+def test_rows_are_counted_through_a_file_of_many_batches() -> None:
+    schema = pa.schema([("id", pa.int64()), (MARKER_COLUMN, pa.int8())])
+    spool = OneKeySpool(schema, WantedKey({"id": "7"}))
+    for ids in ([1, 7], [], [7, 2, 7]):
+        spool.add(
+            pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), pa.array([0] * len(ids), pa.int8())], schema=schema)
+        )
+    rows = pa.Table.from_batches(spool.finish().batches(), spool.finish().schema)
+    assert rows.column(ROW_COLUMN).to_pylist() == [2, 3, 5]
+    assert rows.schema.names == ["id", ROW_COLUMN, MARKER_COLUMN]
+
+
+def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop) -> None:
+    """A new not-null column is refused where rows lie (LZ-5.5), whosever they are."""
+    table = shop.orders()
+    table.insert({"id": 1, "city": "a"})
+    new = pa.field("zip", pa.string(), nullable=False)
+    fields = [pa.field("id", pa.int64()), pa.field("city", pa.string()), new]
+    table.land_parquet(
+        pa.Table.from_arrays([pa.array([7]), pa.array(["b"]), pa.array(["1"])], schema=pa.schema(fields))
+    )
+    shop.once()
+    found = story(shop)
+    assert told(found) == []
+    assert [(file.path, file.state) for file in found.unread] == [(name(2), "refused")]
+
+
+def test_files_that_neither_ledger_nor_log_remember_are_counted_by_their_numbers(shop, monkeypatch) -> None:
+    table = shop.orders()
+    for city in ("a", "b", "c", "d"):
+        table.upsert({"id": 7, "city": city})
+        shop.once()
+    for number in (1, 2):
+        remove_moved(shop, number)
+    (shop.root / LEDGER).unlink()
+    history = shop.writer.history
+    monkeypatch.setattr(shop.writer, "history", lambda table, **_: history(table)[:2])
+    found = story(shop)
+    assert (found.beginning.gone, found.beginning.version) == (2, 2)
+    assert found.first == ({"id": 7, "city": "b"},)
+    assert told(found) == [(3, 1, 4, "updated"), (4, 1, 4, "updated")]
+    assert found.agrees is True
+
+
+def test_a_zone_that_begins_late_by_its_options_has_lost_nothing(tmp_path) -> None:
+    shop = Shop(tmp_path, start_index="lowest")
+    table = shop.orders()
+    table.skip(4)
+    table.insert({"id": 7, "city": "a"})
+    shop.once()
+    found = story(shop)
+    assert found.beginning is None
+    assert told(found) == [(5, 1, 0, "inserted")]
+
+
+def test_text_files_count_rows_behind_the_header(shop) -> None:
+    columns = [
+        {"Name": "Id", "DataType": "Int32", "IsNullable": False},
+        {"Name": "City", "DataType": "String", "IsNullable": True},
+    ]
+    table = shop.publisher.table("Places", keys=["Id"], file_format="CSV", columns=columns)
+    table.land_csv("Id,City,__rowMarker__\n1,Linz,0\n7,Wels,0\n7,,2\n")
+    found = story(shop, table="Places")
+    assert told(found) == [(1, 2, 0, "inserted"), (1, 3, 2, "deleted")]
+
+
+def test_a_key_in_several_partitions_is_traced_through_all(shop) -> None:
+    table = shop.publisher.table("Days", keys=["day", "id"], partitioned=True)
+    for day in ("a", "b", "a"):
+        table.upsert({"id": 7, "city": "x"}, partition=f"day={day}")
+    shop.once()
+    found = story(shop, "day=a", "id=7", table="Days")
+    assert [each.change.file for each in found.changes] == [f"day=a/{name(1)}", f"day=a/{name(2)}"]
+    assert found.agrees is True

@@ -1,0 +1,64 @@
+"""A trace beside real Delta tables: versions, time travel, and the rows as they lie in Parquet."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from shop import Shop
+
+from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.errors import SetupError
+from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tracing.row_story import trace_key
+from mirror_engine.tracing.scene import scene_of
+from mirror_engine.tracing.what_if import trace_what_if
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mirror_engine.delta.base import DeltaWriter
+
+pytestmark = pytest.mark.spark
+
+TYPES = {"Key no": pa.decimal128(9, 2), "Paid at": pa.timestamp("us", "UTC"), "Name": pa.string()}
+
+
+def no_jvm():
+    raise SetupError("a trace starts no JVM")
+
+
+def test_a_real_table_tells_versions_and_the_row_behind_files_that_are_gone(
+    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]
+) -> None:
+    shop = Shop(tmp_path, mirror_writer(tmp_path))
+    table = shop.publisher.table("Sales.Bills", keys=["Key no"], types=TYPES)
+    for city in ("a", "b", "c"):
+        rows = [{"Key no": Decimal(number), "Name": f"{city}{number}"} for number in range(5)]
+        table.upsert(*rows)
+        table.update(rows[3])
+        table.delete(rows[4])
+        shop.once()
+    shop.writer = SparkDeltaWriter(tmp_path / TABLES, tmp_path / SCRATCH, no_jvm)
+    with shop.mirror() as mirror, mirror.look() as look:
+        whole = trace_key(scene_of(look, "Sales.Bills"), ["3"])
+    assert whole.agrees is True
+    assert [change.version for change in whole.changes] == [1, 1, 2, 2, 3, 3]
+    assert whole.end == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "c3"},)
+
+    moved = tmp_path / "Files/LandingZone/Sales.schema/Bills/_FilesReadyToDelete"
+    for number in (1, 3):
+        (moved / f"{number:020d}.parquet").unlink()
+    with shop.mirror() as mirror, mirror.look() as look:
+        scene = scene_of(look, "Sales.Bills")
+        rest = trace_key(scene, ["3.00"])
+        otherwise = trace_what_if(scene, ["skip=7"])
+    assert (rest.beginning.gone, rest.beginning.version, len(rest.beginning.earlier)) == (2, 1, 1)
+    assert rest.first == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "a3"},)
+    assert [change.did for change in rest.changes] == ["updated", "nothing", "updated", "nothing"]
+    assert rest.agrees is True
+    assert otherwise.difference.different_rows == 3
+    assert dict(otherwise.difference.different[0].cells) == {"Name": ("c0", "b0")}
