@@ -155,3 +155,9 @@ def test_a_refused_file_is_remembered_with_its_reason(shop) -> None:
     assert plan(shop).steps == ()
     found = story(shop, "3")
     assert (found.state, found.why, found.step) == ("refused", "0 bytes", None)
+
+
+def test_large_files_make_more_commits(tmp_path) -> None:
+    shop = Shop(tmp_path, batch_bytes=1)
+    two_files(shop)
+    assert plan(shop).steps[-1].commits == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -286,25 +288,32 @@ KEYS = st.integers(1, 2)
 CHANGES = st.tuples(st.sampled_from(list(RowMarker)), KEYS, st.sampled_from(["a", "b", None]))
 
 
-@settings(max_examples=10, deadline=None)
-@given(files=st.lists(st.lists(CHANGES, max_size=6), min_size=1, max_size=4), cut=st.integers(0, 4))
-def test_the_end_of_a_trace_is_that_of_replay(files, cut) -> None:
+@settings(max_examples=15, deadline=None)
+@given(
+    files=st.lists(st.lists(CHANGES, max_size=6), min_size=1, max_size=5),
+    runs=st.sets(st.integers(0, 4)),
+    gone=st.sets(st.integers(1, 3), max_size=2),
+)
+def test_the_end_of_a_trace_is_that_of_replay_whatever_is_applied_and_gone(files, runs, gone) -> None:
     with quick_folder() as folder:
-        shop = Shop(folder)
+        shop = Shop(Path(folder))
         table = shop.orders()
         for number, rows in enumerate(files):
-            if number == cut:
+            if number in runs:
                 shop.once()
             table.change(*((marker, {"id": key, "city": city}) for marker, key, city in rows))
+        for number in gone:
+            moved = shop.root / "Files/LandingZone/Orders/_FilesReadyToDelete" / name(number)
+            moved.unlink(missing_ok=True)
         changes = [Change(marker, (key,), {"id": key, "city": city}) for rows in files for marker, key, city in rows]
         expected, effects = replay([], changes, ["id"])
         found = story(shop, "1")
         assert same_rows(found.end, [row for row in expected if row["id"] == 1])
         mine = [effect for change, effect in zip(changes, effects, strict=True) if change.key == (1,)]
-        assert [(len(each.change.before), len(each.change.after)) for each in found.changes] == [
-            (effect.met, effect.left) for effect in mine
-        ]
+        told = [(len(each.change.before), len(each.change.after)) for each in found.changes]
+        assert told == [(effect.met, effect.left) for effect in mine][len(mine) - len(told) :]
         assert found.agrees is not False
+        assert (len(told) == len(mine)) or found.beginning is not None
 
 
 def test_rows_are_counted_through_a_file_of_many_batches() -> None:
