@@ -136,6 +136,9 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
 
     Exit codes: 0 clean · 3 something at or above --fail-on · 2 wrong usage · 4 try again
     """
+    from mirror_engine.delta.arrow_alone import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
+
+    without_pandas()
     from mirror_engine.validation.baseline import known_of, write_down  # noqa: PLC0415 - Arrow
     from mirror_engine.validation.places import place_of  # noqa: PLC0415 - likewise
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -161,8 +162,8 @@ class _Intake:
 
     def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
         self.rows += rows.num_rows
-        for found in pc.value_counts(effective).to_pylist():
-            self.markers[found["values"]] += found["counts"]
+        for marker, count in enumerate(np.bincount(effective.to_numpy()).tolist()):
+            self.markers[marker] += count
         for key in self.terms.key_columns:
             self.null_keys[key] += rows.column(key).null_count
 

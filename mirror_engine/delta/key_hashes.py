@@ -51,7 +51,7 @@ def _numbers(part: pa.Array) -> Hashes:
         part = part.cast(pa.int8())
     elif pa.types.is_temporal(part.type):
         part = part.view(pa.int32() if part.type.bit_width == pa.int32().bit_width else pa.int64())
-    return np.asarray(part.fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64).view(np.uint64)
+    return np.asarray(part.fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64, copy=False).view(np.uint64)
 
 
 def _of_bytes(part: pa.Array) -> Hashes:
