@@ -45,12 +45,12 @@ class KeyRun:
     """The changes of one file in order: 8 bytes a row where all of them insert whole keys.
 
     Attributes:
-        keys: each change's key, as `key_hashes` numbers it, in parts that follow each other.
+        keys: each change's key, as `key_hashes` numbers it, in parts that follow each other; `KeyBook` may use them up.
         whole: per change whether no part of its key is NULL; None where all are whole.
         markers: per change its effective row marker; None where all of them insert.
     """
 
-    keys: Sequence[Hashes]
+    keys: list[Hashes]
     whole: Flags | None = None
     markers: Markers | None = None
 
@@ -115,14 +115,17 @@ class KeyBook:
         ends = np.cumsum([run.row_count for run in runs])
         return [_effects(*pair) for pair in zip(np.split(markers, ends[:-1]), np.split(found, ends[:-1]), strict=True)]
 
-    def _add_inserts(self, parts: Sequence[Hashes]) -> Effects:
+    def _add_inserts(self, parts: list[Hashes]) -> Effects:
         """An initial load: keys mostly rise, and are mostly new."""
         count = sum(map(len, parts))
         if self._rows is None and _rise([*self._parts[-1:], *parts]):
             self._parts += parts
             return Effects(inserted=count)
-        keys = np.concatenate(parts)
+        keys = _joined(parts, count)
         keys.sort()
+        if not self._parts and (keys[1:] > keys[:-1]).all():
+            self._parts = [keys]
+            return Effects(inserted=count)
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         distinct, rows = keys[starts], np.diff(np.append(starts, len(keys)))
         prior = self._rows_of(distinct)
@@ -157,6 +160,17 @@ class KeyBook:
         order = np.argsort(keys, kind="stable")
         counts = np.concatenate([rows_before[others], rows[left].astype(np.int32)])[order]
         self._parts, self._rows = [keys[order]], counts if (counts != 1).any() else None
+
+
+def _joined(parts: list[Hashes], count: int) -> Hashes:
+    """All parts in one; each is let go once it is copied, so that they are not held twice."""
+    made = np.empty(count, dtype=np.uint64)
+    end = 0
+    for at, part in enumerate(parts):
+        made[end : end + len(part)] = part
+        end += len(part)
+        parts[at] = part[:0].copy()
+    return made
 
 
 def _rise(parts: Sequence[Hashes]) -> bool:

@@ -114,7 +114,7 @@ class KeyRows:
 
     def close(self) -> None:
         """Forget them. Repeatable."""
-        self.run = KeyRun(())
+        self.run = KeyRun([])
 
 
 @dataclass
