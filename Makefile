@@ -7,13 +7,14 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.delta.java import find_java; fi
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test clean
+.PHONY: help demo check test bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, under 20 s'
 	@echo 'make test    every test, with real Spark and Delta'
+	@echo 'make bench   measure speed, side by side; minutes, on a quiet machine'
 	@echo 'make clean   remove the environment and the demo'
 
 # A stamp per stage: the environment is made anew when what it is made from has changed.
@@ -51,6 +52,9 @@ check: .venv/.tools
 test: .venv/.tools .venv/.java
 	$(BIN)/pytest -q -n auto -m 'not spark'
 	$(BIN)/pytest -n 2 --dist loadfile -m spark
+
+bench: .venv/.tools .venv/.java
+	PYTHONPATH=benchmarks $(BIN)/python benchmarks/validate.py
 
 clean:
 	rm -rf .venv demo
