@@ -9,14 +9,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import UsageError
+from mirror_engine.testing.exercise_world import Rehearsal
 from mirror_engine.testing.exercises import EXERCISES, Exercise
-from mirror_engine.testing.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from mirror_engine.config import Config
-    from mirror_engine.testing.rehearsal import Publish
+    from mirror_engine.testing.exercise_world import Publish
 
 
 class Outcome(str, Enum):

@@ -11,7 +11,7 @@ from mirror_engine.testing.zone_files import Harm, Interruption
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirror_engine.testing.rehearsal import Rehearsal
+    from mirror_engine.testing.exercise_world import Rehearsal
     from mirror_engine.testing.source import Source
 
 

@@ -7,8 +7,8 @@ from careless_publishers import CARELESS, Careful
 
 from mirror_engine.errors import UsageError
 from mirror_engine.testing import Outcome, Source, ZoneFiles, check_publisher
+from mirror_engine.testing.exercise_world import row_faults
 from mirror_engine.testing.exercises import EXERCISES
-from mirror_engine.testing.rehearsal import row_faults
 from mirror_engine.testing.zone_files import Crash, Harm, InterruptedFiles, Interruption
 
 FAULTS = {
@@ -102,7 +102,7 @@ def test_what_the_mirror_refuses_is_told() -> None:
 
 @pytest.mark.slow
 def test_publishers_that_wait_for_each_other_survive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_engine.testing.rehearsal.RIVAL_SECONDS", 0.05)
+    monkeypatch.setattr("mirror_engine.testing.exercise_world.RIVAL_SECONDS", 0.05)
     lock = threading.Lock()
 
     def patient(source, files, state):
