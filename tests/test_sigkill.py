@@ -15,7 +15,7 @@ import pytest
 
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
-from mirror_engine.landing_zone.layout import ENGINE, LOGS
+from mirror_engine.landing_zone.layout import ENGINE, LOGS, TABLES
 from mirror_engine.testing.publisher import Publisher
 
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "3"))
@@ -49,6 +49,17 @@ def start(root):
     )
 
 
+def commits(root):
+    return len(list((root / TABLES).rglob("_delta_log/*.json")))
+
+
+def land_for(seconds, source, chance):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        source.land()
+        time.sleep(chance.random() * 0.5)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_killed_at_random_moments_nothing_is_lost_or_doubled(tmp_path, mirror_writer):
@@ -59,12 +70,12 @@ def test_killed_at_random_moments_nothing_is_lost_or_doubled(tmp_path, mirror_wr
     source.land()
     for number in range(KILLS):
         engine = start(root)
-        # the first seconds go into the JVM; the rest is spent among commits
-        end = time.monotonic() + 8 + chance.random() * 8
-        while time.monotonic() < end:
-            source.land()
-            time.sleep(chance.random() * 0.5)
-        assert engine.poll() is None, (root / LOGS / "spark.log").read_text()[-2000:]
+        before = commits(root)
+        # mostly among commits, now and then while the engine still starts
+        while number and engine.poll() is None and commits(root) == before:
+            land_for(0.5, source, chance)
+        land_for(chance.random() * 4, source, chance)
+        assert engine.poll() is None, "\n".join(log.read_text()[-2000:] for log in (root / LOGS).glob("*.log"))
         engine.send_signal(signal.SIGKILL)
         engine.wait()
         if number % 2:
