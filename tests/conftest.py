@@ -1,4 +1,4 @@
-"""What all tests share: the one Spark session of a process."""
+"""What all tests share: the one Spark session of the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The process's one session; whoever sets confs takes a `child_session` of it."""
+    """The run's one session; whoever sets confs takes a `child_session` of it."""
     from mirror_engine.delta.session import end_session, start_session  # noqa: PLC0415 - only Spark's tests need it
 
     folder = tmp_path_factory.mktemp("spark")
@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]]:  # noqa: ARG001 - keeps the JVM
-    """Makes the Spark writer of a ROOT, with a session in the process's one JVM."""
+    """Makes the Spark writer of a ROOT, with a session in the run's one JVM."""
     from mirror_engine.delta.session import start_session  # noqa: PLC0415 - only Spark's tests need it
     from mirror_engine.delta.writer import SparkDeltaWriter  # noqa: PLC0415 - as above
 
