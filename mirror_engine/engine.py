@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from mirror_engine.announcements import Announcements
 from mirror_engine.errors import CommitConflict, EngineFault, MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, OperationFailed
-from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.diagnostics import diagnose, printable
 from mirror_engine.outlook import Outlook
 from mirror_engine.pauses import Pauses
 from mirror_engine.recovery import agree, recover
@@ -87,10 +87,20 @@ class Engine:
         except StorageUnavailable as error:
             self._announcements.say(None, [diagnose("ME070", "")])
             return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
-        self._pauses.end([None])
+        unseen = self._unseen(zone)
         result = self._work_off(zone, outlook, plans, stop)
+        result = replace(result, failures={**result.failures, **unseen})
         self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
         return result
+
+    def _unseen(self, zone: ZoneSighting) -> dict[TableName | None, TransientError]:
+        """Folders that could not be looked into: what may lie there keeps the zone from being level."""
+        if not zone.unlisted:
+            self._pauses.end([None])
+            return {}
+        names = ", ".join(sorted(map(printable, zone.unlisted)))
+        error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
+        return {None: self._failed(None, error, self._pauses)}
 
     def next_try_seconds(self, longest: float) -> float:
         """How long to wait before the next cycle: less than `longest` where a paused table is due before."""

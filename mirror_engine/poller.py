@@ -114,6 +114,7 @@ class Poller:
         try:
             entries, after = self._storage.list(path), self._storage.stat(path)
         except StorageUnavailable:
+            view.diagnostics.append(self._said("ME070", folder.name))
             entries = after = None
         if entries is None or after is None or after.identity != folder.identity:
             view.unlisted.add(folder.name)
@@ -141,6 +142,7 @@ class Poller:
             try:
                 sighting = self._table_folders.look(view.zone, name, view.tables[name])
             except StorageUnavailable:
+                view.diagnostics.append(self._said("ME070", name.folder))
                 sighting = None
             if sighting:
                 sightings.append(sighting)

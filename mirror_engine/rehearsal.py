@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.delta.reading import Reading
+    from mirror_engine.errors import TransientError
     from mirror_engine.events import Event
+    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.sightings import ZoneSighting
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
 
 SECONDS_BETWEEN_TRIES = 0.2
-LONGEST_TRY_SECONDS = 10.0
+LONGEST_TRY_SECONDS = 4.0
 
 
 class Rehearsal:
@@ -86,11 +88,14 @@ class Rehearsal:
         """
         deadline = time.monotonic() + LONGEST_TRY_SECONDS
         stop = threading.Event()
+        reasons: dict[TableName | None, TransientError] = {}
         while True:
             result = self.cycle(stop)
             if not result.failures:
                 return self.status(result)
-            failure = next(iter(result.failures.values()))
+            # a table put off only says so in later cycles: the first word on it tells why
+            reasons = {table: reasons.get(table, failure) for table, failure in result.failures.items()}
+            failure = next(iter(reasons.values()))
             if time.monotonic() > deadline or isinstance(failure, EngineFault):
                 raise failure
             stop.wait(SECONDS_BETWEEN_TRIES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -24,7 +25,6 @@ from mirror_engine.landing_zone.register import REGISTER, Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.validation.places import Place
     from mirror_engine.validation.verdicts import Verdicts
 
@@ -82,6 +82,8 @@ class Threshold(str, Enum):
     WARNING = "warning"
 
 
+LARGE_FILE_BYTES = 32 * 1024 * 1024
+
 Paths = Annotated[
     list[Path],
     typer.Argument(metavar="PATH", help="A ROOT, a landing zone, a table folder or a file.", show_default=False),
@@ -104,6 +106,9 @@ Shuffles = Annotated[
     int,
     typer.Option("--shuffle-ties", metavar="N", min=0, help="Try N other orders of files of one time (LZ-3.5)."),
 ]
+KeysOnly = Annotated[
+    bool, typer.Option("--keys-only", help="Of files over 32 MiB read keys, markers and not-null columns alone.")
+]
 Watch = Annotated[bool, typer.Option("--watch", help="Look on while a publisher writes, until Ctrl+C.")]
 Seconds = Annotated[
     float | None,
@@ -122,6 +127,7 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     baseline: Baseline = None,
     write_baseline: NewBaseline = None,
     shuffle_ties: Shuffles = 0,
+    keys_only: KeysOnly = False,
     watch: Watch = False,
     seconds: Seconds = None,
     as_json: Json = False,
@@ -129,8 +135,7 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     """Judge a landing zone, and change nothing.
 
     What the service would make of it: every diagnostic with its file, row and remedy; `explain` tells more of each.
-    Starts no Java. Files that were moved away after they had been applied are read, too. Of files over 32 MiB only
-    those columns are read that the protocol judges.
+    Starts no Java. Files that were moved away after they had been applied are read, too.
 
     Example: mirror-engine validate ./out --format github --ignore ME016
 
@@ -139,7 +144,7 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     from mirror_engine.delta.arrow_alone import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
 
     without_pandas()
-    from mirror_engine.validation.baseline import known_of, write_down  # noqa: PLC0415 - Arrow
+    from mirror_engine.validation.baseline import is_known, known_of, write_down  # noqa: PLC0415 - Arrow
     from mirror_engine.validation.places import place_of  # noqa: PLC0415 - likewise
 
     codes = _codes(ignore or ())
@@ -148,14 +153,14 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     if watch:
         judged = [_watched(place, seconds) for place in _only_one(places)]
     else:
-        judged = [_judged(place, shuffle_ties) for place in places]
+        judged = [_judged(place, shuffle_ties, keys_only=keys_only) for place in places]
+    judged = [replace(verdicts, fail_on=Severity(fail_on.value), root=_from_here(verdicts.root)) for verdicts in judged]
     if write_baseline:
         count = write_down(write_baseline, judged)
         stderr().print(line(f"{write_baseline}: {count} diagnostics written down"))
         return
-    wanted = partial(_is_wanted, codes, known)
     judged = [
-        replace(verdicts.where(wanted), fail_on=Severity(fail_on.value), root=_from_here(verdicts.root))
+        verdicts.where(partial(lambda of, found: found.code not in codes and not is_known(known, of, found), verdicts))
         for verdicts in judged
     ]
     _print(judged, Format.JSON if as_json else report)
@@ -163,10 +168,10 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
         raise typer.Exit(exit_codes.REFUSED)
 
 
-def _judged(place: Place, shuffles: int) -> Verdicts:
+def _judged(place: Place, shuffles: int, *, keys_only: bool) -> Verdicts:
     from mirror_engine.validation.judge import judge  # noqa: PLC0415 - Arrow and its like take a moment
 
-    return judge(place, shuffles)
+    return judge(place, shuffles, LARGE_FILE_BYTES if keys_only else math.inf)
 
 
 def _watched(place: Place, seconds: float | None) -> Verdicts:
@@ -196,10 +201,6 @@ def _codes(given: Sequence[str]) -> frozenset[str]:
     if unknown := sorted(codes - REGISTER.keys()):
         raise UsageError(f"--ignore {unknown[0]}: no such diagnostic", "mirror-engine explain lists them all.")
     return codes
-
-
-def _is_wanted(codes: frozenset[str], known: frozenset[tuple[str, str, str | None]], found: Diagnostic) -> bool:
-    return found.code not in codes and (found.code, found.path, found.column) not in known
 
 
 def _from_here(zone: str) -> str:

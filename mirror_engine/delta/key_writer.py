@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -28,26 +29,23 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.column_types import TableSchema
     from mirror_engine.landing_zone.sightings import FileSighting
 
-WHOLE_FILE_BYTES = 32 * 1024 * 1024
-
 
 class KeyReading:
     """A `Reading` that keeps keys and markers alone.
 
-    Small files are read whole; of large ones only the columns that the protocol judges.
-
     Args:
-        sizes: of all files there are: the same content needs the same size (ME064).
-        whole_file_bytes: up to which size all columns are read.
+        sizes: of all files there are: the same content needs the same size (ME064); None where more may come.
+        whole_file_bytes: up to which size all columns are read; of larger files only those that are compared or
+            must not be NULL, so that damage elsewhere is not noticed.
     """
 
-    def __init__(self, sizes: Iterable[int], whole_file_bytes: int = WHOLE_FILE_BYTES) -> None:
-        self._several = {size for size, count in Counter(sizes).items() if count > 1}
+    def __init__(self, sizes: Iterable[int] | None, whole_file_bytes: float = math.inf) -> None:
+        self._several = None if sizes is None else {size for size, count in Counter(sizes).items() if count > 1}
         self._whole_file_bytes = whole_file_bytes
 
     def digest(self, file: FileSighting, content: BinaryIO) -> tuple[str, int]:
         """See `Reading`."""
-        if file.size <= self._whole_file_bytes or file.size in self._several:
+        if self._several is None or file.size in self._several:
             return digest(content)
         size = content.seek(0, 2)
         content.seek(0)

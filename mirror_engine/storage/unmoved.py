@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.storage.base import Entry
 
-_MOVED_TO = (READY_TO_DELETE_FOLDER, PROCESSED_FOLDER)
+MOVED_TO = (READY_TO_DELETE_FOLDER, PROCESSED_FOLDER)
 
 
 class UnmovedStorage(ReadOnlyStorage):
@@ -59,7 +59,7 @@ def _places(path: str) -> list[str]:
     """Where a file or folder of a table folder may have been moved."""
     parts = path.split("/")
     zone = next((zone.count("/") + 1 for zone in (ZONE, OLDER_ZONE) if path.startswith(f"{zone}/")), None)
-    if zone is None or any(part in _MOVED_TO for part in parts):
+    if zone is None or any(part in MOVED_TO for part in parts):
         return []
     table = zone + (2 if parts[zone].endswith(SCHEMA_SUFFIX) else 1)
-    return ["/".join([*parts[:table], place, *parts[table:]]) for place in _MOVED_TO] if len(parts) >= table else []
+    return ["/".join([*parts[:table], place, *parts[table:]]) for place in MOVED_TO] if len(parts) >= table else []

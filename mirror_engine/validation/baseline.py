@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from mirror_engine.validation.verdicts import Verdicts
 
 FORMAT = 1
-Known = frozenset[tuple[str, str, str | None]]
+Known = frozenset[tuple[str, str, str, str | None]]
 
 
 def known_of(path: Path) -> Known:
-    """What a baseline file knows: code, path from the landing zone and column of each.
+    """What a baseline file knows: zone, code, path from the zone and column of each.
 
     Raises:
         UsageError: there is no such file, or it is no baseline.
     """
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
-        return frozenset((each["code"], each["path"], each.get("column")) for each in content["known"])
+        return frozenset((each["zone"], each["code"], each["path"], each["column"]) for each in content["known"])
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", "Make one: --write-baseline FILE.") from None
     except (ValueError, KeyError, TypeError):
@@ -39,8 +39,8 @@ def write_down(path: Path, verdicts: Iterable[Verdicts]) -> int:
     Raises:
         UsageError: the file cannot be written.
     """
-    known = sorted({_told(found) for verdict in verdicts for found, _ in verdict.all()}, key=repr)
-    entries = [{"code": code, "path": place, "column": column} for code, place, column in known]
+    known = sorted({_told(verdict, found) for verdict in verdicts for found, _ in verdict.all()}, key=repr)
+    entries = [dict(zip(("zone", "code", "path", "column"), each, strict=True)) for each in known]
     try:
         path.write_text(json.dumps({"format": FORMAT, "known": entries}, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
@@ -48,10 +48,10 @@ def write_down(path: Path, verdicts: Iterable[Verdicts]) -> int:
     return len(known)
 
 
-def is_known(known: Known, found: Diagnostic) -> bool:
+def is_known(known: Known, verdicts: Verdicts, found: Diagnostic) -> bool:
     """Whether a baseline has it; rows and counts may differ."""
-    return _told(found) in known
+    return _told(verdicts, found) in known
 
 
-def _told(found: Diagnostic) -> tuple[str, str, str | None]:
-    return found.code, found.path, found.column
+def _told(verdicts: Verdicts, found: Diagnostic) -> tuple[str, str, str, str | None]:
+    return verdicts.root, found.code, found.path, found.column

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from mirror_engine.validation.places import Place
 
 
-def judge(place: Place, shuffles: int = 0) -> Verdicts:
+def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf) -> Verdicts:
     """Say what the service would make of a place.
 
     Args:
         place: what is to be judged.
+        whole_file_bytes: of larger files only the columns are read that `KeyReading` says.
         shuffles: in how many other orders files of one time are tried (ME079).
 
     Raises:
@@ -37,7 +39,7 @@ def judge(place: Place, shuffles: int = 0) -> Verdicts:
     zone = Poller(place.storage, place.config).look()
     sizes = [file.size for table in zone.tables for file in table.files]
     writer = KeyWriter()
-    with Rehearsal(place.storage, place.config, writer, KeyReading(sizes)) as rehearsal:
+    with Rehearsal(place.storage, place.config, writer, KeyReading(sizes, whole_file_bytes)) as rehearsal:
         status = rehearsal.play()
     tied = order_matters(place, shuffles) if shuffles else {}
     return verdicts_of(place, zone, status, writer, tied)
@@ -56,7 +58,7 @@ def verdicts_of(
         _verdict(table, [*_met(table, writer), *more.get(table.name.folder, ())], is_text=table.name in texts)
         for table in status.tables
     )
-    diagnostics = Counter((*status.diagnostics, *more.get("", ())))
+    diagnostics = Counter(status.diagnostics) | Counter(more.get("", ()))
     return Verdicts(tuple(tables), tuple(diagnostics.items()), place.zone.as_posix())
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.landing_zone.change_file import sequence_of
+from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.placed import PlacedStorage
 from mirror_engine.storage.retrying import RetryingStorage
-from mirror_engine.storage.unmoved import UnmovedStorage
+from mirror_engine.storage.unmoved import MOVED_TO, UnmovedStorage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
-
-DATA_SUFFIXES = frozenset({".parquet", ".csv", ".tsv", ".txt", ".gz"})
 
 
 @dataclass(frozen=True)
@@ -43,25 +42,57 @@ def place_of(path: Path, config: Config) -> Place:
     """What a path is, read as it was before processed files were moved away.
 
     Raises:
-        UsageError: there is nothing, or nothing that looks like a landing zone.
+        UsageError: there is nothing, nothing that looks like a landing zone, or something the service passes over.
+        StorageUnavailable: it cannot be looked into.
     """
-    if path.is_file():
-        return _file(path, config)
-    if not path.is_dir():
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links, which the service has none of
+    if whole.is_file():
+        return replace(_file(whole, config), path=path)
+    if not whole.is_dir():
         raise UsageError(f"{path}: no such file or folder", "Give a ROOT, a landing zone, a table folder or a file.")
+    return replace(_folder(whole, config), path=path)
+
+
+def _folder(folder: Path, config: Config) -> Place:
     for zone in (ZONE, OLDER_ZONE):
-        if (path / zone).is_dir():
-            return Place(path, path / zone, UnmovedStorage(_local(path)), config)
-    if _is_table_folder(path):
-        return _table(path, config)
-    if path.name.endswith(SCHEMA_SUFFIX):
-        return _placed(path, f"{ZONE}/{path.name}", path.parent, config)
-    if any(_is_table_folder(below) or below.name.endswith(SCHEMA_SUFFIX) for below in path.iterdir() if below.is_dir()):
-        return _placed(path, ZONE, path, config)
+        if (folder / zone).is_dir():
+            if (folder / ENGINE).is_dir():  # mirrored here: its first files may be gone, and nobody is to blame
+                config = replace(config, start_index="lowest")
+            return Place(folder, folder / zone, UnmovedStorage(_local(folder)), config)
+    if (folder / METADATA_FILE).exists():
+        return _table(folder, config)
+    if folder.name.endswith(SCHEMA_SUFFIX):
+        return _placed(folder, f"{ZONE}/{folder.name}", folder.parent, config)
+    if _is_zone(folder):
+        return _placed(folder, ZONE, folder, config)
+    if _holds_data(folder):
+        return _table(folder, config)
     raise UsageError(
-        f"{path}: neither a landing zone nor a table folder",
+        f"{folder}: neither a landing zone nor a table folder",
         f"A ROOT holds {ZONE}, a landing zone holds table folders, a table folder holds {METADATA_FILE}.",
     )
+
+
+def _is_zone(folder: Path) -> bool:
+    """Whether it is called so, or holds what only a zone holds: table folders, or nothing but folders."""
+    if folder.name == OLDER_ZONE:
+        return True
+    below = _below(folder)
+    folders = [each for each in below if each.is_dir()]
+    return len(folders) == len(below) > 0 or any(
+        each.name.endswith(SCHEMA_SUFFIX) or (each / METADATA_FILE).exists() for each in folders
+    )
+
+
+def _holds_data(folder: Path) -> bool:
+    return any(sequence_of(each.name) and each.is_file() for each in _below(folder))
+
+
+def _below(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise StorageUnavailable(f"{folder}: {error.strerror}", "Check path and rights.") from None
 
 
 def _local(folder: Path) -> Storage:
@@ -79,24 +110,25 @@ def _table(folder: Path, config: Config) -> Place:
 
 def _file(file: Path, config: Config) -> Place:
     """One change file, by itself: as its table's first, whatever its number is."""
-    folder, below = file.absolute().parent, file.name
-    while "=" in folder.name:
+    folder, below = file.parent, file.name
+    while "=" in folder.name or folder.name in MOVED_TO:
         folder, below = folder.parent, f"{folder.name}/{below}"
-    config = replace(config, start_index="lowest")
-    if not (folder / METADATA_FILE).is_file():
-        config = replace(config, metadata="optional")
+    if file.name[0] in "._":
+        raise _passed_over(file)
     at, zone = _in_its_zone(folder)
-    return Place(file, zone, PlacedStorage(_local(folder), at, only=(METADATA_FILE, below)), config)
+    seen = PlacedStorage(_local(folder), at, only=(METADATA_FILE, below))
+    return Place(file, zone, UnmovedStorage(seen), replace(config, start_index="lowest"))
 
 
 def _in_its_zone(folder: Path) -> tuple[str, Path]:
     """Where a table folder lies below a ROOT, and the landing zone it is of."""
-    whole = folder.absolute()
-    above = [whole.parent.name] if whole.parent.name.endswith(SCHEMA_SUFFIX) else []
-    return "/".join([ZONE, *above, whole.name]), whole.parents[len(above)]
+    above = [folder.parent.name] if folder.parent.name.endswith(SCHEMA_SUFFIX) else []
+    if folder.name[0] in "._":
+        raise _passed_over(folder)
+    return "/".join([ZONE, *above, folder.name]), folder.parents[len(above)]
 
 
-def _is_table_folder(folder: Path) -> bool:
-    return (folder / METADATA_FILE).exists() or any(
-        path.suffix.lower() in DATA_SUFFIXES and path.stem[:20].isdigit() for path in folder.iterdir() if path.is_file()
+def _passed_over(path: Path) -> UsageError:
+    return UsageError(
+        f"{path}: the service passes over names that begin with `_` or `.`", "Give a table folder or a change file."
     )

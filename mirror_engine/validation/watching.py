@@ -8,8 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
-from mirror_engine.events import DiagnosticRaised, TableDropped, TableLatched
-from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.events import DiagnosticRaised, TableLatched
 from mirror_engine.rehearsal import Rehearsal
 from mirror_engine.validation.judge import verdicts_of
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from mirror_engine.validation.places import Place
     from mirror_engine.validation.verdicts import Verdicts
 
+STATES = frozenset({"ME008", "ME019", "ME067", "ME070"})  # true for a while only: what counts is the last look
 LEAST_PAUSE_SECONDS = 0.01  # a file is empty under its final name for as short as that
 
 
@@ -37,7 +37,7 @@ def watch(place: Place, stop: threading.Event, say: Callable[[Diagnostic], None]
     """
     found = _Found(say)
     writer = KeyWriter()
-    with Rehearsal(place.storage, place.config, writer, KeyReading(()), tell=found) as rehearsal:
+    with Rehearsal(place.storage, place.config, writer, KeyReading(None), tell=found) as rehearsal:
         while not stop.is_set():
             started = time.monotonic()
             rehearsal.cycle(threading.Event())
@@ -57,9 +57,8 @@ class _Found:
     def __call__(self, event: Event) -> None:
         match event:
             case DiagnosticRaised(table, diagnostic) | TableLatched(table, diagnostic):
-                self._note(table.folder if table else "", diagnostic)
-            case TableDropped(table, _):
-                self._note("", diagnose("ME065", table.folder))
+                if diagnostic.code not in STATES:
+                    self._note(table.folder if table else "", diagnostic)
             case _:
                 pass
 

@@ -46,7 +46,7 @@ def test_a_rehearsal_says_of_a_fixture_what_the_engine_says(name: str) -> None:
     golden = lenient(load(FIXTURES / name))
     told = Told()
     with quick_folder() as folder:
-        reading = KeyReading([], whole_file_bytes=1 << 30)
+        reading = KeyReading(None)
         storage = LocalStorage(Path(folder))
         with Rehearsal(storage, Config(**golden.config), KeyWriter(), reading, tell=told) as rehearsal:
             for stage in golden.stages:
