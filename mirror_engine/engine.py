@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -87,9 +87,7 @@ class Engine:
         except StorageUnavailable as error:
             self._announcements.say(None, [diagnose("ME070", "")])
             return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
-        unseen = self._unseen(zone)
         result = self._work_off(zone, outlook, plans, stop)
-        result = replace(result, failures={**result.failures, **unseen})
         self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
         return result
 
@@ -134,6 +132,7 @@ class Engine:
         for table, plan in plans.items():
             self._announcements.say(table, plan.diagnostics)
         commits, failures = self._replayed(works, stop)
+        failures |= self._unseen(zone)
         self._pauses.end_all_but(paused, failures)
         tried = {table: plan for table, plan in plans.items() if table not in paused and table not in failures}
         failures |= self._cleaned(zone)

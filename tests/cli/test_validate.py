@@ -17,6 +17,7 @@ from mirror_engine import rehearsal
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.publisher import Publisher
+from mirror_engine.validation import places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -207,14 +208,14 @@ def test_a_publisher_is_watched_at_work(tmp_path, say) -> None:
 
 def test_what_cannot_be_read_is_not_clean(broken, say, monkeypatch) -> None:
     """Not even where nothing else is wrong: whoever reads the verdict would take it for one."""
-    real = LocalStorage.list
 
-    def refuse(self, folder):
-        if folder.endswith("Good"):
-            raise StorageUnavailable(f"{folder}: Permission denied")
-        return real(self, folder)
+    class Unreadable(LocalStorage):
+        def list(self, folder):
+            if folder.endswith("Good"):
+                raise StorageUnavailable(f"{folder}: Permission denied")
+            return super().list(folder)
 
-    monkeypatch.setattr(LocalStorage, "list", refuse)
+    monkeypatch.setattr(places, "_local", Unreadable)
     monkeypatch.setattr(rehearsal, "LONGEST_TRY_SECONDS", 0.0)
     said = say("validate", broken)
     assert said.code == 4
