@@ -1,7 +1,7 @@
 """Reads an expected table from a CSV, Parquet or JSON file, as the columns and types of the table it is held against.
 
-CSV: a header, commas, doubled quotes, UTF-8; an empty field is NULL, a quoted empty one is empty text. JSON: an array
-of objects, one object a line, or what `show --json` prints. Values are written as delimited text writes them
+CSV: a header, commas, doubled quotes, UTF-8; an empty field is NULL, a quoted empty one is empty text or binary. JSON:
+an array of objects, one object a line, or what `show --json` prints. Values are written as delimited text writes them
 (LZ-6.9): numbers with a point, ISO 8601 times (UTC without an offset), Base64.
 """
 
@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_HEADER_BYTES = 64 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
 _WITHIN = {"byte": "long", "timestamp_ntz": "timestamp"}  # types that delimited text does not declare
 
@@ -62,10 +64,11 @@ def _csv(path: Path, schema: pa.Schema) -> pa.Table:
     reading = pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
     parsing = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse)
     try:
-        with pacsv.open_csv(path, reading, parsing) as header:
+        with pacsv.open_csv(_lines(path), reading, parsing) as header:
             names = header.schema.names
+        parsing.ignore_empty_lines = len(names) > 1  # of a single column, one is a NULL
         text = pacsv.read_csv(
-            path,
+            _lines(path),
             reading,
             parsing,
             pacsv.ConvertOptions(
@@ -84,6 +87,14 @@ def _csv(path: Path, schema: pa.Schema) -> pa.Table:
     return _table(path, schema, columns, lambda chunk: chunk.to_pylist())
 
 
+def _lines(path: Path) -> Path | pa.BufferReader:
+    """What Arrow is to read: it takes no header that has no line end."""
+    with path.open("rb") as file:
+        begin = file.read(_HEADER_BYTES)
+    is_whole = len(begin) < _HEADER_BYTES
+    return pa.BufferReader(begin + b"\n") if is_whole and not begin.endswith((b"\n", b"\r")) else path
+
+
 def _json(path: Path, schema: pa.Schema) -> pa.Table:
     rows = _json_rows(path)
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -99,7 +110,8 @@ def _json_rows(path: Path) -> Sequence[dict[str, Any]]:
         try:
             found = decoder.decode(text.decode("utf-8-sig"))
         except json.JSONDecodeError:
-            found = [decoder.decode(line) for line in text.decode("utf-8-sig").splitlines() if line.strip()]
+            # not splitlines(): text may hold other line ends as they are
+            found = [decoder.decode(line) for line in text.decode("utf-8-sig").split("\n") if line.strip()]
     except ValueError as error:
         raise UsageError(f"{path}: no JSON in UTF-8", "Write an array of objects, or one object a line.") from error
     if isinstance(found, dict):
@@ -144,14 +156,20 @@ def _typed(path: Path, name: str, values: Sequence[Any], wanted: pa.DataType, fi
     try:
         if word == "string":
             return pa.array(_texts(values), wanted)
-        cells = [None if value is None or value == "" else _written(value) for value in values]
+        cells = [None if value is None else _written(value) for value in values]
         if word.startswith("decimal"):
             return pa.array(_decimals(cells), wanted)
-        return column_array(cells, _WITHIN.get(word, word)).cast(wanted)
+        typed = column_array(cells, _WITHIN.get(word, word)).cast(wanted)
+        return _with_empty(typed, cells) if word == "binary" else typed
     except ColumnFault as fault:
         raise UsageError(f"{path}, row {first + fault.position + 1}: column {name} is not {word}") from None
     except pa.ArrowInvalid:
         raise UsageError(f"{path}: column {name} holds a value that no {word} can be") from None
+
+
+def _with_empty(typed: pa.Array, cells: Sequence[str | None]) -> pa.Array:
+    """Binary values with those of no bytes, which are NULL only in a change file (LZ-6.8)."""
+    return pc.if_else(pa.array([cell == "" for cell in cells], pa.bool_()), pa.scalar(b"", typed.type), typed)
 
 
 def _as_text(values: Sequence[Any]) -> pa.Array:
@@ -180,9 +198,9 @@ def _written(value: object) -> str:
 def _decimals(cells: Sequence[str | None]) -> list[Decimal | None]:
     found: list[Decimal | None] = []
     for cell in cells:
-        if cell is not None and _DECIMAL.fullmatch(cell.strip()) is None:
+        if cell and _DECIMAL.fullmatch(cell.strip()) is None:
             raise ColumnFault(len(found), "format")
-        found.append(None if cell is None else Decimal(cell.strip()))
+        found.append(Decimal(cell.strip()) if cell else None)
     return found
 
 
@@ -205,6 +223,8 @@ def _cast(path: Path, name: str, column: pa.ChunkedArray, wanted: pa.DataType) -
     if not pa.types.is_null(column.type) and _family(column.type) != _family(wanted):
         raise UsageError(fault, "Write the expected table with the table's types, or as CSV.")
     try:
+        if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
+            column = column.cast(pa.decimal256(76, wanted.scale))  # Arrow wants room for every integer
         return column.cast(wanted)
     except pa.ArrowInvalid:
         raise UsageError(fault, "A value of it cannot be one of the table's.") from None

@@ -79,6 +79,34 @@ def test_what_show_prints_can_be_expected(tmp_path) -> None:
         assert read_expected(written(tmp_path, name, content), SCHEMA).equals(TABLE)
 
 
+def test_no_bytes_at_all_are_no_null(tmp_path) -> None:
+    rows = [{"Id": 1, "Photo": b"A"}, {"Id": 2, "Photo": b""}, {"Id": 3, "Photo": None}]
+    shown = json.dumps([{name: plain(value) for name, value in row.items()} for row in rows])
+    assert read_expected(written(tmp_path, "show.json", shown), SCHEMA).to_pylist() == rows
+    assert read_expected(written(tmp_path, "a.csv", 'Id,Photo\n1,QQ==\n2,""\n3,\n'), SCHEMA).to_pylist() == rows
+
+
+def test_json_lines_may_hold_any_character(tmp_path) -> None:
+    names = [f"a{character}b" for character in "\u2028\u2029\x85"] + ["x"]
+    for ends in ("\n", "\r\n"):
+        content = "".join(json.dumps({"Name": name}, ensure_ascii=False) + ends for name in names)
+        assert read_expected(written(tmp_path, "a.jsonl", content), SCHEMA)["Name"].to_pylist() == names
+
+
+def test_an_empty_line_of_a_one_column_csv_is_a_null(tmp_path) -> None:
+    for content, rows in (("Name\n\na\n", [None, "a"]), ('Name\n""\na\n\n', ["", "a", None])):
+        for text in (content, content.replace("\n", "\r\n")):
+            assert read_expected(written(tmp_path, "a.csv", text), SCHEMA)["Name"].to_pylist() == rows
+    assert read_expected(written(tmp_path, "a.csv", "Id,Name\n\n1,a\n"), SCHEMA).num_rows == 1
+
+
+def test_a_header_needs_no_line_end(tmp_path) -> None:
+    for content in ("Id,Name", "\ufeffId,Name"):
+        read = read_expected(written(tmp_path, "a.csv", content), SCHEMA)
+        assert (read.schema.names, read.num_rows) == (["Id", "Name"], 0)
+    assert read_expected(written(tmp_path, "a.csv", "Id"), SCHEMA).num_rows == 0
+
+
 def test_numbers_of_json_are_exact(tmp_path) -> None:
     path = written(
         tmp_path, "a.json", '[{"Id": 9223372036854775807, "Price": 12345678.91, "Ratio": 1e-7, "Sold": false}]'
@@ -120,6 +148,17 @@ def test_parquet_is_cast_where_values_keep_their_meaning(tmp_path) -> None:
     assert [read.schema.field(name).type for name in read.schema.names[:5]] == [
         SCHEMA.field(name).type for name in read.schema.names[:5]
     ]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64()])
+def test_parquet_integers_may_stand_for_decimals(tmp_path, kind) -> None:
+    pq.write_table(pa.table({"Price": pa.array([1, None], kind)}), tmp_path / "a.parquet")
+    assert read_expected(tmp_path / "a.parquet", SCHEMA)["Price"].to_pylist() == [Decimal("1.00"), None]
+    fine = pa.schema([("Price", pa.decimal128(38, 37))])
+    assert read_expected(tmp_path / "a.parquet", fine)["Price"].to_pylist() == [1, None]
+    narrow = pa.schema([("Price", pa.decimal128(38, 38))])
+    with pytest.raises(UsageError, match="column Price is"):
+        read_expected(tmp_path / "a.parquet", narrow)
 
 
 def test_a_column_the_table_lacks_is_kept_as_text(tmp_path) -> None:
