@@ -105,19 +105,27 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     from mirror_engine.testing.rows import Rows  # noqa: PLC0415 - the plugin must cost nothing
 
     rows, expected = (left, right) if isinstance(left, Rows) else (right, left)
-    if not isinstance(rows, Rows) or not isinstance(expected, list):
+    if not (isinstance(rows, Rows) and isinstance(expected, list) and all(isinstance(row, dict) for row in expected)):
         return None
-    return [f"{len(rows)} mirrored rows == {len(expected)} expected rows", *rows.differences(expected)]
+    try:
+        told = rows.differences(expected)
+    except TypeError:  # a cell that no table holds: pytest's own words will do
+        return None
+    return [f"{len(rows)} mirrored rows == {len(expected)} expected rows", *told]
 
 
 def _writer(request: pytest.FixtureRequest) -> str:
     """The nearest marker wins over the command line, that over the ini file."""
     marker = request.node.get_closest_marker("mirror_writer")
-    chosen = marker.args[0] if marker and marker.args else None
-    name: str = chosen or request.config.getoption("--mirror-writer") or request.config.getini("mirror_writer")
-    if name not in WRITERS:
-        pytest.fail(f"mirror_writer: found {name!r}, allowed {' or '.join(WRITERS)}", pytrace=False)
-    return name
+    if marker is None:
+        given = [("", request.config.getoption("--mirror-writer") or request.config.getini("mirror_writer"))]
+    else:
+        given = [*(("", name) for name in marker.args), *marker.kwargs.items()]
+    match given:
+        case [("" | "name", str(name))] if name in WRITERS:
+            return name
+    found = ", ".join(f"{word}={value!r}" if word else repr(value) for word, value in given) or "nothing"
+    return pytest.fail(f"mirror_writer: found {found}, allowed {' or '.join(WRITERS)}", pytrace=False)
 
 
 def _config(request: pytest.FixtureRequest) -> Config:

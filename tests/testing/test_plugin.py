@@ -85,6 +85,43 @@ def test_misspelt_writer(mirror):
     pass
 
 
+@pytest.mark.mirror_writer(name="sparkk")
+def test_misspelt_writer_by_name(mirror):
+    pass
+
+
+@pytest.mark.mirror_writer
+def test_no_writer(mirror):
+    pass
+
+
+@pytest.mark.mirror_writer("memory", name="spark")
+def test_two_writers(mirror):
+    pass
+
+
+@pytest.mark.mirror_writer(writer="spark")
+def test_another_word(mirror):
+    pass
+
+
+@pytest.mark.mirror_writer(["spark"])
+def test_no_name(mirror):
+    pass
+
+
+def test_no_rows(mirror, publisher):
+    publisher.table("Orders", keys=["id"]).load({"id": 1})
+    mirror.run_until_level()
+    assert mirror.table("orders").rows() == [1, 2]
+
+
+def test_no_cell(mirror, publisher):
+    publisher.table("Orders", keys=["id"]).load({"id": 1})
+    mirror.run_until_level()
+    assert mirror.table("orders").rows() == [{"id": [1]}]
+
+
 def test_failed_itself(mirror, publisher):
     publisher.folder("Orders").load({"id": 1})
     mirror.run()
@@ -100,12 +137,17 @@ def test_the_example_passes_without_a_cache_and_with_warnings_as_errors(pytester
 def test_a_failure_says_what_a_person_needs_to_know(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FAILING)
     done = pytester.runpytest_inprocess()
-    done.assert_outcomes(failed=7, errors=2)
+    done.assert_outcomes(failed=9, errors=7)
     done.stdout.fnmatch_lines(
         [
             "*mirror_config: 1 option is wrong:",
             "*strikt: no such option, near strict",
             "*mirror_writer: found 'sprak', allowed memory or spark",
+            "*mirror_writer: found name='sparkk', allowed memory or spark",
+            "*mirror_writer: found nothing, allowed memory or spark",
+            "*mirror_writer: found 'memory', name='spark', allowed memory or spark",
+            "*mirror_writer: found writer='spark', allowed memory or spark",
+            "*mirror_writer: found [[]'spark'[]], allowed memory or spark",
             "*test_left_latched*",
             "the test leaves tables as it should not:",
             "  Orders is latched: 00000000000000000001.parquet, row 1: row marker is 3, * [[]ME037[]], 1 file unread",
@@ -119,6 +161,8 @@ def test_a_failure_says_what_a_person_needs_to_know(pytester: pytest.Pytester) -
             "  Orders should be latched with ME037: it is level: everything landed is in the table",
             "  Items should be blocked: there is no such table folder, or more than one",
             "  Orders should be latched with ME037: it is latched: *0 bytes [[]ME023[]]*",
+            "*AssertionError: assert *{'id': 1}* == [[]1, 2[]]",
+            "*AssertionError: assert *{'id': 1}* == *{'id': [[]1[]]}*",
             "*something else",
             "*Captured mirror call*",
             "  Orders is not a table yet: no `_metadata.json`, 1 files wait [[]ME008[]]",
@@ -220,7 +264,7 @@ def test_the_marker_wins_over_the_command_line_and_that_over_the_ini_file(pytest
 
         @pytest.mark.mirror_writer("spark")
         class TestMarked:
-            @pytest.mark.mirror_writer("memory")
+            @pytest.mark.mirror_writer(name="memory")
             def test_by_marker(self, mirror, publisher):
                 publisher.table("Orders", keys=["id"]).load({"id": 1})
                 mirror.run_until_level()
@@ -244,7 +288,7 @@ def test_the_plugin_loads_nothing_of_the_engine_and_leaves_others_fixtures_alone
 def test_every_worker_of_xdist_has_its_own_zone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_a=EXAMPLE, test_b=EXAMPLE, test_c=FAILING)
     done = pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider")
-    done.assert_outcomes(passed=2, failed=7, errors=2)
+    done.assert_outcomes(passed=2, failed=9, errors=7)
     done.stdout.fnmatch_lines(["*Captured mirror call*"])
 
 
