@@ -16,7 +16,7 @@ SHOWN = 20
 
 
 class Rows(list[dict[str, Any]]):
-    """Rows as dicts, sorted; equal to a plain list of the same dicts.
+    """Rows as dicts, sorted; equal to a plain list of the same dicts, where NaN equals NaN (LZ-4.9).
 
     Sorted by the key columns in the order of `keyColumns`, then by all other columns in the table's order; NULL comes
     first, NaN last.
@@ -32,8 +32,24 @@ class Rows(list[dict[str, Any]]):
         self.state = state
         self.sort(key=lambda row: [_place(row[name]) for name in (*self.keys, *row)])
 
+    __hash__ = list.__hash__  # none
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other list has the same rows in the same order."""
+        if not isinstance(other, list):
+            return NotImplemented
+        return len(self) == len(other) and all(map(_same_row, self, other))
+
+    def __ne__(self, other: object) -> bool:
+        """See `__eq__`; a list brings its own otherwise."""
+        return not self == other
+
     def differences(self, expected: Iterable[Row]) -> list[str]:
-        """What tells these rows from the expected ones: missing, surplus and different, by key, cell by cell."""
+        """What tells these rows from the expected ones: missing, surplus and different, by key, cell by cell.
+
+        Raises:
+            TypeError: an expected row holds a value that no table does, such as a list.
+        """
         there, wanted = self._by_key(self), self._by_key(expected)
         said = [line for key in {**wanted, **there} for line in _of_key(there[key], wanted[key], self.keys)]
         if not said:
@@ -58,15 +74,31 @@ def _of_key(there: list[Row], wanted: list[Row], keys: Sequence[str]) -> list[st
 
 
 def _without(rows: list[Row], others: list[Row]) -> list[Row]:
-    left = list(others)
-    return [row for row in rows if not (row in left and not left.remove(row))]  # type: ignore[func-returns-value]
+    left, lone = list(others), []
+    for row in rows:
+        at = next((at for at, other in enumerate(left) if _same_row(row, other)), None)
+        if at is None:
+            lone.append(row)
+        else:
+            del left[at]
+    return lone
+
+
+def _same_row(one: Row, other: Row) -> bool:
+    if one == other:
+        return True
+    return isinstance(other, dict) and one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+
+
+def _same(one: object, other: object) -> bool:
+    return one == other or comparable(one) == comparable(other)
 
 
 def _cells(there: Row, wanted: Row) -> str:
     said = [
         f"{name} is {_cell(there, name)}, expected {_cell(wanted, name)}"
         for name in {**wanted, **there}
-        if _cell(there, name) != _cell(wanted, name)
+        if not (name in there and name in wanted and _same(there[name], wanted[name]))
     ]
     return "; ".join(said)
 

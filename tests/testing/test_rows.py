@@ -47,3 +47,37 @@ def test_many_differences_are_cut_and_the_table_s_state_comes_last() -> None:
         []
     )
     assert said[SHOWN:] == ["… and 5 more", "Orders is", "latched"]
+
+
+def test_nan_equals_nan_and_zero_has_no_sign() -> None:
+    rows = Rows([{"id": 1, "x": float("nan")}, {"id": 2, "x": -0.0}], keys=["id"])
+    expected = [{"id": 1, "x": float("nan")}, {"id": 2, "x": 0.0}]
+    assert rows == expected
+    assert expected == rows
+    assert not rows != expected  # noqa: SIM202 - both operators are meant
+    assert rows != expected[:1]
+    assert rows.differences([{"id": 1, "x": 1.0}, {"id": 2, "x": float("nan")}]) == [
+        "different: id=1: x is nan, expected 1.0",
+        "different: id=2: x is -0.0, expected nan",
+    ]
+    assert Rows([{"x": float("nan")}], keys=["x"]) == [{"x": float("nan")}]
+
+
+def test_numbers_are_equal_as_python_has_them() -> None:
+    assert Rows([{"id": 1, "x": 1.0}], keys=["id"]) == [{"id": 1, "x": 1}]
+    assert Rows([{"id": 1, "x": 1.0}], keys=["id"]) != [{"id": 1, "x": 2}]
+    assert Rows([{"id": 1, "x": 1.0}]).differences([{"id": 1, "x": 2}]) == [
+        "missing: {'id': 1, 'x': 2}",
+        "surplus: {'id': 1, 'x': 1.0}",
+    ]
+
+
+def test_what_is_no_row_is_not_equal() -> None:
+    rows = Rows([{"id": 1}], keys=["id"])
+    for other in ([1], [{"id": [1]}], [None], (), {}, None, 1, "x"):
+        assert rows != other
+
+
+def test_rows_of_other_columns_are_told() -> None:
+    assert Rows([{"id": 1}]) != [{"id": 1, "x": None}]
+    assert Rows([{"id": 1}]) != [{"x": 1}]
