@@ -32,7 +32,7 @@ class WantedKey:
 
     @classmethod
     def parse(cls, given: Sequence[str], table: str, key_columns: Sequence[str]) -> WantedKey:
-        """Read `--key` as it was given, once for each column.
+        """Read `--key` as it was given, once for each column; a single key needs no name and may hold `=`.
 
         Raises:
             UsageError: a column is no key column, or one is missing.
@@ -47,8 +47,8 @@ class WantedKey:
         texts: dict[str, str] = {}
         for text in given:
             name, has_name, value = text.partition("=")
-            if not has_name and len(known) == 1:
-                name, value = key_columns[0], text
+            if len(known) == 1 and folded(name) not in (known if has_name else ()):
+                name, has_name, value = key_columns[0], "=", text
             column = known.get(folded(name))
             if column is None or column in texts:
                 fault = "named twice" if column else "is no key column" if has_name else "names no column"

@@ -176,7 +176,7 @@ def test_a_file_that_is_refused_says_why(shop, say) -> None:
     [
         (["Items"], "trace: nothing to trace"),
         (["Items", "--plan", "--key", "1"], "trace: one thing at a time"),
-        (["Items", "--key", "Sku=1"], "--key Sku=1: Sku is no key column of Items"),
+        (["Items", "--key", "Sku=1"], "--key Id=Sku=1: no value of type long"),
         (["Items", "--key", "seven"], "--key Id=seven: no value of type long"),
         (["Items", "--file", "9"], "9: Items has no such change file"),
         (["Items", "--what-if", "skip"], "--what-if skip: nothing to suppose"),

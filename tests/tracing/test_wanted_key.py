@@ -62,3 +62,23 @@ def test_a_value_of_another_type_is_refused_with_the_type(text, kind, word) -> N
 def test_all_parts_of_a_composite_key_must_be_equal() -> None:
     rows = pa.RecordBatch.from_pydict({"A": [1, 1, 2], "B": ["x", "y", "x"]})
     assert WantedKey({"A": "1", "B": "x"}).rows_of(rows).to_pylist() == [True, False, False]
+
+
+@pytest.mark.parametrize("text", ["QQ==", "a=b", "=", "", "7"])
+def test_a_single_key_may_hold_an_equals_sign(text) -> None:
+    for given in (text, f"id={text}", f"Id={text}"):
+        assert WantedKey.parse([given], "Items", ["Id"]).texts == {"Id": text}
+
+
+def test_a_single_key_is_given_once() -> None:
+    for given in (["7", "a=b"], ["Id=7", "a=b"]):
+        with pytest.raises(UsageError, match="named twice"):
+            WantedKey.parse(given, "Items", ["Id"])
+
+
+def test_a_column_of_a_composite_key_is_named() -> None:
+    assert WantedKey.parse(["b=x=y", "A=1"], "Items", ["A", "B"]).texts == {"A": "1", "B": "x=y"}
+    with pytest.raises(UsageError, match="QQ is no key column of Items"):
+        WantedKey.parse(["QQ==", "B=1"], "Items", ["A", "B"])
+    with pytest.raises(UsageError, match="7 names no column of Items"):
+        WantedKey.parse(["7"], "Items", ["A", "B"])
