@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from mirror_engine.landing_zone.column_types import TableSchema
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.progress import Progress
+
+    Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array[Any]]  # which rows of a batch, as booleans
 
 
 class RowSource(Protocol):
@@ -200,8 +202,16 @@ class DeltaWriter(Protocol):
     def drop(self, table: str) -> None:
         """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable."""
 
-    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table | None:
-        """The table's rows at a version (newest by default); None where there is no such table. Starts no JVM.
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
+        """The table's rows; None where there is no such table. Starts no JVM.
+
+        Args:
+            table: by folder.
+            version: the newest by default.
+            limit: the most rows that are given; None for all.
+            where: which rows are given; the others are in memory only a batch at a time.
 
         Raises:
             UsageError: the table has no such version.

@@ -16,21 +16,23 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from mirror_engine.delta.base import Chosen
     from mirror_engine.delta.log import DataFile, DeltaLog
     from mirror_engine.landing_zone.column_types import Column
 
 _BATCH_ROWS = 65_536
 
 
-def read_rows(log: DeltaLog, limit: int | None = None) -> pa.Table:
-    """All rows of a version, or the first that come."""
+def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = None) -> pa.Table:
+    """All rows of a version, or those chosen; all of them, or the first that come."""
     schema = arrow_schema(log.schema.columns)
     batches, wanted = [], limit
     for batch in scan(log, log.schema.names):
         if wanted is not None and wanted <= 0:
             break
-        batches.append(batch.slice(0, wanted))
-        wanted = None if wanted is None else wanted - batch.num_rows
+        found = batch if where is None else batch.filter(where(batch))
+        batches.append(found.slice(0, wanted))
+        wanted = None if wanted is None else wanted - found.num_rows
     return pa.Table.from_batches(batches, schema)
 
 

@@ -171,13 +171,13 @@ class KeyWriter:
         known = self._tables.get(table)
         return known.book.row_count if known else None
 
-    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table | None:
+    def rows(self, table: str, **_: object) -> pa.Table | None:
         """Never any.
 
         Raises:
             UsageError: it keeps no rows.
         """
-        raise UsageError(f"{table}: rows are not kept when a landing zone is only judged (version {version}, {limit})")
+        raise UsageError(f"{table}: rows are not kept when a landing zone is only judged")
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - none is kept
         """See `DeltaWriter`; none is kept."""

@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from mirror_engine.delta.base import BatchRecord, ChangeBatch, FileRows
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, FileRows
     from mirror_engine.landing_zone.column_types import TableSchema
 
 Row = dict[str, Any]
@@ -137,7 +137,9 @@ class MemoryDeltaWriter:
         with self._lock:
             self._tables.pop(table, None)
 
-    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table | None:
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
         """See `DeltaWriter`."""
         commits = self._tables.get(table)
         if commits is None:
@@ -145,7 +147,11 @@ class MemoryDeltaWriter:
         if version is not None and not 0 <= version < len(commits):
             raise UsageError(f"{table}: no version {version}", f"It has the versions 0 to {len(commits) - 1}.")
         commit = commits[-1 if version is None else version]
-        return _as_table(commit.rows[:limit], arrow_schema(commit.schema.columns))
+        schema = arrow_schema(commit.schema.columns)
+        if where is None:
+            return _as_table(commit.rows[:limit], schema)
+        batches = _as_table(commit.rows, schema).to_batches()
+        return pa.Table.from_batches([batch.filter(where(batch)) for batch in batches], schema).slice(0, limit)
 
     def row_count(self, table: str) -> int | None:
         """See `DeltaWriter`."""

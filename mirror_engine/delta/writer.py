@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from mirror_engine.delta.base import BatchRecord, ChangeBatch, DeltaState, HistoryEntry
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, DeltaState, HistoryEntry
     from mirror_engine.delta.log import DeltaLog
     from mirror_engine.delta.staged_changes import StagedChanges
     from mirror_engine.landing_zone.column_types import TableSchema
@@ -107,7 +107,9 @@ class SparkDeltaWriter:
         self._tables.retire(table)
         self._forget(self._tables.path(table))
 
-    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table | None:
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
         """See `DeltaWriter`.
 
         Raises:
@@ -115,7 +117,7 @@ class SparkDeltaWriter:
             TableDamaged: its log or files cannot be read.
         """
         log = open_log(self._tables.path(table), version)
-        return None if log is None else read_rows(log, limit)
+        return None if log is None else read_rows(log, limit, where)
 
     def row_count(self, table: str) -> int | None:
         """See `DeltaWriter`."""

@@ -19,6 +19,7 @@ from mirror_engine.landing_zone.sightings import partition_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from mirror_engine.delta.base import Chosen
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.tracing.scene import Scene
 
@@ -33,7 +34,7 @@ class Beginning:
         earlier: files that lie there and are not replayed, for they came before or along with one that is gone.
         version: the Delta version behind the last of them; None where it is not known.
         schema: the table's there; as it is now where `version` is None.
-        rows: the table's there; None where they cannot be told.
+        rows: the table's there, or those chosen of them; None where they cannot be told.
         watermarks: by partition the last number before the replay (LZ-3.4).
         paths: of all files before the replay that are known by name.
     """
@@ -55,8 +56,8 @@ class Beginning:
         return found.append_column(pa.field(MARKER_COLUMN, pa.int8()), markers)
 
 
-def beginning_of(scene: Scene) -> Beginning | None:
-    """Where the replay begins; None: at the first file of all."""
+def beginning_of(scene: Scene, where: Chosen | None = None) -> Beginning | None:
+    """Where the replay begins, with all rows or those chosen; None: at the first file of all."""
     progress = scene.progress
     state = scene.doors.writer.state(scene.status.delta_folder) if progress and progress.has_table else None
     if progress is None or state is None:
@@ -70,7 +71,7 @@ def beginning_of(scene: Scene) -> Beginning | None:
     last = max(lossy, default=-1)
     before = [path for version, paths in by_version.items() if version <= last for path in paths]
     known = last if last >= 0 else min((version for version in by_version if version >= 0), default=0) - 1
-    rows = _rows(scene, known)
+    rows = _rows(scene, known, where)
     return Beginning(
         progress,
         gone=len([path for path in before if path not in lying]) + sum(unnamed.values()),
@@ -114,10 +115,12 @@ def _watermarks(before: Iterable[str], unnamed: Mapping[str, int]) -> dict[str, 
     return found
 
 
-def _rows(scene: Scene, version: int) -> pa.Table | None:
+def _rows(scene: Scene, version: int, where: Chosen | None) -> pa.Table | None:
     """The real table's rows at a version, by time travel; None where it cannot tell them any more."""
     try:
-        return scene.doors.writer.rows(scene.status.delta_folder, version=version) if version >= 0 else None
+        if version < 0:
+            return None
+        return scene.doors.writer.rows(scene.status.delta_folder, version=version, where=where)
     except (UsageError, TableDamaged):
         return None
 

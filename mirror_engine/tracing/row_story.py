@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
 from typing_extensions import assert_never
 
+from mirror_engine.delta.arrow_types import arrow_schema
 from mirror_engine.delta.reader import ChangeFileReader, ReadRequest, TableFacts
 from mirror_engine.errors import PublisherError, ZoneChanged
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
@@ -124,7 +126,8 @@ def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
         TransientError: something could not be read for a while.
     """
     key = WantedKey.parse(given, scene.name.normalized, scene.key_columns)
-    writer, beginning = OneKeyWriter(), beginning_of(scene)
+    _hold(key, scene)
+    writer, beginning = OneKeyWriter(), beginning_of(scene, key.rows_of)
     replayed = replay_table(scene, beginning, writer, OneKeyReading(key))
     changes = tuple(_traced_all(writer.changes, scene, beginning))
     is_applied = [change.waits == "" for change in changes]
@@ -140,6 +143,13 @@ def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
         changes[last - 1].change.after if last else writer.first,
         _real(scene, key),
     )
+
+
+def _hold(key: WantedKey, scene: Scene) -> None:
+    """Refuse a key that no row of the table can have, before anything is read."""
+    state = scene.doors.writer.state(scene.status.delta_folder) if scene.commits else None
+    if state:
+        key.rows_of(pa.RecordBatch.from_pylist([], arrow_schema(state.schema.columns)))
 
 
 def _traced_all(changes: Iterable[KeyChange], scene: Scene, beginning: Beginning | None) -> Iterator[TracedChange]:
@@ -222,10 +232,5 @@ def _real(scene: Scene, key: WantedKey) -> tuple[Row, ...] | None:
     """The key's rows in the Delta table itself."""
     if not scene.commits:
         return None
-    found = scene.doors.writer.rows(scene.status.delta_folder)
-    return None if found is None else tuple(_rows_of(found.to_batches(), key))
-
-
-def _rows_of(batches: Iterable[Any], key: WantedKey) -> Iterable[Row]:
-    for batch in batches:
-        yield from plain_rows(batch.filter(key.rows_of(batch)))
+    found = scene.doors.writer.rows(scene.status.delta_folder, where=key.rows_of)
+    return None if found is None else tuple(row for batch in found.to_batches() for row in plain_rows(batch))

@@ -59,7 +59,7 @@ class WantedKey:
         return cls({name: texts[name] for name in key_columns})
 
     def rows_of(self, batch: pa.RecordBatch) -> pa.Array[Any]:
-        """Which rows have the key, as an array of booleans; rows with NULL in it never do (LZ-4.8).
+        """Which rows have the key, as booleans; rows with NULL in it, or without a column of it, never do (LZ-4.8).
 
         Raises:
             UsageError: a value is none of its column's type.
@@ -67,6 +67,8 @@ class WantedKey:
         found: pa.Array[Any] = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
         columns = {folded(name): name for name in batch.schema.names}
         for name, text in self.texts.items():
+            if folded(name) not in columns:
+                return pa.array(np.zeros(batch.num_rows, dtype=np.bool_))
             cells = batch.column(columns[folded(name)])
             wanted = self._value(name, text, cells.type)
             same = pc.equal(comparable(pa.chunked_array([cells])).combine_chunks(), wanted[0])

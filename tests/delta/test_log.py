@@ -335,6 +335,26 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(
     assert reading.row_count("dbo/T") == 0
 
 
+def test_chosen_rows_are_all_that_is_kept_of_any_version_and_file(reading: SparkDeltaWriter) -> None:
+    folder = reading._tables.path("dbo/T")
+    for number in range(4):
+        foreign_append(folder, number)
+
+    def even(batch: pa.RecordBatch) -> pa.Array:
+        return pa.array([number % 2 == 0 for number in batch.column("Id").to_pylist()], pa.bool_())
+
+    for version, limit, expected in ((None, None, [0, 2]), (1, None, [0]), (None, 1, 1), (None, 0, 0)):
+        found = reading.rows("dbo/T", version=version, limit=limit, where=even)
+        assert found is not None
+        if isinstance(expected, int):
+            assert found.num_rows == expected
+        else:
+            assert sorted(found["Id"].to_pylist()) == expected
+    none = reading.rows("dbo/T", where=lambda batch: pa.array([False] * batch.num_rows, pa.bool_()))
+    assert none is not None
+    assert (none.schema.names, none.num_rows) == (["Id", "City"], 0)
+
+
 def test_a_limit_counts_across_data_files(reading: SparkDeltaWriter) -> None:
     folder = reading._tables.path("dbo/T")
     for number in range(4):

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from delta_scenario import Scenario, schema_of
 from hypothesis import HealthCheck, given, settings
@@ -483,6 +484,25 @@ def test_a_limit_gives_so_many_rows(writer: DeltaWriter) -> None:
         rows = writer.rows("dbo/T", limit=limit)
         assert rows is not None
         assert rows.num_rows == expected
+
+
+def test_rows_may_be_chosen_and_deleted_ones_never_are(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change(*[(0, number, "x") for number in range(10)])
+    table.change((2, 8, None), (1, 3, "y"))
+
+    def late(batch: pa.RecordBatch) -> pa.Array[Any]:
+        return pc.greater(batch.column("Id"), 5)
+
+    for limit, expected in ((None, 3), (2, 2), (0, 0)):
+        rows = writer.rows("dbo/T", limit=limit, where=late)
+        assert rows is not None
+        assert rows.num_rows == expected
+        assert {6, 7, 9}.issuperset(rows["Id"].to_pylist())
+    before = writer.rows("dbo/T", version=1, where=late)
+    assert before is not None
+    assert before.num_rows == 4
 
 
 def test_rows_are_counted(writer: DeltaWriter) -> None:

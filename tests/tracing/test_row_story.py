@@ -179,6 +179,39 @@ def test_where_old_files_are_gone_the_delta_table_tells_the_row_before_the_other
     assert found.agrees is True
 
 
+def test_no_row_of_another_key_is_kept_of_the_delta_table(shop, monkeypatch) -> None:
+    table = shop.orders()
+    table.load(*({"id": number, "city": "a"} for number in range(20)))
+    for city in ("b", "c"):
+        shop.once()
+        table.upsert({"id": 7, "city": city})
+    shop.once()
+    remove_moved(shop, 1)
+    read, rows = [], shop.writer.rows
+
+    def watched(table, **how):
+        found = rows(table, **how)
+        read.append(found.num_rows)
+        return found
+
+    monkeypatch.setattr(shop.writer, "rows", watched)
+    found = story(shop)
+    assert found.first == ({"id": 7, "city": "a"},)
+    assert found.agrees is True
+    assert read == [1, 1]
+
+
+def test_a_value_of_another_type_is_refused_before_anything_is_read(shop, monkeypatch) -> None:
+    table = shop.orders()
+    for city in ("a", "b"):
+        table.upsert({"id": 7, "city": city})
+        shop.once()
+    remove_moved(shop, 1)
+    monkeypatch.setattr(shop.writer, "rows", lambda *_, **__: pytest.fail("rows were read"))
+    with pytest.raises(UsageError, match="no value of type"):
+        story(shop, "seven")
+
+
 def test_a_commit_is_replayed_whole_or_not_at_all_where_one_of_its_files_is_gone(shop) -> None:
     table = shop.orders()
     for city in ("a", "b", "c"):
@@ -202,10 +235,10 @@ def test_what_the_table_was_may_not_be_known_any_more(shop, monkeypatch) -> None
     remove_moved(shop, 1)
     rows = shop.writer.rows
 
-    def vacuumed(table, *, version=None, limit=None):
+    def vacuumed(table, *, version=None, where=None):
         if version is not None:
             raise UsageError("its log was cleaned up")
-        return rows(table, limit=limit)
+        return rows(table, where=where)
 
     monkeypatch.setattr(shop.writer, "rows", vacuumed)
     found = story(shop)

@@ -59,6 +59,11 @@ def test_a_value_of_another_type_is_refused_with_the_type(text, kind, word) -> N
         WantedKey({"Id": text}).rows_of(pa.RecordBatch.from_arrays([pa.nulls(1, kind)], ["Id"]))
 
 
+def test_rows_without_a_key_column_never_have_the_key() -> None:
+    rows = pa.RecordBatch.from_pydict({"A": [1, 1]})
+    assert WantedKey({"A": "1", "B": "x"}).rows_of(rows).to_pylist() == [False, False]
+
+
 def test_all_parts_of_a_composite_key_must_be_equal() -> None:
     rows = pa.RecordBatch.from_pydict({"A": [1, 1, 2], "B": ["x", "y", "x"]})
     assert WantedKey({"A": "1", "B": "x"}).rows_of(rows).to_pylist() == [True, False, False]
