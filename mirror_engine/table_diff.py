@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.column_types import folded
+from mirror_engine.near_rows import near_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +79,7 @@ def compare(
         found: the table.
         expected: with columns in the table's spelling and types, as `expected_table.read_expected` gives them.
         key: columns by which rows are matched, in any case; none: rows are compared as multisets.
-        tolerance: by how much two floats may differ and count as equal.
+        tolerance: by how much two floats may differ and count as equal; see `near_pairs` for rows without a key.
         limit: how many rows of each kind are told; None for all.
 
     Raises:
@@ -136,9 +137,10 @@ class _Pairing:
         mine, theirs = _ids(both, found.num_rows, expected.num_rows)
         here, there = _unmatched(mine, theirs), _unmatched(theirs, mine)
         self.surplus, self.missing, self._pairs = here, there, (here[:0], there[:0])
-        if key or tolerance:
-            by = self.key or [name for name in names if name not in self._floats]
-            self.surplus, self.missing, self._pairs = self._paired(here, there, by)
+        if key:
+            self.surplus, self.missing, self._pairs = self._paired(here, there)
+        elif tolerance and self._floats:
+            self.surplus, self.missing, self._pairs = self._near(here, there)
         self._cells = {name: self._differ(name) for name in names if name not in key}
         none = np.zeros(len(self._pairs[0]), np.bool_)
         self.different = np.flatnonzero(np.logical_or.reduce([none, *self._cells.values()]))
@@ -180,10 +182,19 @@ class _Pairing:
             apart &= ~pc.fill_null(near, False).to_numpy().astype(np.bool_)
         return apart
 
-    def _paired(self, here: Integers, there: Integers, by: Sequence[str]) -> tuple[Integers, Integers, Any]:
-        """Rows left of each table, matched by the named columns; several of one key in the order they come."""
+    def _near(self, here: Integers, there: Integers) -> tuple[Integers, Integers, Any]:
+        """Rows left of each table without a key, matched where they are equal but for floats near each other."""
+        both = [(self._found.column(name).take(here), self._expected.column(name).take(there)) for name in self._names]
+        mine, theirs = _ids(map(_but_for_floats, both), len(here), len(there))
+        floats = [pair for pair in both if pa.types.is_floating(pair[0].type)]
+        mine_near, theirs_near = (_finite(side) for side in zip(*floats, strict=True))
+        first, second = near_pairs(mine, theirs, mine_near, theirs_near, self._tolerance)
+        return np.delete(here, first), np.delete(there, second), (here[first], there[second])
+
+    def _paired(self, here: Integers, there: Integers) -> tuple[Integers, Integers, Any]:
+        """Rows left of each table, matched by the key; several of one key in the order they come."""
         here, there = self._ordered(self._found, here), self._ordered(self._expected, there)
-        both = ((self._found.column(name).take(here), self._expected.column(name).take(there)) for name in by)
+        both = ((self._found.column(name).take(here), self._expected.column(name).take(there)) for name in self.key)
         mine, theirs = _ids(both, len(here), len(there))
         places = _joined(np.concatenate([mine, theirs]), np.concatenate([_rank(mine), _rank(theirs)]))
         _, first, second = np.intersect1d(
@@ -202,6 +213,20 @@ class _Pairing:
         )
         ordered: Integers = rows[order.to_numpy()]
         return ordered
+
+
+def _but_for_floats(columns: _Both) -> _Both:
+    """Floats as nothing but what no other can be near to: NULL, NaN, infinities."""
+    found, expected = columns
+    if not pa.types.is_floating(found.type):
+        return columns
+    return tuple(pc.if_else(pc.is_finite(column), pa.scalar(0.0, column.type), column) for column in (found, expected))
+
+
+def _finite(columns: Iterable[pa.ChunkedArray]) -> NDArray[np.float64]:
+    """Floats side by side, a row each; 0 where there is none, or no finite one."""
+    numbers = (pc.if_else(pc.is_finite(column), column, None).fill_null(0.0).to_numpy() for column in columns)
+    return np.stack([np.asarray(values, np.float64) for values in numbers], axis=1)
 
 
 def _ids(columns: Iterable[_Both], mine: int, theirs: int) -> tuple[Integers, Integers]:

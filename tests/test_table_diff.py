@@ -97,6 +97,33 @@ def test_a_table_of_nothing_but_floats_may_differ_a_little() -> None:
     assert counts(found) == (2, 1, 1, 0)
 
 
+def test_rows_without_a_key_meet_whichever_float_is_near() -> None:
+    schema = pa.schema([("k", pa.int64()), ("a", pa.float64()), ("b", pa.float32())])
+    here = table((1, 1.0, 9.0), (1, 1.04, 1.0), (2, 1.0, 9.0), schema=schema)
+    there = table((1, 1.05, 9.0), (1, 1.02, 1.0), (3, 1.0, 9.0), schema=schema)
+    assert counts(compare(here, there, tolerance=0.1)) == (2, 1, 1, 0)
+    assert counts(compare(here, there, tolerance=0.03)) == (1, 2, 2, 0)
+    assert counts(compare(here, there)) == (0, 3, 3, 0)
+
+
+def test_a_surplus_row_takes_no_partner_from_a_near_one() -> None:
+    here = table((1, "a", 1.0), (1, "a", 5.001), (1, "a", None), (1, "a", NAN), (1, "a", math.inf))
+    there = table((1, "a", 5.0), (1, "a", 0.0), (1, "a", -math.inf))
+    assert counts(compare(here, there, tolerance=0.01)) == (1, 2, 4, 0)
+
+
+def test_as_many_rows_meet_as_can_where_one_float_may_differ() -> None:
+    here, there = table((1, "a", 1.0), (1, "a", 2.0)), table((1, "a", 1.5), (1, "a", 2.75))
+    assert compare(here, there, tolerance=0.75).is_equal
+    assert compare(there, here, tolerance=0.75).is_equal
+
+
+def test_many_rows_of_near_floats_are_compared_in_no_time() -> None:
+    here = pa.table({"x": pa.array([0.1 + 0.2] * 50_000), "y": pa.array([1.0] * 50_000)})
+    there = pa.table({"x": pa.array([0.3] * 50_000), "y": pa.array([1.0] * 50_000)})
+    assert compare(here, there, tolerance=1e-9).is_equal
+
+
 def test_tables_without_a_common_column_cannot_be_compared() -> None:
     with pytest.raises(UsageError, match="no column in common"):
         compare(table(), pa.table({"Sku": ["a"]}))

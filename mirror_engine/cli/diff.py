@@ -67,8 +67,9 @@ def diff(  # noqa: PLR0913 - as many things as a person may say
     """Compare a table with an expected one.
 
     Rows are matched by the table's key, or by --key Id,Line; those of a keyless table are compared as a whole. Every
-    column counts, in any order. CSV and JSON are read as the table's types: an empty field is NULL, "" is empty text,
-    decimals may be text, times are ISO 8601, binary is Base64; what `show --json` prints is taken, too. Starts no Java.
+    column counts, in any order. CSV and JSON are read as the table's types: an empty field is NULL, "" is empty text
+    or binary, decimals may be text, times are ISO 8601, binary is Base64; what `show --json` prints is taken, too.
+    Starts no Java.
 
     Example: mirror-engine diff ./shop Sales.Orders expected.csv --key Id
 
