@@ -321,9 +321,14 @@ def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
 def test_a_look_at_the_status_leaves_no_trace(shop):
     shop.orders().insert(row(1))
     shop.once()
-    before = {path: path.stat().st_mtime_ns for path in shop.root.rglob("*")}
+    before = times(shop.root)
     assert shop.status().state == Level()
-    assert {path: path.stat().st_mtime_ns for path in shop.root.rglob("*")} == before
+    assert times(shop.root) == before
+
+
+def times(root):
+    """When each file was written, but the lock: some versions of its library touch it when they look."""
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path != root / LOCK}
 
 
 def test_a_look_at_the_status_is_no_second_engine(shop):
