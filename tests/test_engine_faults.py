@@ -37,6 +37,9 @@ class Failing(Script):
         return super().play(name, call)
 
 
+pytestmark = pytest.mark.slow  # each a defect that was found once: no part of the quick look
+
+
 def failing(root, pattern, error=StorageUnavailable):
     return faulty(LocalStorage(root), Failing(pattern, error))
 

@@ -87,6 +87,7 @@ def zone_differences(golden: Golden, root: Path) -> list[str]:
     return [] if there == sorted(golden.files) else [f"zone: {there}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_fixture_on_the_memory_writer(name: str) -> None:
     assert differences(name, lambda _: MemoryDeltaWriter()) == []

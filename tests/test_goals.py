@@ -13,6 +13,8 @@ from mirror_engine.goals import not_applied, not_level
 from mirror_engine.mirror import Mirror
 from mirror_engine.testing.publisher import Publisher
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 TYPES = {"Id": pa.int64()}
 FIRST, SECOND, THIRD = (f"{number:020}.parquet" for number in (1, 2, 3))
 

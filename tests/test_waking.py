@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 FIRST = "00000000000000000001.parquet"
 LONG = 20.0  # seconds no test waits for
 SHORT = 0.15  # long enough for an event to arrive

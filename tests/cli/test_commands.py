@@ -226,6 +226,7 @@ def test_init_refuses_a_place_that_is_a_file(tmp_path, say) -> None:
     assert say("init", tmp_path / "file").code == 2
 
 
+@pytest.mark.slow
 def test_what_init_writes_ends_level(shop, say) -> None:
     root = shop.root / "example"
     said = say("init", root)
@@ -257,6 +258,7 @@ def test_run_outlives_a_zone_that_cannot_be_listed_and_says_so(shop, say) -> Non
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.slow
 def test_run_works_until_a_signal_and_logs_one_line_an_event(shop, say, number, code) -> None:
     said = run_until_level(shop, say, number)
     assert said.code == code
@@ -269,6 +271,7 @@ def test_run_works_until_a_signal_and_logs_one_line_an_event(shop, say, number, 
     assert (report["exit_code"], report["rows"]) == (code, 4)
 
 
+@pytest.mark.slow
 def test_status_watch_prints_until_it_is_stopped(shop, say) -> None:
     timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()

@@ -8,6 +8,8 @@ import pytest
 
 from mirror_engine.cli.diff import JSON
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 
 @pytest.fixture
 def expected(shop, say, tmp_path):

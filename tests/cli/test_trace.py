@@ -15,6 +15,8 @@ from rich.console import Console
 from mirror_engine.cli.trace import JSON
 from mirror_engine.testing.publisher import Publisher
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 PAGE = Path(__file__).parents[2] / "docs/trace.md"
 WIDTH = 96
 

@@ -22,6 +22,8 @@ from mirror_engine.validation import places
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 ROW = {"Id": 1, "Name": "one"}
 
 

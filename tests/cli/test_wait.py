@@ -13,6 +13,8 @@ from mirror_engine.cli.wait import JSON
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.mirror import Mirror
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 FIRST = f"Items/{1:020}.parquet"
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.explanations.pages import Explanation, Snippet
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 # what the table holds before the example lands, where that matters
 BEFORE = {
     "ME018": "Id,Name\n1,Pin\n",

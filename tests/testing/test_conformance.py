@@ -11,6 +11,8 @@ from mirror_engine.testing.exercise_world import row_faults
 from mirror_engine.testing.exercises import EXERCISES
 from mirror_engine.testing.zone_files import Crash, Harm, InterruptedFiles, Interruption
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 FAULTS = {
     "write during the initial load": "1 row (id 0) is missing",
     "key change": "under an old key",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mirror_engine.testing.publisher import Publisher
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 EXAMPLE = """
 from mirror_engine.testing.publisher import Publisher

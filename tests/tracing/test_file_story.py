@@ -11,6 +11,8 @@ from mirror_engine.tracing.file_story import trace_file
 from mirror_engine.tracing.plan_story import trace_plan
 from mirror_engine.tracing.scene import scene_of
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 
 @pytest.fixture
 def shop(tmp_path):

@@ -20,6 +20,8 @@ from mirror_engine.tracing.row_values import same_rows
 from mirror_engine.tracing.scene import scene_of
 from mirror_engine.tracing.wanted_key import WantedKey
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 
 @pytest.fixture
 def shop(tmp_path):

@@ -9,6 +9,8 @@ from mirror_engine.errors import UsageError
 from mirror_engine.tracing.scene import scene_of
 from mirror_engine.tracing.what_if import trace_what_if
 
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
 
 @pytest.fixture
 def shop(tmp_path):
