@@ -50,6 +50,13 @@ def test_batch_bytes_bounds_a_commit_but_one_file_always_goes(tmp_path):
     assert shop.once().batches == 3
 
 
+def test_batch_bytes_counts_every_file_of_a_commit(tmp_path):
+    orders = Shop(tmp_path).orders()
+    names = [orders.insert(row(number)) for number in range(3)]
+    sizes = [(tmp_path / "Files/LandingZone" / name).stat().st_size for name in names]
+    assert Shop(tmp_path, batch_bytes=sum(sizes) - 1).once().batches == 2
+
+
 def test_a_bad_file_latches_its_table_alone_after_all_before_it(shop):
     orders = shop.orders()
     orders.insert(row(1))
@@ -194,6 +201,21 @@ def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_anew_is_rebuil
     Publisher(shop.root).table("Orders", keys=["id"], types=TYPES).insert(row(7))
     shop.once()
     assert shop.ids() == [7]
+
+
+def test_a_zone_made_anew_with_one_file_as_before_is_rebuilt(tmp_path):
+    shop = Shop(tmp_path, cleanup="off")
+    orders = shop.orders()
+    first = orders.insert(row(1))
+    orders.insert(row(2))
+    shop.once()
+    content = (shop.publisher.zone / first).read_bytes()
+    shutil.rmtree(shop.publisher.zone)
+    orders = Publisher(shop.root).table("Orders", keys=["id"], types=TYPES)
+    orders.land(content)
+    orders.insert(row(7))
+    shop.once()
+    assert shop.ids() == [1, 7]
 
 
 def test_without_its_ledger_the_engine_knows_all_from_the_tables(shop):

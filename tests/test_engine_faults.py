@@ -16,6 +16,7 @@ import mirror_engine.mirror
 from mirror_engine import Config, Verdict
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.events import BatchStarted, TableDropped
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import Latched, Level
 from mirror_engine.storage.local import LocalStorage
@@ -121,6 +122,57 @@ def test_a_copied_root_is_learned_though_one_table_fails(shop, tmp_path):
     copy.orders().insert(row(9))
     copy.once(storage=storage)
     assert copy.ids() == [9]
+
+
+def test_a_copied_root_is_learned_though_the_engine_was_stopped_before(shop, tmp_path):
+    shop.orders().insert(row(1))
+    shop.once()
+    shutil.copytree(shop.root, tmp_path / "copy")
+    copy = Shop(tmp_path / "copy", shop.writer)
+    stop = threading.Event()
+    stop.set()
+    with copy.engine() as running:
+        running.cycle(stop)
+    copy.once()
+    assert set(copy.said()) == {"ME076"}
+    assert not [event for event in copy.events if isinstance(event, TableDropped)]
+
+
+def test_a_table_that_failed_is_left_alone_until_its_pause_is_over(tmp_path):
+    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), Failing("apply")))
+    shop.orders().insert(row(1))
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+    assert len([event for event in shop.events if isinstance(event, BatchStarted)]) == 1
+
+
+def test_a_schema_folder_that_cannot_be_listed_drops_none_of_its_tables(shop):
+    shop.orders("Sales.Orders").insert(row(1))
+    shop.once()
+    shop.once(storage=failing(shop.root, "list .*Sales.schema$"))
+    assert shop.ids() == [1]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_files_of_a_recreated_folder_stay_until_they_are_read_anew(tmp_path):
+    dropping, moving = Failing("drop"), Failing("move .*Orders")
+    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), dropping))
+    orders = shop.orders()
+    paths = [orders.insert(row(number)) for number in (1, 2)]
+    folder = shop.publisher.zone / "Orders"
+    with shop.engine(storage=faulty(LocalStorage(shop.root), moving)) as running:
+        running.cycle(NO_STOP)
+        moving.is_over = True
+        folder.rename(tmp_path / "before")
+        folder.mkdir()
+        for file in (tmp_path / "before").iterdir():
+            file.rename(folder / file.name)
+        running.cycle(NO_STOP)
+        assert all((shop.publisher.zone / path).exists() for path in paths)
+        dropping.is_over = True
+        running.cycle(NO_STOP)
+    assert shop.ids() == [1, 2]
 
 
 @pytest.mark.usefixtures("no_pauses")

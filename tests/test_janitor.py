@@ -82,6 +82,15 @@ def test_a_file_overwritten_since_it_was_applied_stays():
     assert zone.names(f"{ZONE}/Orders") == numbered(1, 2)
 
 
+def test_a_file_that_was_seen_to_be_overwritten_stays_too():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    applied = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in zone.sighting().files}
+    zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
+    zone.janitor.clean(ZONE, zone.sighting(), Progress("g", "f", applied=applied))
+    assert zone.names(f"{ZONE}/Orders") == numbered(1, 2)
+
+
 def test_the_newest_of_each_partition_stays_and_paths_are_kept():
     zone = Zone()
     paths = [f"day={day}/{name}" for day in (1, 2) for name in numbered(1, 2)]

@@ -81,6 +81,16 @@ def test_a_forgotten_table_is_not_known(path):
     ledger.close()
 
 
+def test_tables_of_one_name_in_two_schemas_are_two(path):
+    ledger = Ledger.open(path)
+    tables = {TableName(schema, "Orders"): Progress(f"g-{schema}", "f") for schema in ("", "Sales", "Stock")}
+    for table, progress in tables.items():
+        ledger.record(table, progress)
+    ledger = reopened(ledger, path)
+    assert ledger.tables() == tables
+    ledger.close()
+
+
 def test_facts_and_the_mirrors_id_stay(path):
     ledger = Ledger.open(path)
     mirror = ledger.mirror

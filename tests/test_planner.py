@@ -153,7 +153,9 @@ def test_a_changed_schema_definition_latches():
 def test_a_refused_file_keeps_the_table_latched_until_it_is_replaced():
     bad = numbered(2, "bad")
     known = progress(numbered(1), latch=Latch(diagnose("ME024", "x", reason="cut"), bad.path, "bad", bad.etag))
-    assert isinstance(plan(folder(numbered(1), bad), known, HERE).state, Latched)
+    latched = plan(folder(numbered(1), bad, numbered(3)), known, HERE)
+    assert isinstance(latched.state, Latched)
+    assert ApplyBatch not in kinds(latched)
     completed = plan(folder(numbered(1), numbered(2, "bad", 99)), known, HERE)
     assert isinstance(completed.state, Latched)
     assert codes(completed) == ["ME024", "ME027"]

@@ -275,6 +275,7 @@ def test_two_markers_are_refused(names: list[str]) -> None:
     ("cells", "shown"),
     [
         (pa.array([0, 3, 7]), "3"),
+        (pa.array([0, 3, 4]), "3"),
         (pa.array([0, None, 7]), "NULL"),
         (pa.array([0, -1, 0]), "-1"),
         (pa.array([0, 300, 0]), "300"),
@@ -364,6 +365,15 @@ def test_broken_pages_are_refused_before_a_row_is_lost() -> None:
     content = bytearray(written(pa.table({"c": ["x" * 50] * 1000}), compression="SNAPPY"))
     content[30:60] = os.urandom(30)
     assert refused(bytes(content)).diagnostic.code in {"ME024", "ME060"}
+
+
+def test_a_page_that_is_not_as_it_was_written_is_refused_though_it_can_be_read() -> None:
+    table = pa.table({"Id": pa.array([1, 2, 7_777_777_777], pa.int64())})
+    content = written(table, compression="NONE", use_dictionary=False, write_page_checksum=True, write_statistics=False)
+    value = (7_777_777_777).to_bytes(8, "little")
+    assert content.count(value) == 1
+    error = refused(content.replace(value, (7_777_777_776).to_bytes(8, "little")))
+    assert error.diagnostic.code == "ME024"
 
 
 def test_text_that_is_not_utf8_is_refused_without_showing_it() -> None:

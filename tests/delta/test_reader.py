@@ -168,6 +168,12 @@ def test_the_wrong_marker_is_named_with_its_row(zone: Zone) -> None:
     assert (zone.refuses(parquet(**{"Id": [1, 2], MARKER_COLUMN: [0, 3]})).diagnostic.row) == 2
 
 
+def test_rows_are_numbered_through_all_row_groups(zone: Zone) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"V": range(5), MARKER_COLUMN: [0, 0, 0, 0, 1]}), sink, row_group_size=2)
+    assert zone.refuses(sink.getvalue(), KEYLESS).diagnostic.row == 5
+
+
 def test_null_keys_are_counted_per_key_and_refused_under_strict(zone: Zone, strict: Zone) -> None:
     metadata = Metadata(key_columns=("b", "A"))
     content = parquet(a=[1, None, None], b=[None, 2, 3], v=[1, 1, 1])

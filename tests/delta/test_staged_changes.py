@@ -37,12 +37,16 @@ CHANGES = st.lists(st.tuples(st.sampled_from([0, 1, 2, 4]), KEY), max_size=10)
 def table_of(folder: Path, rows: list[tuple[Any, ...]]) -> DeltaLog:
     create_table(folder, SCHEMA, Scenario(MemoryDeltaWriter(), SCHEMA, KEYS).record(), "")
     if rows:
-        a, b, v = zip(*rows, strict=True)
-        columns = {"a": pa.array(a, pa.int32()), "b": pa.array(b, pa.string()), "v": pa.array(v, pa.int32())}
-        write_deltalake(str(folder), pa.table(columns), mode="append")
+        append(folder, rows)
     log = open_log(folder)
     assert log is not None
     return log
+
+
+def append(folder: Path, rows: list[tuple[Any, ...]]) -> None:
+    a, b, v = zip(*rows, strict=True)
+    columns = {"a": pa.array(a, pa.int32()), "b": pa.array(b, pa.string()), "v": pa.array(v, pa.int32())}
+    write_deltalake(str(folder), pa.table(columns), mode="append")
 
 
 def merged(rows: list[tuple[Any, ...]], changes: StagedChanges) -> list[tuple[Any, ...]]:
@@ -103,6 +107,17 @@ def test_changes_of_keys_the_table_lacks_are_an_append(tmp_path: Path) -> None:
     with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
         assert not ready.matches
         assert ready.rows == 2
+
+
+def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirror_engine.delta.staged_changes._CHUNK_ROWS", 1)
+    table_of(tmp_path / "T", [(1, "x", 0)])
+    append(tmp_path / "T", [(2, "x", 0)])
+    log = open_log(tmp_path / "T")
+    assert log is not None
+    file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1), (0, 2, "x", 2), (0, 3, "x", 3))
+    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+        assert [met.inserts_of_present_keys for met in ready.met] == [2]
 
 
 def test_bounds_are_those_of_the_keys_that_match(tmp_path: Path) -> None:

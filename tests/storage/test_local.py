@@ -305,6 +305,11 @@ def test_an_in_place_write_keeps_the_identity_and_a_rename_over_it_changes_it(
     assert (first.size, second.size) == (3, 15)
 
 
+def test_an_inode_given_out_again_is_another_folder_by_its_time_of_birth() -> None:
+    assert folder_identity._identity(7, 1) != folder_identity._identity(7, 2)
+    assert folder_identity._identity(7, 1) != folder_identity._identity(8, 1)
+
+
 @pytest.fixture(params=["disk", "/dev/shm"])  # noqa: S108 - a place known to be tmpfs, where there is one
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     if request.param == "disk":

@@ -1,0 +1,58 @@
+"""What processed files look like to who asks how the zone was before they were moved away."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
+from mirror_engine.storage.memory import MemoryStorage
+from mirror_engine.storage.unmoved import UnmovedStorage
+
+FIRST, SECOND = "00000000000000000001.parquet", "00000000000000000002.parquet"
+
+
+@pytest.fixture(params=["Orders", "Sales.schema/Orders"])
+def table(request):
+    return f"{ZONE}/{request.param}"
+
+
+@pytest.fixture
+def storage(table):
+    below = MemoryStorage()
+    for path in (FIRST, SECOND, f"day=1/{FIRST}", f"day=1/{SECOND}"):
+        below.put(f"{table}/{path}", path.encode())
+    for path in (FIRST, f"day=1/{FIRST}"):
+        below.move(f"{table}/{path}", f"{table}/{READY_TO_DELETE_FOLDER}/{path}")
+    below.put(f"{table}/{READY_TO_DELETE_FOLDER}/{READY_TO_DELETE_INFO}", b"{}")
+    return below
+
+
+def names(entries):
+    return [entry.name for entry in entries]
+
+
+def test_moved_files_lie_at_their_old_places(storage, table):
+    unmoved = UnmovedStorage(storage)
+    assert names(unmoved.list(table)) == [FIRST, SECOND, READY_TO_DELETE_FOLDER, "day=1"]
+    for path in (FIRST, f"day=1/{FIRST}"):
+        assert unmoved.stat(f"{table}/{path}") == storage.stat(f"{table}/{READY_TO_DELETE_FOLDER}/{path}")
+        assert unmoved.open(f"{table}/{path}").read() == path.encode()
+    assert names(unmoved.list(f"{table}/day=1")) == [FIRST, SECOND]
+
+
+def test_a_newer_file_at_the_old_place_is_the_one_that_counts(storage, table):
+    storage.put(f"{table}/{FIRST}", b"newer")
+    unmoved = UnmovedStorage(storage)
+    newer = storage.stat(f"{table}/{FIRST}")
+    assert next(entry for entry in unmoved.list(table) if entry.name == FIRST) == newer
+    assert unmoved.stat(f"{table}/{FIRST}") == newer
+    assert unmoved.open(f"{table}/{FIRST}").read() == b"newer"
+
+
+def test_what_is_not_there_is_absent(storage, table):
+    unmoved = UnmovedStorage(storage)
+    assert unmoved.list(f"{table}/none") is None
+    assert unmoved.stat(f"{table}/none") is None
+    with pytest.raises(FileNotFoundError):
+        unmoved.open(f"{table}/none")

@@ -1,0 +1,110 @@
+"""The replayer: the table first, the ledger second, and nothing that was replaced while it was read."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import pytest
+from shop import Shop, row
+
+import mirror_engine.engine
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.events import BatchCommitted, FileRead
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.testing.faults import Script, faulty
+
+NO_STOP = threading.Event()
+ORDERS = TableName("", "Orders")
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+
+
+class RefusedOnce(Script):
+    """A script that refuses the first call of a name."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+        self.is_over = False
+
+    def play(self, name, call):
+        if name.startswith(self.name) and not self.is_over:
+            self.is_over = True
+            raise StorageUnavailable(f"{name}: scripted")
+        return super().play(name, call)
+
+
+class Meddling(list):
+    """Events; once, as soon as a change file was read, the publisher does something."""
+
+    def __init__(self, meddle):
+        super().__init__()
+        self._meddle = meddle
+
+    def append(self, event):
+        super().append(event)
+        if isinstance(event, FileRead) and self._meddle:
+            meddle, self._meddle = self._meddle, None
+            meddle()
+
+
+def test_a_refused_commit_is_not_in_the_ledger_and_its_files_stay(tmp_path):
+    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), RefusedOnce("apply")))
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.insert(row(2))
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        assert running.doors.ledger.progress(ORDERS).applied == {}
+        running.cycle(NO_STOP)
+    assert shop.ids() == [1, 2]
+
+
+def test_a_table_that_cannot_be_dropped_just_now_is_dropped_in_a_later_cycle(tmp_path):
+    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), RefusedOnce("drop")))
+    orders = shop.orders()
+    orders.insert(row(1))
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        orders.drop()
+        running.cycle(NO_STOP)
+        assert shop.writer.tables() == ["dbo/Orders"]
+        running.cycle(NO_STOP)
+        assert shop.writer.tables() == []
+
+
+def test_a_file_replaced_after_it_was_read_is_read_again(tmp_path):
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    file = shop.publisher.zone / orders.insert(row(1))
+    other = shop.publisher.zone / orders.insert(row(2))
+    other.rename(tmp_path / "other")
+    shop.events = Meddling(lambda: (tmp_path / "other").replace(file))
+    shop.once()
+    assert shop.ids() == [2]
+
+
+def test_rows_read_from_a_folder_that_was_recreated_since_are_not_committed(tmp_path):
+    shop = Shop(tmp_path)
+    shop.orders().insert(row(1))
+    folder = shop.publisher.zone / "Orders"
+
+    def recreate():
+        """The files themselves stay the same: only the folder tells."""
+        folder.rename(tmp_path / "before")
+        folder.mkdir()
+        for file in (tmp_path / "before").iterdir():
+            file.rename(folder / file.name)
+        shutil.rmtree(tmp_path / "before")
+
+    shop.events = Meddling(recreate)
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        assert not [event for event in shop.events if isinstance(event, BatchCommitted)]
+        running.cycle(NO_STOP)
+    assert shop.ids() == [1]
