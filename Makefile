@@ -7,13 +7,14 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.delta.java import find_java; fi
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test bench clean
+.PHONY: help demo check test mutants bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, under 20 s'
 	@echo 'make test    every test, with real Spark and Delta'
+	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make bench   measure speed, side by side; minutes, on a quiet machine'
 	@echo 'make clean   remove the environment and the demo'
 
@@ -54,6 +55,9 @@ test: .venv/.tools .venv/.java
 	$(BIN)/pytest -q -m 'not spark'; others=$$?; \
 	echo "Spark's tests go on …"; wait $$spark; spark=$$?; cat $$log; rm $$log; \
 	exit $$((spark ? spark : others))
+
+mutants: .venv/.tools
+	PYTHONPATH=tests $(BIN)/python -m mutants --json mutants.json
 
 bench: .venv/.tools .venv/.java
 	PYTHONPATH=benchmarks $(BIN)/python benchmarks/validate.py
