@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirror_engine.delta.arrow_types import arrow_schema
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.delta.reading import EveryRow
 from mirror_engine.errors import UsageError
@@ -111,7 +110,7 @@ def trace_what_if(scene: Scene, suppositions: Sequence[str], *, limit: int | Non
         limit: how many rows of each kind of difference are told; None for all.
 
     Raises:
-        UsageError: a supposition is none, or about no file that is replayed.
+        UsageError: a supposition is none, or about no file that is replayed; neither way can any file be.
         TransientError: something could not be read for a while.
     """
     keys, beginning = scene.key_columns, beginning_of(scene)
@@ -119,15 +118,25 @@ def trace_what_if(scene: Scene, suppositions: Sequence[str], *, limit: int | Non
     files = _Files(scene, _order(scene, usual.status, usual.files, beginning))
     supposed = tuple(_suppose(text, scene, files) for text in suppositions)
     otherwise = _replayed(scene, beginning, files.storage())
-    columns = [{folded(name) for name in replay.rows.column_names} for replay in (usual, otherwise)]
+    as_is, changed = _tables(scene, usual.rows, otherwise.rows)
+    columns = [{folded(name) for name in rows.column_names} for rows in (as_is, changed)]
     known = keys if all(folded(name) in names for name in keys for names in columns) else ()
     return WhatIf(
         supposed,
         beginning,
         in_words(usual.status.state),
         in_words(otherwise.status.state),
-        compare(otherwise.rows, usual.rows, known, limit=limit),
+        compare(changed, as_is, known, limit=limit),
     )
+
+
+def _tables(scene: Scene, usual: pa.Table | None, otherwise: pa.Table | None) -> tuple[pa.Table, pa.Table]:
+    """Both tables; one that is not there has the other's columns and no rows."""
+    there = otherwise if usual is None else usual
+    if there is None:
+        raise UsageError(f"{scene.name.normalized}: no file of it can be replayed", "See --plan.")
+    nothing = there.schema.empty_table()
+    return nothing if usual is None else usual, nothing if otherwise is None else otherwise
 
 
 def _suppose(text: str, scene: Scene, files: _Files) -> str:
@@ -160,10 +169,10 @@ def _number(path: str) -> int:
 
 @dataclass(frozen=True)
 class _Replay:
-    """A table replayed: how it then stands, its rows, and its files in order."""
+    """A table replayed: how it then stands, its rows (None where there is no table), and its files in order."""
 
     status: TableStatus
-    rows: pa.Table
+    rows: pa.Table | None
     files: tuple[str, ...]
 
 
@@ -172,6 +181,5 @@ def _replayed(scene: Scene, beginning: Beginning | None, storage: Storage) -> _R
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as scratch:
         status = replay_table(scene, beginning, writer, EveryRow(Path(scratch)), storage)
     folder = scene.status.delta_folder
-    rows = writer.rows(folder)
     files = tuple(path for commit in reversed(writer.history(folder)) for path in commit.files)
-    return _Replay(status, arrow_schema(()).empty_table() if rows is None else rows, files)
+    return _Replay(status, writer.rows(folder), files)

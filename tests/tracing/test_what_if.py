@@ -151,6 +151,32 @@ def test_files_of_two_partitions_have_no_order(shop) -> None:
         what_if(shop, f"order={second},{first}", table="Days")
 
 
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_without_the_only_file_all_its_rows_are_missing(shop, is_applied) -> None:
+    shop.orders().insert(row(1, "a"), row(2, "a"))
+    if is_applied:
+        shop.once()
+    found = what_if(shop, "skip=1")
+    assert found.difference.missing == (row(1, "a"), row(2, "a"))
+    assert found.difference.key == ("id",)
+    assert not found.difference.surplus_rows
+
+
+def test_without_a_refused_first_file_all_rows_behind_it_come(shop) -> None:
+    table = shop.orders()
+    table.land(b"")
+    table.insert(row(1, "a"))
+    found = what_if(shop, "skip=1")
+    assert found.difference.surplus == (row(1, "a"),)
+    assert not found.difference.missing_rows
+
+
+def test_where_no_file_can_be_replayed_that_is_told(shop) -> None:
+    shop.orders().land(b"")
+    with pytest.raises(UsageError, match=r"^Orders: no file of it can be replayed"):
+        what_if(shop, "skip=1")
+
+
 def test_nothing_is_written_but_what_was_there(shop) -> None:
     three_files(shop)
     before = sorted(path.relative_to(shop.root) for path in shop.root.rglob("*"))
