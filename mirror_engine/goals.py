@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.change_file import sequence_of
-from mirror_engine.landing_zone.register import Severity
-from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
+from mirror_engine.landing_zone.states import Behind, Level, Loading, Unarmed, Waiting, needs_a_person
 from mirror_engine.monitoring.state_words import START_ENGINE, advice, in_words, word
 from mirror_engine.table_names import find_table
 
@@ -105,19 +104,6 @@ def _is_done(state: TableState) -> bool:
             return not expired
         case Unarmed(_, files):
             return not files and not needs_a_person(state)
-        case _:
-            return False
-
-
-def needs_a_person(state: TableState) -> bool:
-    """Whether a table stands still until somebody lands, mends or removes something."""
-    match state:
-        case Latched() | Blocked():
-            return True
-        case Waiting(expired):
-            return expired
-        case Unarmed(diagnostic):
-            return diagnostic.severity is Severity.ERROR
         case _:
             return False
 

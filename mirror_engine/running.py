@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 from mirror_engine.engine import CycleResult, Engine
 from mirror_engine.errors import EngineFault, StorageUnavailable
 from mirror_engine.events import OperationFailed
-from mirror_engine.landing_zone.register import Severity
-from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Loading, Unarmed, Waiting
+from mirror_engine.landing_zone.states import Behind, Loading, needs_a_person
 from mirror_engine.monitoring.overview import write_fabric_files
 
 if TYPE_CHECKING:
     import threading
 
     from mirror_engine.doors import Doors
-    from mirror_engine.steps import Plan
 
 
 class Verdict(str, Enum):
@@ -92,16 +90,4 @@ def verdict_of(result: CycleResult) -> Verdict:
         return Verdict.FAILED
     if result.failures:
         return Verdict.RETRY
-    return Verdict.REFUSED if any(_is_refused(plan) for plan in result.plans.values()) else Verdict.LEVEL
-
-
-def _is_refused(plan: Plan) -> bool:
-    match plan.state:
-        case Latched() | Blocked():
-            return True
-        case Waiting(expired):
-            return expired
-        case Unarmed(diagnostic):
-            return diagnostic.severity is Severity.ERROR
-        case _:
-            return False
+    return Verdict.REFUSED if any(needs_a_person(plan.state) for plan in result.plans.values()) else Verdict.LEVEL

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.register import Severity
+
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
@@ -60,3 +62,16 @@ class Latched:
 
 
 TableState = Unarmed | Waiting | Loading | Level | Behind | Blocked | Latched
+
+
+def needs_a_person(state: TableState) -> bool:
+    """Whether a table stands still until somebody lands, mends or removes something."""
+    match state:
+        case Latched() | Blocked():
+            return True
+        case Waiting(expired):
+            return expired
+        case Unarmed(diagnostic):
+            return diagnostic.severity is Severity.ERROR
+        case _:
+            return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import UnknownTable
-from mirror_engine.landing_zone.register import REGISTER, Severity
-from mirror_engine.landing_zone.states import Blocked, Latched, Unarmed
+from mirror_engine.landing_zone.register import REGISTER
+from mirror_engine.landing_zone.states import Blocked, Latched, Unarmed, Waiting, needs_a_person
 from mirror_engine.monitoring.state_words import advice, in_words
 from mirror_engine.table_names import find_table
 
@@ -70,14 +70,11 @@ class Expectations:
 
 
 def is_stuck(state: TableState) -> bool:
-    """Whether a table waits for its publisher to do something: latched, blocked, or refused from the start."""
-    match state:
-        case Latched() | Blocked():
-            return True
-        case Unarmed(diagnostic):
-            return diagnostic.severity is Severity.ERROR
-        case _:
-            return False
+    """Whether a table waits for its publisher to do something: latched, blocked, or refused from the start.
+
+    One that has waited for its first file too long is not: a test's publisher may have nothing to say.
+    """
+    return needs_a_person(state) and not isinstance(state, Waiting)
 
 
 def reason(table: TableStatus) -> str:
