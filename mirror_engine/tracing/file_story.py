@@ -88,16 +88,16 @@ def trace_file(scene: Scene, named: str) -> FileStory:
     state, why = _state(scene, replayed, path)
     real = scene.files.get(path)
     return FileStory(
-        path,
-        state,
-        why or _untold(beginning, path, replayed),
-        has_marker,
-        markers,
-        writer.effects.get(scene.status.delta_folder, {}).get(path),
-        real.version if real else None,
-        scene.batch_of(path),
-        next((step for step in trace_plan(scene).steps if path in step.files), None),
-        _diagnostics(scene, replayed, path),
+        path=path,
+        state=state,
+        why=why or _untold(beginning, path, replayed),
+        has_marker=has_marker,
+        markers=markers,
+        effects=writer.effects.get(scene.status.delta_folder, {}).get(path),
+        version=real.version if real else None,
+        batch=scene.batch_of(path),
+        step=next((step for step in trace_plan(scene).steps if path in step.files), None),
+        diagnostics=_diagnostics(scene, replayed, path),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
+from mirror_engine.change_batches import is_full
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.monitoring.state_words import advice, in_words, word
 from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Remember
@@ -65,13 +66,13 @@ def trace_plan(scene: Scene) -> PlanStory:
     steps = tuple(_planned(step, scene) for step in scene.plan.steps)
     applied = {path for step in steps for path in step.files}
     return PlanStory(
-        word(scene.plan.state),
-        in_words(scene.plan.state),
-        advice(scene.plan.state, engine_running=True),
-        steps,
-        tuple(file for file in scene.status.waiting if file.path not in applied),
-        scene.status.ignored,
-        scene.status.next_expected,
+        state=word(scene.plan.state),
+        state_text=in_words(scene.plan.state),
+        advice=advice(scene.plan.state, engine_running=True),
+        steps=steps,
+        left=tuple(file for file in scene.status.waiting if file.path not in applied),
+        ignored=scene.status.ignored,
+        next_expected=scene.status.next_expected,
     )
 
 
@@ -111,9 +112,9 @@ def _applied(files: Sequence[FileSighting], commits: int) -> str:
 
 def _commits(files: Sequence[FileSighting], config: Config) -> int:
     """How many commits the files make by count and size (LZ-4.16)."""
-    commits = held = size = 0
+    commits, held, size = 1, 0, 0
     for file in files:
-        if not held or held >= config.files_per_commit or size + file.size > config.batch_bytes:
+        if is_full(config, held, size, file):
             commits, held, size = commits + 1, 0, 0
         held, size = held + 1, size + file.size
     return commits

@@ -131,17 +131,18 @@ def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
     replayed = replay_table(scene, beginning, writer, OneKeyReading(key))
     changes = tuple(_traced_all(writer.changes, scene, beginning))
     is_applied = [change.waits == "" for change in changes]
+    files = dict.fromkeys(change.file for change in writer.changes)
     last = len(changes) - is_applied[::-1].index(True) if any(is_applied) else 0
     return RowStory(
-        key.texts,
-        beginning,
-        writer.first,
-        changes,
-        tuple(_unread(file, scene, writer, key) for file in replayed.waiting),
-        tuple(path for path in dict.fromkeys(change.file for change in writer.changes) if path in scene.overwritten),
-        changes[-1].change.after if changes else writer.first,
-        changes[last - 1].change.after if last else writer.first,
-        _real(scene, key),
+        key=key.texts,
+        beginning=beginning,
+        first=writer.first,
+        changes=changes,
+        unread=tuple(_unread(file, scene, writer, key) for file in replayed.waiting),
+        overwritten=tuple(path for path in files if path in scene.overwritten),
+        end=changes[-1].change.after if changes else writer.first,
+        applied=changes[last - 1].change.after if last else writer.first,
+        real=_real(scene, key),
     )
 
 
@@ -166,7 +167,14 @@ def _traced(change: KeyChange, scene: Scene, *, is_known: bool) -> TracedChange:
     columns = _columns(change) if did == "updated" and is_known else ()
     waits = file.why if file else "it was moved away, and the table never held it"
     return TracedChange(
-        change, is_known, did, why, columns, file.version if file else None, scene.batch_of(change.file), waits
+        change=change,
+        is_known=is_known,
+        did=did,
+        why=why,
+        columns=columns,
+        version=file.version if file else None,
+        batch=scene.batch_of(change.file),
+        waits=waits,
     )
 
 
