@@ -91,17 +91,17 @@ def compare(
     pairing = _Pairing(found, expected, names, _key_columns(key, found, expected), tolerance)
     first = slice(None, limit)
     return Difference(
-        tuple(pairing.key),
-        expected.num_rows - len(pairing.missing) - len(pairing.different),
-        len(pairing.missing),
-        len(pairing.surplus),
-        len(pairing.different),
-        tuple(name for name in expected.column_names if name not in names),
-        tuple(name for name in found.column_names if name not in names),
-        pairing.different_cells(),
-        tuple(expected.take(pairing.missing[first]).to_pylist()),
-        tuple(found.take(pairing.surplus[first]).to_pylist()),
-        pairing.different_rows(first),
+        key=tuple(pairing.key),
+        equal_rows=expected.num_rows - len(pairing.missing) - len(pairing.different),
+        missing_rows=len(pairing.missing),
+        surplus_rows=len(pairing.surplus),
+        different_rows=len(pairing.different),
+        missing_columns=tuple(name for name in expected.column_names if name not in names),
+        surplus_columns=tuple(name for name in found.column_names if name not in names),
+        different_cells=pairing.different_cells(),
+        missing=tuple(expected.take(pairing.missing[first]).to_pylist()),
+        surplus=tuple(found.take(pairing.surplus[first]).to_pylist()),
+        different=pairing.different_rows(first),
     )
 
 
@@ -136,23 +136,16 @@ class _Pairing:
         both = [(found.column(name), expected.column(name)) for name in names]
         mine, theirs = _ids(both, found.num_rows, expected.num_rows)
         here, there = _unmatched(mine, theirs), _unmatched(theirs, mine)
-        self.surplus, self.missing, self._pairs = here, there, (here[:0], there[:0])
         if key:
             self.surplus, self.missing, self._pairs = self._paired(here, there)
         elif tolerance and self._floats:
             self.surplus, self.missing, self._pairs = self._near(here, there)
-        self._cells = {name: self._differ(name) for name in names if name not in key}
+        else:
+            self.surplus, self.missing, self._pairs = here, there, (here[:0], there[:0])
+        # without a key, rows that are not equal have nothing to do with each other
+        self._cells = {name: self._differ(name) for name in names if name not in key} if key else {}
         none = np.zeros(len(self._pairs[0]), np.bool_)
         self.different = np.flatnonzero(np.logical_or.reduce([none, *self._cells.values()]))
-        if not key:
-            self._part()
-
-    def _part(self) -> None:
-        """Without a key, rows that are not equal have nothing to do with each other."""
-        here, there = self._pairs
-        self.surplus = np.concatenate([self.surplus, here[self.different]])
-        self.missing = np.concatenate([self.missing, there[self.different]])
-        self.different, self._cells = self.different[:0], {}
 
     def different_cells(self) -> dict[str, int]:
         """In how many pairs each column differs; columns that never do are left out."""
