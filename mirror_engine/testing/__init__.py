@@ -7,15 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirror_engine.testing.conformance import ConformanceReport, ExerciseResult, Outcome, check_publisher
+    from mirror_engine.testing.conformance import ConformanceReport, Ending, ExerciseResult, check_publisher
     from mirror_engine.testing.source import Source, SourceChange
     from mirror_engine.testing.zone_files import Crash, ZoneFiles
 
 __all__ = [
     "ConformanceReport",
     "Crash",
+    "Ending",
     "ExerciseResult",
-    "Outcome",
     "Source",
     "SourceChange",
     "ZoneFiles",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "conformance": ("ConformanceReport", "ExerciseResult", "Outcome", "check_publisher"),
+    "conformance": ("ConformanceReport", "ExerciseResult", "Ending", "check_publisher"),
     "source": ("Source", "SourceChange"),
     "zone_files": ("Crash", "ZoneFiles"),
 }

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import UsageError
-from mirror_engine.testing.exercise_world import Rehearsal
+from mirror_engine.testing.exercise_world import World
 from mirror_engine.testing.exercises import EXERCISES, Exercise
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirror_engine.testing.exercise_world import Publish
 
 
-class Outcome(str, Enum):
+class Ending(str, Enum):
     """How an exercise ended."""
 
     SURVIVED = "survived"
@@ -40,7 +40,7 @@ class ExerciseResult:
     """
 
     name: str
-    outcome: Outcome
+    outcome: Ending
     faults: tuple[str, ...] = ()
     remedy: str = ""
     diagnostics: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class ExerciseResult:
     @property
     def survived(self) -> bool:
         """Whether the mirrored table was the source's in the end."""
-        return self.outcome is Outcome.SURVIVED
+        return self.outcome is Ending.SURVIVED
 
     def __str__(self) -> str:
         lines = [f"{self.outcome.value:<11}  {self.name}", *(f"    {fault}" for fault in self.faults)]
@@ -121,7 +121,7 @@ def _chosen(only: Collection[str]) -> list[Exercise]:
 
 def _result(exercise: Exercise, publish: Publish, config: Config | None) -> ExerciseResult:
     """The first way of playing it that was not survived, or the last."""
-    result = ExerciseResult(exercise.name, Outcome.SURVIVED)
+    result = ExerciseResult(exercise.name, Ending.SURVIVED)
     for play in exercise.plays:
         if result.survived:
             result = _played(exercise, play, publish, config)
@@ -129,15 +129,15 @@ def _result(exercise: Exercise, publish: Publish, config: Config | None) -> Exer
 
 
 def _played(
-    exercise: Exercise, play: Callable[[Rehearsal], bool], publish: Publish, config: Config | None
+    exercise: Exercise, play: Callable[[World], bool], publish: Publish, config: Config | None
 ) -> ExerciseResult:
-    with Rehearsal(publish, config) as stage:
-        happened = play(stage)
-        faults, said = tuple(stage.faults()), tuple(stage.diagnostics())
+    with World(publish, config) as world:
+        happened = play(world)
+        faults, said = tuple(world.faults()), tuple(world.diagnostics())
     if faults:
-        return ExerciseResult(exercise.name, Outcome.FAILED, faults, exercise.remedy, said)
+        return ExerciseResult(exercise.name, Ending.FAILED, faults, exercise.remedy, said)
     if not happened:
         why = "it was never at the point where it was to be disturbed: it read or wrote another way"
         remedy = "read with `source.rows()`, and write and rename change files through `files`"
-        return ExerciseResult(exercise.name, Outcome.NOT_REACHED, (why,), remedy, said)
-    return ExerciseResult(exercise.name, Outcome.SURVIVED, diagnostics=said)
+        return ExerciseResult(exercise.name, Ending.NOT_REACHED, (why,), remedy, said)
+    return ExerciseResult(exercise.name, Ending.SURVIVED, diagnostics=said)

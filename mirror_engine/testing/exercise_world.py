@@ -33,7 +33,7 @@ LAST_SECONDS = 10.0
 LISTED = 5
 
 
-class Rehearsal:
+class World:
     """A context: its landing zone is removed afterwards.
 
     Args:

@@ -11,7 +11,7 @@ from mirror_engine.testing.zone_files import Harm, Interruption
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirror_engine.testing.exercise_world import Rehearsal
+    from mirror_engine.testing.exercise_world import World
     from mirror_engine.testing.source import Source
 
 
@@ -26,40 +26,40 @@ class Exercise:
     """
 
     name: str
-    plays: tuple[Callable[[Rehearsal], bool], ...]
+    plays: tuple[Callable[[World], bool], ...]
     remedy: str
 
 
-def _write_during_the_initial_load(stage: Rehearsal) -> bool:
+def _write_during_the_initial_load(world: World) -> bool:
     def meanwhile() -> None:
-        stage.source.update(1, city="Steyr")  # read already
-        stage.source.update(4, city="Traun")  # not read yet
-        stage.source.delete(3)
-        stage.source.insert(0, city="Leonding")  # behind the cursor
-        stage.source.insert(9, city="Ansfelden")  # before it
-        stage.source.update(9, city="Marchtrenk")
+        world.source.update(1, city="Steyr")  # read already
+        world.source.update(4, city="Traun")  # not read yet
+        world.source.delete(3)
+        world.source.insert(0, city="Leonding")  # behind the cursor
+        world.source.insert(9, city="Ansfelden")  # before it
+        world.source.update(9, city="Marchtrenk")
 
-    stage.source.meanwhile = meanwhile
-    stage.settle()
-    happened = stage.source.meanwhile is None
-    stage.settle()
+    world.source.meanwhile = meanwhile
+    world.settle()
+    happened = world.source.meanwhile is None
+    world.settle()
     return happened
 
 
-def _key_change(stage: Rehearsal) -> bool:
-    stage.settle()
-    stage.source.update(2, id=20)
-    stage.settle()
-    stage.source.update(20, city="Steyr")
-    stage.source.update(3, id=30, city="Traun")
-    stage.source.update(30, id=31)
-    stage.settle()
+def _key_change(world: World) -> bool:
+    world.settle()
+    world.source.update(2, id=20)
+    world.settle()
+    world.source.update(20, city="Steyr")
+    world.source.update(3, id=30, city="Traun")
+    world.source.update(30, id=31)
+    world.settle()
     return True
 
 
-def _rapid_changes(stage: Rehearsal) -> bool:
-    stage.settle()
-    source = stage.source
+def _rapid_changes(world: World) -> bool:
+    world.settle()
+    source = world.source
     for key, passing in ((3, 7), (4, 8)):  # twice, so that it falls into one file however many changes that takes
         source.delete(key)
         source.insert(key, city="Steyr")
@@ -69,72 +69,72 @@ def _rapid_changes(stage: Rehearsal) -> bool:
     source.insert(7, city="Enns")
     source.update(7, city="Perg")
     source.update(7, city="Wels")
-    stage.settle()
+    world.settle()
     return True
 
 
-def _interrupted(stage: Rehearsal, harm: Harm) -> bool:
+def _interrupted(world: World, harm: Harm) -> bool:
     """Harm at the first file of changes; the source goes on meanwhile."""
-    stage.settle()
-    _some_changes(stage.source)
+    world.settle()
+    _some_changes(world.source)
     interruption = Interruption(harm)
-    stage.run(interruption)
-    _more_changes(stage.source)
-    stage.settle()
+    world.run(interruption)
+    _more_changes(world.source)
+    world.settle()
     return interruption.has_struck
 
 
-def _second_file_fails(stage: Rehearsal) -> bool:
+def _second_file_fails(world: World) -> bool:
     """A publisher that lands one file a run meets it in its next run."""
-    stage.settle()
+    world.settle()
     interruption = Interruption(Harm.REFUSED, number=2)
     for key in range(50, 62):
-        stage.source.insert(key, city="Steyr", amount=key)
-    stage.run(interruption)
-    _some_changes(stage.source)
-    stage.run(interruption)
-    _more_changes(stage.source)
-    stage.settle()
+        world.source.insert(key, city="Steyr", amount=key)
+    world.run(interruption)
+    _some_changes(world.source)
+    world.run(interruption)
+    _more_changes(world.source)
+    world.settle()
     return interruption.has_struck
 
 
-def _lost_state(stage: Rehearsal) -> bool:
-    stage.settle()
-    _some_changes(stage.source)
-    stage.settle()
-    stage.state.clear()
-    _more_changes(stage.source)
-    stage.settle()
+def _lost_state(world: World) -> bool:
+    world.settle()
+    _some_changes(world.source)
+    world.settle()
+    world.state.clear()
+    _more_changes(world.source)
+    world.settle()
     return True
 
 
-def _schema_change(stage: Rehearsal) -> bool:
-    stage.settle()
-    stage.source.update(1, city="Steyr")
-    stage.source.add_column("note", str)
-    stage.source.insert(5, city="Traun", note="new")
-    stage.source.update(2, note="known")
-    stage.settle()
-    stage.source.update(3, note="later")
-    stage.settle()
+def _schema_change(world: World) -> bool:
+    world.settle()
+    world.source.update(1, city="Steyr")
+    world.source.add_column("note", str)
+    world.source.insert(5, city="Traun", note="new")
+    world.source.update(2, note="known")
+    world.settle()
+    world.source.update(3, note="later")
+    world.settle()
     return True
 
 
-def _two_at_once(stage: Rehearsal, harm: Harm, *, loaded: bool) -> bool:
+def _two_at_once(world: World, harm: Harm, *, loaded: bool) -> bool:
     """A second publisher acts while the first is about to name its file, or just has; the source goes on, too."""
     if loaded:
-        stage.settle()
-    _some_changes(stage.source)
+        world.settle()
+    _some_changes(world.source)
 
     def rival() -> None:
-        stage.source.update(4, city="Perg")
-        stage.source.insert(70, city="Grein")
-        stage.rival()
+        world.source.update(4, city="Perg")
+        world.source.insert(70, city="Grein")
+        world.rival()
 
     interruption = Interruption(harm, rival=rival)
-    stage.run(interruption)
-    _more_changes(stage.source)
-    stage.settle()
+    world.run(interruption)
+    _more_changes(world.source)
+    world.settle()
     return interruption.has_struck
 
 

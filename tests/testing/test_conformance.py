@@ -6,7 +6,7 @@ import pytest
 from careless_publishers import CARELESS, Careful
 
 from mirror_engine.errors import UsageError
-from mirror_engine.testing import Outcome, Source, ZoneFiles, check_publisher
+from mirror_engine.testing import Ending, Source, ZoneFiles, check_publisher
 from mirror_engine.testing.exercise_world import row_faults
 from mirror_engine.testing.exercises import EXERCISES
 from mirror_engine.testing.zone_files import Crash, Harm, InterruptedFiles, Interruption
@@ -30,7 +30,7 @@ FAULTS = {
 @pytest.mark.parametrize("exercise", [exercise.name for exercise in EXERCISES])
 def test_whoever_is_careless_in_one_thing_fails_there(exercise: str) -> None:
     report = check_publisher(CARELESS[exercise].publish, only=[exercise])
-    assert [result.outcome for result in report.results] == [Outcome.FAILED]
+    assert [result.outcome for result in report.results] == [Ending.FAILED]
     assert FAULTS[exercise] in "; ".join(report.results[0].faults)
 
 
@@ -76,7 +76,7 @@ def test_who_writes_past_the_kit_is_not_said_to_survive() -> None:
         Careful(source, ZoneFiles(files.path), state).run()
 
     report = check_publisher(direct, only=["crash after publish"])
-    assert [result.outcome for result in report.results] == [Outcome.NOT_REACHED]
+    assert [result.outcome for result in report.results] == [Ending.NOT_REACHED]
     assert not report.survived
 
 
