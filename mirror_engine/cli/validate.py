@@ -8,24 +8,25 @@ import sys
 import threading
 from dataclasses import replace
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mirror_engine.cli import exit_codes
+from mirror_engine.cli.explain import known_code
 from mirror_engine.cli.options import READING, Json, configured
 from mirror_engine.cli.output import line, print_json, stderr, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Config
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.register import REGISTER, Severity
+from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirror_engine.validation.places import Place
+    from mirror_engine.validation.baseline import Known
+    from mirror_engine.validation.place import Place
     from mirror_engine.validation.verdicts import Verdicts
 
 _DIAGNOSTIC = {
@@ -144,25 +145,24 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     from mirror_engine.delta.arrow_alone import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
 
     without_pandas()
-    from mirror_engine.validation.baseline import is_known, known_of, write_down  # noqa: PLC0415 - Arrow
-    from mirror_engine.validation.places import place_of  # noqa: PLC0415 - likewise
+    from mirror_engine.validation.baseline import known_of, write_down  # noqa: PLC0415 - Arrow
+    from mirror_engine.validation.place import place_of  # noqa: PLC0415 - likewise
 
-    codes = _codes(ignore or ())
+    if watch and len(paths) > 1:
+        raise UsageError("--watch looks on at one path only", "Give one ROOT, landing zone or table folder.")
+    codes = frozenset(map(known_code, ignore or ()))
     known = known_of(baseline) if baseline else frozenset()
     places = [place_of(path, config) for path in paths]
     if watch:
-        judged = [_watched(place, seconds) for place in _only_one(places)]
+        judged = [_watched(places[0], seconds)]
     else:
         judged = [_judged(place, shuffle_ties, keys_only=keys_only) for place in places]
-    judged = [replace(verdicts, fail_on=Severity(fail_on.value), root=_from_here(verdicts.root)) for verdicts in judged]
+    judged = [replace(verdicts, fail_on=Severity(fail_on.value), zone=_from_here(verdicts.zone)) for verdicts in judged]
     if write_baseline:
         count = write_down(write_baseline, judged)
         stderr().print(line(f"{write_baseline}: {count} diagnostics written down"))
         return
-    judged = [
-        verdicts.where(partial(lambda of, found: found.code not in codes and not is_known(known, of, found), verdicts))
-        for verdicts in judged
-    ]
+    judged = [_kept(verdicts, codes, known) for verdicts in judged]
     _print(judged, Format.JSON if as_json else report)
     if any(verdicts.fails(found) for verdicts in judged for found, _ in verdicts.all()):
         raise typer.Exit(exit_codes.REFUSED)
@@ -190,17 +190,11 @@ def _watched(place: Place, seconds: float | None) -> Verdicts:
                 timer.cancel()
 
 
-def _only_one(places: Sequence[Place]) -> Sequence[Place]:
-    if len(places) > 1:
-        raise UsageError("--watch looks on at one path only", "Give one ROOT, landing zone or table folder.")
-    return places
+def _kept(verdicts: Verdicts, codes: frozenset[str], known: Known) -> Verdicts:
+    """Without what is to be passed over: by its code, or because it was there before."""
+    from mirror_engine.validation.baseline import is_known  # noqa: PLC0415 - with the others
 
-
-def _codes(given: Sequence[str]) -> frozenset[str]:
-    codes = frozenset(code.upper() for code in given)
-    if unknown := sorted(codes - REGISTER.keys()):
-        raise UsageError(f"--ignore {unknown[0]}: no such diagnostic", "mirror-engine explain lists them all.")
-    return codes
+    return verdicts.where(lambda found: found.code not in codes and not is_known(known, verdicts, found))
 
 
 def _from_here(zone: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import assert_never
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 MARKER_COLUMN = "__rowMarker__"
 
@@ -56,6 +57,11 @@ def comparable(part: object) -> Hashable:
     return (type(part).__name__, part)
 
 
+def same_rows(some: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether both are the same rows, in any order; a column that is lacking is NULL."""
+    return Counter(map(_content, some)) == Counter(map(_content, others))
+
+
 def same_key(key: tuple[Any, ...]) -> tuple[Hashable, ...] | None:
     """The key in comparable form, or None where a NULL part makes it match nothing (LZ-4.8)."""
     return None if not key or any(part is None for part in key) else tuple(map(comparable, key))
@@ -86,6 +92,10 @@ def replay(
         table = _applied(table, change, hits)
         effects.append(Effect(len(hits), _left(change.marker, len(hits))))
     return table, effects
+
+
+def _content(row: Mapping[str, Any]) -> Hashable:
+    return frozenset((name, comparable(value)) for name, value in row.items() if value is not None)
 
 
 def _applied(table: list[dict[str, Any]], change: Change, hits: list[int]) -> list[dict[str, Any]]:

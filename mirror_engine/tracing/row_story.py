@@ -11,12 +11,12 @@ from typing_extensions import assert_never
 from mirror_engine.delta.arrow_types import arrow_schema
 from mirror_engine.delta.reader import ChangeFileReader, ReadRequest, TableFacts
 from mirror_engine.errors import PublisherError, ZoneChanged
-from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
+from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker, same_rows
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.tracing.beginning import Beginning, beginning_of
 from mirror_engine.tracing.one_key import ROW_COLUMN, KeyChange, OneKeyReading, OneKeyWriter
 from mirror_engine.tracing.replaying import replay_table
-from mirror_engine.tracing.row_values import Row, changed_columns, plain_rows, same_rows
+from mirror_engine.tracing.row_values import Row, changed_columns, plain_rows
 from mirror_engine.tracing.wanted_key import WantedKey
 
 if TYPE_CHECKING:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirror_engine.landing_zone.change import comparable
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
@@ -25,15 +24,6 @@ def changed_columns(before: Mapping[str, Any], after: Mapping[str, Any]) -> tupl
     """Columns whose values differ; one that is lacking is NULL."""
     names = dict.fromkeys((*before, *after))
     return tuple(name for name in names if comparable(before.get(name)) != comparable(after.get(name)))
-
-
-def same_rows(some: Iterable[Row], others: Iterable[Row]) -> bool:
-    """Whether both are the same rows, in any order."""
-    return Counter(map(_content, some)) == Counter(map(_content, others))
-
-
-def _content(row: Row) -> Hashable:
-    return frozenset((name, comparable(value)) for name, value in row.items() if value is not None)
 
 
 def _plain(cell: pa.Scalar[Any]) -> object:

@@ -54,4 +54,4 @@ def is_known(known: Known, verdicts: Verdicts, found: Diagnostic) -> bool:
 
 
 def _told(verdicts: Verdicts, found: Diagnostic) -> tuple[str, str, str, str | None]:
-    return verdicts.root, found.code, found.path, found.column
+    return verdicts.zone, found.code, found.path, found.column

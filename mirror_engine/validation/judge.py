@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirror_engine.delta.key_book import Effects
     from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
-    from mirror_engine.validation.places import Place
+    from mirror_engine.validation.place import Place
 
 
 def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf) -> Verdicts:
@@ -41,7 +41,7 @@ def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf) -
     writer = KeyWriter()
     with Rehearsal(place.storage, place.config, writer, KeyReading(sizes, whole_file_bytes)) as rehearsal:
         status = rehearsal.play()
-    tied = order_matters(place, shuffles) if shuffles else {}
+    tied = order_matters(place, zone, shuffles) if shuffles else {}
     return verdicts_of(place, zone, status, writer, tied)
 
 
@@ -71,14 +71,14 @@ def _verdict(table: TableStatus, more: Iterable[Diagnostic], *, is_text: bool) -
     folder = table.name.folder
     applied = [file for file in table.files if file.state == "applied"]
     return TableVerdict(
-        folder,
-        word(table.state),
-        tuple(f"{folder}/{file.path}" for file in applied),
-        sum(file.rows or 0 for file in applied),
-        tuple((Counter(dict(table.diagnostics)) | Counter(more)).items()),
-        is_text,
-        in_words(table.state),
-        tuple((f"{folder}/{file.path}", file.why) for file in table.waiting),
+        name=folder,
+        state=word(table.state),
+        files=tuple(f"{folder}/{file.path}" for file in applied),
+        rows=sum(file.rows or 0 for file in applied),
+        diagnostics=tuple((Counter(dict(table.diagnostics)) | Counter(more)).items()),
+        is_text=is_text,
+        state_text=in_words(table.state),
+        waiting=tuple((f"{folder}/{file.path}", file.why) for file in table.waiting),
     )
 
 

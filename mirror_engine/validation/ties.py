@@ -2,43 +2,63 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections import Counter
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.delta.reading import EveryRow
+from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.rehearsal import Rehearsal
-from mirror_engine.storage.shuffled import ShuffledStorage
+from mirror_engine.storage.rearranged import RearrangedStorage, Slot
 
 if TYPE_CHECKING:
+    from mirror_engine.landing_zone.sightings import ZoneSighting
     from mirror_engine.storage.base import Storage
-    from mirror_engine.validation.places import Place
+    from mirror_engine.validation.place import Place
+
+    Rows = list[dict[str, Any]]
 
 TIED = "ME028"
 
 
-def order_matters(place: Place, shuffles: int) -> dict[str, list[Diagnostic]]:
+def order_matters(place: Place, zone: ZoneSighting, shuffles: int) -> dict[str, list[Diagnostic]]:
     """ME079 for every table that another order of its tied files makes another one, by table folder.
 
     Args:
         place: what is to be judged.
+        zone: what lies there.
         shuffles: how many other orders are tried; each replays every row.
     """
     before, tied = _replayed(place.storage, place)
     found: dict[str, list[Diagnostic]] = {}
     for seed in range(shuffles if tied else 0):
-        after, _ = _replayed(ShuffledStorage(place.storage, seed), place)
+        after, _ = _replayed(RearrangedStorage(place.storage, _drawn(zone, seed)), place)
         for folder, ties in tied.items():
-            if folder not in found and after.get(folder) != before.get(folder):
+            if folder not in found and not same_rows(after.get(folder, ()), before.get(folder, ())):
                 found[folder] = [diagnose("ME079", tie.path, count=dict(tie.details)["count"]) for tie in ties]
     return found
 
 
-def _replayed(storage: Storage, place: Place) -> tuple[dict[str, Counter[str]], dict[str, list[Diagnostic]]]:
+def _drawn(zone: ZoneSighting, seed: int) -> dict[str, Slot]:
+    """Files of one time, nanoseconds apart in an order drawn by lot."""
+    lot = Random(seed)  # noqa: S311 - nothing secret
+    slots: dict[str, Slot] = {}
+    place_and_time = attrgetter("partition", "modified_ns")
+    for table in zone.tables:
+        folder = f"{zone.folder}/{table.name.folder}"
+        for (_, modified_ns), files in groupby(sorted(table.files, key=place_and_time), key=place_and_time):
+            paths = [f"{folder}/{file.path}" for file in files]
+            drawn = lot.sample(paths, len(paths))
+            slots |= {path: Slot(path, modified_ns + shift) for shift, path in enumerate(drawn)}
+    return slots
+
+
+def _replayed(storage: Storage, place: Place) -> tuple[dict[str, Rows], dict[str, list[Diagnostic]]]:
     """Every table's rows, and where files of one time lie, by table folder."""
     writer = MemoryDeltaWriter()
     with (
@@ -46,17 +66,11 @@ def _replayed(storage: Storage, place: Place) -> tuple[dict[str, Counter[str]], 
         Rehearsal(storage, place.config, writer, EveryRow(Path(scratch))) as rehearsal,
     ):
         status = rehearsal.play()
-    rows: dict[str, Counter[str]] = {}
+    rows: dict[str, Rows] = {}
     tied: dict[str, list[Diagnostic]] = {}
     for table in status.tables:
         found = writer.rows(table.delta_folder)
-        rows[table.name.folder] = Counter() if found is None else Counter(map(_told, found.to_pylist()))
+        rows[table.name.folder] = [] if found is None else found.to_pylist()
         if ties := [said for said, _ in table.diagnostics if said.code == TIED]:
             tied[table.name.folder] = ties
     return rows, tied
-
-
-def _told(row: dict[str, object]) -> str:
-    """A row as text that equal rows share, whatever the order of their columns (LZ-4.9)."""
-    plain = {name: value + 0.0 if isinstance(value, float) else value for name, value in row.items()}
-    return json.dumps(plain, default=repr, sort_keys=True)

@@ -60,13 +60,13 @@ class Verdicts:
     Attributes:
         tables: in the order of the zone.
         diagnostics: about the zone itself.
-        root: the landing zone's path from the top of the repository, `/` between parts; `""` where it is that top.
+        zone: the landing zone's path from the top of the repository, `/` between parts; `""` where it is that top.
         fail_on: the severity from which on a diagnostic fails a check.
     """
 
     tables: tuple[TableVerdict, ...] = ()
     diagnostics: tuple[Counted, ...] = ()
-    root: str = ""
+    zone: str = ""
     fail_on: Severity = Severity.ERROR
 
     def all(self) -> Iterator[Counted]:
@@ -82,7 +82,7 @@ class Verdicts:
 
     def path_of(self, diagnostic: Diagnostic) -> str:
         """The path from the top of the repository; `""` for the top itself."""
-        return "/".join(part for part in (self.root.rstrip("/"), diagnostic.path) if part and part != ".")
+        return "/".join(part for part in (self.zone.rstrip("/"), diagnostic.path) if part and part != ".")
 
     def fails(self, diagnostic: Diagnostic) -> bool:
         """Whether it is as grave as what fails a check."""
@@ -95,7 +95,7 @@ class Verdicts:
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {
-            "zone": self.root,
+            "zone": self.zone,
             "fails": any(self.fails(found) for found, _ in self.all()),
             "counts": {severity.value: self.count(severity) for severity in reversed(GRAVITY)},
             "tables": [table.to_json() for table in self.tables],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.validation.places import Place
+    from mirror_engine.validation.place import Place
     from mirror_engine.validation.verdicts import Verdicts
 
 STATES = frozenset({"ME008", "ME019", "ME067", "ME070"})  # true for a while only: what counts is the last look

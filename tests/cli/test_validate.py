@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pyarrow as pa
@@ -13,11 +13,11 @@ import pytest
 from json_shapes import documented, shape
 
 import mirror_engine.cli.validate as validate_module
+import mirror_engine.validation.place as place_module
 from mirror_engine import rehearsal
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.publisher import Publisher
-from mirror_engine.validation import places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +45,10 @@ def broken(tmp_path: Path) -> Path:
 
 def written(root: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in root.rglob("*"))
+
+
+def place(say, path: Path | str) -> dict[str, Any]:
+    return json.loads(say("validate", path, "--json").out)["places"][0]
 
 
 def test_each_table_gets_its_verdict_and_nothing_is_written(broken, say) -> None:
@@ -92,7 +96,7 @@ def test_what_fails_a_check_can_be_chosen(broken, say, flags, code) -> None:
     ],
 )
 def test_a_root_a_zone_a_schema_folder_a_table_folder_and_a_file_are_judged(broken, say, path, tables) -> None:
-    told = json.loads(say("validate", broken / path, "--json").out)["places"][0]
+    told = place(say, broken / path)
     assert sorted(table["table"] for table in told["tables"]) == tables
 
 
@@ -110,7 +114,7 @@ def test_one_file_is_judged_by_itself_whatever_its_number(broken, say) -> None:
 def test_several_paths_are_judged_each(broken, say) -> None:
     zone = broken / "Files/LandingZone"
     told = json.loads(say("validate", zone / "Good", zone / "Gap", "--json").out)
-    assert [place["tables"][0]["table"] for place in told["places"]] == ["Good", "Gap"]
+    assert [each["tables"][0]["table"] for each in told["places"]] == ["Good", "Gap"]
     assert told["fails"] is False
 
 
@@ -177,7 +181,7 @@ def test_files_that_were_moved_away_are_judged_too(shop, say) -> None:
         shop.orders.upsert({"Id": number, "Name": "more"})
     shop.orders.land(b"")
     say("once", shop.root)
-    told = json.loads(say("validate", shop.root, "--json").out)["places"][0]["tables"]
+    told = place(say, shop.root)["tables"]
     (orders,) = [table for table in told if table["table"] == "Sales.schema/Orders"]
     assert len(orders["files"]) == 4
     assert orders["state"] == "latched"
@@ -217,7 +221,7 @@ def test_what_cannot_be_read_is_not_clean(broken, say, monkeypatch) -> None:
                 raise StorageUnavailable(f"{folder}: Permission denied")
             return super().list(folder)
 
-    monkeypatch.setattr(places, "_local", Unreadable)
+    monkeypatch.setattr(place_module, "_local", Unreadable)
     monkeypatch.setattr(rehearsal, "LONGEST_TRY_SECONDS", 0.0)
     said = say("validate", broken)
     assert said.code == 4
@@ -227,7 +231,7 @@ def test_what_cannot_be_read_is_not_clean(broken, say, monkeypatch) -> None:
 def test_a_zone_is_one_though_a_stray_file_lies_at_its_top_or_nothing_at_all(broken, say, tmp_path) -> None:
     zone = broken / "Files/LandingZone"
     (zone / "00000000000000000001.parquet").write_bytes(b"x")
-    told = json.loads(say("validate", zone, "--json").out)["places"][0]
+    told = place(say, zone)
     assert len(told["tables"]) == 3
     assert [found["code"] for found in told["diagnostics"]] == ["ME002"]
     empty = tmp_path / "LandingZone"
@@ -242,7 +246,7 @@ def test_dots_in_a_path_and_folders_of_moved_files_are_understood(broken, say, m
     (table / "00000000000000000001.parquet").rename(moved / "00000000000000000001.parquet")
     monkeypatch.chdir(moved)
     for path in ("..", "00000000000000000001.parquet"):
-        (found,) = json.loads(say("validate", path, "--json").out)["places"][0]["tables"]
+        (found,) = place(say, path)["tables"]
         assert found["files"] == ["Gap/00000000000000000001.parquet"]
 
 
@@ -261,7 +265,7 @@ def test_a_root_that_was_mirrored_may_lack_its_first_files(shop, say) -> None:
         shop.orders.upsert({"Id": number, "Name": "more"})
     say("once", shop.root)
     shutil.rmtree(shop.root / "Files/LandingZone/Sales.schema/Orders/_FilesReadyToDelete")
-    told = json.loads(say("validate", shop.root, "--json").out)["places"][0]["tables"]
+    told = place(say, shop.root)["tables"]
     assert {table["state"] for table in told} == {"level"}
 
 

@@ -12,11 +12,10 @@ from quick_folder import quick_folder
 from shop import Shop
 
 from mirror_engine.errors import UnknownTable, UsageError
-from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.tracing.one_key import ROW_COLUMN, OneKeySpool
 from mirror_engine.tracing.row_story import Unread, trace_key
-from mirror_engine.tracing.row_values import same_rows
 from mirror_engine.tracing.scene import scene_of
 from mirror_engine.tracing.wanted_key import WantedKey
 

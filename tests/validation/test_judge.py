@@ -19,7 +19,7 @@ from mirror_engine.rehearsal import Rehearsal
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.golden import diagnostic_differences, load
 from mirror_engine.validation.judge import judge
-from mirror_engine.validation.places import place_of
+from mirror_engine.validation.place import place_of
 
 if TYPE_CHECKING:
     from mirror_engine.testing.golden import Golden

@@ -30,7 +30,7 @@ def verdicts_text(verdicts: Verdicts) -> RenderableType:
     """Everything there is to say, and a summary."""
     parts: list[RenderableType] = []
     if verdicts.diagnostics:
-        parts += [line(verdicts.root, "bold"), *_told(verdicts.diagnostics, ""), Text()]
+        parts += [line(verdicts.zone, "bold"), *_told(verdicts.diagnostics, ""), Text()]
     for table in verdicts.tables:
         parts += [_heading(table), *_told(table.diagnostics, table.name)]
     return Group(*parts, Text() if parts else line("No table folder lies in the landing zone."), _summary(verdicts))

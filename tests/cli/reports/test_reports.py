@@ -36,7 +36,7 @@ def items(*diagnostics: Diagnostic, **facts: Any) -> TableVerdict:
 
 
 def zone(*tables: TableVerdict, **facts: Any) -> Verdicts:
-    return Verdicts(tables, root="out/LandingZone", **facts)
+    return Verdicts(tables, zone="out/LandingZone", **facts)
 
 
 def annotations(text: str) -> list[tuple[str, dict[str, str], str]]:
@@ -77,7 +77,7 @@ def test_where_nothing_is_to_be_said_no_annotation_is_made() -> None:
 
 
 def test_a_diagnostic_about_the_zone_points_at_its_folder_and_is_counted() -> None:
-    verdicts = Verdicts(diagnostics=((diagnose("ME001", ""), 2),), root="out/LandingZone/")
+    verdicts = Verdicts(diagnostics=((diagnose("ME001", ""), 2),), zone="out/LandingZone/")
     assert annotations(github.render(verdicts))[0][1]["file"] == "out/LandingZone"
     assert "(2 times)" in github.render(verdicts)
     assert github.render(Verdicts(diagnostics=((diagnose("ME001", ""), 1),))).startswith("::warning title=ME001::")
