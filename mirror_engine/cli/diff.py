@@ -9,18 +9,14 @@ import typer
 from rich.console import Group
 
 from mirror_engine.cli import exit_codes, opening
-from mirror_engine.cli.difference_text import AS_EXPECTED, difference_json, rows_apart
+from mirror_engine.cli.differences import Headings, difference_json, difference_text
 from mirror_engine.cli.options import Json, Root, Table, configured
-from mirror_engine.cli.output import count, line, print_json, stdout
+from mirror_engine.cli.output import print_json, stdout
 from mirror_engine.cli.show import Version
 from mirror_engine.config import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import RenderableType
-
-    from mirror_engine.table_diff import Difference
+    from collections.abc import Sequence
 
 JSON: dict[str, Any] = {
     "table": "Items",
@@ -86,7 +82,7 @@ def diff(  # noqa: PLR0913 - as many things as a person may say
     if as_json:
         print_json({"table": table, "version": version, **difference_json(difference)})
     else:
-        stdout().print(difference_text(table, difference))
+        stdout().print(Group(*difference_text(difference, _headings(table))))
     if not difference.is_equal:
         raise typer.Exit(exit_codes.REFUSED)
 
@@ -96,22 +92,16 @@ def _columns(given: Sequence[str], known: Sequence[str]) -> list[str]:
     return [name for text in given for name in ([text] if text in known else text.split(","))]
 
 
-def difference_text(table: str, difference: Difference) -> RenderableType:
-    """What tells the table from the expected one: counts first, then the first rows of each kind."""
-    return Group(*_parts(table, difference))
-
-
-def _parts(table: str, found: Difference) -> Iterator[RenderableType]:
-    rows = f"{count(found.equal_rows, 'equal row')}"
-    if found.is_equal:
-        yield line(f"{table} is as expected: {rows}", "green")
-        return
-    numbers = f"{found.missing_rows:,} missing, {found.surplus_rows:,} surplus, {found.different_rows:,} different"
-    yield line(f"{table} is not as expected: {numbers}; {rows}", "bold red")
-    for heading, names in (("expected, not there", found.missing_columns), ("not expected", found.surplus_columns)):
-        if names:
-            yield line(f"  columns {heading}: {', '.join(names)}")
-    if found.different_cells:
-        often = ", ".join(f"{name} {times:,}" for name, times in found.different_cells.items())
-        yield line(f"  cells that differ: {often}")
-    yield from rows_apart(found, AS_EXPECTED)
+def _headings(table: str) -> Headings:
+    return Headings(
+        equal=f"{table} is as expected",
+        unequal=f"{table} is not as expected",
+        style="bold red",
+        missing_columns="columns expected, not there",
+        surplus_columns="columns not expected",
+        missing="Missing: expected, not in the table",
+        surplus="Surplus: in the table, not expected",
+        different="Different",
+        expected="Expected",
+        found="Found",
+    )

@@ -6,121 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
 
 from mirror_engine.cli import exit_codes, opening
 from mirror_engine.cli.options import READING, Json, Root, Table, configured
 from mirror_engine.cli.output import print_json, stdout
-from mirror_engine.cli.trace_json import file_json, key_json, plan_json, what_if_json
+from mirror_engine.cli.trace_json import JSON, file_json, key_json, plan_json, what_if_json
 from mirror_engine.cli.trace_text import file_text, key_text, plan_text, what_if_text
 from mirror_engine.config import Config
 from mirror_engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
 
     from mirror_engine.outlook import Look
 
-_FILE = "00000000000000000002.parquet"
-_BEGINNING: dict[str, Any] = {"gone": 3, "not_replayed": [_FILE], "version": 7}
-_STEP: dict[str, Any] = {"step": "apply_batch", "text": "apply 1 file in 1 commit: …", "files": [_FILE], "commits": 1}
-_DIAGNOSTIC: dict[str, Any] = {
-    "code": "ME039",
-    "severity": "warning",
-    "path": f"Items/{_FILE}",
-    "row": None,
-    "column": None,
-    "text": "1 inserts met a present key, both rows stay",
-    "remedy": "use 4, or delete first",
-    "message": f"Items/{_FILE}: 1 inserts met a present key, both rows stay [ME039]",
-    "rules": ["LZ-4.1"],
-    "details": {"count": "1"},
-}
-JSON: dict[str, Any] = {
-    "table": "Items",
-    "key": {
-        "key": {"Sku": "A1"},
-        "beginning": _BEGINNING,
-        "first": [{"Sku": "A1", "Name": "Bolt"}],
-        "changes": [
-            {
-                "file": _FILE,
-                "row": 1,
-                "marker": 1,
-                "marker_name": "update",
-                "met": 1,
-                "did": "updated",
-                "why": "",
-                "before": [{"Sku": "A1", "Name": "Bolt"}],
-                "after": [{"Sku": "A1", "Name": "Screw"}],
-                "changed": ["Name"],
-                "version": 8,
-                "batch": [_FILE],
-                "waits": "",
-            }
-        ],
-        "unread": [
-            {
-                "path": "…",
-                "state": "waiting",
-                "why": "comes after …, not there",
-                "rows": [{"row": 3, "marker": 2, "marker_name": "delete"}],
-            }
-        ],
-        "overwritten": [],
-        "end": [{"Sku": "A1", "Name": "Screw"}],
-        "applied": [{"Sku": "A1", "Name": "Screw"}],
-        "delta": [{"Sku": "A1", "Name": "Screw"}],
-        "agrees": True,
-    },
-    "file": {
-        "path": _FILE,
-        "state": "applied",
-        "why": "",
-        "has_marker": True,
-        "markers": {"0": 2, "1": 1},
-        "rows": 3,
-        "effects": {
-            "inserted": 2,
-            "updated": 1,
-            "deleted": 0,
-            "inserts_of_present_keys": 1,
-            "updates_of_absent_keys": 0,
-            "deletes_of_absent_keys": 0,
-            "changes_of_several_copies": 0,
-        },
-        "version": 8,
-        "batch": [_FILE],
-        "step": _STEP,
-        "diagnostics": [_DIAGNOSTIC],
-    },
-    "plan": {
-        "state": "blocked",
-        "state_text": "blocked: waits for …",
-        "advice": "Land …",
-        "steps": [_STEP],
-        "left": [{"path": "…", "state": "waiting", "why": "comes after …, not there", "version": None, "rows": None}],
-        "ignored": [_DIAGNOSTIC],
-        "next_expected": {"": "00000000000000000003.parquet"},
-    },
-    "what_if": {
-        "supposed": [f"without {_FILE}"],
-        "beginning": _BEGINNING,
-        "state": "level: everything landed is in the table",
-        "state_otherwise": "level: everything landed is in the table",
-        "key": ["Sku"],
-        "equal": False,
-        "counts": {"equal": 117, "missing": 1, "surplus": 0, "different": 1},
-        "columns": {"missing": [], "surplus": []},
-        "different_cells": {"Name": 1},
-        "missing": [{"Sku": "A2", "Name": "Nut"}],
-        "surplus": [{"Sku": "A3", "Name": "Pin"}],
-        "different": [
-            {"key": {"Sku": "A1"}, "cells": [{"column": "Name", "expected": "Screw", "found": "Bolt"}]},
-        ],
-    },
-}
+__all__ = ["JSON", "trace"]  # the reference prints JSON, as every command's
 
 Key = Annotated[
     list[str] | None,
@@ -182,7 +85,7 @@ def trace(  # noqa: PLR0913 - as many things as a person may say
     if as_json:
         print_json({"table": table, told.name: told.as_json})
     else:
-        stdout().print(told.as_text)
+        stdout().print(Group(*told.as_text))
     if not told.agrees:
         raise typer.Exit(exit_codes.REFUSED)
 
@@ -193,7 +96,7 @@ class _Told:
 
     name: str
     as_json: dict[str, Any]
-    as_text: RenderableType
+    as_text: Iterable[RenderableType]
     agrees: bool = True
 
 

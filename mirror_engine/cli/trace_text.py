@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mirror_engine.cli.difference_text import Headings, rows_apart
+from mirror_engine.cli.differences import Headings, difference_text
 from mirror_engine.cli.output import bullet, cell, count, line
 from mirror_engine.landing_zone.change import RowMarker
 
@@ -33,35 +32,21 @@ MOST_COLUMNS = 12  # of a row that are shown unchanged
 MOST_ROWS = 4  # of one key
 MOST_NAMED = 2  # files of one commit
 OTHERWISE = Headings(
-    "Only as the files are",
-    "Only otherwise",
-    "Different",
-    "As the files are",
-    "Otherwise",
+    equal="The table would be the same",
+    unequal="The table would be another",
+    style="yellow",
+    missing_columns="columns only as the files are",
+    surplus_columns="columns only otherwise",
+    missing="Only as the files are",
+    surplus="Only otherwise",
+    different="Different",
+    expected="As the files are",
+    found="Otherwise",
 )
 
 
-def key_text(table: str, story: RowStory) -> RenderableType:
+def key_text(table: str, story: RowStory) -> Iterator[RenderableType]:
     """`--key`: every change below its file, then the row as it is."""
-    return Group(*_key_parts(table, story))
-
-
-def file_text(table: str, story: FileStory) -> RenderableType:
-    """`--file`: where it is, what it holds, and what that did."""
-    return Group(*_file_parts(table, story))
-
-
-def plan_text(table: str, story: PlanStory) -> RenderableType:
-    """`--plan`: the steps, then what stays undone and why."""
-    return Group(*_plan_parts(table, story))
-
-
-def what_if_text(table: str, story: WhatIf) -> RenderableType:
-    """`--what-if`: what was supposed, and what comes out differently."""
-    return Group(*_what_if_parts(table, story))
-
-
-def _key_parts(table: str, story: RowStory) -> Iterator[RenderableType]:
     named = ", ".join(f"{name} = {value}" for name, value in story.key.items())
     files = {change.change.file for change in story.changes}
     told = f"{count(len(story.changes), 'change')} in {count(len(files), 'file')}" if files else "no change"
@@ -206,7 +191,8 @@ def _beginning(found: Beginning) -> Iterator[RenderableType]:
         yield from _listed("not replayed, for they came before or along with these:", found.earlier)
 
 
-def _file_parts(table: str, story: FileStory) -> Iterator[RenderableType]:
+def file_text(table: str, story: FileStory) -> Iterator[RenderableType]:
+    """`--file`: where it is, what it holds, and what that did."""
     yield line(f"{table}, {story.path}: {story.state}", "bold")
     if story.state == "applied":
         yield Padding(line(_went(story.version, story.batch, story.path, "")), (0, 0, 0, 2), expand=False)
@@ -239,7 +225,8 @@ def _effects(found: Effects) -> Iterator[RenderableType]:
             yield bullet("met:", f"{count(rows, noun)} {what}")
 
 
-def _plan_parts(table: str, story: PlanStory) -> Iterator[RenderableType]:
+def plan_text(table: str, story: PlanStory) -> Iterator[RenderableType]:
+    """`--plan`: the steps, then what stays undone and why."""
     yield line(f"{table} is {story.state_text}", "bold")
     if not story.steps:
         yield line("  nothing is to be done")
@@ -256,22 +243,15 @@ def _plan_parts(table: str, story: PlanStory) -> Iterator[RenderableType]:
     yield from _listed("next to land:", [f"{place}/{name}".lstrip("/") for place, name in story.next_expected.items()])
 
 
-def _what_if_parts(table: str, story: WhatIf) -> Iterator[RenderableType]:
-    found = story.difference
+def what_if_text(table: str, story: WhatIf) -> Iterator[RenderableType]:
+    """`--what-if`: what was supposed, and what comes out differently."""
     yield line(f"{table}, {'; '.join(story.supposed)}", "bold")
     if story.beginning:
         yield from _beginning(story.beginning)
     if story.state != story.state_otherwise:
         yield bullet("as the files are:", story.state)
         yield bullet("otherwise:", story.state_otherwise)
-    if found.is_equal:
-        yield line(f"The table would be the same: {count(found.equal_rows, 'row')}.", "green")
-        return
-    numbers = f"{found.missing_rows:,} missing, {found.surplus_rows:,} surplus, {found.different_rows:,} different"
-    yield line(f"The table would be another: {numbers}; {count(found.equal_rows, 'equal row')}", "yellow")
-    for heading, names in (("missing", found.missing_columns), ("surplus", found.surplus_columns)):
-        yield from [bullet(f"columns {heading}:", ", ".join(names))] if names else []
-    yield from rows_apart(found, OTHERWISE)
+    yield from difference_text(story.difference, OTHERWISE)
 
 
 def _listed(mark: str, lines: Sequence[str]) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""The rows that tell two tables apart, for a terminal and as JSON."""
+"""What tells two tables apart, for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from mirror_engine.cli.output import cell, grid, line, plain
+from mirror_engine.cli.output import cell, count, grid, line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Headings:
-    """What stands above missing, surplus and different rows, and above the two values of a cell."""
+    """What stands above the parts of a difference.
 
+    Attributes:
+        equal, unequal: the headline, before the numbers.
+        style: of the headline of tables that are unequal.
+        missing_columns, surplus_columns: before the names of columns that only one table has.
+        missing, surplus, different: above the rows of each kind.
+        expected, found: above the two values of a cell.
+    """
+
+    equal: str
+    unequal: str
+    style: str
+    missing_columns: str
+    surplus_columns: str
     missing: str
     surplus: str
     different: str
@@ -28,17 +41,21 @@ class Headings:
     found: str
 
 
-AS_EXPECTED = Headings(
-    "Missing: expected, not in the table",
-    "Surplus: in the table, not expected",
-    "Different",
-    "Expected",
-    "Found",
-)
-
-
-def rows_apart(found: Difference, headings: Headings) -> Iterator[RenderableType]:
-    """The first rows of each kind, as grids."""
+def difference_text(found: Difference, headings: Headings) -> Iterator[RenderableType]:
+    """Counts first, then the first rows of each kind, as grids."""
+    rows = count(found.equal_rows, "equal row")
+    if found.is_equal:
+        yield line(f"{headings.equal}: {rows}", "green")
+        return
+    numbers = f"{found.missing_rows:,} missing, {found.surplus_rows:,} surplus, {found.different_rows:,} different"
+    yield line(f"{headings.unequal}: {numbers}; {rows}", headings.style)
+    columns = ((headings.missing_columns, found.missing_columns), (headings.surplus_columns, found.surplus_columns))
+    for heading, names in columns:
+        if names:
+            yield line(f"  {heading}: {', '.join(names)}")
+    if found.different_cells:
+        often = ", ".join(f"{name} {times:,}" for name, times in found.different_cells.items())
+        yield line(f"  cells that differ: {often}")
     yield from _rows(headings.missing, found.missing, found.missing_rows)
     yield from _rows(headings.surplus, found.surplus, found.surplus_rows)
     yield from _different(found, headings)
