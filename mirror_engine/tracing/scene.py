@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from mirror_engine.storage.unmoved import UnmovedStorage
 from mirror_engine.table_names import find_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from mirror_engine.delta.base import HistoryEntry
     from mirror_engine.doors import Doors
@@ -64,10 +64,14 @@ class Scene:
         return self.plan.table
 
     @property
+    def folder(self) -> str:
+        """The table folder, from ROOT."""
+        return f"{self.zone}/{self.name.folder}"
+
+    @property
     def metadata(self) -> Metadata | None:
         """What `_metadata.json` says now; None where it cannot be used."""
-        found = self.sighting.metadata
-        return found.metadata if isinstance(found, MetadataUsable) else None
+        return _metadata(self.sighting)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -128,12 +132,22 @@ def scene_of(look: Look, table: str) -> Scene:
     commits = tuple(reversed(doors.writer.history(folder))) if progress and progress.has_table else ()
     storage: Storage = OneTableStorage(UnmovedStorage(doors.storage), zone.folder, name.folder)
     sighting = _seen(doors, storage, name)
-    seen = Scene(doors, plan, status, progress, commits, zone.folder, storage, sighting)
-    if progress is None:
-        return seen
-    lying = next(sighting for sighting in zone.tables if sighting.name == name)
-    storage = RearrangedStorage(storage, _of_other_lives(seen, progress, lying) | _as_applied(seen, progress))
-    return replace(seen, storage=storage, sighting=_seen(doors, storage, name))
+    if progress:
+        lying = next(sighting for sighting in zone.tables if sighting.name == name)
+        place = f"{zone.folder}/{name.folder}"
+        slots = _of_other_lives(place, sighting, progress, lying) | _as_applied(place, sighting, progress, commits)
+        storage = RearrangedStorage(storage, slots)
+        sighting = _seen(doors, storage, name)
+    return Scene(
+        doors=doors,
+        plan=plan,
+        status=status,
+        progress=progress,
+        commits=commits,
+        zone=zone.folder,
+        storage=storage,
+        sighting=sighting,
+    )
 
 
 def _seen(doors: Doors, storage: Storage, name: TableName) -> TableSighting:
@@ -141,21 +155,28 @@ def _seen(doors: Doors, storage: Storage, name: TableName) -> TableSighting:
     return next(sighting for sighting in found.tables if sighting.name == name)
 
 
-def _of_other_lives(scene: Scene, progress: Progress, lying: TableSighting) -> dict[str, Slot | None]:
+def _metadata(sighting: TableSighting) -> Metadata | None:
+    return sighting.metadata.metadata if isinstance(sighting.metadata, MetadataUsable) else None
+
+
+def _of_other_lives(
+    folder: str, sighting: TableSighting, progress: Progress, lying: TableSighting
+) -> dict[str, Slot | None]:
     """Files moved away that the present table never held: a stop and start leaves them there (LZ-7.7)."""
     known = {*progress.applied, *(file.path for file in lying.files)}
-    folder = f"{scene.zone}/{scene.name.folder}"
-    return {f"{folder}/{file.path}": None for file in scene.sighting.files if file.path not in known}
+    return {f"{folder}/{file.path}": None for file in sighting.files if file.path not in known}
 
 
-def _as_applied(scene: Scene, progress: Progress) -> dict[str, Slot | None]:
+def _as_applied(
+    folder: str, sighting: TableSighting, progress: Progress, commits: Iterable[HistoryEntry]
+) -> dict[str, Slot | None]:
     """Applied files that time orders, at times in the order in which they were applied: some came late (LZ-3.6)."""
-    if scene.metadata is None or scene.metadata.strategy is not Strategy.LAST_UPDATE_TIME:
+    metadata = _metadata(sighting)
+    if metadata is None or metadata.strategy is not Strategy.LAST_UPDATE_TIME:
         return {}
-    lying = {file.path for file in scene.sighting.files}
-    order = [path for commit in scene.commits for path in commit.files]
+    lying = {file.path for file in sighting.files}
+    order = [path for commit in commits for path in commit.files]
     known = [path for path in dict.fromkeys((*order, *progress.applied)) if path in lying and path in progress.applied]
-    folder = f"{scene.zone}/{scene.name.folder}"
     return {f"{folder}/{path}": Slot(f"{folder}/{path}", rank) for rank, path in enumerate(known, start=1)}
 
 

@@ -84,10 +84,9 @@ class _Files:
     def storage(self) -> Storage:
         """The scene's storage, rearranged."""
         scene = self._scene
-        folder = f"{scene.zone}/{scene.name.folder}"
         times = {file.path: file.modified_ns for file in scene.sighting.files}
         slots = {
-            f"{folder}/{place}": Slot(f"{folder}/{content}", times[place]) if content else None
+            f"{scene.folder}/{place}": Slot(f"{scene.folder}/{content}", times[place]) if content else None
             for place, content in self._content.items()
             if content != place
         }
