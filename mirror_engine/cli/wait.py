@@ -19,12 +19,10 @@ from mirror_engine.config import Config
 from mirror_engine.errors import TransientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from mirror_engine.goals import NotYet
     from mirror_engine.mirror import Mirror
-
-    Look = Callable[[], tuple[bool, Sequence[NotYet]]]  # whether an engine is running, and what is not yet so
 
 JSON: dict[str, Any] = {
     "reached": False,
@@ -86,16 +84,14 @@ def wait(  # noqa: PLR0913 - as many things as a person may say
     130 stopped by Ctrl+C
     """
     started = time.monotonic()
-    with Stopping() as stopping, opening.open_mirror(root, config) as mirror:
-        look = _looking(mirror, file, table or ())
-        with stderr().status("waiting") as shown:
-            while True:
-                engine_running, not_yet = look()
-                left = timeout - (time.monotonic() - started)
-                if not not_yet or left <= 0 or stopping.stop.is_set() or (fail_fast and _is_hopeless(not_yet)):
-                    break
-                shown.update(line(f"waiting for {_said(not_yet[0])}"))
-                stopping.stop.wait(min(every, left))
+    with Stopping() as stopping, opening.open_mirror(root, config) as mirror, stderr().status("waiting") as shown:
+        while True:
+            engine_running, not_yet = _look(mirror, file, table or ())
+            left = timeout - (time.monotonic() - started)
+            if not not_yet or left <= 0 or stopping.stop.is_set() or (fail_fast and _is_hopeless(not_yet)):
+                break
+            shown.update(line(f"waiting for {_said(not_yet[0])}"))
+            stopping.stop.wait(min(every, left))
     code = exit_codes.LEVEL
     if not_yet:
         code = stopping.exit_code(exit_codes.REFUSED if fail_fast and _is_hopeless(not_yet) else exit_codes.RETRY)
@@ -103,20 +99,17 @@ def wait(  # noqa: PLR0913 - as many things as a person may say
     raise typer.Exit(code)
 
 
-def _looking(mirror: Mirror, file: str | None, tables: Sequence[str]) -> Look:
+def _look(mirror: Mirror, file: str | None, tables: Sequence[str]) -> tuple[bool, Sequence[NotYet]]:
+    """Whether an engine is running, and what is not yet so."""
     from mirror_engine.goals import NotYet, not_applied, not_level  # noqa: PLC0415 - loads the engine
 
     schema = mirror.config.schema_of_bare_tables
-
-    def look() -> tuple[bool, Sequence[NotYet]]:
-        try:
-            status = mirror.status()
-        except TransientError as error:  # the next look may succeed
-            return True, [NotYet("", "", error.message, error.hint)]
-        found = not_applied(status, file, tables, schema) if file else not_level(status, tables, schema)
-        return status.engine_running, found
-
-    return look
+    try:
+        status = mirror.status()
+    except TransientError as error:  # the next look may succeed
+        return True, [NotYet("", "", error.message, error.hint)]
+    found = not_applied(status, file, tables, schema) if file else not_level(status, tables, schema)
+    return status.engine_running, found
 
 
 def _tell(code: int, seconds: float, not_yet: Sequence[NotYet], *, engine_running: bool, as_json: bool) -> None:

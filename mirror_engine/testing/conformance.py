@@ -123,8 +123,9 @@ def _result(exercise: Exercise, publish: Publish, config: Config | None) -> Exer
     """The first way of playing it that was not survived, or the last."""
     result = ExerciseResult(exercise.name, Ending.SURVIVED)
     for play in exercise.plays:
-        if result.survived:
-            result = _played(exercise, play, publish, config)
+        result = _played(exercise, play, publish, config)
+        if not result.survived:
+            break
     return result
 
 

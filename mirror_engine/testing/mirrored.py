@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 from mirror_engine.config import Config
 from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, OperationFailed, TableLatched
-from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.landing_zone.states import Latched, Level, Unarmed, Waiting
-from mirror_engine.ledger import Ledger
 from mirror_engine.mirror import Mirror
 from mirror_engine.running import Verdict
 from mirror_engine.table_names import find_table
@@ -194,17 +192,15 @@ class MirroredTable:
     def rows(self) -> Rows:
         """The rows as dicts, sorted by key, then by all columns; NULL first, NaN last."""
         __tracebackhide__ = True
-        found = self._found()
-        states = {table.delta_folder: table for table in self.mirror.status().tables}
-        state = states.get(found)
-        return Rows(
-            self.arrow().to_pylist(), self.keys(), "" if state is None or _is_level(state) else reason(state).strip()
-        )
+        found, mirror = self._found(), self.mirror._mirror  # noqa: SLF001 - a table is a part of its mirror
+        state = next((table for table in self.mirror.status().tables if table.delta_folder == found), None)
+        told = "" if state is None or _is_level(state) else reason(state).strip()
+        return Rows(mirror.rows(found).to_pylist(), mirror.key_columns(found), told)
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table, in no particular order."""
         __tracebackhide__ = True
-        return self.mirror._mirror.rows(self._found())  # noqa: SLF001 - a table is a part of its mirror
+        return self.mirror._mirror.rows(self._found())  # noqa: SLF001 - as above
 
     def history(self) -> Sequence[HistoryEntry]:
         """The commits, newest first."""
@@ -214,14 +210,7 @@ class MirroredTable:
     def keys(self) -> tuple[str, ...]:
         """The key columns in force at the last commit; empty for a keyless table."""
         __tracebackhide__ = True
-        found = self._found()
-        schema = self.mirror.config.schema_of_bare_tables
-        ledger = Ledger.read(self.mirror.root / LEDGER)
-        try:
-            known = {table.delta_folder(schema): progress for table, progress in ledger.tables().items()}
-        finally:
-            ledger.close()
-        return (known[found].key_columns if found in known else None) or ()
+        return tuple(self.mirror._mirror.key_columns(self._found()))  # noqa: SLF001 - as above
 
     def _found(self) -> str:
         __tracebackhide__ = True
