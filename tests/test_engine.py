@@ -317,6 +317,7 @@ def test_a_second_engine_says_so_and_stops(shop, monkeypatch):
     assert shop.once().verdict is Verdict.LEVEL
 
 
+@pytest.mark.slow
 def test_run_applies_what_lands_until_it_is_stopped(shop):
     stop = threading.Event()
     shop.config = Config(poll_interval_seconds=0.05)

@@ -118,6 +118,7 @@ def test_as_many_rows_meet_as_can_where_one_float_may_differ() -> None:
     assert compare(there, here, tolerance=0.75).is_equal
 
 
+@pytest.mark.slow
 def test_many_rows_of_near_floats_are_compared_in_no_time() -> None:
     here = pa.table({"x": pa.array([0.1 + 0.2] * 50_000), "y": pa.array([1.0] * 50_000)})
     there = pa.table({"x": pa.array([0.3] * 50_000), "y": pa.array([1.0] * 50_000)})

@@ -339,6 +339,7 @@ def test_an_empty_file_is_named_as_one() -> None:
     assert refused(b"").diagnostic.code == "ME023"
 
 
+@pytest.mark.slow
 def test_a_file_cut_off_anywhere_is_refused_in_plain_words() -> None:
     for length in range(1, len(SMALL)):
         error = refused(SMALL[:length])
@@ -419,6 +420,7 @@ def test_a_failing_read_is_the_storages_fault() -> None:
         list(open_parquet(Failing(SMALL), PATH, Config()).batches())
 
 
+@pytest.mark.slow
 def test_no_wrong_byte_ends_the_process() -> None:
     whole = written(pa.table({"Id": [1, None]}), store_schema=False)
     for at in range(len(whole)):  # some make C++ throw where pyarrow does not expect it

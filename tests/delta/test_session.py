@@ -56,6 +56,7 @@ def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> 
     assert "TieredStopAtLevel" not in steady
 
 
+@pytest.mark.slow
 def test_a_jvm_that_does_not_start_is_told_in_one_line_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -258,6 +258,7 @@ def test_rows_without_a_known_column_still_count() -> None:
     assert [batch.num_rows for batch in opened(b"x\r\n1\r\n2\r\n").batches()] == [2]
 
 
+@pytest.mark.slow
 def test_many_rows_come_in_bounded_batches() -> None:
     content = b"Id\r\n" + b"".join(b"%d\r\n" % number for number in range(50_000))
     batches = list(opened(content).batches())

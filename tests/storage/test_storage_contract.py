@@ -243,6 +243,7 @@ def test_delete_removes_a_file_or_a_whole_folder_and_absent_is_no_error(storage:
     assert names(storage, "") == []
 
 
+@pytest.mark.slow
 def test_a_deep_folder_can_be_deleted(storage: Storage) -> None:
     storage.write("d/" * 100 + "f", b"")
     storage.delete("d")
