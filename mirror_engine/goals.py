@@ -135,7 +135,7 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> NotYet | Non
         return NotYet(folder, state, f"{path} is {known.state}: {known.why}", todo, needs_a_person=not is_ready)
     passed_over = next((found for found in table.ignored if found.path == f"{folder}/{path}"), None)
     if passed_over is not None:
-        reason = f"{path}: {passed_over.text} [{passed_over.code}]"
+        reason = f"{path}: {passed_over.finding}"
         return NotYet(folder, state, reason, passed_over.remedy, needs_a_person=True)
     if _is_behind_watermark(table, path):
         return None

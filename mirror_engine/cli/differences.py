@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from mirror_engine.cli.output import cell, count, grid, line, plain
+from mirror_engine.cli.output import cell, grid, line, plain
+from mirror_engine.landing_zone.diagnostics import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

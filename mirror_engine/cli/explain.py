@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from mirror_engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
-from mirror_engine.cli.output import bullet, grid, line, print_json, stdout
+from mirror_engine.cli.output import STYLES, bullet, grid, line, print_json, stdout
 from mirror_engine.errors import UsageError
 from mirror_engine.explanations.pages import explanation
-from mirror_engine.landing_zone.register import REGISTER, Severity
+from mirror_engine.landing_zone.register import REGISTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +40,6 @@ JSON: dict[str, Any] = {
         }
     ]
 }
-STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
 Codes = Annotated[
     list[str] | None,

@@ -8,10 +8,11 @@ import typer
 
 from mirror_engine.cli import exit_codes, opening, progress
 from mirror_engine.cli.options import WORKING, Json, Root, configured
-from mirror_engine.cli.output import bullet, count, line, print_json, stdout
+from mirror_engine.cli.output import bullet, line, print_json, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.cli.status_text import style_of
 from mirror_engine.config import Config
+from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.states import Level, Waiting
 from mirror_engine.monitoring.state_words import advice, in_words, word
 

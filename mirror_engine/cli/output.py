@@ -15,8 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.landing_zone.register import Severity
 
 WIDTH_OF_A_PIPE = 10_000  # so that every row stays on one line, for grep and its like
+# how a diagnostic's severity reads to a person
+NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
 
 def stdout() -> Console:
@@ -87,8 +91,3 @@ def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
 def moment(text: str | None) -> str:
     """`2026-11-02 08:15:29` of a time as JSON has it; `-` for none."""
     return text[:19].replace("T", " ") if text else "-"
-
-
-def count(number: int, noun: str) -> str:
-    """`1 file`, `1,204 files`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

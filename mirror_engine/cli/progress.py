@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from mirror_engine.cli.output import count, stderr
+from mirror_engine.cli.output import stderr
 from mirror_engine.events import BatchCommitted, BatchStarted, FileRead, Preparing
-from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.landing_zone.diagnostics import count, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

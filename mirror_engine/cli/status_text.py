@@ -8,8 +8,8 @@ from rich.console import Group
 from rich.text import Text
 from typing_extensions import assert_never
 
-from mirror_engine.cli.output import bullet, count, grid, line
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.cli.output import NAMES, bullet, grid, line
+from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
 from mirror_engine.monitoring.state_words import advice, in_words, word
 from mirror_engine.monitoring.times import span
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Line = tuple[str, str]  # a mark, and what is said behind it
 MOST_LINES = 8  # of one kind below one table
 MOST_CHARACTERS = 100  # of one value of the partner events, which may be any text
-_SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
 def status_text(status: MirrorStatus, now: float) -> RenderableType:
@@ -135,7 +134,7 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Renderab
         yield line(f"  {count(len(table.waiting), 'file')} behind, the oldest for {span(table.lag_seconds)}")
     yield from _listed(_numbers(table))
     yield from _listed([(f"{file.state}:", f"{file.path}: {file.why}") for file in table.waiting])
-    yield from _listed([("ignored:", f"{found.path}: {found.text} [{found.code}]") for found in table.ignored])
+    yield from _listed([("ignored:", f"{found.path}: {found.finding}") for found in table.ignored])
     told = {*table.ignored, getattr(table.state, "diagnostic", None)}
     yield from _listed([_note(found, times) for found, times in table.diagnostics if found not in told])
 
@@ -162,4 +161,4 @@ def _listed(lines: Sequence[Line]) -> Iterator[RenderableType]:
 def _note(found: Diagnostic, times: int = 1) -> Line:
     often = f" ({times:,} times)" if times > 1 else ""
     remedy = f" -> {found.remedy}" if found.remedy else ""
-    return f"{_SEVERITY[found.severity]}:", f"{found.message}{often}{remedy}"
+    return f"{NAMES[found.severity]}:", f"{found.message}{often}{remedy}"

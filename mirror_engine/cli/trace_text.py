@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mirror_engine.cli.differences import Headings, difference_text
-from mirror_engine.cli.output import bullet, cell, count, line
+from mirror_engine.cli.output import bullet, cell, line
 from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.diagnostics import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -208,7 +209,7 @@ def file_text(table: str, story: FileStory) -> Iterator[RenderableType]:
         yield from _effects(story.effects)
     for found in story.diagnostics:
         remedy = f" -> {found.remedy}" if found.remedy else ""
-        yield bullet(f"{found.severity.value}:", f"{found.text} [{found.code}]{remedy}")
+        yield bullet(f"{found.severity.value}:", f"{found.finding}{remedy}")
 
 
 def _effects(found: Effects) -> Iterator[RenderableType]:
@@ -239,7 +240,7 @@ def plan_text(table: str, story: PlanStory) -> Iterator[RenderableType]:
         yield line("Why not more", "bold")
         yield from _listed("left:", [f"{file.path}: {file.why}" for file in story.left])
         yield from [bullet("->", story.advice)] if story.advice else []
-    yield from _listed("ignored:", [f"{found.path}: {found.text} [{found.code}]" for found in story.ignored])
+    yield from _listed("ignored:", [f"{found.path}: {found.finding}" for found in story.ignored])
     yield from _listed("next to land:", [f"{place}/{name}".lstrip("/") for place, name in story.next_expected.items()])
 
 

@@ -19,6 +19,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else text.translate(UNSAFE)
 
 
+def count(number: int, noun: str) -> str:
+    """`1 file`, `1,204 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """What was found, and where.
@@ -60,10 +65,15 @@ class Diagnostic:
         return printable(self.entry.remedy.format_map(dict(self.details)))
 
     @property
+    def finding(self) -> str:
+        """`<text> [MEnnn]`, for where its place stands beside it."""
+        return f"{self.text} [{self.code}]"
+
+    @property
     def message(self) -> str:
         """`<path>[, row n]: <text> [MEnnn]`."""
         place = printable(self.path) if self.row is None else f"{printable(self.path)}, row {self.row}"
-        return f"{place}: {self.text} [{self.code}]"
+        return f"{place}: {self.finding}"
 
     def to_json(self) -> dict[str, Any]:
         """What there is to report of it, as plain values."""

@@ -14,6 +14,9 @@ class Severity(str, Enum):
     INFO = "info"
 
 
+GRAVITY = (Severity.INFO, Severity.WARNING, Severity.ERROR)  # the gravest last
+
+
 @dataclass(frozen=True)
 class RegisterLine:
     """One line of the register.

@@ -33,7 +33,7 @@ def in_words(state: TableState) -> str:  # noqa: PLR0911 - one sentence for each
     """The state in one sentence, for a person."""
     match state:
         case Unarmed(diagnostic):
-            return f"not a table yet: {diagnostic.text} [{diagnostic.code}]"
+            return f"not a table yet: {diagnostic.finding}"
         case Waiting(expired):
             return "failed: no change file came within 14 days" if expired else "empty: waits for its first change file"
         case Loading(files):
@@ -75,7 +75,7 @@ def _said(diagnostic: Diagnostic) -> str:
     """The diagnostic without its folder, which stands beside it already."""
     place = printable(diagnostic.path.rpartition("/")[2])
     row = "" if diagnostic.row is None else f", row {diagnostic.row}"
-    return f"{place}{row}: {diagnostic.text} [{diagnostic.code}]"
+    return f"{place}{row}: {diagnostic.finding}"
 
 
 def _sentence(remedy: str) -> str:

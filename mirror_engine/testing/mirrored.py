@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.config import Config
 from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, OperationFailed, TableLatched
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.register import GRAVITY, Severity
 from mirror_engine.landing_zone.states import Latched, Level, Unarmed, Waiting
 from mirror_engine.mirror import Mirror
 from mirror_engine.running import Verdict
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.running import Report
 
-GRAVITY = (Severity.INFO, Severity.WARNING, Severity.ERROR)
 LISTED = 10  # more would hide the first
 
 

@@ -134,7 +134,7 @@ def _state(
     real = scene.files.get(path)
     if real is None:
         passed_over = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
-        return "ignored", next((f"{found.text} [{found.code}]" for found in passed_over), "it is no change file")
+        return "ignored", next((found.finding for found in passed_over), "it is no change file")
     refused = next((file for file in replayed.files if file.path == path and file.state == "refused"), None)
     if real.state != "applied" and refused:
         return "refused", refused.why

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from mirror_engine.change_batches import is_full
-from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.monitoring.state_words import advice, in_words, word
 from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Remember
 
@@ -79,9 +79,7 @@ def trace_plan(scene: Scene) -> PlanStory:
 def _planned(step: Step, scene: Scene) -> PlannedStep:
     match step:
         case DropTable(diagnostic):
-            return PlannedStep(
-                "drop_table", f"drop the Delta table and forget it: {diagnostic.text} [{diagnostic.code}]"
-            )
+            return PlannedStep("drop_table", f"drop the Delta table and forget it: {diagnostic.finding}")
         case BeginGeneration():
             return PlannedStep("begin_generation", "begin a new life of the folder: nothing of it is applied yet")
         case LearnIdentity():
@@ -98,16 +96,16 @@ def _planned(step: Step, scene: Scene) -> PlannedStep:
 
 
 def _remembered(step: Remember) -> str:
-    waiting = "no file waits" if not step.waiting else f"{_count(len(step.waiting), 'file')} not applied yet"
+    waiting = "no file waits" if not step.waiting else f"{count(len(step.waiting), 'file')} not applied yet"
     if step.latch:
         found = step.latch.diagnostic
-        return f"remember: {waiting}; latched at {printable(found.path)}: {found.text} [{found.code}]"
+        return f"remember: {waiting}; latched at {printable(found.path)}: {found.finding}"
     return f"remember: {waiting}" if step.armed else f"remember: {waiting}, and the folder is no table yet"
 
 
 def _applied(files: Sequence[FileSighting], commits: int) -> str:
     span = files[0].path if len(files) == 1 else f"{files[0].path} … {files[-1].path}"
-    return f"apply {_count(len(files), 'file')} in {_count(commits, 'commit')}: {printable(span)}"
+    return f"apply {count(len(files), 'file')} in {count(commits, 'commit')}: {printable(span)}"
 
 
 def _commits(files: Sequence[FileSighting], config: Config) -> int:
@@ -118,7 +116,3 @@ def _commits(files: Sequence[FileSighting], config: Config) -> int:
             commits, held, size = commits + 1, 0, 0
         held, size = held + 1, size + file.size
     return commits
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.register import GRAVITY, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 Counted = tuple["Diagnostic", int]  # and how often it was met
-GRAVITY = (Severity.INFO, Severity.WARNING, Severity.ERROR)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from mirror_engine.cli.output import count, line
-from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.landing_zone.register import Severity
-from mirror_engine.validation.verdicts import GRAVITY, Verdicts
+from mirror_engine.cli.output import NAMES, STYLES, line
+from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.register import GRAVITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,11 +18,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.validation.verdicts import Counted, TableVerdict
+    from mirror_engine.validation.verdicts import Counted, TableVerdict, Verdicts
 
 MOST_OF_A_CODE = 5  # places told of one code in one table
-NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
 
 def verdicts_text(verdicts: Verdicts) -> RenderableType:
