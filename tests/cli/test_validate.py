@@ -145,6 +145,7 @@ def test_reports_for_other_programs(broken, say, monkeypatch) -> None:
         (("nowhere",), "no such file or folder"),
         ((".",), "neither a landing zone nor a table folder"),
         ((".", "--ignore", "ME999"), "no such diagnostic"),
+        ((".", ".", "--watch"), "one path only"),
         ((".", "--baseline", "nothing.json"), "No such file"),
         ((".", "--format", "xml"), "xml"),
         ((), "Missing argument"),
