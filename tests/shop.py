@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pyarrow as pa
 
 from mirror_engine import Config, Mirror
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.testing.publisher import Publisher
+from mirror_engine.tracing.scene import scene_of
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
 
@@ -51,8 +54,22 @@ class Shop:
     def orders(self, name="Orders", **options):
         return self.publisher.table(name, keys=["id"], types=TYPES, **options)
 
+    @contextmanager
+    def scene(self, table="Orders"):
+        with self.mirror() as mirror, mirror.look() as look:
+            yield scene_of(look, table)
+
+    def lose(self, number, table="Orders", **options):
+        """Remove an applied file for good, as a publisher may."""
+        moved = self.publisher.zone / table / "_FilesReadyToDelete" / name(number)
+        moved.unlink(**options)
+
     def said(self):
         return [event.diagnostic.code for event in self.events if isinstance(event, DiagnosticRaised)]
+
+
+def name(number):
+    return f"{number:020d}.parquet"
 
 
 def row(number):

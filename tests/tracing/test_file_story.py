@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from shop import Shop
+from shop import Shop, name
 
 from mirror_engine.delta.key_book import Effects
 from mirror_engine.errors import UsageError
 from mirror_engine.tracing.file_story import trace_file
 from mirror_engine.tracing.plan_story import trace_plan
-from mirror_engine.tracing.scene import scene_of
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 
-@pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path)
-
-
 def story(shop, named, table="Orders"):
-    with shop.mirror() as mirror, mirror.look() as look:
-        return trace_file(scene_of(look, table), named)
+    with shop.scene(table) as scene:
+        return trace_file(scene, named)
 
 
 def plan(shop, table="Orders"):
-    with shop.mirror() as mirror, mirror.look() as look:
-        return trace_plan(scene_of(look, table))
-
-
-def name(number):
-    return f"{number:020d}.parquet"
+    with shop.scene(table) as scene:
+        return trace_plan(scene)
 
 
 def row(number, city="Linz"):
@@ -76,7 +66,7 @@ def test_a_file_behind_those_that_are_gone_is_told_by_what_it_met_in_the_delta_t
     shop.once()
     table.upsert(row(1))
     shop.once()
-    (shop.root / "Files/LandingZone/Orders/_FilesReadyToDelete" / name(1)).unlink()
+    shop.lose(1)
     assert story(shop, "2").effects == Effects(absent_deletes=1, updated=1, deleted=1)
     gone = story(shop, "1")
     assert (gone.state, gone.why, gone.effects) == ("applied", "it is gone: what it held is not known", None)
@@ -85,7 +75,7 @@ def test_a_file_behind_those_that_are_gone_is_told_by_what_it_met_in_the_delta_t
 def test_a_file_along_with_one_that_is_gone_is_told_as_unknown(shop) -> None:
     two_files(shop)
     shop.once()
-    (shop.root / "Files/LandingZone/Orders/_FilesReadyToDelete" / name(1)).unlink()
+    shop.lose(1)
     found = story(shop, "2")
     assert found.why == "it was applied along with or before a file that is gone: what it met is not known"
     assert found.effects is None

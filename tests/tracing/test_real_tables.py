@@ -13,7 +13,6 @@ from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.errors import SetupError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tracing.row_story import trace_key
-from mirror_engine.tracing.scene import scene_of
 from mirror_engine.tracing.what_if import trace_what_if
 
 if TYPE_CHECKING:
@@ -43,17 +42,15 @@ def test_a_real_table_tells_versions_and_the_row_behind_files_that_are_gone(
         table.delete(rows[4])
         shop.once()
     shop.writer = SparkDeltaWriter(tmp_path / TABLES, tmp_path / SCRATCH, no_jvm)
-    with shop.mirror() as mirror, mirror.look() as look:
-        whole = trace_key(scene_of(look, "Sales.Bills"), ["3"])
+    with shop.scene("Sales.Bills") as scene:
+        whole = trace_key(scene, ["3"])
     assert whole.agrees is True
     assert [change.version for change in whole.changes] == [1, 1, 2, 2, 3, 3]
     assert whole.end == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "c3"},)
 
-    moved = tmp_path / "Files/LandingZone/Sales.schema/Bills/_FilesReadyToDelete"
     for number in (1, 3):
-        (moved / f"{number:020d}.parquet").unlink()
-    with shop.mirror() as mirror, mirror.look() as look:
-        scene = scene_of(look, "Sales.Bills")
+        shop.lose(number, "Sales.schema/Bills")
+    with shop.scene("Sales.Bills") as scene:
         rest = trace_key(scene, ["3.00"])
         otherwise = trace_what_if(scene, ["skip=7"])
     assert (rest.beginning.gone, rest.beginning.version, len(rest.beginning.earlier)) == (2, 1, 1)

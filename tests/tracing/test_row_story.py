@@ -9,31 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
-from shop import Shop
+from shop import Shop, name
 
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.tracing.one_key import ROW_COLUMN, OneKeySpool
 from mirror_engine.tracing.row_story import Unread, trace_key
-from mirror_engine.tracing.scene import scene_of
 from mirror_engine.tracing.wanted_key import WantedKey
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 
-@pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path)
-
-
 def story(shop, *key, table="Orders"):
-    with shop.mirror() as mirror, mirror.look() as look:
-        return trace_key(scene_of(look, table), key or ["7"])
-
-
-def name(number):
-    return f"{number:020d}.parquet"
+    with shop.scene(table) as scene:
+        return trace_key(scene, key or ["7"])
 
 
 def told(found):
@@ -161,17 +151,13 @@ def test_several_copies_of_a_key_are_told(shop) -> None:
     assert found.end == ()
 
 
-def remove_moved(shop, number):
-    (shop.root / "Files/LandingZone/Orders/_FilesReadyToDelete" / name(number)).unlink()
-
-
 def test_where_old_files_are_gone_the_delta_table_tells_the_row_before_the_others(shop) -> None:
     table = shop.orders()
     for city in ("a", "b", "c", "d"):
         table.upsert({"id": 7, "city": city})
         shop.once()
-    remove_moved(shop, 1)
-    remove_moved(shop, 2)
+    shop.lose(1)
+    shop.lose(2)
     found = story(shop)
     assert (found.beginning.gone, found.beginning.version) == (2, 2)
     assert found.first == ({"id": 7, "city": "b"},)
@@ -187,7 +173,7 @@ def test_no_row_of_another_key_is_kept_of_the_delta_table(shop, monkeypatch) -> 
         shop.once()
         table.upsert({"id": 7, "city": city})
     shop.once()
-    remove_moved(shop, 1)
+    shop.lose(1)
     read, rows = [], shop.writer.rows
 
     def watched(table, **how):
@@ -207,7 +193,7 @@ def test_a_value_of_another_type_is_refused_before_anything_is_read(shop, monkey
     for city in ("a", "b"):
         table.upsert({"id": 7, "city": city})
         shop.once()
-    remove_moved(shop, 1)
+    shop.lose(1)
     monkeypatch.setattr(shop.writer, "rows", lambda *_, **__: pytest.fail("rows were read"))
     with pytest.raises(UsageError, match="no value of type"):
         story(shop, "seven")
@@ -220,7 +206,7 @@ def test_a_commit_is_replayed_whole_or_not_at_all_where_one_of_its_files_is_gone
     shop.once()
     table.upsert({"id": 7, "city": "d"})
     shop.once()
-    remove_moved(shop, 2)
+    shop.lose(2)
     found = story(shop)
     assert (found.beginning.gone, found.beginning.earlier) == (1, (name(1), name(3)))
     assert found.first == ({"id": 7, "city": "c"},)
@@ -233,7 +219,7 @@ def test_what_the_table_was_may_not_be_known_any_more(shop, monkeypatch) -> None
     for city in ("a", "b", "c"):
         table.upsert({"id": 7, "city": city})
         shop.once()
-    remove_moved(shop, 1)
+    shop.lose(1)
     rows = shop.writer.rows
 
     def vacuumed(table, *, version=None, where=None):
@@ -337,8 +323,7 @@ def test_the_end_of_a_trace_is_that_of_replay_whatever_is_applied_and_gone(files
                 shop.once()
             table.change(*((marker, {"id": key, "city": city}) for marker, key, city in rows))
         for number in gone:
-            moved = shop.root / "Files/LandingZone/Orders/_FilesReadyToDelete" / name(number)
-            moved.unlink(missing_ok=True)
+            shop.lose(number, missing_ok=True)
         changes = [Change(marker, (key,), {"id": key, "city": city}) for rows in files for marker, key, city in rows]
         expected, effects = replay([], changes, ["id"])
         found = story(shop, "1")
@@ -383,7 +368,7 @@ def test_files_that_neither_ledger_nor_log_remember_are_counted_by_their_numbers
         table.upsert({"id": 7, "city": city})
         shop.once()
     for number in (1, 2):
-        remove_moved(shop, number)
+        shop.lose(number)
     (shop.root / LEDGER).unlink()
     history = shop.writer.history
     monkeypatch.setattr(shop.writer, "history", lambda table, **_: history(table)[:2])

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from shop import Shop
 
 from mirror_engine.errors import UsageError
-from mirror_engine.tracing.scene import scene_of
 from mirror_engine.tracing.what_if import trace_what_if
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 
-@pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path)
-
-
 def what_if(shop, *suppositions, table="Orders"):
-    with shop.mirror() as mirror, mirror.look() as look:
-        return trace_what_if(scene_of(look, table), suppositions)
+    with shop.scene(table) as scene:
+        return trace_what_if(scene, suppositions)
 
 
 def row(number, city):
@@ -111,7 +104,7 @@ def test_where_old_files_are_gone_both_begin_with_the_table_behind_them(shop) ->
     shop.once()
     table.upsert(row(2, "c"))
     shop.once()
-    (shop.root / "Files/LandingZone/Orders/_FilesReadyToDelete/00000000000000000001.parquet").unlink()
+    shop.lose(1)
     found = what_if(shop, "skip=2")
     assert (found.beginning.gone, found.beginning.version) == (1, 1)
     assert cells(found) == [(1, {"city": ("b", "a")})]
