@@ -13,7 +13,8 @@ from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import UnknownTable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.register import Severity
-from mirror_engine.testing.expectations import is_stuck, reason
+from mirror_engine.landing_zone.states import needs_a_person
+from mirror_engine.testing.expectations import reason
 from mirror_engine.testing.mirrored import MirrorInTest
 from mirror_engine.testing.source import Source
 from mirror_engine.testing.zone_files import Crash, InterruptedFiles, Interruption, ZoneFiles
@@ -88,7 +89,7 @@ class World:
         """What is wrong in the end, in words; empty where the mirrored table is the source's."""
         if any(rival.is_alive() for rival in self._rivals):
             return [f"a second publisher was still waiting {LAST_SECONDS:g} seconds after the first was done"]
-        stuck = [reason(table).strip() for table in self._mirror.status().tables if is_stuck(table.state)]
+        stuck = [reason(table).strip() for table in self._mirror.status().tables if needs_a_person(table.state)]
         if self._failure is not None:
             return [f"the publisher keeps failing: {type(self._failure).__name__}: {self._failure}", *stuck]
         try:

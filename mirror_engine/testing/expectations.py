@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.errors import UnknownTable
 from mirror_engine.landing_zone.register import REGISTER
-from mirror_engine.landing_zone.states import Blocked, Latched, Unarmed, Waiting, needs_a_person
+from mirror_engine.landing_zone.states import Blocked, Latched, Unarmed, needs_a_person
 from mirror_engine.monitoring.state_words import advice, in_words
 from mirror_engine.table_names import find_table
 
@@ -51,7 +51,7 @@ class Expectations:
 
     def complaints(self, tables: Sequence[TableStatus]) -> list[str]:
         """Tables stuck against expectation, and tables that are not stuck as expected, each in words."""
-        stuck = [table for table in tables if is_stuck(table.state) and not self.cover(table, tables)]
+        stuck = [table for table in tables if needs_a_person(table.state) and not self.cover(table, tables)]
         unmet = []
         for name, code in self._expected.items():
             found = self._find(name, tables)
@@ -67,14 +67,6 @@ class Expectations:
             return folders[find_table(name, list(folders), self._default_schema)]
         except UnknownTable:
             return None
-
-
-def is_stuck(state: TableState) -> bool:
-    """Whether a table waits for its publisher to do something: latched, blocked, or refused from the start.
-
-    One that has waited for its first file too long is not: a test's publisher may have nothing to say.
-    """
-    return needs_a_person(state) and not isinstance(state, Waiting)
 
 
 def reason(table: TableStatus) -> str:
