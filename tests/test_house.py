@@ -33,9 +33,13 @@ def name_of(path: Path) -> str:
 
 
 @cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def written(*folders: str, suffixes: set[str]) -> list[Path]:
@@ -47,7 +51,7 @@ def written(*folders: str, suffixes: set[str]) -> list[Path]:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_every_module_says_its_duty_first_and_stays_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert ast.get_docstring(ast.parse(text)), "no docstring"
+    assert ast.get_docstring(tree(path)), "no docstring"
     assert text.startswith('"""'), "the docstring is not the first line"
     assert len(text.splitlines()) <= LINES_OF_A_FILE
     long = {found.name: found.end_lineno - found.lineno + 1 for found in functions(path) if found.end_lineno}
