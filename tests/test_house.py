@@ -116,6 +116,7 @@ def test_every_diagnostic_is_met_by_a_test() -> None:
     assert set(REGISTER) - met - set(NOT_RAISED) == set()
 
 
+@pytest.mark.slow
 def test_importing_starts_nothing_heavy() -> None:
     probe = (
         "import sys, mirror_engine, mirror_engine.mirror, mirror_engine.cli.main\n"
@@ -125,6 +126,7 @@ def test_importing_starts_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_asking_for_help_loads_neither_arrow_nor_an_engine() -> None:
     probe = (
         "import sys\nfrom mirror_engine.cli.main import main\nmain(['--help'])\n"

@@ -205,6 +205,7 @@ class TestTables:
         assert folders(zone) == ["S.schema/Items"]
         assert said(zone) == [("ME074", "Link"), ("ME074", "S.schema/Link")]
 
+    @pytest.mark.slow
     def test_more_than_a_thousand_tables_are_told(self) -> None:
         storage = zone_with(*(f"T{number}/{FIRST}" for number in range(1000)))
         assert look(storage).diagnostics == ()
