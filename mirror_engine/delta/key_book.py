@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.collapse import Flags
     from mirror_engine.delta.key_hashes import Hashes
+
+Part: TypeAlias = "Hashes | range"
 
 TOGETHER = 1_000_000  # changes that are looked at together
 
@@ -46,11 +48,12 @@ class KeyRun:
 
     Attributes:
         keys: each change's key, as `key_hashes` numbers it, in parts that follow each other; `KeyBook` may use them up.
+            A part of consecutive numbers may be a range, which takes no room.
         whole: per change whether no part of its key is NULL; None where all are whole.
         markers: per change its effective row marker; None where all of them insert.
     """
 
-    keys: list[Hashes]
+    keys: list[Part]
     whole: Flags | None = None
     markers: Markers | None = None
 
@@ -65,14 +68,25 @@ class KeyRun:
         return self.whole is None and self.markers is None
 
 
+def compact(keys: Hashes) -> Part:
+    """The same numbers, as a range where they are consecutive."""
+    first, last = (int(keys[0]), int(keys[-1])) if len(keys) else (0, 0)
+    is_range = last - first == len(keys) - 1 and bool((keys[1:] > keys[:-1]).all())
+    return range(first, last + 1) if is_range else keys
+
+
+def _array(part: Part) -> Hashes:
+    return np.arange(part.start, part.stop, dtype=np.uint64) if isinstance(part, range) else part
+
+
 class KeyBook:
-    """How many rows a table has of each key; 12 bytes a key, 8 where keys rise and come once.
+    """How many rows a table has of each key; 12 bytes a key, 8 where keys rise and come once, 0 where they count up.
 
     Rows that came before keys were declared have none.
     """
 
     def __init__(self) -> None:
-        self._parts: list[Hashes] = []  # distinct keys, ascending within and from part to part
+        self._parts: list[Part] = []  # distinct keys, ascending within and from part to part
         self._rows: Integers | None = None  # of each key, at least 1; None where each has one
         self._without_key = 0
 
@@ -102,7 +116,7 @@ class KeyBook:
         """Any changes, all at once."""
         if not runs:
             return []
-        keys = np.concatenate([np.empty(0, dtype=np.uint64), *(part for run in runs for part in run.keys)])
+        keys = np.concatenate([np.empty(0, dtype=np.uint64), *(_array(part) for run in runs for part in run.keys)])
         whole = np.concatenate([np.ones(run.row_count, np.bool_) if run.whole is None else run.whole for run in runs])
         markers = np.concatenate(
             [np.zeros(run.row_count, np.int8) if run.markers is None else run.markers for run in runs]
@@ -115,7 +129,7 @@ class KeyBook:
         ends = np.cumsum([run.row_count for run in runs])
         return [_effects(*pair) for pair in zip(np.split(markers, ends[:-1]), np.split(found, ends[:-1]), strict=True)]
 
-    def _add_inserts(self, parts: list[Hashes]) -> Effects:
+    def _add_inserts(self, parts: list[Part]) -> Effects:
         """An initial load: keys mostly rise, and are mostly new."""
         count = sum(map(len, parts))
         if self._rows is None and _rise([*self._parts[-1:], *parts]):
@@ -134,9 +148,9 @@ class KeyBook:
 
     @property
     def _keys(self) -> Hashes:
-        if len(self._parts) != 1:
-            self._parts = [np.concatenate([np.empty(0, dtype=np.uint64), *self._parts])]
-        return self._parts[0]
+        if len(self._parts) != 1 or isinstance(self._parts[0], range):
+            self._parts = [np.concatenate([np.empty(0, dtype=np.uint64), *map(_array, self._parts)])]
+        return _array(self._parts[0])
 
     def _rows_of(self, distinct: Hashes) -> Integers:
         known = self._keys
@@ -162,20 +176,20 @@ class KeyBook:
         self._parts, self._rows = [keys[order]], counts if (counts != 1).any() else None
 
 
-def _joined(parts: list[Hashes], count: int) -> Hashes:
+def _joined(parts: list[Part], count: int) -> Hashes:
     """All parts in one; each is let go once it is copied, so that they are not held twice."""
     made = np.empty(count, dtype=np.uint64)
     end = 0
     for at, part in enumerate(parts):
-        made[end : end + len(part)] = part
+        made[end : end + len(part)] = _array(part)
         end += len(part)
-        parts[at] = part[:0].copy()
+        parts[at] = range(0)
     return made
 
 
-def _rise(parts: Sequence[Hashes]) -> bool:
+def _rise(parts: Sequence[Part]) -> bool:
     filled = [part for part in parts if len(part)]
-    return all((part[1:] > part[:-1]).all() for part in filled) and all(
+    return all(isinstance(part, range) or (part[1:] > part[:-1]).all() for part in filled) and all(
         after[0] > before[-1] for before, after in itertools.pairwise(filled)
     )
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mirror_engine.delta.base import DeltaState, Met, Outcome
 from mirror_engine.delta.change_bytes import digest
-from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun
+from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, Part, compact
 from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.delta.record import beginning
 from mirror_engine.errors import UsageError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.base import BatchRecord, ChangeBatch, FileRows, HistoryEntry
     from mirror_engine.delta.collapse import Flags, Markers
-    from mirror_engine.delta.key_hashes import Hashes
     from mirror_engine.landing_zone.column_types import TableSchema
     from mirror_engine.landing_zone.sightings import FileSighting
 
@@ -65,7 +64,7 @@ class KeySpool:
 
     def __init__(self, key_columns: Collection[str]) -> None:
         self._key_columns = key_columns
-        self._keys: list[Hashes] = []
+        self._keys: list[Part] = []
         self._whole: list[Flags] = []
         self._markers: list[Markers] = []
 
@@ -76,7 +75,7 @@ class KeySpool:
         else:
             keys, whole = np.zeros(batch.num_rows, dtype=np.uint64), np.zeros(batch.num_rows, dtype=np.bool_)
         markers = batch.column(batch.num_columns - 1).to_numpy()
-        self._keys.append(keys)
+        self._keys.append(compact(keys))
         self._whole.append(np.broadcast_to(np.True_, len(whole)) if whole.all() else whole)
         self._markers.append(markers if markers.any() else np.broadcast_to(np.int8(0), len(markers)))
 

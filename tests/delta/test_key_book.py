@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.delta import key_book
-from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun
+from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, compact
 from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 
@@ -26,7 +26,7 @@ def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeyRun:
     keys = np.array([key or 0 for _, key in changes], dtype=np.uint64)
     whole = np.array([key is not None for _, key in changes], dtype=np.bool_)
     markers = np.array([marker for marker, _ in changes], dtype=np.int8)
-    return KeyRun([keys], None if whole.all() else whole, None if not markers.any() else markers)
+    return KeyRun([compact(keys)], None if whole.all() else whole, None if not markers.any() else markers)
 
 
 def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int, list[Effects]]:
@@ -69,6 +69,18 @@ def test_rising_keys_take_eight_bytes_each() -> None:
         book.add([KeyRun([np.arange(start, start + 2_000_000, dtype=np.uint64)])])
     assert book._rows is None
     assert book.row_count == 4_000_000
+
+
+def test_consecutive_keys_take_no_room_and_mean_the_same() -> None:
+    counting, others = np.arange(5, 9, dtype=np.uint64), np.array([5, 7, 8, 6], dtype=np.uint64)
+    assert compact(counting) == range(5, 9)
+    assert compact(others) is others
+    assert len(compact(np.empty(0, dtype=np.uint64))) == 0
+    book = KeyBook()
+    book.add([KeyRun([range(2_000_000)]), KeyRun([range(2_000_000, 4_000_000)])])
+    assert all(isinstance(part, range) for part in book._parts)
+    (effect,) = book.add([KeyRun([counting])])
+    assert (effect.repeated, book.row_count) == (4, 4_000_004)
 
 
 COLUMNS: list[pa.Array] = [
