@@ -54,11 +54,12 @@ def place_of(path: Path, config: Config) -> Place:
 
 
 def _folder(folder: Path, config: Config) -> Place:
-    for zone in (ZONE, OLDER_ZONE):
-        if (folder / zone).is_dir():
-            if (folder / ENGINE).is_dir():  # mirrored here: its first files may be gone, and nobody is to blame
-                config = replace(config, start_index="lowest")
-            return Place(folder, folder / zone, UnmovedStorage(_local(folder)), config)
+    is_mirrored = (folder / ENGINE).is_dir()
+    if is_mirrored:  # its first files may be gone, and nobody is to blame
+        config = replace(config, start_index="lowest")
+    zone = next((zone for zone in (ZONE, OLDER_ZONE) if (folder / zone).is_dir()), ZONE if is_mirrored else None)
+    if zone:
+        return Place(folder, folder / zone, UnmovedStorage(_local(folder)), config)
     if (folder / METADATA_FILE).exists():
         return _table(folder, config)
     if folder.name.endswith(SCHEMA_SUFFIX):

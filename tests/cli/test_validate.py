@@ -299,3 +299,10 @@ def test_a_good_publisher_is_not_accused_for_what_was_true_for_a_moment(tmp_path
     threading.Timer(0.2, orders.insert, [{"Id": 1}]).start()
     said = say("validate", tmp_path, "--watch", "--for", "0.6", "--fail-on", "warning")
     assert (said.code, said.out.endswith("1 table, 1 file, 1 row: clean\n")) == (0, True)
+
+
+def test_a_root_without_a_zone_is_no_zone_itself(tmp_path, say) -> None:
+    for folder in (".mirror-engine", "Files/Monitoring", "Tables"):
+        (tmp_path / folder).mkdir(parents=True)
+    said = say("validate", tmp_path)
+    assert (said.code, "No table folder lies in the landing zone" in said.out) == (0, True)
