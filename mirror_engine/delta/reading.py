@@ -43,11 +43,8 @@ class Reading(Protocol):
         """Where accepted rows of that schema go."""
 
 
-class EveryRow:
-    """A `Reading` of all columns that keeps all rows: what is needed to apply a file."""
-
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
+class WholeFiles:
+    """What a `Reading` says that looks at everything, whatever it keeps."""
 
     def digest(self, file: FileSighting, content: BinaryIO) -> tuple[str, int]:  # noqa: ARG002 - every file alike
         """See `Reading`."""
@@ -56,6 +53,13 @@ class EveryRow:
     def columns(self, file: FileSighting, needed: Collection[str]) -> Collection[str] | None:  # noqa: ARG002 - as above
         """See `Reading`."""
         return None
+
+
+class EveryRow(WholeFiles):
+    """A `Reading` that keeps all rows: what is needed to apply a file."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
 
     def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> Spool:  # noqa: ARG002 - keys are nothing special
         """See `Reading`."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from mirror_engine.delta.change_bytes import digest
 from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.delta.reading import WholeFiles
 from mirror_engine.delta.rows import SpooledRows
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
 from mirror_engine.tracing.replaying import AT_THE_BEGINNING
@@ -17,10 +17,8 @@ from mirror_engine.tracing.row_values import plain_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from typing import BinaryIO
 
     from mirror_engine.delta.base import BatchRecord, ChangeBatch, FileRows, Outcome
-    from mirror_engine.landing_zone.sightings import FileSighting
     from mirror_engine.tracing.row_values import Row
     from mirror_engine.tracing.wanted_key import WantedKey
 
@@ -47,19 +45,11 @@ class KeyChange:
     after: tuple[Row, ...]
 
 
-class OneKeyReading:
+class OneKeyReading(WholeFiles):
     """A `Reading` that keeps only the rows of one key: however large the table is, few stay in memory."""
 
     def __init__(self, key: WantedKey) -> None:
         self._key = key
-
-    def digest(self, file: FileSighting, content: BinaryIO) -> tuple[str, int]:  # noqa: ARG002 - every file alike
-        """See `Reading`."""
-        return digest(content)
-
-    def columns(self, file: FileSighting, needed: Collection[str]) -> Collection[str] | None:  # noqa: ARG002 - as above
-        """See `Reading`."""
-        return None
 
     def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> OneKeySpool:  # noqa: ARG002 - the key knows them
         """See `Reading`."""
