@@ -6,12 +6,15 @@ import io
 from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
 
+import pyarrow as pa
+
 from mirror_engine.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _BLOCK_BYTES = 1 << 20
+IN_MEMORY_BYTES = 1 << 20
 
 
 class _ChangeBytes(io.RawIOBase):
@@ -60,7 +63,18 @@ class _ChangeBytes(io.RawIOBase):
 
 def guarded(handle: BinaryIO, path: str) -> BinaryIO:
     """The same bytes; a read that fails raises `StorageUnavailable`. Closing it leaves `handle` open."""
-    return handle if isinstance(handle, _ChangeBytes) else cast("BinaryIO", _ChangeBytes(handle, path))
+    cannot_fail = isinstance(handle, _ChangeBytes | pa.BufferReader)
+    return handle if cannot_fail else cast("BinaryIO", _ChangeBytes(handle, path))
+
+
+def at_hand(content: BinaryIO, size: int) -> BinaryIO:
+    """A small file in memory, read once, where Arrow finds it without asking Python for each piece.
+
+    Args:
+        content: at its beginning.
+        size: how many bytes it should hold; one that holds more has at least one more in memory, too.
+    """
+    return content if size > IN_MEMORY_BYTES else pa.BufferReader(content.read(size + 1))
 
 
 def digest(handle: BinaryIO) -> tuple[str, int]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO
 
-import pyarrow as pa
-
 from mirror_engine.delta.base import FileRows
-from mirror_engine.delta.change_bytes import guarded
+from mirror_engine.delta.change_bytes import at_hand, guarded
 from mirror_engine.delta.intake import Taken, Terms, null_key_counts, take
 from mirror_engine.delta.parquet import open_parquet
 from mirror_engine.delta.text import open_text
@@ -26,8 +24,6 @@ from mirror_engine.landing_zone.column_types import (
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 from mirror_engine.landing_zone.partitions import parse_folder
 from mirror_engine.storage.base import Kind
-
-IN_MEMORY_BYTES = 1 << 20
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +146,7 @@ class ChangeFileReader:
         except FileNotFoundError:
             raise ZoneChanged(f"{request.path}: gone before it was read") from None
         with handle:
-            content = guarded(handle, request.path)
+            content = at_hand(guarded(handle, request.path), before.size)
             content_digest, size = self._reading.digest(request.file, content)
             if size != before.size:
                 raise self._changed(request)
@@ -179,16 +175,7 @@ class ChangeFileReader:
     def _parsed(self, content: BinaryIO, request: ReadRequest) -> OpenFile:
         if request.metadata.is_text:
             return open_text(content, request.path, request.metadata, self._config)
-        return open_parquet(_at_hand(content, request.file.size), request.path, self._config)
-
-
-def _at_hand(content: BinaryIO, size: int) -> BinaryIO:
-    """A small file's bytes in memory, where Arrow reads them without asking Python for each piece."""
-    if size > IN_MEMORY_BYTES:
-        return content
-    in_memory: BinaryIO = pa.BufferReader(content.read())
-    content.seek(0)
-    return in_memory
+        return open_parquet(content, request.path, self._config)
 
 
 def _terms(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
