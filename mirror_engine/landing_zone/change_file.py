@@ -74,6 +74,11 @@ def sequence_of(name: str) -> int:
     return int(digits) if is_numbered else 0
 
 
+def number_of(path: str) -> int:
+    """The same by a file's path, from whichever folder."""
+    return sequence_of(path.rpartition("/")[2])
+
+
 @dataclass
 class _Applied:
     """What has been applied of one partition."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from mirror_engine.delta.arrow_types import arrow_schema, delta_type
 from mirror_engine.errors import TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
-from mirror_engine.landing_zone.change_file import sequence_of
+from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.column_types import Column, TableSchema
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.sightings import partition_of
@@ -100,7 +100,7 @@ def _unnamed(scene: Scene, progress: Progress) -> dict[str, int]:
     lowest = dict(progress.watermarks)
     known = {*progress.applied, *(file.path for file in scene.sighting.files)}
     for path in known:
-        partition, number = partition_of(path), sequence_of(path.rpartition("/")[2])
+        partition, number = partition_of(path), number_of(path)
         if number and partition in lowest:
             lowest[partition] = min(lowest[partition], number)
     return {partition: number - 1 for partition, number in lowest.items() if number > 1}
@@ -109,7 +109,7 @@ def _unnamed(scene: Scene, progress: Progress) -> dict[str, int]:
 def _watermarks(before: Iterable[str], unnamed: Mapping[str, int]) -> dict[str, int]:
     found = dict(unnamed)
     for path in before:
-        partition, number = partition_of(path), sequence_of(path.rpartition("/")[2])
+        partition, number = partition_of(path), number_of(path)
         if number:
             found[partition] = max(number, found.get(partition, 0))
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.delta.reading import EveryRow
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.change_file import sequence_of
+from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.column_types import folded
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.sightings import partition_of
@@ -152,18 +152,14 @@ def _order(scene: Scene, replayed: TableStatus, done: Iterable[str], beginning: 
     """Files in the order in which they were replayed, then those that only a refused one keeps from it."""
     order = list(done)
     numbers = dict(beginning.watermarks) if beginning else {}
-    numbers |= {partition_of(path): _number(path) for path in order}
+    numbers |= {partition_of(path): number_of(path) for path in order}
     is_numbered = scene.metadata is None or scene.metadata.strategy is Strategy.SEQUENTIAL
     for file in replayed.waiting:
-        partition, number = partition_of(file.path), _number(file.path)
+        partition, number = partition_of(file.path), number_of(file.path)
         if not is_numbered or number == numbers.get(partition, 0) + 1:
             order.append(file.path)
             numbers[partition] = number
     return order
-
-
-def _number(path: str) -> int:
-    return sequence_of(path.rpartition("/")[2])
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
-from mirror_engine.landing_zone.change_file import sequence_of
+from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
-from mirror_engine.landing_zone.sightings import MetadataUsable
+from mirror_engine.landing_zone.sightings import MetadataUsable, partition_of
 from mirror_engine.monitoring.state_words import in_words, word
 from mirror_engine.poller import Poller
 from mirror_engine.rehearsal import Rehearsal
@@ -98,6 +98,5 @@ def _begins_late(effects: Mapping[str, Effects]) -> bool:
     """Whether the first numbered file there is, of any partition, is not its first: what it held is not known."""
     first: dict[str, int] = {}
     for path in effects:
-        partition, _, name = path.rpartition("/")
-        first.setdefault(partition, sequence_of(name))
+        first.setdefault(partition_of(path), number_of(path))
     return any(sequence > 1 for sequence in first.values())
