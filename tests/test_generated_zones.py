@@ -1,7 +1,12 @@
-"""Whole generated zones: the engine against an independent row-by-row reading of the protocol."""
+"""Whole generated zones: the engine against an independent row-by-row reading of the protocol.
+
+How many stories are told is `MIRROR_TEST_ZONES` (the memory writer) and `MIRROR_TEST_SPARK_ZONES` (Spark's); which ones
+is chance, and `--hypothesis-seed=N` brings the same again.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from mirror_engine.delta.base import DeltaWriter
 
 CONFIGS = st.builds(Config, files_per_commit=st.sampled_from([1000, 1, 2]))  # any cut of batches ends alike
+MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "300"))
+SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "12"))
 NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
 
 
@@ -67,7 +74,8 @@ def test_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=NOT_A_WORRY)
+@pytest.mark.timeout(max(300, MEMORY_ZONES))
+@settings(max_examples=MEMORY_ZONES, deadline=None, suppress_health_check=NOT_A_WORRY)
 @given(stories(), CONFIGS)
 def test_many_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config) -> None:
     with quick_folder() as folder:
@@ -75,8 +83,9 @@ def test_many_generated_zones_end_as_the_oracle_says(story: list[Any], config: C
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(max(300, 60 * SPARK_ZONES))
 @settings(
-    max_examples=12,
+    max_examples=SPARK_ZONES,
     deadline=None,
     phases=[Phase.generate],  # shrinking with Spark takes hours; the memory writer shrinks
     suppress_health_check=NOT_A_WORRY,
