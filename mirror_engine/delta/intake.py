@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.measure import byte_count
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.column_types import TableSchema, folded
@@ -72,7 +71,7 @@ def take(file: OpenFile, terms: Terms, sighted: FileSighting, reading: Reading) 
         StorageUnavailable: the file or the scratch folder failed.
     """
     columns = reading.columns(sighted, _needed(file, terms))
-    intake = _Intake(file, terms, columns)
+    intake = _Intake(file, terms, reading, columns)
     spool = reading.spool(intake.schema, terms.key_columns)
     try:
         for batch in file.batches(columns):
@@ -98,6 +97,7 @@ def _needed(file: OpenFile, terms: Terms) -> frozenset[str]:
 class _Intake:
     file: OpenFile
     terms: Terms
+    reading: Reading
     columns: Collection[str] | None = None
     markers: Counter[int] = field(default_factory=Counter)
     null_keys: Counter[str] = field(default_factory=Counter)
@@ -108,20 +108,22 @@ class _Intake:
         spelling = self.terms.merged.spelling
         read = [c.name for c in self.file.columns if self.columns is None or c.name in self.columns]
         self._kept = [(name, spelling[name]) for name in read if name in spelling]
-        self._in_folder = {folded(name): value for name, value in self.terms.partition.items()}
+        in_folder = {folded(name): value for name, value in self.terms.partition.items()}
+        named = (column.name for column in self.file.columns)
+        self._also_in_folder = {name: in_folder[folded(name)] for name in named if folded(name) in in_folder}
         known = self.terms.merged.schema
         self._folder_columns = {_spelled(known, name): value for name, value in self.terms.partition.items()}
         names = [*(name for _, name in self._kept), *self._folder_columns]
         types = {column.name: arrow_type(column.type) for column in known.columns}
         self.schema = pa.schema([*((name, types[name]) for name in names), (MARKER_COLUMN, pa.int8())])
+        self._filled = [c.name for c in known.columns if not c.nullable and c.name in names]
 
     def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The next rows as the table takes them."""
         effective = self._effective(batch)
         self._check_folder(batch)
-        cells = [_fitted(batch.column(own), self.schema.field(name).type) for own, name in self._kept]
-        data = pa.RecordBatch.from_arrays(cells, [name for _, name in self._kept])
-        self.byte_count += byte_count(data)
+        cells = [_fitted(batch.column(own), self.schema.field(at).type) for at, (own, _) in enumerate(self._kept)]
+        self.byte_count += self.reading.byte_count(cells)
         cells += [_constant(value, batch.num_rows) for value in self._folder_columns.values()]
         made = pa.RecordBatch.from_arrays([*cells, effective], schema=self.schema)
         self._check_nulls(made, effective)
@@ -142,23 +144,23 @@ class _Intake:
 
     def _check_folder(self, batch: pa.RecordBatch) -> None:
         """Hold a column of the file against the folder that names it, too (LZ-3.8)."""
-        for column in self.file.columns:
-            if folded(column.name) in self._in_folder:
-                fault = _first_unlike(batch.column(column.name), self._in_folder[folded(column.name)])
-                if fault >= 0:
-                    raise self._refusal("ME032", fault, column=column.name)
+        for name, value in self._also_in_folder.items():
+            fault = _first_unlike(batch.column(name), value)
+            if fault >= 0:
+                raise self._refusal("ME032", fault, column=name)
 
     def _check_nulls(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
         """Hold every row, in Parquet but its delete rows, against the not-null columns (LZ-5.6, LZ-6.8)."""
-        for column in self.terms.merged.schema.columns:
-            if column.nullable or column.name not in self.schema.names or not rows.column(column.name).null_count:
+        for name in self._filled:
+            cells = rows.column(name)
+            if not cells.null_count:
                 continue
-            missing = pc.is_null(rows.column(column.name))
+            missing = pc.is_null(cells)
             if not self.terms.deletes_are_full:
                 missing = pc.and_(missing, pc.not_equal(effective, RowMarker.DELETE.value))
             at = pc.index(missing, True).as_py()
             if at >= 0:
-                raise self._refusal("ME048", at, column=column.name)
+                raise self._refusal("ME048", at, column=name)
 
     def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
         self.rows += rows.num_rows

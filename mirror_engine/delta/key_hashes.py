@@ -28,6 +28,8 @@ def key_hashes(columns: Sequence[pa.Array]) -> tuple[Hashes, NDArray[np.bool_]]:
     Returns:
         Per row its number, and whether every part of its key is there (LZ-4.8).
     """
+    if len(columns) == 1 and pa.types.is_integer(columns[0].type) and not columns[0].null_count:
+        return _numbers(columns[0]), np.ones(len(columns[0]), dtype=np.bool_)
     parts = [comparable(pa.chunked_array([column])).combine_chunks() for column in columns]
     whole = np.ones(len(parts[0]), dtype=np.bool_)
     for part in parts:
@@ -51,7 +53,8 @@ def _numbers(part: pa.Array) -> Hashes:
         part = part.cast(pa.int8())
     elif pa.types.is_temporal(part.type):
         part = part.view(pa.int32() if part.type.bit_width == pa.int32().bit_width else pa.int64())
-    return np.asarray(part.fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64, copy=False).view(np.uint64)
+    filled = part.fill_null(0) if part.null_count else part
+    return np.asarray(filled.to_numpy(zero_copy_only=False)).astype(np.int64, copy=False).view(np.uint64)
 
 
 def _of_bytes(part: pa.Array) -> Hashes:

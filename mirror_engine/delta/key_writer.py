@@ -54,6 +54,10 @@ class KeyReading:
         """See `Reading`."""
         return None if file.size <= self._whole_file_bytes else needed
 
+    def byte_count(self, columns: Iterable[pa.Array]) -> int:  # noqa: ARG002 - a verdict tells rows
+        """See `Reading`."""
+        return 0
+
     def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> KeySpool:  # noqa: ARG002 - any schema has them
         """See `Reading`."""
         return KeySpool(key_columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,10 +28,10 @@ def effective(markers: pa.Array, path: str, first_row: int) -> pa.Array:
     Raises:
         PublisherError: ME037, a marker is NULL or anything but 0, 1, 2, 4 (LZ-4.12).
     """
-    if pa.types.is_integer(markers.type) and not markers.null_count:
+    if pa.types.is_integer(markers.type) and len(markers) and not markers.null_count:
         values = markers.to_numpy()
-        if ((values >= 0) & (values <= RowMarker.UPSERT) & (values != _UNKNOWN_BETWEEN)).all():
-            return markers.cast(pa.int8())
+        if values.min() >= 0 and values.max() <= RowMarker.UPSERT and not (values == _UNKNOWN_BETWEEN).any():
+            return pa.array(values.astype(np.int8))
     words = list(map(str, _KNOWN)) if pa.types.is_string(markers.type) else _KNOWN
     known = (
         pc.is_in(markers, value_set=pa.array(words).cast(markers.type)) if markers.null_count < len(markers) else None

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _TIMESTAMP_BYTES = 16
 _DECIMAL_BYTES = 16
 _LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, in UTF-8
 
 
-def byte_count(rows: pa.RecordBatch) -> int:
+def byte_count(columns: Iterable[pa.Array]) -> int:
     """The bytes of all cells of data columns, in the Arrow types of `arrow_types` (LZ-9.3)."""
-    return sum(map(_cells, rows.columns))
+    return sum(map(_cells, columns))
 
 
 def _cells(cells: pa.Array) -> int:

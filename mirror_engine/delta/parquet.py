@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -141,8 +140,10 @@ class ParquetChangeFile:
 
     def _raw_batches(self, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
-            with self._understood(group):
+            try:
                 pace = pace_of(self._file, self._source, group, names)
+            except PARSE_FAULTS as fault:
+                raise self._unreadable(group, fault) from fault
             check_total(pace.unfolded_bytes, self._size, self._path, self._config)
             self._note_codecs(pace.codecs)
             found = self._file.iter_batches(
@@ -151,22 +152,21 @@ class ParquetChangeFile:
                 columns=names,
                 use_threads=pace.unfolded_bytes > BUFFER_BYTES,
             )
-            while True:
-                with self._understood(group):
-                    batch = next(found, None)
-                if batch is None:
-                    break
+            while (batch := self._next(found, group)) is not None:
                 yield batch
 
-    @contextmanager
-    def _understood(self, group: int) -> Iterator[None]:
-        """Say in plain words what a parser says of bytes."""
+    def _next(self, batches: Iterator[pa.RecordBatch], group: int) -> pa.RecordBatch | None:
         try:
-            yield
+            return next(batches, None)
         except PARSE_FAULTS as fault:
-            encrypted = "crypt" in str(fault)
-            reason = "it is encrypted" if encrypted else f"the pages of row group {group + 1} cannot be read"
-            raise broken(self._path, reason) from fault
+            raise self._unreadable(group, fault) from fault
+
+    def _unreadable(self, group: int, fault: BaseException) -> PublisherError:
+        """Say in plain words what a parser says of bytes."""
+        encrypted = "crypt" in str(fault)
+        return broken(
+            self._path, "it is encrypted" if encrypted else f"the pages of row group {group + 1} cannot be read"
+        )
 
     def _carried(self, raw: pa.RecordBatch, read: Sequence[int], first_row: int) -> pa.RecordBatch:
         """The file's columns at the places read, then the marker."""

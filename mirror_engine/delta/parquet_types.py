@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -49,13 +50,18 @@ class ParquetType:
 
 def parquet_type(leaf: Any) -> ParquetType:  # noqa: ANN401 - pyarrow's ColumnSchema is no public type
     """The type of one column of the Parquet schema that is neither nested nor repeated (LZ-5.8)."""
-    logical = json.loads(leaf.logical_type.to_json())
+    return _typed(leaf.logical_type.to_json(), leaf.physical_type, leaf.length)
+
+
+@lru_cache(maxsize=1_000)
+def _typed(annotation: str, physical: str, length: int) -> ParquetType:
+    logical = json.loads(annotation)
     kind = logical["Type"]
     if kind in _TEXTS:
         return ParquetType(kind.upper(), "string")
     if kind in _ANNOTATED:
         return _ANNOTATED[kind](logical)
-    return _physical(leaf) if kind == "None" else _foreign(leaf, kind)
+    return _bare(physical, length) if kind == "None" else _foreign(physical, kind)
 
 
 def _integer(logical: Mapping[str, Any]) -> ParquetType:
@@ -88,18 +94,17 @@ _ANNOTATED: dict[str, Callable[[Mapping[str, Any]], ParquetType]] = {
 }
 
 
-def _physical(leaf: Any) -> ParquetType:  # noqa: ANN401 - as above
-    physical = str(leaf.physical_type)
+def _bare(physical: str, length: int) -> ParquetType:
     if physical == "INT96":
         return ParquetType(physical, "timestamp", taken_as="timestamp in microseconds")
     if physical == "FIXED_LEN_BYTE_ARRAY":
-        return ParquetType(f"FIXED_LEN_BYTE_ARRAY({leaf.length})", "binary", taken_as="binary")
+        return ParquetType(f"FIXED_LEN_BYTE_ARRAY({length})", "binary", taken_as="binary")
     return ParquetType(physical, _BARE.get(physical))
 
 
-def _foreign(leaf: Any, kind: str) -> ParquetType:  # noqa: ANN401 - as above
+def _foreign(physical: str, kind: str) -> ParquetType:
     """BSON, geometry and geography are bytes (LZ-5.11); all other annotations are refused."""
-    if leaf.physical_type == "BYTE_ARRAY":
+    if physical == "BYTE_ARRAY":
         return ParquetType(kind.upper(), "binary", taken_as="binary")
     return ParquetType(kind.upper(), None)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.delta.change_bytes import digest
+from mirror_engine.delta.measure import byte_count
 from mirror_engine.delta.rows import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     import pyarrow as pa
@@ -39,6 +40,9 @@ class Reading(Protocol):
     def columns(self, file: FileSighting, needed: Collection[str]) -> Collection[str] | None:
         """The columns to be read, when those in `needed` must be; None for all of them."""
 
+    def byte_count(self, columns: Iterable[pa.Array]) -> int:
+        """How many bytes cells count for (LZ-9.3); 0 where nobody asks."""
+
     def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> RowSpool:
         """Where accepted rows of that schema go."""
 
@@ -53,6 +57,10 @@ class WholeFiles:
     def columns(self, file: FileSighting, needed: Collection[str]) -> Collection[str] | None:  # noqa: ARG002 - as above
         """See `Reading`."""
         return None
+
+    def byte_count(self, columns: Iterable[pa.Array]) -> int:
+        """See `Reading`."""
+        return byte_count(columns)
 
 
 class EveryRow(WholeFiles):

@@ -132,11 +132,10 @@ class LocalStorage:
                     os.rmdir(folder[-1], dir_fd=above)
 
     def _entries(self, names: Sequence[str], folder: int) -> Iterator[Entry]:
-        overlaid = copies_on_change(folder)
         for name in names:
             with _absence_allowed():  # gone since it was listed
                 entry = look(name, folder)
-                if overlaid and entry.kind is Kind.FOLDER and entry.identity not in self._copied_up:
+                if entry.kind is Kind.FOLDER and entry.identity not in self._copied_up and copies_on_change(folder):
                     copy_up(name, folder)
                     entry = look(name, folder)
                     self._copied_up.add(entry.identity)

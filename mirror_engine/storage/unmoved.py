@@ -46,13 +46,18 @@ class UnmovedStorage(ReadOnlyStorage):
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage`."""
-        here = self._storage.stat(path)
-        if here is None:
-            for place in _places(path):
-                moved = self._storage.stat(place)
-                if moved and moved.kind is Kind.FILE:
-                    return self._storage.open(place)
-        return self._storage.open(path)
+        try:
+            return self._storage.open(path)
+        except FileNotFoundError:
+            moved = self._moved(path) if self._storage.stat(path) is None else None
+            if moved is None:
+                raise
+            return self._storage.open(moved)
+
+    def _moved(self, path: str) -> str | None:
+        """Where the file lies now, if it was moved."""
+        entries = ((place, self._storage.stat(place)) for place in _places(path))
+        return next((place for place, entry in entries if entry and entry.kind is Kind.FILE), None)
 
 
 def _places(path: str) -> list[str]:
