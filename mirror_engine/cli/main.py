@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -64,6 +63,8 @@ for _command in COMMANDS:
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - nobody else waits for it
+
         typer.echo(f"{PROGRAM} {version(PROGRAM)}")
         raise typer.Exit
 

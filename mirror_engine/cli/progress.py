@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-
 from mirror_engine.cli.output import stderr
 from mirror_engine.events import BatchCommitted, BatchStarted, FileRead, Preparing
 from mirror_engine.landing_zone.diagnostics import count, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rich.progress import Progress, TaskID
 
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
@@ -27,14 +27,16 @@ def shown() -> Iterator[tuple[Listener, ...]]:
     if not console.is_terminal:
         yield ()
         return
+    import rich.progress as bars  # noqa: PLC0415 - most runs show none, and it takes a while to import
+
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[told]}", markup=False),
-        TimeElapsedColumn(),
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(bar_width=20),
+        bars.TextColumn("{task.fields[told]}", markup=False),
+        bars.TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with bars.Progress(*columns, console=console, transient=True) as progress:
         yield (_Shown(progress),)
 
 

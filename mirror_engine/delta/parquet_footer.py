@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -37,7 +36,7 @@ def read_footer(handle: BinaryIO, path: str, config: Config) -> Any:  # noqa: AN
     length = len(footer).to_bytes(4, "little")
     plain = _MAGIC + footer.replace(_ARROW_SCHEMA, _PASSED_OVER) + length + _MAGIC
     try:
-        metadata = pq.read_metadata(io.BytesIO(plain))
+        metadata = pq.read_metadata(pa.BufferReader(plain))
         groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault

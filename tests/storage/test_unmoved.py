@@ -56,3 +56,9 @@ def test_what_is_not_there_is_absent(storage, table):
     assert unmoved.stat(f"{table}/none") is None
     with pytest.raises(FileNotFoundError):
         unmoved.open(f"{table}/none")
+
+
+def test_what_lies_at_the_old_place_counts_though_it_is_no_file(storage, table):
+    storage.put(f"{table}/{FIRST}/inside", b"")
+    with pytest.raises(FileNotFoundError):
+        UnmovedStorage(storage).open(f"{table}/{FIRST}")
