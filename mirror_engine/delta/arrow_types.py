@@ -38,11 +38,11 @@ def arrow_type(delta_type: str) -> pa.DataType:
     Raises:
         ValueError: a mirrored table knows no such type.
     """
+    if delta_type in _PLAIN:
+        return _PLAIN[delta_type]
     if (decimal := _DECIMAL.fullmatch(delta_type)) is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    if delta_type not in _PLAIN:
-        raise ValueError(f"no mirrored column has the type {delta_type}")
-    return _PLAIN[delta_type]
+    raise ValueError(f"no mirrored column has the type {delta_type}")
 
 
 def delta_type(arrow: pa.DataType) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import RowMarker
@@ -64,8 +64,11 @@ class TableSchema:
 
     def find(self, name: str) -> Column | None:
         """The column of that name, ignoring case (LZ-5.7)."""
-        wanted = folded(name)
-        return next((column for column in self.columns if folded(column.name) == wanted), None)
+        return self._by_folded_name.get(folded(name))
+
+    @cached_property
+    def _by_folded_name(self) -> Mapping[str, Column]:
+        return {folded(column.name): column for column in reversed(self.columns)}
 
 
 @dataclass(frozen=True)

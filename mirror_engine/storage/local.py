@@ -183,24 +183,29 @@ class _Reader(io.FileIO):
             return super().readall()
 
 
-@contextmanager
-def _told(operation: str, path: str) -> Iterator[None]:
-    """Turn the system's errors into ours, with a hint."""
-    try:
-        yield
-    except OSError as problem:
-        place = printable(path) or "ROOT"
-        message = f"{place}: cannot {operation} it: {problem.strerror or problem}"
-        raise StorageUnavailable(message, HINTS.get(problem.errno or 0, OTHER_HINT)) from problem
+class _told:  # noqa: N801 - read as a word of a sentence, and cheaper than a generator
+    """Turns the system's errors into ours, with a hint."""
+
+    def __init__(self, operation: str, path: str) -> None:
+        self._operation = operation
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
+        if isinstance(problem, OSError):
+            place = printable(self._path) or "ROOT"
+            message = f"{place}: cannot {self._operation} it: {problem.strerror or problem}"
+            raise StorageUnavailable(message, HINTS.get(problem.errno or 0, OTHER_HINT)) from problem
 
 
-@contextmanager
-def _absence_allowed() -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        if problem.errno not in ABSENT:
-            raise
+class _absence_allowed:  # noqa: N801 - as above
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, problem: BaseException | None, __: object) -> bool:
+        return isinstance(problem, OSError) and problem.errno in ABSENT
 
 
 def _walked(root: Path, parts: Sequence[str], prepare: Callable[[str, int], None] | None = None) -> int:
