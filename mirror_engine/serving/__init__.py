@@ -1,0 +1,1 @@
+"""Puts an endpoint and the engines behind it together, for one STORE."""
