@@ -80,12 +80,14 @@ class Engine:
         self._cycles += 1
         started = time.monotonic()
         self._doors.tell(CycleStarted(self._cycles))
+        zone = None
         try:
             zone = self._poller.look()
             outlook = Outlook(self._doors, self._known_foreign(), zone)
             plans = outlook.plans()
         except StorageUnavailable as error:
-            self._announcements.say(None, [diagnose("ME070", "")])
+            if zone is None:
+                self._announcements.say(None, [diagnose("ME070", "")])
             return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
         result = self._work_off(zone, outlook, plans, stop)
         self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
@@ -136,10 +138,14 @@ class Engine:
         self._pauses.end_all_but(paused, failures)
         tried = {table: plan for table, plan in plans.items() if table not in paused and table not in failures}
         failures |= self._cleaned(zone)
-        left = {table: plan for table, plan in plans.items() if table not in tried or not plan.steps}
-        left |= _planned_again(tried, outlook, zone)
-        if not any(isinstance(step, LearnIdentity) for plan in left.values() for step in plan.steps):
-            outlook.moored.remember()
+        left = plans
+        try:
+            left = {table: plan for table, plan in plans.items() if table not in tried or not plan.steps}
+            left |= _planned_again(tried, outlook, zone)
+            if not any(isinstance(step, LearnIdentity) for plan in left.values() for step in plan.steps):
+                outlook.moored.remember()
+        except StorageUnavailable as error:
+            failures[None] = self._failed(None, error, self._pauses)
         return CycleResult(
             zone,
             left,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
 import threading
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 _SCHEMA_VERSION = 1
 MIRROR, ANCHOR, NEXT_POLL = "mirror", "anchor", "next_poll"
+# what SQLite says of a disk, not of a file; its codes are known from Python 3.11 on only
+_DISK_TROUBLE = re.compile(
+    r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
+)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS tables (
@@ -33,7 +39,8 @@ class Ledger:
     """How far every table of one mirror is.
 
     Every change is one SQLite transaction; all methods may be called from any thread. It is never the truth: the
-    Delta log is, and a ledger that is behind it is brought up to it when the engine starts.
+    Delta log is, and a ledger that is behind it is brought up to it when the engine starts. A change that the disk
+    does not take raises `StorageUnavailable` and has not happened.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -44,14 +51,21 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
-        """Open or make the ledger; one that is damaged or of another format is put aside and begun anew."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            return cls(_connect(str(path)))
-        except (sqlite3.DatabaseError, ValueError, KeyError, TypeError):
-            for leftover in path.parent.glob(f"{path.name}*"):
-                leftover.replace(leftover.with_name(f"damaged-{leftover.name}"))
-            return cls(_connect(str(path)))
+        """Open or make the ledger; one that is damaged or of another format is put aside and begun anew.
+
+        Raises:
+            StorageUnavailable: the disk is full, read-only or failing, which says nothing about the ledger.
+        """
+        with _disk_trouble():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                return cls(_connect(str(path)))
+            except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as fault:
+                if _DISK_TROUBLE.match(str(fault)):
+                    raise
+                for leftover in path.parent.glob(f"{path.name}*"):
+                    leftover.replace(leftover.with_name(f"damaged-{leftover.name}"))
+                return cls(_connect(str(path)))
 
     @classmethod
     def fresh(cls) -> Ledger:
@@ -95,7 +109,7 @@ class Ledger:
 
     def note(self, name: str, value: str) -> None:
         """Remember a fact about the mirror as a whole."""
-        with self._lock, self._connection:
+        with self._lock, _disk_trouble(), self._connection:
             self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def tables(self) -> Mapping[TableName, Progress]:
@@ -111,30 +125,32 @@ class Ledger:
     def record(self, table: TableName, progress: Progress) -> None:
         """Remember how far a table is, in one step."""
         place = (table.schema, table.table)
-        with self._lock, self._connection:
+        with self._lock:
             before = self._known.get(table)
             kept = before.applied if before and before.generation == progress.generation else {}
-            if not kept or not kept.keys() <= progress.applied.keys():
-                kept = {}
-                self._connection.execute("DELETE FROM applied WHERE schema_folder = ? AND table_folder = ?", place)
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO applied VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    (*place, path, file.etag, file.digest, file.version, file.rows, file.modified_ns)
-                    for path, file in progress.applied.items()
-                    if kept.get(path) != file
-                ),
-            )
-            head = json.dumps(replace(progress, applied={}).to_json())
-            self._connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (*place, head))
-            self._known[table] = progress
+            with _disk_trouble(), self._connection:
+                if not kept or not kept.keys() <= progress.applied.keys():
+                    kept = {}
+                    self._connection.execute("DELETE FROM applied WHERE schema_folder = ? AND table_folder = ?", place)
+                self._connection.executemany(
+                    "INSERT OR REPLACE INTO applied VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        (*place, path, file.etag, file.digest, file.version, file.rows, file.modified_ns)
+                        for path, file in progress.applied.items()
+                        if kept.get(path) != file
+                    ),
+                )
+                head = json.dumps(replace(progress, applied={}).to_json())
+                self._connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (*place, head))
+            self._known[table] = progress  # only what the disk has taken is known
 
     def forget(self, table: TableName) -> None:
         """Forget a table; not to know it is no error."""
         place = (table.schema, table.table)
-        with self._lock, self._connection:
-            for name in ("applied", "tables"):
-                self._connection.execute(f"DELETE FROM {name} WHERE schema_folder = ? AND table_folder = ?", place)  # noqa: S608 - two names of our own
+        with self._lock:
+            with _disk_trouble(), self._connection:
+                for name in ("applied", "tables"):
+                    self._connection.execute(f"DELETE FROM {name} WHERE schema_folder = ? AND table_folder = ?", place)  # noqa: S608 - two names of our own
             self._known.pop(table, None)
 
     def close(self) -> None:
@@ -168,6 +184,17 @@ def _connect(path: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+@contextlib.contextmanager
+def _disk_trouble() -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.OperationalError, OSError) as fault:
+        message = f"the ledger cannot be written: {getattr(fault, 'strerror', None) or fault}"
+        raise StorageUnavailable(
+            message, "Free space on the disk, and let it be written; a ledger that is broken may be deleted."
+        ) from fault
 
 
 def _check_format(found: int) -> None:

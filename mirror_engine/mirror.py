@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.delta.reading import EveryRow
 from mirror_engine.doors import Doors
 from mirror_engine.engine import Engine
-from mirror_engine.errors import RootInUse, UnknownTable, UsageError
+from mirror_engine.errors import RootInUse, StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.events import ignore
 from mirror_engine.janitor import Janitor
 from mirror_engine.landing_zone.layout import LEDGER, LOCK, LOGS, SCRATCH, TABLES
@@ -120,7 +120,8 @@ class Mirror:
             while not stop.is_set():
                 running.cycle(stop)
                 pause = running.engine.next_try_seconds(self.config.poll_interval_seconds)
-                running.doors.ledger.note(NEXT_POLL, str(self._clock() + pause))
+                with suppress(StorageUnavailable):  # it is only shown
+                    running.doors.ledger.note(NEXT_POLL, str(self._clock() + pause))
                 waker.wait(pause)
             return running.report()
 
@@ -229,15 +230,26 @@ class Mirror:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """ROOT, for one engine at a time."""
-        (self.root / TABLES).mkdir(exist_ok=True)
-        lock = self.root / LOCK
-        lock.parent.mkdir(exist_ok=True)
+        """ROOT, for one engine at a time.
+
+        Raises:
+            RootInUse: another engine holds it.
+            StorageUnavailable: it cannot be written.
+        """
+        lock = FileLock(self.root / LOCK, timeout=LONGEST_LOOK_SECONDS)
         try:
-            with FileLock(lock, timeout=LONGEST_LOOK_SECONDS):
-                yield
+            (self.root / TABLES).mkdir(exist_ok=True)
+            (self.root / LOCK).parent.mkdir(exist_ok=True)
+            lock.acquire()
         except Timeout:
             raise RootInUse(f"{self.root}: another engine is at work here", "Stop it first, or wait for it.") from None
+        except OSError as fault:
+            message = f"{self.root}: cannot be written: {fault.strerror or fault}"
+            raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from fault
+        try:
+            yield
+        finally:
+            lock.release()
 
     @contextmanager
     def _engine(self) -> Iterator[Running]:
@@ -274,5 +286,5 @@ class Mirror:
                 return False
         except Timeout:
             return True
-        except PermissionError:  # whoever may only read cannot ask
+        except OSError:  # whoever may only read cannot ask
             return False

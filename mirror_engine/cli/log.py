@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from contextlib import suppress
 from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
@@ -41,7 +42,7 @@ class Log:
     def say(self, level: str, name: str, **fields: Any) -> None:  # noqa: ANN401 - any JSON value
         """Write a line of the program's own."""
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")[:-6] + "Z"
-        with self._lock:
+        with self._lock, suppress(OSError):  # a log on a full disk, or that nobody reads, stops no table
             self._stream.write(self._render({"time": now, "level": level, "event": name, **fields}) + "\n")
             self._stream.flush()
 

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import uuid
+from contextlib import suppress
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
 
@@ -236,7 +237,8 @@ def _put(folder: Path, version: int, actions: Iterable[Json]) -> None:
             "Check the disk and the rights on the folder.",
         ) from error
     finally:
-        passing.unlink(missing_ok=True)
+        with suppress(OSError):  # what cannot be written cannot be removed either
+            passing.unlink()
 
 
 def _publish(passing: Path, target: Path) -> None:
@@ -246,5 +248,11 @@ def _publish(passing: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
+        content = passing.read_bytes()
         with target.open("xb") as file:
-            file.write(passing.read_bytes())
+            try:
+                file.write(content)
+                file.flush()
+            except OSError:
+                target.unlink()  # half a commit would damage the table
+                raise

@@ -1,0 +1,262 @@
+"""Full, read-only and failing disks: nothing is lost, other tables go on, and the engine goes on when it is over."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import threading
+
+import pytest
+from shop import Shop, row
+from small_disk import run, small_disk
+
+import mirror_engine.engine
+import mirror_engine.mirror
+from mirror_engine import Verdict
+from mirror_engine.delta import evolution
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.states import Level
+from mirror_engine.ledger import Ledger
+from mirror_engine.storage.local import LocalStorage
+
+pytestmark = pytest.mark.slow
+NO_STOP = threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", megabytes=4) as disk:
+        yield disk
+
+
+def shop_on(disk, name="shop", **options):
+    (disk.path / name).mkdir()
+    shop = Shop(disk.path / name, **options)
+    shop.parts = {"storage": LocalStorage(shop.root)}  # without the patience of a retrying one
+    return shop
+
+
+def tried(shop):
+    """How a run ends that may not even begin."""
+    try:
+        return shop.once(**shop.parts).verdict
+    except StorageUnavailable:
+        return Verdict.RETRY
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["new tables", "known tables"])
+def test_a_full_disk_delays_wherever_it_is_met_and_does_nothing_else(disk, first):
+    met = set()
+    for free_pages in range(48):
+        shop = shop_on(disk, f"shop{free_pages}")
+        orders, other = shop.orders(), shop.orders("Other")
+        for table in (orders, other):
+            table.insert(row(1))
+        if not first:
+            shop.once(**shop.parts)
+        orders.update(row(1))
+        orders.insert(row(2))
+        other.insert(row(2))
+        with disk.filled(free_pages=free_pages):
+            met.add(tried(shop))
+        assert tried(shop) is Verdict.LEVEL
+        assert (shop.ids(), shop.ids("Other")) == ([1, 2], [1, 2])
+        assert not list((shop.root / ENGINE).glob("damaged*"))  # a full disk is no reason to doubt the ledger
+        run("rm", "-r", shop.root)
+    assert met == {Verdict.RETRY, Verdict.LEVEL}
+
+
+def test_an_engine_goes_on_by_itself_when_a_full_disk_has_room_again(disk):
+    shop = shop_on(disk)
+    orders = shop.orders(strategy="LastUpdateTimeFileDetection")
+    orders.insert(row(1), name="a.parquet")
+    with shop.engine(**shop.parts) as running:
+        running.cycle(NO_STOP)
+        orders.insert(row(2), name="b.parquet")
+        with disk.filled():
+            running.cycle(NO_STOP)
+            assert running.report().verdict is Verdict.RETRY
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+        assert running.report().verdict is Verdict.LEVEL
+    assert tried(shop) is Verdict.LEVEL
+    assert shop.ids() == [1, 2]
+
+
+def test_what_the_disk_did_not_take_the_ledger_does_not_know_either(disk):
+    shop = shop_on(disk)
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once(**shop.parts)
+    ledger = Ledger.open(shop.root / LEDGER)
+    ((name, before),) = ledger.tables().items()
+    many = {f"{number:0500}.parquet": before.applied[next(iter(before.applied))] for number in range(2000)}
+    with disk.filled(), pytest.raises(StorageUnavailable):
+        ledger.record(name, type(before)("other", "folder", applied=many))
+    assert ledger.progress(name) == before
+    ledger.record(name, before)
+    ledger.close()
+    read = Ledger.read(shop.root / LEDGER)
+    assert read.tables() == {TableName("", "Orders"): before}
+    read.close()
+
+
+def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_written_again(disk):
+    shop = shop_on(disk)
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once(**shop.parts)
+    orders.insert(row(2))
+    with disk.read_only():
+        with pytest.raises(StorageUnavailable, match="cannot be written: Read-only file system"):
+            shop.once(**shop.parts)
+        assert [file.state for file in shop.status().files] == ["waiting", "applied"]
+    assert tried(shop) is Verdict.LEVEL
+    assert shop.ids() == [1, 2]
+
+
+def test_an_engine_goes_on_by_itself_after_its_root_was_read_only(disk):
+    shop = shop_on(disk)
+    orders = shop.orders()
+    orders.insert(row(1))
+    with shop.engine(**shop.parts) as running:
+        running.cycle(NO_STOP)
+        orders.insert(row(2))
+        run("mount", "--bind", disk.path, disk.path)  # the engine's open ledger would keep the disk writable
+        run("mount", "-o", "remount,ro,bind", disk.path)
+        try:
+            running.cycle(NO_STOP)
+            assert running.report().verdict is Verdict.RETRY
+        finally:
+            run("umount", "-l", disk.path)
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+        assert running.report().verdict is Verdict.LEVEL
+    assert shop.ids() == [1, 2]
+    assert len(list((shop.publisher.zone / "Orders").glob("0*.parquet"))) == 1
+
+
+def test_a_read_only_zone_is_mirrored_all_the_same_and_cleared_later(disk):
+    shop = shop_on(disk)
+    orders = shop.orders()
+    for number in (1, 2):
+        orders.insert(row(number))
+    zone = shop.root / ZONE
+    run("mount", "--bind", zone, zone)
+    run("mount", "-o", "remount,ro,bind", zone)
+    try:
+        assert tried(shop) is Verdict.RETRY
+        assert shop.ids() == [1, 2]
+        assert shop.status().state == Level()
+    finally:
+        run("umount", "-l", zone)
+    assert tried(shop) is Verdict.LEVEL
+    assert shop.ids() == [1, 2]
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_a_commit_that_a_full_disk_refuses_leaves_nothing_in_the_log(disk, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(evolution.os, "link", failing(errno.EPERM))
+    action = {"commitInfo": {"userMetadata": "x" * 6000}}
+    for free_pages in (1, 2):
+        with disk.filled(free_pages=free_pages), pytest.raises(StorageUnavailable, match="cannot be written"):
+            evolution._put(disk.path / "Orders", 0, [action, action])
+        assert list((disk.path / "Orders/_delta_log").glob("*.json")) == []
+    evolution._put(disk.path / "Orders", 0, [action, action])
+    assert len((disk.path / "Orders/_delta_log" / f"{0:020}.json").read_text().splitlines()) == 2
+
+
+def test_a_commit_to_a_read_only_disk_says_so(disk):
+    evolution._put(disk.path / "Orders", 0, [{}])
+    with disk.read_only(), pytest.raises(StorageUnavailable, match="Read-only file system"):
+        evolution._put(disk.path / "Orders", 1, [{}])
+
+
+def failing(code):
+    def call(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    return call
+
+
+class Reads:
+    """Counts reads of files; the one of that number fails as a bad sector does."""
+
+    def __init__(self, bad=0):
+        self.bad = bad
+        self.count = 0
+
+    def one(self, path):
+        self.count += 1
+        if self.count == self.bad:
+            raise StorageUnavailable(f"{path}: cannot read it: {os.strerror(errno.EIO)}")
+
+
+class BadSector(LocalStorage):
+    def __init__(self, root, reads):
+        super().__init__(root)
+        self.reads = reads
+
+    def open(self, path):
+        return io.BufferedReader(_Reading(super().open(path), path, self.reads))
+
+
+class _Reading(io.RawIOBase):
+    def __init__(self, file, path, reads):
+        self.file, self.path, self.reads = file, path, reads
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def seek(self, offset, whence=0):
+        return self.file.seek(offset, whence)
+
+    def tell(self):
+        return self.file.tell()
+
+    def readinto(self, buffer):
+        self.reads.one(self.path)
+        return self.file.readinto(buffer)
+
+    def close(self):
+        self.file.close()
+        super().close()
+
+
+def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
+    def played(number, reads):
+        (tmp_path / f"{number}").mkdir()
+        shop = Shop(tmp_path / f"{number}", cleanup_days=0)
+        orders, other = shop.orders(), shop.orders("Other")
+        shop.publisher.partner_events(partnerName="Acme")
+        for table in (orders, other):
+            table.insert(row(1))
+            table.update(row(1))
+        with shop.engine(storage=BadSector(shop.root, reads)) as running:
+            running.cycle(NO_STOP)
+            first = running.report().verdict
+            assert shop.writer.tables()
+            running.cycle(NO_STOP)
+            running.cycle(NO_STOP)
+            assert running.report().verdict is Verdict.LEVEL
+        assert (shop.ids(), shop.ids("Other")) == ([1], [1])
+        return first
+
+    counting = Reads()
+    assert played(0, counting) is Verdict.LEVEL
+    assert counting.count > 10
+    verdicts = [played(number, Reads(number)) for number in range(1, counting.count + 1)]
+    assert set(verdicts) == {Verdict.RETRY, Verdict.LEVEL}
