@@ -54,12 +54,21 @@ class Janitor:
             return 0
         # what was overwritten since is not applied, and what is not applied is never moved (LZ-8.5)
         done = [file for file in processed(sighting.files, progress) if is_as_sighted(self._storage, folder, file)]
-        for file in done:
-            self._storage.move(f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}")
-        if done or self._is_sweep_due(folder):
-            self._expire(f"{folder}/{bin_folder}", [file.path for file in done])
+        moved = [file.path for file in done if self._is_moved(folder, bin_folder, file)]
+        if moved or self._is_sweep_due(folder):
+            self._expire(f"{folder}/{bin_folder}", moved)
             self._swept_at[folder] = self._clock()
-        return len(done)
+        return len(moved)
+
+    def _is_moved(self, folder: str, bin_folder: str, file: FileSighting) -> bool:
+        """Move one file; what took its place at the last moment is the publisher's, and is put back (LZ-8.5)."""
+        source, target = f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}"
+        self._storage.move(source, target)
+        if is_as_sighted(self._storage, f"{folder}/{bin_folder}", file):
+            return True
+        if self._storage.stat(source) is None:
+            self._storage.move(target, source)
+        return False
 
     def _is_sweep_due(self, folder: str) -> bool:
         """Whether to look for files whose time is up though none was moved; clocks may be set back, too."""

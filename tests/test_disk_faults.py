@@ -19,7 +19,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import Level
-from mirror_engine.ledger import Ledger
+from mirror_engine.ledger import ANCHOR, Ledger
 from mirror_engine.storage.local import LocalStorage
 
 pytestmark = pytest.mark.slow
@@ -99,7 +99,7 @@ def test_what_the_disk_did_not_take_the_ledger_does_not_know_either(disk):
     shop.once(**shop.parts)
     ledger = Ledger.open(shop.root / LEDGER)
     ((name, before),) = ledger.tables().items()
-    many = {f"{number:0500}.parquet": before.applied[next(iter(before.applied))] for number in range(2000)}
+    many = {f"{number:0500}.parquet": before.applied[next(iter(before.applied))] for number in range(20)}
     with disk.filled(), pytest.raises(StorageUnavailable):
         ledger.record(name, type(before)("other", "folder", applied=many))
     assert ledger.progress(name) == before
@@ -108,6 +108,23 @@ def test_what_the_disk_did_not_take_the_ledger_does_not_know_either(disk):
     read = Ledger.read(shop.root / LEDGER)
     assert read.tables() == {TableName("", "Orders"): before}
     read.close()
+
+
+def test_what_cannot_be_noted_at_a_cycles_end_is_noted_at_the_next(tmp_path, monkeypatch):
+    def refused(*_):
+        raise StorageUnavailable("scripted")
+
+    shop = Shop(tmp_path)
+    shop.orders().insert(row(1))
+    with shop.engine() as running:
+        running.doors.ledger.mirror  # noqa: B018 - noted before the fault
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "note", refused)
+            running.cycle(NO_STOP)
+            assert running.report().verdict is Verdict.RETRY
+        running.cycle(NO_STOP)
+        assert running.report().verdict is Verdict.LEVEL
+        assert running.doors.ledger.fact(ANCHOR)
 
 
 def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_written_again(disk):
@@ -168,7 +185,7 @@ def test_a_commit_that_a_full_disk_refuses_leaves_nothing_in_the_log(disk, monke
     if not links:
         monkeypatch.setattr(evolution.os, "link", failing(errno.EPERM))
     action = {"commitInfo": {"userMetadata": "x" * 6000}}
-    for free_pages in (1, 2):
+    for free_pages in range(1, 3 if links else 6):
         with disk.filled(free_pages=free_pages), pytest.raises(StorageUnavailable, match="cannot be written"):
             evolution._put(disk.path / "Orders", 0, [action, action])
         assert list((disk.path / "Orders/_delta_log").glob("*.json")) == []

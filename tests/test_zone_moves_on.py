@@ -1,0 +1,288 @@
+"""The zone changes under the engine's eyes: files replaced or still being written, folders made anew, ROOT moved."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import threading
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from quick_folder import IN_MEMORY, quick_folder
+from shop import Shop, name, row
+
+import mirror_engine.engine
+from mirror_engine import Verdict
+from mirror_engine.events import TableDropped
+from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.states import Latched, Level
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.testing.faults import Script, faulty
+
+pytestmark = pytest.mark.slow
+NO_STOP = threading.Event()
+NOON = 1_700_000_000 * 10**9
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def ram():
+    with quick_folder() as folder:
+        yield Path(folder)
+
+
+class Moment(Script):
+    """Before the call of that number, over both doors, something is done."""
+
+    def __init__(self, number, act):
+        super().__init__()
+        self.number = number
+        self.act = act
+
+    def play(self, name, call):
+        if len(self.calls) + 1 == self.number:
+            self.act()
+        return super().play(name, call)
+
+
+class Zone:
+    """Two change files, the first of which somebody replaces by one of the same length."""
+
+    def __init__(self, root):
+        root.mkdir()
+        self.shop = Shop(root, workers=1)
+        self.land(1, 2, 3)
+
+    def land(self, *ids):
+        self.orders = self.shop.orders()
+        self.orders.insert(*map(row, ids[:2]), name=name(1), modified_ns=NOON)
+        self.orders.insert(row(ids[2]), name=name(2), modified_ns=NOON)
+
+    @property
+    def first(self):
+        return self.shop.publisher.zone / "Orders" / name(1)
+
+    def other_content(self):
+        content, before = content_of(8, 9), self.first.read_bytes()
+        assert len(content) == len(before)
+        assert content != before
+        return content
+
+    def rename_over(self):
+        """Another file of the same name, size and time."""
+        if self.first.exists():
+            self.orders.put(name(1), self.other_content(), modified_ns=NOON)
+
+    def write_in_place(self):
+        """The same file with other bytes, of the same size and time."""
+        if self.first.exists():
+            content = self.other_content()
+            with self.first.open("r+b") as file:
+                file.write(content)
+            os.utime(self.first, ns=(NOON, NOON))
+
+    def recreate(self):
+        """The folder anew, with other rows in files of the same names, sizes and times."""
+        self.shop.publisher.remove("Orders")
+        self.land(8, 9, 3)
+
+    def recreate_alike(self):
+        """The folder anew, with the same content."""
+        self.shop.publisher.remove("Orders")
+        self.land(1, 2, 3)
+
+    def drop(self):
+        """The folder is gone."""
+        self.shop.publisher.remove("Orders")
+
+    def once(self, script):
+        with self.shop.engine(storage=faulty(LocalStorage(self.shop.root), script)) as running:
+            running.cycle(NO_STOP)
+
+
+@pytest.mark.parametrize(
+    ("act", "outcomes"),
+    [
+        ("rename_over", [[1, 2, 3], [3, 8, 9]]),
+        ("write_in_place", [[1, 2, 3], [3, 8, 9]]),
+        ("recreate", [[3, 8, 9]]),
+        ("recreate_alike", [[1, 2, 3]]),
+        ("drop", [None]),
+    ],
+)
+def test_whatever_happens_at_any_moment_of_a_cycle_rows_are_of_one_file_never_of_two(ram, act, outcomes):
+    counting = Moment(0, None)
+    zone = Zone(ram / "counting")
+    zone.shop.writer = faulty(zone.shop.writer, counting)
+    zone.once(counting)
+    last_look = counting.calls.index("create dbo/Orders") - 1  # two calls before, at the first file
+    seen = []
+    for number in range(1, len(counting.calls) + 1):
+        zone = Zone(ram / f"{number}")
+        script = Moment(number, getattr(zone, act))
+        zone.shop.writer = faulty(zone.shop.writer, script)
+        zone.once(script)
+        assert any(zone.shop.once().verdict is Verdict.LEVEL for _ in range(3))
+        found = zone.shop.ids() if zone.shop.writer.tables() else None
+        assert found in outcomes, counting.calls[number - 1]
+        if act == "rename_over" and found == [1, 2, 3]:
+            assert number > last_look
+            assert "ME026" in {said.code for said, _ in zone.shop.status().diagnostics} or not zone.first.exists()
+        seen.append(found)
+    assert [outcome for outcome in outcomes if outcome not in seen] == []
+    print(f"{act}: {len(seen)} moments")
+
+
+@pytest.mark.parametrize("step", [1, 7])
+def test_a_file_still_growing_under_its_final_name_is_never_half_in_the_table(tmp_path, step):
+    shop = Shop(tmp_path)
+    orders, other = shop.orders(), shop.orders("Other")
+    orders.insert(row(1))
+    content = (shop.publisher.zone / "Orders" / name(1)).read_bytes()
+    orders.remove(name(1))
+    path = f"Orders/{name(1)}"
+    with shop.engine() as running:
+        shop.publisher.write_in_place(path, b"")  # created, and nothing written yet
+        for number, end in enumerate(range(0, len(content), max(1, len(content) // step)), start=1):
+            shop.publisher.write_in_place(path, content[:end])
+            other.insert(row(number))
+            for _ in range(2):  # the publisher stalls in the middle
+                running.cycle(NO_STOP)
+            assert isinstance(shop.status().state, Latched)
+            assert shop.ids("Other") == list(range(1, number + 1))
+        shop.publisher.write_in_place(path, content)
+        running.cycle(NO_STOP)
+        assert {said.code for said, _ in shop.status().diagnostics} == {"ME023", "ME027"}
+        assert "dbo/Orders" not in shop.writer.tables()
+        orders.remove(name(1))
+        orders.put(name(1), content)
+        running.cycle(NO_STOP)
+    assert shop.status().state == Level()
+    assert shop.ids() == [1]
+
+
+@pytest.fixture(params=["disk", IN_MEMORY])
+def place(request, tmp_path):
+    if request.param == "disk":
+        yield tmp_path
+        return
+    if not os.access(request.param, os.W_OK):
+        pytest.skip(f"no {request.param} here")
+    with TemporaryDirectory(dir=request.param) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def elsewhere(place, tmp_path):
+    """A folder of another file system, where the machine has two."""
+    if place is tmp_path and os.access(IN_MEMORY, os.W_OK):
+        with TemporaryDirectory(dir=IN_MEMORY) as folder:
+            yield Path(folder)
+    else:
+        yield tmp_path
+
+
+def call(*command):
+    subprocess.run(command, check=True)
+
+
+def tree_copied(source, target):
+    """As `rsync -a` does: file by file, times kept, each renamed into place."""
+    for folder, _, names in os.walk(source):
+        made = target / Path(folder).relative_to(source)
+        made.mkdir(parents=True)
+        for each in names:
+            shutil.copy2(Path(folder, each), made / f".{each}.tmp")
+            (made / f".{each}.tmp").rename(made / each)
+
+
+def tarred(source, target):
+    archive = target.with_suffix(".tar")
+    with tarfile.open(archive, "w") as tar:
+        tar.add(source, "root")
+    shutil.rmtree(source)
+    target.mkdir()
+    call("tar", "-xf", archive, "-C", target, "--strip-components=1")
+
+
+WAYS = {
+    "cp -a": lambda source, target, _: call("cp", "-a", source, target),
+    "cp -r": lambda source, target, _: call("cp", "-r", source, target),
+    "rsync": lambda source, target, _: tree_copied(source, target),
+    "mv": lambda source, target, _: source.rename(target),
+    "mv to another disk": lambda source, _, elsewhere: call("mv", source, elsewhere / "copy"),
+    "cp to another disk": lambda source, _, elsewhere: call("cp", "-a", source, elsewhere / "copy"),
+    "tar, restored": lambda source, target, _: tarred(source, target),
+}
+
+
+@pytest.mark.parametrize("ledger", ["with its ledger", "without"])
+@pytest.mark.parametrize("way", list(WAYS))
+def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(place, elsewhere, way, ledger):
+    (place / "root").mkdir()
+    shop = Shop(place / "root")
+    for table, strategy in (("Orders", "SequentialFileName"), ("Sales.Log", "LastUpdateTimeFileDetection")):
+        folder = shop.orders(table, strategy=strategy)
+        for number in (1, 2):
+            folder.insert(row(number), name=name(number))
+    shop.once()
+    shop.orders("Orders").insert(row(3), name=name(3))
+    if ledger == "without":
+        shutil.rmtree(shop.root / ENGINE)
+    WAYS[way](shop.root, place / "copy", elsewhere)
+    root = elsewhere / "copy" if "another disk" in way else place / "copy"
+    copy = Shop(root, shop.writer)
+    for number in (4, 5):
+        assert copy.once().verdict is Verdict.LEVEL
+        copy.orders().insert(row(number), name=name(number))
+        copy.orders("Sales.Log", strategy="LastUpdateTimeFileDetection").insert(row(number), name=name(number))
+    assert copy.once().verdict is Verdict.LEVEL
+    assert not [event for event in copy.events if isinstance(event, TableDropped)]
+    assert (copy.ids(), copy.ids("Sales.Log")) == ([1, 2, 3, 4, 5], [1, 2, 4, 5])
+
+
+def test_a_root_restored_in_its_own_place_drops_nothing(place):
+    (place / "root").mkdir()
+    shop = Shop(place / "root")
+    for number in (1, 2):
+        shop.orders().insert(row(number), name=name(number))
+    shop.once()
+    call("cp", "-a", shop.root, place / "backup")
+    for _ in range(20):  # inodes are handed out again
+        shutil.rmtree(shop.root)
+        call("cp", "-a", place / "backup", shop.root)
+        assert shop.once().verdict is Verdict.LEVEL
+    assert not [event for event in shop.events if isinstance(event, TableDropped)]
+    assert shop.ids() == [1, 2]
+
+
+def test_two_hundred_times_recreated_with_the_same_content_is_rebuilt_two_hundred_times(place):
+    (place / "root").mkdir()
+    shop = Shop(place / "root")
+    content = content_of(1)
+    with shop.engine() as running:
+        for number in range(201):
+            shop.publisher.remove("Orders")
+            shop.orders().put(name(1), content)
+            running.cycle(NO_STOP)
+            dropped = [event for event in shop.events if isinstance(event, TableDropped)]
+            assert len(dropped) == number
+        assert running.report().verdict is Verdict.LEVEL
+    assert shop.ids() == [1]
+
+
+@cache
+def content_of(*ids):
+    """A change file's bytes."""
+    with quick_folder() as folder:
+        shop = Shop(Path(folder))
+        shop.orders().insert(*map(row, ids))
+        return (shop.publisher.zone / "Orders" / name(1)).read_bytes()
