@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import secrets
-import stat
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -14,31 +13,17 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.storage.base import Entry, Kind
-from mirror_engine.storage.folder_identity import FOLDER_FLAGS, copies_on_change, copy_up, look
+from mirror_engine.storage.folder_identity import copies_on_change, copy_up, look
+from mirror_engine.storage.local_failures import absence_allowed, told
+from mirror_engine.storage.local_walk import is_file, made, names_in, opened_file, unlinked, walked
 from mirror_engine.storage.paths import is_text, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from typing_extensions import Buffer
 
-ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-HINTS = {
-    errno.EACCES: "Give the user that runs the engine rights to it.",
-    errno.EPERM: "Give the user that runs the engine rights to it.",
-    errno.EROFS: "Mount the file system for writing.",
-    errno.ENOSPC: "Free space on the disk.",
-    errno.EDQUOT: "Free space in the user's quota.",
-    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
-    errno.ENFILE: "Raise the machine's limit of open files.",
-    errno.EXDEV: "Keep a table folder on one file system.",
-    errno.EISDIR: "Remove the folder that stands where a file must go.",
-    errno.ENOTDIR: "Remove the file or link that stands where a folder must be.",
-    errno.ELOOP: "Remove the link that stands where a folder must be.",
-    errno.EEXIST: "Remove the file or link that stands where a folder must be.",
-}
-OTHER_HINT = "Check the disk, or the share that ROOT lies on."
 TEMPORARY_PREFIX = ".mirror-engine-"  # the protocol skips names that begin with a dot (LZ-1.6)
 
 
@@ -56,15 +41,15 @@ class LocalStorage:
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         """See `Storage.list`."""
-        with _told("list", folder), self._folder(parts_of(folder)) as opened:
+        with told("list", folder), self._folder(parts_of(folder)) as opened:
             if opened is None:
                 return None
-            return sorted(self._entries(_names(opened), opened), key=lambda entry: entry.name)
+            return sorted(self._entries(names_in(opened), opened), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> Entry | None:
         """See `Storage.stat`."""
         parts = parts_of(path)
-        with _told("look at", path), self._folder(None if parts is None else parts[:-1]) as opened:
+        with told("look at", path), self._folder(None if parts is None else parts[:-1]) as opened:
             if parts is None or opened is None:
                 return None
             found = next(iter(self._entries([parts[-1] if parts else "."], opened)), None)
@@ -73,15 +58,15 @@ class LocalStorage:
     def open(self, path: str) -> BinaryIO:
         """See `Storage.open`; a failing read raises `StorageUnavailable`, too."""
         parts = parts_of(path)
-        with _told("open", path), self._folder(parts[:-1] if parts else None) as opened:
-            file = None if not parts or opened is None else _opened(parts[-1], opened)
+        with told("open", path), self._folder(parts[:-1] if parts else None) as opened:
+            file = None if not parts or opened is None else opened_file(parts[-1], opened)
         if file is None:
             raise FileNotFoundError(errno.ENOENT, "no regular file", path)
         return cast("BinaryIO", io.BufferedReader(_Reader(file, path)))
 
     def write(self, path: str, content: bytes) -> None:
         """See `Storage.write`; the content is on the disk when this returns."""
-        with _told("write", path), self._made_folder(path) as (opened, name):
+        with told("write", path), self._made_folder(path) as (opened, name):
             temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
             try:
                 _write_durably(temporary, content, opened)
@@ -95,8 +80,8 @@ class LocalStorage:
     def move(self, source: str, target: str) -> None:
         """See `Storage.move`; only a regular file is moved, and never from one file system to another."""
         parts = parts_of(source)
-        with _told("move", source), self._folder(parts[:-1] if parts else None) as origin:
-            if not parts or origin is None or not _is_file(parts[-1], origin):
+        with told("move", source), self._folder(parts[:-1] if parts else None) as origin:
+            if not parts or origin is None or not is_file(parts[-1], origin):
                 return
             with self._made_folder(target) as (destination, name):
                 with suppress(FileNotFoundError):  # the source went away meanwhile
@@ -107,10 +92,10 @@ class LocalStorage:
     def delete(self, path: str) -> None:
         """See `Storage.delete`; ROOT itself cannot be deleted."""
         parts = parts_of(path)
-        with _told("delete", path), self._folder(parts[:-1] if parts else None) as opened:
+        with told("delete", path), self._folder(parts[:-1] if parts else None) as opened:
             if not parts or opened is None:
                 return
-            if not _unlinked(parts[-1], opened):
+            if not unlinked(parts[-1], opened):
                 self._delete_folder(parts)
             os.fsync(opened)
 
@@ -120,7 +105,7 @@ class LocalStorage:
         while pending:
             folder = pending[-1]
             with self._folder(folder) as opened:
-                names = [] if opened is None else [n for n in _names(opened) if not _unlinked(n, opened)]
+                names = [] if opened is None else [n for n in names_in(opened) if not unlinked(n, opened)]
             pending += [(*folder, name) for name in names]
             if not names:
                 self._remove_emptied(pending.pop())
@@ -133,7 +118,7 @@ class LocalStorage:
 
     def _entries(self, names: Sequence[str], folder: int) -> Iterator[Entry]:
         for name in names:
-            with _absence_allowed():  # gone since it was listed
+            with absence_allowed():  # gone since it was listed
                 entry = look(name, folder)
                 if entry.kind is Kind.FOLDER and entry.identity not in self._copied_up and copies_on_change(folder):
                     copy_up(name, folder)
@@ -145,8 +130,8 @@ class LocalStorage:
     def _folder(self, parts: Sequence[str] | None) -> Iterator[int | None]:
         """An open folder; None where there is none or only by way of a link."""
         opened = None
-        with _absence_allowed():
-            opened = None if parts is None else _walked(self._root, parts)
+        with absence_allowed():
+            opened = None if parts is None else walked(self._root, parts)
         try:
             yield opened
         finally:
@@ -160,7 +145,7 @@ class LocalStorage:
         if not parts:
             raise StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
         self._root.mkdir(parents=True, exist_ok=True)
-        opened = _walked(self._root, parts[:-1], _made)
+        opened = walked(self._root, parts[:-1], made)
         try:
             yield opened, parts[-1]
         finally:
@@ -175,82 +160,12 @@ class _Reader(io.FileIO):
         self._path = path
 
     def readinto(self, buffer: Buffer) -> int | None:
-        with _told("read", self._path):
+        with told("read", self._path):
             return super().readinto(buffer)
 
     def readall(self) -> bytes:
-        with _told("read", self._path):
+        with told("read", self._path):
             return super().readall()
-
-
-class _told:  # noqa: N801 - read as a word of a sentence, and cheaper than a generator
-    """Turns the system's errors into ours, with a hint."""
-
-    def __init__(self, operation: str, path: str) -> None:
-        self._operation = operation
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
-        if isinstance(problem, OSError):
-            place = printable(self._path) or "ROOT"
-            message = f"{place}: cannot {self._operation} it: {problem.strerror or problem}"
-            raise StorageUnavailable(message, HINTS.get(problem.errno or 0, OTHER_HINT)) from problem
-
-
-class _absence_allowed:  # noqa: N801 - as above
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, problem: BaseException | None, __: object) -> bool:
-        return isinstance(problem, OSError) and problem.errno in ABSENT
-
-
-def _walked(root: Path, parts: Sequence[str], prepare: Callable[[str, int], None] | None = None) -> int:
-    """Open a folder part by part, following no link below ROOT; the caller closes it."""
-    opened = os.open(root, FOLDER_FLAGS & ~os.O_NOFOLLOW)
-    try:
-        for part in parts:
-            if prepare is not None:
-                prepare(part, opened)
-            below = os.open(part, FOLDER_FLAGS, dir_fd=opened)
-            os.close(opened)
-            opened = below
-    except BaseException:
-        os.close(opened)
-        raise
-    return opened
-
-
-def _made(name: str, folder: int) -> None:
-    with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=folder)
-        os.fsync(folder)
-
-
-def _names(folder: int) -> Sequence[str]:
-    with os.scandir(folder) as found:
-        return [each.name for each in found]
-
-
-def _is_file(name: str, folder: int) -> bool:
-    with _absence_allowed():
-        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    return False
-
-
-def _opened(name: str, folder: int) -> int | None:
-    """A regular file, open for reading; a pipe or a device is not even touched."""
-    if not _is_file(name, folder):
-        return None
-    with _absence_allowed():
-        opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        if stat.S_ISREG(os.fstat(opened).st_mode):
-            return opened
-        os.close(opened)
-    return None
 
 
 def _write_durably(name: str, content: bytes, folder: int) -> None:
@@ -259,15 +174,6 @@ def _write_durably(name: str, content: bytes, folder: int) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _unlinked(name: str, folder: int) -> bool:
-    """Remove anything but a folder; False where one stands there."""
-    with _absence_allowed():
-        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            return False
-        os.unlink(name, dir_fd=folder)
-    return True
 
 
 def _spelled(name: str) -> str:

@@ -20,35 +20,44 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _File:
+class File:
+    """A file."""
+
     content: bytes
     modified_ns: int
     identity: str
 
     def entry(self, name: str) -> Entry:
+        """As a listing shows it."""
         return Entry(name, Kind.FILE, len(self.content), self.modified_ns, self.identity)
 
 
 @dataclass(frozen=True)
-class _Odd:
+class Odd:
+    """What is neither file nor folder."""
+
     modified_ns: int
     identity: str
 
     def entry(self, name: str) -> Entry:
+        """As a listing shows it."""
         return Entry(name, Kind.OTHER, 0, self.modified_ns, self.identity)
 
 
 @dataclass
-class _Folder:
+class Folder:
+    """A folder with what lies in it."""
+
     modified_ns: int
     identity: str
-    inside: dict[str, _Node] = field(default_factory=dict)
+    inside: dict[str, Node] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry:
+        """As a listing shows it."""
         return Entry(name, Kind.FOLDER, 0, self.modified_ns, self.identity)
 
 
-_Node: TypeAlias = "_File | _Odd | _Folder"
+Node: TypeAlias = "File | Odd | Folder"
 
 
 class MemoryStorage:
@@ -64,13 +73,13 @@ class MemoryStorage:
         self._clock = clock
         self._births = count(1)
         self._lock = threading.RLock()
-        self._root = _Folder(clock(), self._identity())
+        self._root = Folder(clock(), self._identity())
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         """See `Storage.list`."""
         with self._lock:
             node = self._find(parts_of(folder))
-            return [n.entry(name) for name, n in sorted(node.inside.items())] if isinstance(node, _Folder) else None
+            return [n.entry(name) for name, n in sorted(node.inside.items())] if isinstance(node, Folder) else None
 
     def stat(self, path: str) -> Entry | None:
         """See `Storage.stat`."""
@@ -83,7 +92,7 @@ class MemoryStorage:
         """See `Storage.open`."""
         with self._lock:
             node = self._find(parts_of(path))
-        if not isinstance(node, _File):
+        if not isinstance(node, File):
             raise FileNotFoundError(errno.ENOENT, "no regular file", path)
         return io.BytesIO(node.content)
 
@@ -96,7 +105,7 @@ class MemoryStorage:
         with self._lock:
             parts = parts_of(source)
             file = self._find(parts)
-            if not parts or not isinstance(file, _File):
+            if not parts or not isinstance(file, File):
                 return
             self._place(target, file)
             if parts != parts_of(target):
@@ -112,7 +121,7 @@ class MemoryStorage:
     def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> None:
         """Create a file, or replace it by a new one, at a time of one's choice (the clock's by default)."""
         with self._lock:
-            self._place(path, _File(content, self._clock() if modified_ns is None else modified_ns, self._identity()))
+            self._place(path, File(content, self._clock() if modified_ns is None else modified_ns, self._identity()))
 
     def write_in_place(self, path: str, content: bytes) -> None:
         """Change a file as a publisher does who opens it again: its identity stays.
@@ -122,25 +131,25 @@ class MemoryStorage:
         """
         with self._lock:
             node = self._find(parts_of(path))
-            if not isinstance(node, _File):
+            if not isinstance(node, File):
                 raise FileNotFoundError(errno.ENOENT, "no regular file", path)
             self._place(path, replace(node, content=content, modified_ns=self._clock()))
 
     def put_odd(self, path: str) -> None:
         """Create what is neither file nor folder, as a symbolic link or a socket would be."""
         with self._lock:
-            self._place(path, _Odd(self._clock(), self._identity()))
+            self._place(path, Odd(self._clock(), self._identity()))
 
     def _identity(self) -> str:
         return f"{next(self._births)}"
 
-    def _find(self, parts: Sequence[str] | None) -> _Node | None:
-        node: _Node | None = None if parts is None else self._root
+    def _find(self, parts: Sequence[str] | None) -> Node | None:
+        node: Node | None = None if parts is None else self._root
         for part in parts or ():
-            node = node.inside.get(part) if isinstance(node, _Folder) else None
+            node = node.inside.get(part) if isinstance(node, Folder) else None
         return node
 
-    def _place(self, path: str, node: _Node) -> None:
+    def _place(self, path: str, node: Node) -> None:
         parts = parts_of(path)
         if not parts:
             raise StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
@@ -148,21 +157,21 @@ class MemoryStorage:
         for part in parts[:-1]:
             below = folder.inside.get(part)
             if below is None:
-                below = _Folder(self._clock(), self._identity())
+                below = Folder(self._clock(), self._identity())
                 self._change(folder, part, below)
-            if not isinstance(below, _Folder):
+            if not isinstance(below, Folder):
                 raise StorageUnavailable(f"{printable(path)}: no folder stands on the way", "Remove what stands there.")
             folder = below
-        if isinstance(folder.inside.get(parts[-1]), _Folder):
+        if isinstance(folder.inside.get(parts[-1]), Folder):
             raise StorageUnavailable(f"{printable(path)}: a folder stands there", "Remove that folder.")
         self._change(folder, parts[-1], node)
 
     def _remove(self, parts: Sequence[str]) -> None:
         folder = self._find(parts[:-1])
-        if isinstance(folder, _Folder):
+        if isinstance(folder, Folder):
             self._change(folder, parts[-1], None)
 
-    def _change(self, folder: _Folder, name: str, node: _Node | None) -> None:
+    def _change(self, folder: Folder, name: str, node: Node | None) -> None:
         if node is None:
             del folder.inside[name]
         else:

@@ -13,10 +13,18 @@ if TYPE_CHECKING:
 STAGING = f"{ENGINE}/staging"  # below the storage's ROOT: staged files, and what was taken away until it is deleted
 
 
-class StagedFile(Protocol):
+class Discardable(Protocol):
+    """Something private that only waits to be deleted."""
+
+    def discard(self) -> None:
+        """Delete it; repeatable. What is not discarded, a later `sweep` deletes."""
+
+
+class StagedFile(Discardable, Protocol):
     """A private file on the storage's own file system: no path shows it until it is published.
 
-    One thread writes it at a time. Every method raises `StorageUnavailable` when the disk fails.
+    One thread writes it at a time. Every method raises `StorageUnavailable` when the disk fails. Discarding it
+    once it is published has no effect.
     """
 
     @property
@@ -29,14 +37,14 @@ class StagedFile(Protocol):
     def copy_from(self, reader: BinaryIO) -> None:
         """Add all that the reader still gives; never the whole of it in memory."""
 
+    def close(self) -> None:
+        """Let go of the open file. A later write opens it again."""
+
     def open(self) -> BinaryIO:
-        """A reader of what was written; seals it first. It keeps reading when the file is discarded meanwhile."""
+        """A reader of what was written; closes it first. It keeps reading when the file is discarded meanwhile."""
 
     def seal(self) -> None:
-        """Let go of the open file; what was written outlasts a crash of the machine. Repeatable, and slow."""
-
-    def discard(self) -> None:
-        """Delete it; no effect once it is published or discarded."""
+        """Close it; what was written outlasts a crash of the machine. Repeatable, and slow."""
 
 
 class WritableStorage(Storage, Protocol):
@@ -87,8 +95,8 @@ class WritableStorage(Storage, Protocol):
             FileNotFoundError: there is no regular file.
         """
 
-    def take_away(self, path: str) -> None:
-        """Let a file, or a folder with all in it, vanish in one step, and delete it afterwards.
+    def take_away(self, path: str) -> Discardable:
+        """Let a file, or a folder with all in it, vanish in one step; discarding what is returned deletes it.
 
         A folder made afterwards has another identity than the one taken away, however soon.
 

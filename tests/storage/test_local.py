@@ -210,7 +210,7 @@ def test_folders_are_made_durable_after_each_change(storage: LocalStorage, monke
 def test_what_takes_the_place_of_a_file_at_the_last_moment_is_not_opened(
     root: Path, storage: LocalStorage, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mirror_engine.storage.local._is_file", lambda *_: True)
+    monkeypatch.setattr("mirror_engine.storage.local_walk.is_file", lambda *_: True)
     (root / "link").symlink_to(outside / "secret")
     os.mkfifo(root / "pipe")
     (root / "folder").mkdir()
