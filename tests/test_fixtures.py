@@ -5,21 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from delta_history import read_history
+from delta_protocol import protocol_faults
+from delta_schema_rules import needed
+from independent_readers import read_otherwise
 from quick_folder import quick_folder
 
 from mirror_engine.config import Config
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.events import DiagnosticRaised, TableDropped, TableLatched
 from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.mirror import Mirror
 from mirror_engine.testing.golden import ExpectedTable, Golden, diagnostic_differences, load, table_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from mirror_engine.delta.base import DeltaWriter
@@ -27,6 +33,12 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
+# Which fixtures need a table feature: their columns have spaces or commas in their names, or times without a zone.
+FEATURES = {
+    "naive-times-may-stay-naive": {"timestampNtz"},
+    "odd-column-names-are-kept": {"columnMapping"},
+    "odd-column-names-may-come-late": {"columnMapping"},
+}
 NAMES = sorted(path.parent.parent.name for path in FIXTURES.glob("*/expected/verdict"))
 
 
@@ -44,10 +56,36 @@ class Told:
                 self.diagnostics.add(diagnose("ME065", table.folder))
 
 
-def differences(name: str, make_writer: Callable[[Path], DeltaWriter]) -> list[str]:
-    """Play a fixture and tell what came out otherwise than it should."""
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of a fixture.
+
+    Attributes:
+        differences: from what it should be.
+        faults: of its Delta tables, by the Delta protocol.
+        otherwise: what readers that are not ours read otherwise.
+        features: the table features that its tables need.
+    """
+
+    differences: Sequence[str]
+    faults: Sequence[str]
+    otherwise: Sequence[str]
+    features: frozenset[str]
+
+
+def outcome(name: str, make_writer: Callable[[Path], DeltaWriter]) -> Outcome:
+    """Play a fixture, and look at what lies on disk then."""
     with quick_folder() as folder:
-        return played(load(FIXTURES / name), Path(folder), make_writer(Path(folder)))
+        golden, root = load(FIXTURES / name), Path(folder)
+        differences = played(golden, root, make_writer(root))
+        there = [(root / TABLES / table, expected) for table, expected in golden.tables.items()]
+        written = [(path, expected) for path, expected in there if path.is_dir()]
+        return Outcome(
+            differences,
+            [fault for path, _ in written for fault in protocol_faults(path)],
+            [said for path, expected in written for said in read_otherwise(path, expected)],
+            frozenset(name for path, _ in written for name in needed(read_history(path).states[-1])),
+        )
 
 
 def played(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
@@ -70,7 +108,7 @@ def differences_of_table(expected: ExpectedTable, writer: DeltaWriter, name: str
     state, rows = writer.state(name), writer.rows(name)
     if state is None or rows is None:
         return ["no such table"]
-    return table_differences(expected, state.schema.columns, rows)
+    return table_differences(expected, state.schema.columns, rows.to_pylist())
 
 
 def standing(root: Path, golden: Golden, writer: DeltaWriter) -> list[Diagnostic]:
@@ -90,7 +128,7 @@ def zone_differences(golden: Golden, root: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_fixture_on_the_memory_writer(name: str) -> None:
-    assert differences(name, lambda _: MemoryDeltaWriter()) == []
+    assert outcome(name, lambda _: MemoryDeltaWriter()).differences == []
 
 
 def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule() -> None:
@@ -115,18 +153,37 @@ def test_fixtures_are_what_their_recipes_make(tmp_path: Path) -> None:
 @pytest.fixture(scope="session")
 def on_spark(
     request: pytest.FixtureRequest, mirror_writer: Callable[[Path], DeltaWriter]
-) -> Iterator[Mapping[str, Future[list[str]]]]:
+) -> Iterator[Mapping[str, Future[Outcome]]]:
     """The selected fixtures, played side by side: a tiny commit in Spark is mostly waiting."""
-    selected = [item for item in request.session.items if item.originalname == "test_fixture_on_the_spark_writer"]
+    items = [item for item in request.session.items if "on_spark" in getattr(item, "fixturenames", ())]
+    selected = dict.fromkeys(item.callspec.params["name"] for item in items)
     with ThreadPoolExecutor(4) as pool:
-        yield {
-            item.callspec.params["name"]: pool.submit(differences, item.callspec.params["name"], mirror_writer)
-            for item in selected
-        }
+        yield {name: pool.submit(outcome, name, mirror_writer) for name in selected}
         pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", NAMES)
-def test_fixture_on_the_spark_writer(name: str, on_spark: Mapping[str, Future[list[str]]]) -> None:
-    assert on_spark[name].result() == []
+def test_fixture_on_the_spark_writer(name: str, on_spark: Mapping[str, Future[Outcome]]) -> None:
+    assert on_spark[name].result().differences == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_fixture_leaves_on_disk_conforms_to_the_delta_protocol(
+    name: str, on_spark: Mapping[str, Future[Outcome]]
+) -> None:
+    assert on_spark[name].result().faults == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", NAMES)
+def test_deltalake_and_duckdb_read_the_rows_of_a_fixture(name: str, on_spark: Mapping[str, Future[Outcome]]) -> None:
+    assert on_spark[name].result().otherwise == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fixture_asks_no_more_of_readers_than_it_needs(name: str, on_spark: Mapping[str, Future[Outcome]]) -> None:
+    """The rule `features` holds the log to what is needed; which fixtures need anything stands here."""
+    assert on_spark[name].result().features == FEATURES.get(name, frozenset())

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
     from pathlib import Path
 
-    import pyarrow as pa
-
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 NOT_DATA = frozenset({"remove.txt", "in_place.txt"})
@@ -144,7 +142,9 @@ def _table(path: Path) -> tuple[str, ExpectedTable]:
     return value["table"], ExpectedTable(columns, tuple(value["rows"]))
 
 
-def table_differences(expected: ExpectedTable, columns: Iterable[Column], rows: pa.Table) -> list[str]:
+def table_differences(
+    expected: ExpectedTable, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]]
+) -> list[str]:
     """What tells a table from the expected one, in words; empty where nothing does."""
     columns = tuple(columns)
     found = []
@@ -152,7 +152,7 @@ def table_differences(expected: ExpectedTable, columns: Iterable[Column], rows: 
         found.append(f"columns: expected {_described(expected.columns)}, found {_described(columns)}")
     types = {column.name: column.type for column in expected.columns}
     wanted = Counter(_row(row, types) for row in expected.rows)
-    there = Counter(_row(row, types) for row in rows.to_pylist())
+    there = Counter(_row(row, types) for row in rows)
     found += [f"missing {count} x {row}" for row, count in (wanted - there).items()]
     found += [f"too much {count} x {row}" for row, count in (there - wanted).items()]
     return found
