@@ -84,6 +84,15 @@ class Config:
         7.0
     )
     retention_days: Annotated[int, whole(_CLEAN, "Delta retention for VACUUM (LZ-8.6).", "DAYS", 1, 30)] = 7
+    maintain_after: Annotated[
+        int,
+        whole(
+            _CLEAN,
+            "Commits after which `run` compacts and vacuums a table with nothing waiting; 0: never.",
+            "COMMITS",
+            0,
+        ),
+    ] = 100
     drop_delay_seconds: Annotated[
         float,
         number(_ZONE, "How long a folder must be gone before its table is dropped (LZ-7.4).", "SECONDS", 0),

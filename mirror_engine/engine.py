@@ -75,8 +75,13 @@ class Engine:
         self._announcements = Announcements(doors.tell)
         self._cycles = 0
 
-    def cycle(self, stop: threading.Event) -> CycleResult:
-        """Poll, plan, replay, clean. Ends early, after the commits at hand, when `stop` is set."""
+    def cycle(self, stop: threading.Event, at_hand: TableName | None = None) -> CycleResult:
+        """Poll, plan, replay, clean. Ends early, after the commits at hand, when `stop` is set.
+
+        Args:
+            stop: ends it.
+            at_hand: a table that is being maintained; its steps wait.
+        """
         self._cycles += 1
         started = time.monotonic()
         self._doors.tell(CycleStarted(self._cycles))
@@ -89,7 +94,7 @@ class Engine:
             if zone is None:
                 self._announcements.say(None, [diagnose("ME070", "")])
             return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
-        result = self._work_off(zone, outlook, plans, stop)
+        result = self._work_off(zone, outlook, plans, stop, {at_hand} - {None})
         self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
         return result
 
@@ -121,10 +126,15 @@ class Engine:
         return self._foreign
 
     def _work_off(
-        self, zone: ZoneSighting, outlook: Outlook, plans: dict[TableName, Plan], stop: threading.Event
+        self,
+        zone: ZoneSighting,
+        outlook: Outlook,
+        plans: dict[TableName, Plan],
+        stop: threading.Event,
+        at_hand: set[TableName | None],
     ) -> CycleResult:
         sighted = {sighting.name: sighting for sighting in zone.tables}
-        paused = self._pauses.waiting
+        paused = self._pauses.waiting | at_hand
         works = [
             Work(plan, sighted.get(table), zone.folder, str(outlook.moored.now))
             for table, plan in plans.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,15 @@ class TableDropped:
 
 
 @dataclass(frozen=True)
+class TableMaintained:
+    """A table's files were compacted, and those out of retention deleted; `done` says it in numbers."""
+
+    table: TableName
+    done: Mapping[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class TableLatched:
     """A table refused something and reads no further."""
 
@@ -113,6 +122,7 @@ Event = (
     | FileRead
     | BatchCommitted
     | TableDropped
+    | TableMaintained
     | TableLatched
     | TableReleased
     | DiagnosticRaised

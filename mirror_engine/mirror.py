@@ -30,6 +30,7 @@ from mirror_engine.running import Running
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.table_names import find_table
+from mirror_engine.upkeep import Upkeep
 from mirror_engine.waking import Waker
 
 if TYPE_CHECKING:
@@ -116,9 +117,10 @@ class Mirror:
             SetupError: this machine cannot run Spark.
         """
         self._is_lasting = True
-        with self._engine() as running, Waker(self.root, stop) as waker:
+        with self._engine() as running, Waker(self.root, stop) as waker, Upkeep(running.doors, waker.ring) as upkeep:
             while not stop.is_set():
-                running.cycle(stop)
+                running.cycle(stop, upkeep.at_hand)
+                upkeep.begin(running.level)
                 pause = running.engine.next_try_seconds(self.config.poll_interval_seconds)
                 with suppress(StorageUnavailable):  # it is only shown
                     running.doors.ledger.note(NEXT_POLL, str(self._clock() + pause))

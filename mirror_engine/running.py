@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from mirror_engine.engine import CycleResult, Engine
 from mirror_engine.errors import EngineFault, StorageUnavailable
 from mirror_engine.events import OperationFailed
-from mirror_engine.landing_zone.states import Behind, Loading, needs_a_person
+from mirror_engine.landing_zone.states import Behind, Level, Loading, needs_a_person
 from mirror_engine.monitoring.overview import write_fabric_files
 
 if TYPE_CHECKING:
     import threading
 
     from mirror_engine.doors import Doors
+    from mirror_engine.landing_zone.names import TableName
 
 
 class Verdict(str, Enum):
@@ -57,9 +58,9 @@ class Running:
         self._started = time.monotonic()
         self._batches = self._files = self._rows = 0
 
-    def cycle(self, stop: threading.Event) -> None:
-        """One cycle, with its traces for Fabric's own tools."""
-        self.last = self.engine.cycle(stop)
+    def cycle(self, stop: threading.Event, at_hand: TableName | None = None) -> None:
+        """One cycle, with its traces for Fabric's own tools; the table that others have at hand is left alone."""
+        self.last = self.engine.cycle(stop, at_hand)
         self._batches += self.last.batches
         self._files += self.last.files
         self._rows += self.last.rows
@@ -72,6 +73,11 @@ class Running:
         except StorageUnavailable as error:
             self.doors.tell(OperationFailed(None, str(error), 0.0))
             self.last = replace(self.last, failures={**self.last.failures, None: error})
+
+    @property
+    def level(self) -> list[TableName]:
+        """The tables that have nothing waiting."""
+        return [table for table, plan in self.last.plans.items() if isinstance(plan.state, Level) and not plan.steps]
 
     @property
     def is_unfinished(self) -> bool:

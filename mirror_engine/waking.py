@@ -89,6 +89,10 @@ class Waker:
                 return True
         return True
 
+    def ring(self) -> None:
+        """End a wait, or the next, as an event does; from any thread."""
+        self._changed.set()
+
     def _outlast_burst(self) -> None:
         deadline = time.monotonic() + LONGEST_BURST_SECONDS
         while not self._stop.is_set() and self._changed.is_set():

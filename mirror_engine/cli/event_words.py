@@ -18,6 +18,7 @@ from mirror_engine.events import (
     Preparing,
     TableDropped,
     TableLatched,
+    TableMaintained,
     TableReleased,
 )
 from mirror_engine.landing_zone.register import Severity
@@ -32,7 +33,7 @@ Words = tuple[Level, str, dict[str, Any]]
 _LEVELS: dict[Severity, Level] = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "info"}
 
 
-def words(event: Event) -> Words:  # noqa: PLR0911, C901 - one line for each of the closed set
+def words(event: Event) -> Words:  # noqa: PLR0911, PLR0912, C901 - one line for each of the closed set
     """Level, name and fields of an event."""
     match event:
         case CycleStarted(number):
@@ -48,6 +49,8 @@ def words(event: Event) -> Words:  # noqa: PLR0911, C901 - one line for each of 
             return "info", "batch_committed", _committed(event)
         case TableDropped(table, reason):
             return "warning", "table_dropped", {"table": table.folder, "reason": reason}
+        case TableMaintained(table, done, seconds):
+            return "info", "table_maintained", {"table": table.folder, **done, "seconds": round(seconds, 3)}
         case TableLatched(table, diagnostic):
             return "error", "table_latched", _said(table, diagnostic)
         case TableReleased(table):

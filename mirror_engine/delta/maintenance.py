@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.log import DeltaLog
 
+_LARGE_BYTES = str(128 * 1024 * 1024)
 _SETTINGS = {
+    # a MERGE rewrites whole files: larger ones make every change dearer, and are left alone
+    "spark.databricks.delta.optimize.minFileSize": _LARGE_BYTES,
+    "spark.databricks.delta.optimize.maxFileSize": _LARGE_BYTES,
     # it may go below Delta's seven days: retention is the user's choice (LZ-8.6)
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     # VACUUM lists folders in so many tasks; with the 10,000 of the default it takes minutes

@@ -20,6 +20,7 @@ from mirror_engine.events import (
     Preparing,
     TableDropped,
     TableLatched,
+    TableMaintained,
     TableReleased,
 )
 from mirror_engine.landing_zone.diagnostics import diagnose
@@ -35,6 +36,7 @@ EVENTS: list[Event] = [
     FileRead(ORDERS, "1.parquet", 5),
     BatchCommitted(ORDERS, 3, ("1.parquet", "2.parquet"), 10, 1.5),
     TableDropped(ORDERS, "folder gone, table dropped"),
+    TableMaintained(ORDERS, {"files_added": 1, "files_removed": 9, "files_deleted": 0}, 1.5),
     TableLatched(ORDERS, EMPTY),
     TableReleased(ORDERS),
     DiagnosticRaised(None, diagnose("ME001", "")),
@@ -62,6 +64,7 @@ def test_details_and_idle_cycles_are_not_logged() -> None:
         "cycle_ended",
         "batch_committed",
         "table_dropped",
+        "table_maintained",
         "table_latched",
         "table_released",
         "diagnostic",
@@ -71,7 +74,7 @@ def test_details_and_idle_cycles_are_not_logged() -> None:
 
 
 def test_a_text_line_is_key_and_value_and_quotes_what_needs_it() -> None:
-    line = logged(LogFormat.TEXT)[3]
+    line = logged(LogFormat.TEXT)[4]
     assert line.partition("level=")[2] == (
         'error event=table_latched table=Sales.schema/Orders code=ME023 message="Sales.schema/Orders/2.parquet: '
         '0 bytes [ME023]" remedy="delete, land again; publish by rename"'

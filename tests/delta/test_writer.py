@@ -66,6 +66,7 @@ def test_maintenance_knows_odd_names(fresh: SparkDeltaWriter) -> None:
         table.change((0, number, "x"))
     done = fresh.maintain(table.table, 0)
     assert (done["files_added"], done["files_removed"], done["files_deleted"]) == (1, 2, 2)
+    assert [entry.operation for entry in fresh.history(table.table)][:3] == ["VACUUM END", "VACUUM START", "OPTIMIZE"]
     assert table.found() == [(0, "x"), (1, "x")]
 
 

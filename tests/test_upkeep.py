@@ -1,0 +1,185 @@
+"""Tables are compacted and vacuumed beside the work, never in the way of a change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from shop import Shop, row
+
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.errors import CommitFailed
+from mirror_engine.events import BatchCommitted, OperationFailed, TableMaintained
+from mirror_engine.upkeep import Upkeep
+
+SECONDS = 20.0
+NO_STOP = threading.Event()
+
+
+class Watched(MemoryDeltaWriter):
+    """A writer whose maintenance takes until it is let go, and may fail; says which tables it was asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+        self.is_let_go = threading.Event()
+        self.is_let_go.set()
+        self.error = None
+
+    def maintain(self, table, retention_hours):
+        self.asked.append(table)
+        assert self.is_let_go.wait(SECONDS)
+        if self.error:
+            raise self.error
+        return super().maintain(table, retention_hours)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path / "shop", Watched(), maintain_after=3, files_per_commit=1, poll_interval_seconds=60.0)
+
+
+def until(is_so):
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@contextmanager
+def kept(shop):
+    """An engine with its upkeep; gives a function that runs a cycle and waits for what upkeep then does."""
+    with shop.engine() as running, Upkeep(running.doors, lambda: None) as upkeep:
+
+        def cycle():
+            running.cycle(NO_STOP, upkeep.at_hand)
+            upkeep.begin(running.level)
+            until(lambda: upkeep.at_hand is None)
+
+        yield cycle
+
+
+@contextmanager
+def run(shop):
+    """`run`, as it lasts."""
+    stop = threading.Event()
+    with shop.mirror() as mirror:
+        thread = threading.Thread(target=mirror.run, args=(stop,))
+        thread.start()
+        try:
+            yield
+        finally:
+            shop.writer.is_let_go.set()
+            stop.set()
+            thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+def committed(shop):
+    return [(event.table.table, event.files[0][:20]) for event in shop.events if isinstance(event, BatchCommitted)]
+
+
+def test_a_table_is_maintained_after_so_many_commits_and_then_again(shop):
+    orders = shop.orders()
+    with kept(shop) as cycle:
+        for expected in (0, 0, 1, 1, 1, 2, 2):
+            orders.insert(row(1))
+            cycle()
+            cycle()
+            assert len(shop.writer.asked) == expected
+    assert set(shop.writer.asked) == {"dbo/Orders"}
+    assert sum(isinstance(event, TableMaintained) for event in shop.events) == 2
+
+
+def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_after_the_other(shop):
+    for name in ("Items", "Orders", "Stores"):
+        table = shop.orders(name)
+        for number in range(3):
+            table.insert(row(number))
+    table.skip()
+    table.insert(row(9))
+    with kept(shop) as cycle:
+        for _ in range(4):
+            cycle()
+    assert shop.writer.asked == ["dbo/Items", "dbo/Orders"]
+
+
+def test_zero_means_never(tmp_path):
+    shop = Shop(tmp_path / "shop", Watched(), maintain_after=0, files_per_commit=1)
+    orders = shop.orders()
+    with kept(shop) as cycle:
+        for number in range(5):
+            orders.insert(row(number))
+            cycle()
+    assert shop.writer.asked == []
+
+
+def test_a_table_made_anew_is_counted_anew(shop):
+    orders = shop.orders()
+    with kept(shop) as cycle:
+        for _ in range(2):
+            orders.describe(keys=["id"])
+            for number in range(3):
+                orders.insert(row(number))
+            cycle()
+            orders.drop()
+            cycle()
+    assert shop.writer.asked == ["dbo/Orders"] * 2
+
+
+def test_a_failure_is_told_and_the_next_try_is_put_off(shop, monkeypatch):
+    shop.writer.error = CommitFailed("dbo/Orders: maintenance failed")
+    orders = shop.orders()
+    with kept(shop) as cycle:
+        for number in range(5):
+            orders.insert(row(number))
+            cycle()
+        told = [event for event in shop.events if isinstance(event, OperationFailed)]
+        assert [(each.table.table, each.message, each.retry_seconds) for each in told] == [
+            ("Orders", "dbo/Orders: maintenance failed", 60.0)
+        ]
+        shop.writer.error = ZeroDivisionError()
+        later = time.monotonic() + 61
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        cycle()
+    told = [event for event in shop.events if isinstance(event, OperationFailed)]
+    assert [(each.message, each.retry_seconds) for each in told[1:]] == [
+        ("maintenance failed, unforeseen: ZeroDivisionError", 120.0)
+    ]
+    assert len(shop.writer.asked) == 2
+    assert shop.ids() == [0, 1, 2, 3, 4]
+
+
+def test_others_go_on_meanwhile_and_what_waited_for_it_is_taken_up_at_once(shop):
+    orders, items = shop.orders(), shop.orders("Items")
+    for number in range(3):
+        orders.insert(row(number))
+    shop.writer.is_let_go.clear()
+    with run(shop):
+        until(lambda: shop.writer.asked == ["dbo/Orders"])
+        orders.insert(row(3))
+        items.insert(row(1))
+        until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
+        items.insert(row(2))  # seen in a later cycle: that before it is over, and Orders was passed over
+        until(lambda: ("Items", "0" * 19 + "2") in committed(shop))
+        assert ("Orders", "0" * 19 + "4") not in committed(shop)
+        shop.writer.is_let_go.set()
+        until(lambda: ("Orders", "0" * 19 + "4") in committed(shop))
+
+
+def test_a_folder_dropped_meanwhile_is_dropped_when_its_table_is_done(shop):
+    orders = shop.orders()
+    for number in range(3):
+        orders.insert(row(number))
+    shop.writer.is_let_go.clear()
+    with run(shop):
+        until(lambda: shop.writer.asked == ["dbo/Orders"])
+        items = shop.orders("Items")
+        orders.drop()
+        items.insert(row(1))
+        until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
+        assert "dbo/Orders" in shop.writer.tables()
+        shop.writer.is_let_go.set()
+        until(lambda: "dbo/Orders" not in shop.writer.tables())
