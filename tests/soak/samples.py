@@ -1,0 +1,139 @@
+"""What is looked at while the engine runs, and whether it grows."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from deltalake import DeltaTable
+
+PROC = Path("/proc")
+_AFTER_COLLECTION = re.compile(r"->(\d+)M\(")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look; None where it could not be taken.
+
+    Attributes:
+        at: seconds since 1970.
+        python_mb, jvm_mb: resident memory.
+        heap_mb: of the JVM, in use after the last garbage collection.
+        python_files, jvm_files: open files.
+        python_threads, jvm_threads: threads.
+        behind: files landed and not yet in a commit.
+        delta_files: data files that make up all tables.
+        fullest_table: data files of the table that has most.
+        log_entries: commits in all Delta logs.
+    """
+
+    at: float
+    python_mb: float | None
+    jvm_mb: float | None
+    heap_mb: float | None
+    python_files: float | None
+    jvm_files: float | None
+    python_threads: float | None
+    jvm_threads: float | None
+    behind: float | None
+    delta_files: float | None
+    fullest_table: float | None
+    log_entries: float | None
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A measure over the second two thirds of the run.
+
+    Attributes:
+        mean, highest: of the values.
+        growth_a_minute: by linear regression.
+        growth: what that comes to over the whole time looked at.
+    """
+
+    mean: float
+    highest: float
+    growth_a_minute: float
+    growth: float
+
+
+def sample(engine: int, gc_log: Path, tables: Path, behind: int) -> Sample:
+    """Look once.
+
+    Args:
+        engine: the process's id.
+        gc_log: of its JVM.
+        tables: `ROOT/Tables`.
+        behind: files landed and not yet in a commit.
+    """
+    jvm = _jvm_of(engine)
+    python, java = _process(engine), _process(jvm) if jvm else (None, None, None)
+    counts = [len(DeltaTable(str(folder.parent)).file_uris()) for folder in tables.glob("*/*/_delta_log")]
+    entries = sum(1 for _ in tables.glob("*/*/_delta_log/*.json"))
+    collected = _AFTER_COLLECTION.findall(gc_log.read_text()) if gc_log.exists() else []
+    heap = float(collected[-1]) if collected else None
+    return Sample(
+        time.time(),
+        python[0],
+        java[0],
+        heap,
+        python[1],
+        java[1],
+        python[2],
+        java[2],
+        behind,
+        sum(counts),
+        max(counts, default=0),
+        entries,
+    )
+
+
+def trend(times: list[float], values: list[float | None]) -> Trend:
+    """How a measure went in the second two thirds."""
+    pairs = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
+    begin, end = times[0], times[-1]
+    late = [(at - begin, value) for at, value in pairs if at >= begin + (end - begin) / 3]
+    at, value = np.array(late).T
+    slope = float(np.polyfit(at, value, 1)[0])
+    return Trend(float(value.mean()), float(value.max()), slope * 60, slope * float(at[-1] - at[0]))
+
+
+def trends(samples: list[Sample]) -> dict[str, Trend]:
+    """The trend of every measure."""
+    times = [each.at for each in samples]
+    return {
+        field.name: trend(times, [getattr(each, field.name) for each in samples])
+        for field in fields(Sample)
+        if field.name != "at"
+    }
+
+
+def _jvm_of(process: int) -> int | None:
+    """The Java process below it, however many shells lie between."""
+    below = [process]
+    while below:
+        process = below.pop()
+        try:
+            if (PROC / str(process) / "comm").read_text().strip() == "java":
+                return process
+            for task in (PROC / str(process) / "task").iterdir():
+                below += [int(child) for child in (task / "children").read_text().split()]
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def _process(process: int) -> tuple[float | None, float | None, float | None]:
+    """Resident memory in MB, open files, threads."""
+    try:
+        status = dict(line.split(":", 1) for line in (PROC / str(process) / "status").read_text().splitlines())
+        return (
+            int(status["VmRSS"].split()[0]) / 1024,
+            sum(1 for _ in (PROC / str(process) / "fd").iterdir()),
+            int(status["Threads"]),
+        )
+    except (FileNotFoundError, KeyError):
+        return None, None, None
