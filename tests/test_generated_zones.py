@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import oracle
 import pytest
+from agreement import compare
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
 from zones import LOSE_LEDGER, ONCE, Player, stories
 
-from mirror_engine import Mirror, Verdict
+from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.landing_zone.layout import LEDGER
@@ -49,21 +50,6 @@ def play(story: list[Any], root: Path, writer: DeltaWriter, config: Config) -> N
                 file.unlink()
         else:
             act(player)
-
-
-def compare(judge: oracle.Oracle, verdict: Verdict, writer: DeltaWriter) -> None:
-    """The engine's tables and verdict are the oracle's."""
-    expected = judge.tables()
-    assert sorted(writer.tables()) == sorted(expected)
-    for name, life in expected.items():
-        state, rows = writer.state(name), writer.rows(name)
-        assert state is not None, name
-        assert rows is not None, name
-        columns = [oracle.Column(each.name, each.type, each.nullable) for each in state.schema.columns]
-        assert sorted(columns, key=str) == sorted(life.columns, key=str), name
-        found = [{key.casefold(): value for key, value in row.items()} for row in rows.to_pylist()]
-        assert oracle.canonical(found, life.columns) == oracle.canonical(life.rows, life.columns), name
-    assert verdict is (Verdict.REFUSED if judge.refuses else Verdict.LEVEL)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=NOT_A_WORRY)
