@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 from shop import Shop, row
 
+from mirror_engine.delta.base import HistoryEntry
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import CommitFailed
 from mirror_engine.events import BatchCommitted, OperationFailed, TableMaintained
@@ -24,6 +25,7 @@ class Watched(MemoryDeltaWriter):
     def __init__(self):
         super().__init__()
         self.asked = []
+        self.maintained = {}
         self.is_let_go = threading.Event()
         self.is_let_go.set()
         self.error = None
@@ -33,7 +35,19 @@ class Watched(MemoryDeltaWriter):
         assert self.is_let_go.wait(SECONDS)
         if self.error:
             raise self.error
+        self.maintained[table] = self.state(table).version
         return super().maintain(table, retention_hours)
+
+    def drop(self, table):
+        self.maintained.pop(table, None)
+        super().drop(table)
+
+    def history(self, table, *, limit=None):
+        """With the commit that Spark's own VACUUM leaves."""
+        commits = super().history(table)
+        at = self.maintained.get(table)
+        vacuums = [] if at is None else [HistoryEntry(at, 0, "VACUUM END")]
+        return sorted([*vacuums, *commits], key=lambda commit: -commit.version)[:limit]
 
 
 @pytest.fixture
@@ -91,6 +105,15 @@ def test_a_table_is_maintained_after_so_many_commits_and_then_again(shop):
             assert len(shop.writer.asked) == expected
     assert set(shop.writer.asked) == {"dbo/Orders"}
     assert sum(isinstance(event, TableMaintained) for event in shop.events) == 2
+
+
+def test_an_engine_started_anew_knows_when_a_table_was_maintained_last(shop):
+    orders = shop.orders()
+    for expected in (0, 0, 1, 1, 1, 2):
+        orders.insert(row(1))
+        with kept(shop) as cycle:
+            cycle()
+        assert len(shop.writer.asked) == expected
 
 
 def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_after_the_other(shop):
