@@ -1,0 +1,180 @@
+"""The endpoint on the wire: https, http and the proxy, each on a port of its own, in a thread of its own.
+
+All three are one accept loop: a connection to the proxy becomes one to https once the tunnel is agreed to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from mirror_engine.endpoint.guard import Guard
+from mirror_engine.endpoint.limits import IDLE_SECONDS, MOST_CONNECTIONS, LimitedBodies, LimitedProtocol
+from mirror_engine.endpoint.proxy import agrees
+from mirror_engine.endpoint.unforeseen import Unforeseen
+from mirror_engine.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp
+
+logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # what matters is told in words of our own
+
+LOOPBACK = "127.0.0.1"
+HANDSHAKE_SECONDS = 10.0
+GOODBYE_SECONDS = 3  # for answers that are on their way when the endpoint stops
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where the three listen; 0 for any free port."""
+
+    https: int = 0
+    http: int = 0
+    proxy: int = 0
+
+
+class Endpoint:
+    """An ASGI application on https, http and behind the proxy, guarded and limited.
+
+    Args:
+        app: speaks all dialects, told apart by `Host`; gets no lifespan events.
+        tls: see `mirror_engine.endpoint.authority`.
+        listen: an address of this machine.
+        ports: asked for; `https_port`, `http_port` and `proxy_port` tell what was got.
+        secret: see `Guard`.
+        tell: is told of faults of the program, in words without anything a client sent.
+    """
+
+    def __init__(  # noqa: PLR0913 - every part may be replaced
+        self,
+        app: ASGIApp,
+        tls: ssl.SSLContext,
+        *,
+        listen: str = LOOPBACK,
+        ports: Ports | None = None,
+        secret: str | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        is_open = not ip_address(listen).is_loopback
+        self._app = Guard(LimitedBodies(Unforeseen(app, tell)), secret, is_open=is_open)
+        self._tls = tls
+        self._listen = listen
+        self._wanted = ports or Ports()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="endpoint", daemon=True)
+
+    def start(self) -> None:
+        """Listen; returns when requests are answered.
+
+        Raises:
+            UsageError: a port or the address cannot be had.
+        """
+        with contextlib.ExitStack() as bound:
+            self._https, self._http, self._proxy = (
+                bound.enter_context(self._bind(port))
+                for port in (self._wanted.https, self._wanted.http, self._wanted.proxy)
+            )
+            bound.pop_all()
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        """End; returns when nothing is answered any more. Answers on their way get a moment."""
+        self._server.should_exit = True
+        self._thread.join()
+
+    @property
+    def https_port(self) -> int:
+        """For clients with tokens that name the endpoint themselves."""
+        return int(self._https.getsockname()[1])
+
+    @property
+    def http_port(self) -> int:
+        """For all other credentials, and for browsers."""
+        return int(self._http.getsockname()[1])
+
+    @property
+    def proxy_port(self) -> int:
+        """For clients that name the real service."""
+        return int(self._proxy.getsockname()[1])
+
+    def _bind(self, port: int) -> socket.socket:
+        family = socket.AF_INET6 if ip_address(self._listen).version == 6 else socket.AF_INET  # noqa: PLR2004 - IPv6
+        try:
+            listener = socket.create_server((self._listen, port), family=family, backlog=MOST_CONNECTIONS)
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"{self._listen}, port {port}: {why}", "Name another port, or 0 for any.") from None
+        listener.setblocking(False)
+        return listener
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        config = uvicorn.Config(
+            self._app,
+            loop="asyncio",
+            http=LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=GOODBYE_SECONDS,
+        )
+        self._server = uvicorn.Server(config)
+        serving = asyncio.create_task(self._server.serve(sockets=[]))
+        while not self._server.started:  # noqa: ASYNC110 - it has no event for that
+            await asyncio.sleep(0.001)
+        listening = [
+            asyncio.create_task(self._accept(self._https, self._tls)),
+            asyncio.create_task(self._accept(self._http, None)),
+            asyncio.create_task(self._accept(self._proxy, self._tls, is_proxy=True)),
+        ]
+        self._ready.set()
+        await serving
+        for task in [*listening, *self._connections]:
+            task.cancel()
+        for listener in (self._https, self._http, self._proxy):
+            listener.close()
+
+    async def _accept(self, listener: socket.socket, tls: ssl.SSLContext | None, *, is_proxy: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._server.should_exit:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError:  # no descriptors left, or the client has gone already
+                await asyncio.sleep(0.05)
+                continue
+            if len(self._connections) >= MOST_CONNECTIONS:
+                connection.close()
+                continue
+            task = loop.create_task(self._talk(connection, tls, is_proxy=is_proxy))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+
+    async def _talk(self, connection: socket.socket, tls: ssl.SSLContext | None, *, is_proxy: bool) -> None:
+        """One connection, from its first byte to its end."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may go whenever they like
+            if is_proxy and not await agrees(connection):
+                return
+            protocol = LimitedProtocol(self._server.config, self._server.server_state, {})
+            handshake = HANDSHAKE_SECONDS if tls else None
+            await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake)
+            await protocol.lost.wait()

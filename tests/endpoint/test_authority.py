@@ -1,0 +1,205 @@
+"""The endpoint's own authority: how long it lives, what it is good for, and where its key is."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import stat
+import subprocess
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from wire import connected, made_authority, running, tunnel
+
+from mirror_engine.endpoint.authority import LEAST_LEFT, LIFE, Authority, authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime.now(timezone.utc)
+NODE = shutil.which("node")
+OPENSSL = shutil.which("openssl")
+Names = x509.SubjectAlternativeName
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Authority:
+    return authority(tmp_path / "tls", now=NOW)
+
+
+def certificate(path: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def silent(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_no_certificate_lives_longer_than_seven_days(made) -> None:
+    for path in (made.ca, made.leaf):
+        found = certificate(path)
+        assert found.not_valid_after_utc - found.not_valid_before_utc <= timedelta(days=7)
+        assert found.not_valid_before_utc <= NOW <= found.not_valid_after_utc
+
+
+def test_a_key_is_readable_by_its_owner_alone_and_the_authority_s_is_nowhere(made) -> None:
+    folder = made.leaf.parent
+    assert mode(folder) == 0o700
+    assert mode(made.leaf) == 0o600
+    keys = [path for path in folder.iterdir() if b"PRIVATE KEY" in path.read_bytes()]
+    assert keys == [made.leaf]
+    assert made.leaf.read_bytes().count(b"PRIVATE KEY") == 2  # one key: its begin and its end
+    own = load_pem_private_key(made.leaf.read_bytes(), password=None).public_key()
+    assert own == certificate(made.leaf).public_key() != certificate(made.ca).public_key()
+
+
+def test_a_folder_that_was_open_is_closed(tmp_path) -> None:
+    (tmp_path / "tls").mkdir(mode=0o755)
+    assert mode(authority(tmp_path / "tls").leaf.parent) == 0o700
+
+
+def test_the_authority_is_good_for_the_endpoint_s_names_alone(made) -> None:
+    constraints = certificate(made.ca).extensions.get_extension_for_class(x509.NameConstraints)
+    assert constraints.critical
+    assert [str(each.value) for each in constraints.value.permitted_subtrees] == [
+        "localhost",
+        "dfs.fabric.microsoft.com",
+        "blob.fabric.microsoft.com",
+        "api.fabric.microsoft.com",
+        "login.microsoftonline.com",
+        "login.microsoft.com",
+        "127.0.0.1/32",
+        "::1/128",
+    ]
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="needs openssl")
+@pytest.mark.parametrize(
+    ("name", "is_taken"),
+    [("onelake.dfs.fabric.microsoft.com", True), ("pypi.org", False), ("127.0.0.2", False), ("microsoft.com", False)],
+)
+def test_a_stolen_authority_could_sign_for_no_other_name(tmp_path, name, is_taken, monkeypatch) -> None:
+    """OpenSSL refuses a certificate outside the constraints, whoever signed it."""
+    from mirror_engine.endpoint import authority as module  # noqa: PLC0415 - its parts are replaced
+
+    address = x509.IPAddress if name[0].isdigit() else x509.DNSName
+    value = module.ip_address(name) if name[0].isdigit() else name
+    monkeypatch.setattr(module.x509, "SubjectAlternativeName", lambda _: Names([address(value)]))
+    made = Authority(tmp_path / "ca.pem", tmp_path / "bundle.pem", tmp_path / "leaf.pem")
+    module._make(made, ["127.0.0.1", "::1"], NOW)
+    done = subprocess.run(
+        [OPENSSL, "verify", "-x509_strict", "-CAfile", made.ca, made.leaf], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) is is_taken
+    assert is_taken or "permitted subtree violation" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    "host", ["onelake.dfs.fabric.microsoft.com", "westus-onelake.blob.fabric.microsoft.com", "api.fabric.microsoft.com"]
+)
+def test_python_at_its_strictest_trusts_the_real_names(host) -> None:
+    with running(silent) as endpoint, tunnel(endpoint.proxy_port, host) as secure:
+        assert secure.version() == "TLSv1.3"
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_python_at_its_strictest_trusts_the_loopback(host) -> None:
+    context = ssl.create_default_context(cafile=str(made_authority().ca))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    with running(silent) as endpoint, connected(endpoint.https_port) as plain:
+        context.wrap_socket(plain, server_hostname=host).close()
+
+
+def test_a_client_that_knows_no_authority_of_ours_refuses_us() -> None:
+    other = ssl.create_default_context()
+    trustme.CA().configure_trust(other)
+    with running(silent) as endpoint, connected(endpoint.https_port) as plain, pytest.raises(ssl.SSLError):
+        other.wrap_socket(plain, server_hostname="localhost")
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="needs openssl")
+def test_old_tls_is_refused() -> None:
+    with running(silent) as endpoint:
+        words = [
+            OPENSSL,
+            "s_client",
+            "-connect",
+            f"127.0.0.1:{endpoint.https_port}",
+            "-tls1_1",
+            "-cipher",
+            "ALL:@SECLEVEL=0",
+        ]
+        done = subprocess.run(words, input=b"", capture_output=True, check=False, timeout=20)
+    assert done.returncode != 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NODE is None, reason="needs Node")
+def test_node_trusts_the_authority_it_was_given() -> None:
+    script = (
+        "require('https').get({host:'localhost',port:+process.argv[1]},"
+        "r=>{console.log(r.statusCode);process.exit(0)}).on('error',e=>{console.log(e.code);process.exit(1)})"
+    )
+    with running(silent) as endpoint:
+        words = [NODE, "-e", script, str(endpoint.https_port)]
+        trusted = subprocess.run(
+            words, env={"NODE_EXTRA_CA_CERTS": str(made_authority().ca)}, capture_output=True, text=True, check=False
+        )
+        untrusted = subprocess.run(words, env={}, capture_output=True, text=True, check=False)
+    assert trusted.stdout == "204\n", trusted.stderr
+    assert untrusted.returncode == 1
+
+
+def test_a_good_authority_is_kept_and_one_that_ends_soon_made_anew(made) -> None:
+    folder, first = made.leaf.parent, made.leaf.read_bytes()
+    authority(folder, now=NOW + LIFE - LEAST_LEFT - timedelta(minutes=6))
+    assert made.leaf.read_bytes() == first
+    authority(folder, now=NOW + LIFE - LEAST_LEFT)
+    assert made.leaf.read_bytes() != first
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "bundle.pem", "endpoint.pem"])
+def test_an_authority_that_is_damaged_or_open_is_made_anew(made, name, tmp_path) -> None:
+    first = made.leaf.read_bytes()
+    other = authority(tmp_path / "other")
+    shutil.copy(other.leaf.parent / name, made.leaf.parent / name)
+    authority(made.leaf.parent)
+    assert made.leaf.read_bytes() != first
+    made.leaf.chmod(0o644)
+    second = made.leaf.read_bytes()
+    authority(made.leaf.parent)
+    assert made.leaf.read_bytes() != second
+    assert mode(made.leaf) == 0o600
+
+
+def test_another_address_is_named_beside_the_loopback(tmp_path) -> None:
+    def addresses(listen: str) -> set[str]:
+        leaf = certificate(authority(tmp_path / "tls", listen).leaf)
+        named = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return {str(each) for each in named.get_values_for_type(x509.IPAddress)}
+
+    assert addresses("192.0.2.7") == {"127.0.0.1", "::1", "192.0.2.7"}
+    assert addresses("0.0.0.0") == {"127.0.0.1", "::1"}  # noqa: S104 - named, not bound
+
+
+def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(made, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.bundle))  # as in a shell of another STORE
+    inner = authority(tmp_path / "inner")
+    ours = sum(root.count(b"mirror-engine local authority") // 2 for root in roots(inner.bundle))  # issuer and subject
+    assert ours == 1
+    assert len(roots(inner.bundle)) == len(roots(made.bundle)) > 1
+
+
+def roots(bundle: Path) -> list[bytes]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(bundle)
+    return context.get_ca_certs(binary_form=True)

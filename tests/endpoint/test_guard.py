@@ -1,0 +1,145 @@
+"""Who may speak to the endpoint: its own names, no pages of elsewhere, and only with the token where one is set."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from wire import ONELAKE, exchange, request, running, status_of
+
+from mirror_engine.endpoint.entra import entra_app
+from mirror_engine.endpoint.guard import Guard
+from mirror_engine.endpoint.hosts import LOGINS, named_host
+
+if TYPE_CHECKING:
+    from mirror_engine.endpoint.server import Endpoint
+
+SECRET = "let me in"  # noqa: S105 - a test's own
+
+
+async def services(scope, receive, send) -> None:
+    """Entra behind its host name, and 204 behind all others."""
+    if named_host(scope["headers"]) in LOGINS:
+        await entra_app(SECRET)(scope, receive, send)
+        return
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture(scope="module")
+def unlocked():
+    with running(services) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def locked():
+    with running(services, secret=SECRET) as started:
+        yield started
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1", "[::1]:1", "LocalHost", ONELAKE])
+def test_own_names_are_answered_to(unlocked: Endpoint, host) -> None:
+    assert status_of(exchange(unlocked.http_port, request(host=host))) == 204
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", f"{ONELAKE}.evil.example", "127.0.0.1.evil.example", ""]
+)
+def test_a_name_that_was_bound_to_our_address_elsewhere_is_refused(unlocked: Endpoint, host) -> None:
+    """DNS rebinding: a page of evil.example must not read what lies here."""
+    assert status_of(exchange(unlocked.http_port, request(host=host))) == 421
+
+
+def test_a_request_names_one_host(unlocked: Endpoint) -> None:
+    assert status_of(exchange(unlocked.http_port, request("GET", "/", "localhost", "Host: localhost"))) == 400
+    assert status_of(exchange(unlocked.http_port, b"GET / HTTP/1.0\r\n\r\n")) == 400
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost", "http://localhost:2", "http://[", ""]
+)
+def test_a_page_of_elsewhere_may_change_nothing(unlocked: Endpoint, origin) -> None:
+    asked = request("POST", "/v1/workspaces", "localhost:1", f"Origin: {origin}")
+    assert status_of(exchange(unlocked.http_port, asked)) == 403
+
+
+def test_our_own_page_may(unlocked: Endpoint) -> None:
+    asked = request("POST", "/x", "localhost:1", "Origin: http://localhost:1")
+    assert status_of(exchange(unlocked.http_port, asked)) == 204
+
+
+def said(locked: Endpoint, *headers: str, host: str = "localhost") -> int:
+    return status_of(exchange(locked.http_port, request("GET", "/", host, *headers)))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X: nothing",
+        "Authorization: Bearer",
+        "Authorization: Bearer x",
+        f"Authorization: Bearer {SECRET}x",
+        f"Authorization: bearer {SECRET[:-1]}",
+        f"Authorization: SharedKey onelake:{SECRET}",
+        f"Authorization: {SECRET}",
+        "Authorization: Basic ####",
+        "Authorization: Basic " + base64.b64encode(b"x:").decode(),
+        "Authorization: Bearer \xff\xfe",
+    ],
+)
+@pytest.mark.parametrize("host", ["localhost", ONELAKE, "api.fabric.microsoft.com"])
+def test_without_the_token_nobody_gets_in(locked: Endpoint, header, host) -> None:
+    assert said(locked, header, host=host) == 401
+
+
+def test_with_the_token_as_it_stands_or_as_a_browser_s_password_one_gets_in(locked: Endpoint) -> None:
+    password = base64.b64encode(f"anybody:{SECRET}".encode()).decode()
+    assert said(locked, f"Authorization: Bearer {SECRET}") == 204
+    assert said(locked, f"Authorization: Basic {password}") == 204
+
+
+def token_for(locked: Endpoint, secret: str) -> tuple[int, dict]:
+    form = (
+        f"grant_type=client_credentials&client_id=a&client_secret={secret.replace(' ', '+')}&scope=s/.default".encode()
+    )
+    asked = request("POST", "/t/oauth2/v2.0/token", LOGINS[0], f"Content-Length: {len(form)}", body=form)
+    answer = exchange(locked.http_port, asked)
+    return status_of(answer), json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked: Endpoint) -> None:
+    status, told = token_for(locked, SECRET)
+    assert status == 200
+    assert said(locked, f"Authorization: Bearer {told['access_token']}") == 204
+    status, told = token_for(locked, "x")
+    assert status == 401
+    assert told["error"] == "invalid_client"
+    assert "access_token" not in told
+
+
+def test_entra_s_name_opens_nothing_but_entra(locked: Endpoint) -> None:
+    asked = request("GET", "/ws/item/Files/x", LOGINS[0])
+    assert status_of(exchange(locked.http_port, asked)) == 404
+
+
+def test_beyond_the_loopback_hosts_may_have_any_name() -> None:
+    guard = Guard(services, SECRET, is_open=True)
+    assert guard._knows("builder")
+    assert not Guard(services)._knows("builder")
+
+
+def test_no_token_stands_in_any_log(locked: Endpoint, caplog, capfd) -> None:
+    hush = "hush"
+    with caplog.at_level(logging.DEBUG):
+        said(locked, f"Authorization: Bearer {hush}")
+        token_for(locked, hush)
+        for target in (f"/ws/x?sig={hush}", f"//?{hush}", f"/{hush}\x7f"):
+            exchange(locked.http_port, request("GET", target, "localhost", f"x-ms-copy-source: http://a/?sig={hush}"))
+        exchange(locked.http_port, f"{hush} {hush}\r\n\r\n".encode())
+        exchange(locked.proxy_port, request("CONNECT", "a:1", "a", f"Proxy-Authorization: Basic {hush}"))
+    written = capfd.readouterr()
+    assert hush not in caplog.text + written.out + written.err

@@ -1,0 +1,207 @@
+"""What a request may ask: floods, endless heads, bodies beyond the bound, silence, too many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from wire import connected, exchange, request, rest_of, running, status_of, trusting
+
+from mirror_engine.endpoint import limits, server
+from mirror_engine.endpoint.limits import LimitedBodies
+from mirror_engine.endpoint.server import Endpoint, Ports
+from mirror_engine.errors import UsageError
+
+
+async def counting(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+    """Answers with how many bytes of a body came."""
+    count, goes_on = 0, True
+    while goes_on:
+        message = await receive()
+        count, goes_on = count + len(message.get("body", b"")), message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": b"%d" % count})
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with running(counting) as started:
+        yield started
+
+
+@pytest.fixture
+def small():
+    """Takes bodies of 1000 bytes, and waits a moment for their next piece."""
+    with running(LimitedBodies(counting, most_bytes=1000, pause_seconds=0.3)) as started:
+        yield started
+
+
+def body_of(answer: bytes) -> bytes:
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(endpoint: Endpoint) -> None:
+    bare = (
+        limits.MOST_HEAD_BYTES
+        - len("/")
+        - sum(len(name) + len(value) + 4 for name, value in (("host", "localhost"), ("connection", "close"), ("x", "")))
+    )
+    fits = request("GET", "/", "localhost", f"X: {'a' * bare}")
+    assert status_of(exchange(endpoint.http_port, fits)) == 200
+    over = request("GET", "/", "localhost", f"X: {'a' * (bare + 1)}")
+    assert status_of(exchange(endpoint.http_port, over)) in {0, 400}
+
+
+@pytest.mark.parametrize("count", [90, 101])
+def test_headers_are_counted(endpoint: Endpoint, count) -> None:
+    many = request("GET", "/", "localhost", *[f"X-{number}: a" for number in range(count)])
+    assert status_of(exchange(endpoint.http_port, many)) == (200 if count < 100 else 400)
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 100_000,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"b" * 1_000_000,
+        b"GET /" + b"a" * 1_000_000,
+    ],
+)
+def test_a_head_without_an_end_is_cut(endpoint: Endpoint, flood) -> None:
+    answer = exchange(endpoint.http_port, flood)
+    assert status_of(answer) in {0, 400}  # 0: the answer was lost with what was still on its way
+    assert len(answer) < 1000
+
+
+def test_a_head_that_dribbles_is_cut(endpoint: Endpoint, monkeypatch) -> None:
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.2)
+    started = time.monotonic()
+    with connected(endpoint.http_port) as silent, connected(endpoint.http_port) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHo")
+        assert rest_of(slow) == rest_of(silent) == b""
+    assert time.monotonic() - started < 5
+
+
+def test_a_second_request_s_head_may_not_dribble_either(monkeypatch) -> None:
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.3)
+
+    with running(named_length) as lasting, connected(lasting.http_port) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert status_of(connection.recv(65536)) == 200
+        time.sleep(0.5)  # idle between two requests: no head is on its way
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert status_of(connection.recv(65536)) == 200
+        connection.sendall(b"GET / HT")
+        assert rest_of(connection) == b""
+
+
+async def named_length(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_silence_instead_of_tls_is_cut(monkeypatch) -> None:
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)
+    with running(counting) as endpoint, connected(endpoint.https_port) as connection:
+        assert rest_of(connection) == b""
+
+
+@pytest.mark.parametrize("size", [4 * 1024**3 + 1, 10**30])
+def test_a_body_that_is_told_too_large_is_refused_before_a_byte_of_it(endpoint: Endpoint, size) -> None:
+    answer = exchange(endpoint.http_port, request("PUT", "/", "localhost", f"Content-Length: {size}"))
+    assert status_of(answer) in {400, 413}
+    assert size > 2**64 or b"x-ms-error-code: RequestBodyTooLarge\r\n" in answer
+
+
+def test_a_body_of_unknown_length_is_cut_where_it_gets_too_large(small: Endpoint) -> None:
+    chunk = b"64\r\n" + b"a" * 100 + b"\r\n"
+    head = request("PUT", "/", "localhost", "Transfer-Encoding: chunked")
+    assert body_of(exchange(small.http_port, head + chunk * 10 + b"0\r\n\r\n")) == b"4\r\n1000\r\n0\r\n\r\n"
+    assert status_of(exchange(small.http_port, head + chunk * 11)) == 413
+
+
+def test_a_body_that_does_not_go_on_is_given_up(small: Endpoint) -> None:
+    head = request("PUT", "/", "localhost", "Content-Length: 100")
+    assert status_of(exchange(small.http_port, head + b"a" * 50)) == 408
+
+
+def test_a_body_of_two_lengths_is_refused(endpoint: Endpoint) -> None:
+    """Request smuggling: where the body ends must not be a matter of taste."""
+    for headers in (
+        ("Content-Length: 5", "Transfer-Encoding: chunked"),
+        ("Content-Length: 5", "Content-Length: 6"),
+        ("Content-Length: +5",),
+        ("Transfer-Encoding: chunked, identity",),
+        ("Transfer-Encoding : chunked",),
+    ):
+        answer = exchange(
+            endpoint.http_port, request("PUT", "/", "localhost", *headers, body=b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n")
+        )
+        assert status_of(answer) == 400, headers
+
+
+def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    with running(counting) as endpoint, contextlib.ExitStack() as held:
+        held.enter_context(connected(endpoint.https_port))  # no handshake yet: counted all the same
+        held.enter_context(connected(endpoint.proxy_port))
+        third = held.enter_context(connected(endpoint.http_port))
+        time.sleep(0.1)
+        assert exchange(endpoint.http_port, request()) == b""
+        third.close()
+        assert _eventually(lambda: status_of(exchange(endpoint.http_port, request())) == 200)
+
+
+def _eventually(is_so) -> bool:
+    ends = time.monotonic() + 5
+    while not is_so() and time.monotonic() < ends:
+        time.sleep(0.02)
+    return is_so()
+
+
+def test_a_fault_of_ours_is_answered_and_told_without_what_a_client_sent() -> None:
+    async def broken(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+        raise KeyError(dict(scope["headers"])[b"authorization"])
+
+    told: list[str] = []
+    with running(broken, tell=told.append) as endpoint:
+        answer = exchange(endpoint.http_port, request("GET", "/?sig=hush", "localhost", "Authorization: Bearer hush"))
+    assert status_of(answer) == 500
+    assert b"hush" not in answer
+    assert len(told) == 1
+    assert told[0].startswith("unforeseen KeyError in broken, line ")
+    assert "hush" not in told[0]
+
+
+def test_an_endpoint_ends_within_moments_though_an_answer_never_does(monkeypatch) -> None:
+    async def endless(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b"tick\n", "more_body": True})
+            await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(server, "GOODBYE_SECONDS", 0)
+    with running(endless) as endpoint:
+        connection = connected(endpoint.http_port)
+        connection.sendall(request())
+        assert connection.recv(65536)
+        port, started = endpoint.http_port, time.monotonic()
+    assert time.monotonic() - started < 5
+    connection.close()
+    with pytest.raises(ConnectionRefusedError):
+        connected(port)
+
+
+def test_a_port_that_is_taken_is_wrong_usage() -> None:
+    with running(counting) as endpoint, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
+        Endpoint(counting, None, ports=Ports(http=endpoint.http_port)).start()
+
+
+def test_large_bodies_go_through_every_door(endpoint: Endpoint) -> None:
+    body = bytes(3_000_000)
+    asked = request("PUT", "/", "localhost", f"Content-Length: {len(body)}") + body
+    with trusting().wrap_socket(connected(endpoint.https_port), server_hostname="localhost") as secure:
+        secure.sendall(asked)
+        assert body_of(rest_of(secure)).endswith(b"3000000\r\n0\r\n\r\n")
+    assert b"3000000" in body_of(exchange(endpoint.http_port, asked))

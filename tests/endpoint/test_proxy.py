@@ -1,0 +1,163 @@
+"""The CONNECT proxy, attacked byte by byte: it agrees to a closed list and does nothing else."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, tunnel
+
+from mirror_engine.endpoint import proxy
+
+if TYPE_CHECKING:
+    from mirror_engine.endpoint.server import Endpoint
+
+
+async def named(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+    """Answers with the host that was asked for."""
+    host = dict(scope["headers"])[b"host"]
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(host))]})
+    await send({"type": "http.response.body", "body": host})
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with running(named) as started:
+        yield started
+
+
+def connect(target: str) -> bytes:
+    return f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Connection: keep-alive\r\n\r\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        ONELAKE,
+        "onelake.blob.fabric.microsoft.com",
+        "westus-onelake.dfs.fabric.microsoft.com",
+        "api.fabric.microsoft.com",
+        "login.microsoftonline.com",
+        "login.microsoft.com",
+    ],
+)
+def test_a_name_of_the_closed_list_ends_in_the_endpoint(endpoint: Endpoint, host) -> None:
+    with tunnel(endpoint.proxy_port, host) as secure:
+        secure.sendall(request(host=host))
+        answer = rest_of(secure)
+    assert status_of(answer) == 200
+    assert answer.endswith(host.encode())
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "example.com:443",
+        "localhost:443",
+        "127.0.0.1:443",
+        "[::1]:443",
+        "169.254.169.254:443",
+        "microsoft.com:443",
+        "fabric.microsoft.com:443",
+        "app.fabric.microsoft.com:443",
+        "evil.dfs.fabric.microsoft.com:443",
+        "dfs.fabric.microsoft.com:443",
+        "a.onelake.dfs.fabric.microsoft.com:443",
+        "a-b-onelake.dfs.fabric.microsoft.com:443",
+        "-onelake.dfs.fabric.microsoft.com:443",
+        f"{ONELAKE}.evil.example:443",
+        f"{ONELAKE}.:443",
+        f"{ONELAKE.upper()}:443",
+        f"evil.example/{ONELAKE}:443",
+        f"user@{ONELAKE}:443",
+        f"{ONELAKE}:80",
+        f"{ONELAKE}:4433",
+        f"{ONELAKE}:0443",
+        f"{ONELAKE}:",
+        ONELAKE,
+        f"https://{ONELAKE}:443",
+        f"{ONELAKE}:443:443",
+        "login.microsoftonline.com.evil.example:443",
+        "xlogin.microsoftonline.com:443",
+    ],
+)
+def test_every_other_target_is_refused_and_the_connection_closed(endpoint: Endpoint, target) -> None:
+    assert status_of(exchange(endpoint.proxy_port, connect(target))) in {400, 403}
+
+
+def test_a_refusal_says_what_the_proxy_is_for(endpoint: Endpoint) -> None:
+    answer = exchange(endpoint.proxy_port, connect("pypi.org:443"))
+    assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+    assert b"HTTPS_PROXY" in answer
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE"])
+@pytest.mark.parametrize("target", [f"http://{ONELAKE}/", "http://example.com/", "http://127.0.0.1:22/", "/"])
+def test_nothing_is_fetched_for_anybody(endpoint: Endpoint, method, target) -> None:
+    assert status_of(exchange(endpoint.proxy_port, request(method, target, ONELAKE))) == 403
+
+
+def test_no_name_is_resolved_and_no_connection_made(endpoint: Endpoint, monkeypatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("the proxy went out")
+
+    with connected(endpoint.proxy_port) as refused, connected(endpoint.proxy_port) as agreed:
+        for name in ("getaddrinfo", "gethostbyname", "create_connection"):
+            monkeypatch.setattr(socket, name, forbidden)
+        monkeypatch.setattr(socket.socket, "connect", forbidden)
+        monkeypatch.setattr(socket.socket, "connect_ex", forbidden)
+        refused.sendall(connect("example.com:443"))
+        assert status_of(rest_of(refused)) == 403
+        agreed.sendall(connect(f"{ONELAKE}:443"))
+        assert status_of(agreed.recv(65536)) == 200
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS to the port of the proxy
+        b"\x00" * 100,
+        b"CONNECT\r\n\r\n",
+        b"CONNECT \r\n\r\n",
+        f"CONNECT {ONELAKE}:443\r\n\r\n".encode(),
+        f"CONNECT {ONELAKE}:443 HTTP/1.1\r\nA : b\r\n\r\n".encode(),
+        b"SSH-2.0-x\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused(endpoint: Endpoint, rubbish) -> None:
+    with connected(endpoint.proxy_port) as connection:
+        connection.sendall(rubbish)
+        connection.shutdown(socket.SHUT_WR)
+        assert status_of(rest_of(connection)) in {400, 403}
+
+
+def test_whoever_speaks_on_before_the_answer_is_refused(endpoint: Endpoint) -> None:
+    answer = exchange(endpoint.proxy_port, connect(f"{ONELAKE}:443") + b"GET / HTTP/1.1\r\n\r\n")
+    assert status_of(answer) == 400
+
+
+@pytest.mark.parametrize("flood", [b"X-A: b\r\n" * 4000, b"X-A: " + b"b" * 40_000, b"A" * 40_000])
+def test_a_flood_of_headers_is_refused(endpoint: Endpoint, flood) -> None:
+    answer = exchange(endpoint.proxy_port, connect(f"{ONELAKE}:443")[:-2], flood)
+    assert status_of(answer) in {0, 431}  # 0: the answer was lost with what was still on its way
+    assert len(answer) < 1000
+
+
+def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(endpoint: Endpoint, monkeypatch) -> None:
+    monkeypatch.setattr(proxy, "CONNECT_SECONDS", 0.2)
+    started = time.monotonic()
+    with connected(endpoint.proxy_port) as silent, connected(endpoint.proxy_port) as slow:
+        slow.sendall(b"CONNECT one")
+        assert rest_of(slow) == b""
+        assert rest_of(silent) == b""
+    assert time.monotonic() - started < 5
+
+
+def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(endpoint: Endpoint) -> None:
+    with connected(endpoint.proxy_port) as connection:
+        connection.sendall(connect(f"{ONELAKE}:443"))
+        assert status_of(connection.recv(65536)) == 200
+        connection.sendall(request(host=ONELAKE))
+        assert b"HTTP" not in rest_of(connection)

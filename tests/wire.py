@@ -1,0 +1,82 @@
+"""An endpoint on free ports, and what goes over the wire to it byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.endpoint.authority import Authority, authority
+from mirror_engine.endpoint.server import Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ONELAKE = "onelake.dfs.fabric.microsoft.com"
+PATIENCE_SECONDS = 10
+
+
+@cache
+def made_authority() -> Authority:
+    return authority(Path(tempfile.mkdtemp()) / "tls")
+
+
+@contextlib.contextmanager
+def running(app: Any, **options: Any) -> Iterator[Endpoint]:
+    """The endpoint that serves an application, until left."""
+    endpoint = Endpoint(app, made_authority().context(), **options)
+    endpoint.start()
+    try:
+        yield endpoint
+    finally:
+        endpoint.stop()
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
+
+
+def exchange(port: int, *pieces: bytes) -> bytes:
+    """Send pieces one after the other; all that comes back until the other side closes."""
+    with connected(port) as connection:
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                connection.sendall(piece)
+        return rest_of(connection)
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(65536):
+            received += piece
+    return received
+
+
+def status_of(answer: bytes) -> int:
+    """The status of an HTTP answer; 0 where nothing was answered."""
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+def request(method: str = "GET", target: str = "/", host: str = "localhost", *headers: str, body: bytes = b"") -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", *headers, "", ""]
+    return "\r\n".join(lines).encode("latin-1") + body
+
+
+def trusting() -> ssl.SSLContext:
+    """A client that trusts the endpoint's authority alone, as strictly as Python can be."""
+    context = ssl.create_default_context(cafile=str(made_authority().ca))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+
+
+def tunnel(proxy_port: int, host: str = ONELAKE) -> ssl.SSLSocket:
+    """TLS to a real name, through the proxy."""
+    plain = connected(proxy_port)
+    plain.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n".encode())
+    assert plain.recv(65536) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+    return trusting().wrap_socket(plain, server_hostname=host)
