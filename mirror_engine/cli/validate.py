@@ -49,6 +49,7 @@ JSON: dict[str, Any] = {
             "zone": "out/LandingZone",
             "fails": True,
             "counts": {"error": 1, "warning": 0, "info": 0},
+            "passed_over": 0,
             "tables": [
                 {
                     "table": "Items",
@@ -140,7 +141,8 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
 
     Example: mirror-engine validate ./out --format github --ignore ME016
 
-    Exit codes: 0 clean · 3 something at or above --fail-on · 2 wrong usage · 4 try again
+    Exit codes: 0 nothing fails · 3 something at or above --fail-on, or a table is blocked or latched · 2 wrong usage ·
+    4 try again
     """
     from mirror_engine.delta.arrow_alone import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
 
@@ -164,7 +166,7 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
         return
     judged = [_kept(verdicts, codes, known) for verdicts in judged]
     _print(judged, Format.JSON if as_json else report)
-    if any(verdicts.fails(found) for verdicts in judged for found, _ in verdicts.all()):
+    if any(verdicts.is_failing for verdicts in judged):
         raise typer.Exit(exit_codes.REFUSED)
 
 

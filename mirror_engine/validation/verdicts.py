@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 Counted = tuple["Diagnostic", int]  # and how often it was met
+GAP = "ME019"  # a warning that holds files back as an error does
+STUCK = ("blocked", "latched")
+
+
+def holds(diagnostic: Diagnostic) -> bool:
+    """Whether it keeps files from being applied until somebody does something (LZ-3.3, LZ-4.17)."""
+    return diagnostic.code == GAP or diagnostic.severity is Severity.ERROR
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,11 @@ class TableVerdict:
     state_text: str = ""
     waiting: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it stands still until somebody does something, and not only because of what is passed over."""
+        return self.state in STUCK and any(holds(found) for found, _ in self.diagnostics)
+
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {
@@ -61,12 +73,14 @@ class Verdicts:
         diagnostics: about the zone itself.
         zone: the landing zone's path from the top of the repository, `/` between parts; `""` where it is that top.
         fail_on: the severity from which on a diagnostic fails a check.
+        passed_over: how many diagnostics are left out because they were known.
     """
 
     tables: tuple[TableVerdict, ...] = ()
     diagnostics: tuple[Counted, ...] = ()
     zone: str = ""
     fail_on: Severity = Severity.ERROR
+    passed_over: int = 0
 
     def all(self) -> Iterator[Counted]:
         """Every diagnostic with how often it was met: the zone's own first."""
@@ -75,17 +89,24 @@ class Verdicts:
             yield from table.diagnostics
 
     def where(self, wanted: Callable[[Diagnostic], bool]) -> Verdicts:
-        """The same with those diagnostics alone."""
+        """The same with those diagnostics alone; all others are passed over."""
         tables = tuple(replace(table, diagnostics=_only(table.diagnostics, wanted)) for table in self.tables)
-        return replace(self, tables=tables, diagnostics=_only(self.diagnostics, wanted))
+        unwanted = sum(not wanted(found) for found, _ in self.all())
+        kept = _only(self.diagnostics, wanted)
+        return replace(self, tables=tables, diagnostics=kept, passed_over=self.passed_over + unwanted)
 
     def path_of(self, diagnostic: Diagnostic) -> str:
         """The path from the top of the repository; `""` for the top itself."""
         return "/".join(part for part in (self.zone.rstrip("/"), diagnostic.path) if part and part != ".")
 
     def fails(self, diagnostic: Diagnostic) -> bool:
-        """Whether it is as grave as what fails a check."""
-        return GRAVITY.index(diagnostic.severity) >= GRAVITY.index(self.fail_on)
+        """Whether it is as grave as what fails a check, or holds files back: no gap is clean, whatever `fail_on` is."""
+        return holds(diagnostic) or GRAVITY.index(diagnostic.severity) >= GRAVITY.index(self.fail_on)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the check fails."""
+        return any(self.fails(found) for found, _ in self.all())
 
     def count(self, severity: Severity) -> int:
         """How many different diagnostics of a severity there are."""
@@ -95,8 +116,9 @@ class Verdicts:
         """The same as plain values."""
         return {
             "zone": self.zone,
-            "fails": any(self.fails(found) for found, _ in self.all()),
+            "fails": self.is_failing,
             "counts": {severity.value: self.count(severity) for severity in reversed(GRAVITY)},
+            "passed_over": self.passed_over,
             "tables": [table.to_json() for table in self.tables],
             "diagnostics": _plain(self.diagnostics),
         }

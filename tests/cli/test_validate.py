@@ -61,7 +61,9 @@ def test_each_table_gets_its_verdict_and_nothing_is_written(broken, say) -> None
     assert "  error    ME037 00000000000000000002.parquet, row 2: row marker is 3, " in said.out
     assert "-> delete, land a corrected file  (LZ-4.12)" in said.out
     assert "  warning  ME019 waits for 00000000000000000002.parquet, 1 later files unread" in said.out
-    assert said.out.endswith("3 tables, 3 files, 3 rows, 2 files not applied: 1 error, 1 warning\n")
+    assert said.out.endswith(
+        "3 tables, 3 files, 3 rows, 2 files not applied: 1 error, 1 warning; 1 table blocked, 1 table latched\n"
+    )
     assert said.err == ""
 
 
@@ -75,13 +77,44 @@ def test_json_has_the_documented_shape(broken, say) -> None:
     ("flags", "code"),
     [
         ((), 3),
-        (("--ignore", "me037"), 0),
-        (("--ignore", "ME037", "--fail-on", "warning"), 3),
+        (("--ignore", "me037"), 3),
+        (("--ignore", "ME019"), 3),
+        (("--ignore", "me037", "--ignore", "ME019"), 0),
         (("--ignore", "ME037", "--ignore", "ME019", "--fail-on", "warning"), 0),
     ],
 )
 def test_what_fails_a_check_can_be_chosen(broken, say, flags, code) -> None:
     assert say("validate", broken, *flags).code == code
+
+
+def test_a_gap_fails_a_check_unless_it_is_known(broken, say) -> None:
+    gap = broken / "Files/LandingZone/Gap"
+    said = say("validate", gap)
+    assert said.code == 3
+    assert said.out.endswith("1 table, 1 file, 1 row, 1 file not applied: 1 warning; 1 table blocked\n")
+    assert json.loads(say("validate", gap, "--json").out)["fails"] is True
+    assert say("validate", gap, "--format", "github").out.startswith("::error file=")
+    known = say("validate", gap, "--ignore", "ME019")
+    assert known.code == 0
+    assert known.out.endswith("1 table, 1 file, 1 row, 1 file not applied: 1 known finding passed over\n")
+
+
+def test_the_cases_of_junit_agree_with_the_exit_code(broken, say) -> None:
+    """Files that a table left standing fail, those that wait for metadata are skipped."""
+    Publisher(broken).table("Later").land(b"")
+    Publisher(broken).remove("Later/_metadata.json")
+    for table, flags, (code, failures, skipped) in (
+        ("Gap", (), (3, 2, 0)),
+        ("Gap", ("--ignore", "ME019"), (0, 0, 1)),
+        ("Sales.schema/Wrong", (), (3, 1, 0)),
+        ("Later", (), (0, 0, 1)),
+    ):
+        said = say("validate", broken / "Files/LandingZone" / table, "--format", "junit", *flags)
+        (suite,) = ET.fromstring(said.out)  # noqa: S314 - our own
+        found = (said.code, int(suite.get("failures", "")), int(suite.get("skipped", "")))
+        assert found == (code, failures, skipped), (table, flags)
+        assert len(suite.findall(".//failure")) == failures
+        assert len(suite.findall(".//skipped")) == skipped
 
 
 @pytest.mark.parametrize(
@@ -115,7 +148,7 @@ def test_several_paths_are_judged_each(broken, say) -> None:
     zone = broken / "Files/LandingZone"
     told = json.loads(say("validate", zone / "Good", zone / "Gap", "--json").out)
     assert [each["tables"][0]["table"] for each in told["places"]] == ["Good", "Gap"]
-    assert told["fails"] is False
+    assert [each["fails"] for each in told["places"]] == [False, True]
 
 
 def test_what_is_known_already_is_passed_over(broken, say, tmp_path) -> None:
@@ -134,7 +167,7 @@ def test_reports_for_other_programs(broken, say, monkeypatch) -> None:
     path = "Files/LandingZone/Sales.schema/Wrong/00000000000000000002.parquet"
     assert f"::error file={path},title=ME037::" in say("validate", ".", "--format", "github").out
     suites = ET.fromstring(say("validate", ".", "--format", "junit").out)  # noqa: S314 - our own
-    assert suites.get("failures") == "1"
+    assert suites.get("failures") == "3"
     (run,) = json.loads(say("validate", ".", "--format", "sarif").out)["runs"]
     assert [result["ruleId"] for result in run["results"]] == ["ME037", "ME019"]
 
@@ -237,7 +270,8 @@ def test_a_zone_is_one_though_a_stray_file_lies_at_its_top_or_nothing_at_all(bro
     assert [found["code"] for found in told["diagnostics"]] == ["ME002"]
     empty = tmp_path / "LandingZone"
     empty.mkdir()
-    assert say("validate", empty).code == 0
+    said = say("validate", empty)
+    assert (said.code, said.out.splitlines()[-1]) == (0, "0 tables, 0 files, 0 rows: nothing has landed yet")
 
 
 def test_dots_in_a_path_and_folders_of_moved_files_are_understood(broken, say, monkeypatch) -> None:

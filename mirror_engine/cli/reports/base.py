@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.register import Severity
+from mirror_engine.validation.verdicts import holds
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -29,6 +32,11 @@ def line_of(diagnostic: Diagnostic, table: TableVerdict) -> int | None:
         return diagnostic.row + 1 if table.is_text else None
     line = dict(diagnostic.details).get("line", "") if diagnostic.code == "ME010" else ""
     return int(line) if line.isdecimal() else None
+
+
+def severity_of(diagnostic: Diagnostic) -> Severity:
+    """How grave it is to whoever reads only this: a gap fails a check as an error does."""
+    return Severity.ERROR if holds(diagnostic) else diagnostic.severity
 
 
 def message_of(diagnostic: Diagnostic, times: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror_engine.cli.reports.base import encodable, located, message_of
+from mirror_engine.cli.reports.base import encodable, located, message_of, severity_of
 from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
@@ -31,4 +31,4 @@ def render(*judged: Verdicts) -> str:
 def _command(diagnostic: Diagnostic, path: str, line: int | None) -> str:
     properties = {"file": encodable(path), "line": "" if line is None else str(line), "title": diagnostic.code}
     told = (f"{name}={value.translate(_IN_A_PROPERTY)}" for name, value in properties.items() if value)
-    return f"::{COMMANDS[diagnostic.severity]} {','.join(told)}"
+    return f"::{COMMANDS[severity_of(diagnostic)]} {','.join(told)}"

@@ -40,12 +40,16 @@ def _suites(verdicts: Verdicts) -> Iterator[ET.Element]:
 
 
 def _suite(table: TableVerdict, verdicts: Verdicts) -> ET.Element:
-    said: dict[str, list[Counted]] = {path: [] for path in table.files}
+    unapplied = dict(table.waiting)
+    said: dict[str, list[Counted]] = {path: [] for path in (*table.files, *unapplied)}
     for found, times in table.diagnostics:
         said.setdefault(found.path, []).append((found, times))
-    cases = [_case(table.name, path, counted, verdicts) for path, counted in said.items()]
-    failures = sum(case.find("failure") is not None for case in cases)
-    numbers = {"tests": str(len(cases)), "failures": str(failures), "errors": "0", "skipped": "0"}
+    cases = [_case(table, path, counted, verdicts) for path, counted in said.items()]
+    for case, path in zip(cases, said, strict=True):
+        if path in unapplied and case.find("failure") is None:
+            _not_applied(case, table, unapplied[path])
+    failures, skipped = (str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "skipped"))
+    numbers = {"tests": str(len(cases)), "failures": failures, "errors": "0", "skipped": skipped}
     suite = ET.Element("testsuite", {"name": _text(table.name), **numbers})
     if table.state:
         properties = ET.SubElement(suite, "properties")
@@ -55,8 +59,16 @@ def _suite(table: TableVerdict, verdicts: Verdicts) -> ET.Element:
     return suite
 
 
-def _case(table: str, path: str, said: Sequence[Counted], verdicts: Verdicts) -> ET.Element:
-    case = ET.Element("testcase", classname=_text(table), name=_text(path or THE_ZONE))
+def _not_applied(case: ET.Element, table: TableVerdict, why: str) -> None:
+    """A file that a table left standing fails, as the table does; one that waits for metadata is not judged yet."""
+    if table.is_stuck:
+        case.insert(0, ET.Element("failure", type="not applied", message=_text(f"not applied: {why}")))
+    else:
+        case.insert(0, ET.Element("skipped", message=_text(f"not applied: {why}")))
+
+
+def _case(table: TableVerdict, path: str, said: Sequence[Counted], verdicts: Verdicts) -> ET.Element:
+    case = ET.Element("testcase", classname=_text(table.name), name=_text(path or THE_ZONE))
     failing = [counted for counted in said if verdicts.fails(counted[0])]
     if failing:
         first = failing[0][0]

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from mirror_engine.cli.reports.base import encodable, located, message_of
+from mirror_engine.cli.reports.base import encodable, located, message_of, severity_of
 from mirror_engine.explanations.pages import explanation
 from mirror_engine.landing_zone.register import Severity
 
@@ -53,7 +53,7 @@ def _result(diagnostic: Diagnostic, times: int, line: int | None, path: str) -> 
         place["region"] = {"startLine": line}
     return {
         "ruleId": diagnostic.code,
-        "level": LEVELS[diagnostic.severity],
+        "level": LEVELS[severity_of(diagnostic)],
         "message": {"text": message_of(diagnostic, times)},
         "locations": [{"physicalLocation": place}],
         "occurrenceCount": times,

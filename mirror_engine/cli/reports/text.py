@@ -11,6 +11,7 @@ from rich.text import Text
 from mirror_engine.cli.output import NAMES, STYLES, line
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.register import GRAVITY
+from mirror_engine.validation.verdicts import STUCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -87,6 +88,19 @@ def _summary(verdicts: Verdicts) -> Text:
     judged = f"{count(len(verdicts.tables), 'table')}, {count(files, 'file')}, {count(rows, 'row')}"
     unread = f", {count(waiting, 'file')} not applied" if waiting else ""
     numbers = {severity: verdicts.count(severity) for severity in reversed(GRAVITY)}
-    told = ", ".join(count(number, NAMES[severity]) for severity, number in numbers.items() if number)
+    told = [count(number, NAMES[severity]) for severity, number in numbers.items() if number]
+    told += [count(verdicts.passed_over, "known finding") + " passed over"] if verdicts.passed_over else []
     worst = next((severity for severity, number in numbers.items() if number), None)
-    return Text.assemble(line(f"{judged}{unread}: "), line(told or "clean", STYLES[worst] if worst else "green"))
+    words = ", ".join(told) or ("clean" if files else "nothing has landed yet")
+    return Text.assemble(
+        line(f"{judged}{unread}: "),
+        line(words, STYLES[worst] if worst else "green" if words == "clean" else ""),
+        _stuck(verdicts),
+    )
+
+
+def _stuck(verdicts: Verdicts) -> Text:
+    """Why the check fails though there may be no error: what stands still."""
+    found = [sum(table.is_stuck and table.state == state for table in verdicts.tables) for state in STUCK]
+    told = ", ".join(f"{count(number, 'table')} {state}" for number, state in zip(found, STUCK, strict=True) if number)
+    return line(f"; {told}" if told else "", "bold red")
