@@ -9,6 +9,7 @@ import typer
 from mirror_engine.cli import exit_codes, opening, progress
 from mirror_engine.cli.options import WORKING, Json, Root, configured
 from mirror_engine.cli.output import bullet, line, print_json, stdout
+from mirror_engine.cli.roots import check_root
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.cli.status_text import style_of
 from mirror_engine.config import Config
@@ -41,6 +42,7 @@ def once(root: Root, config: Config, *, as_json: Json = False) -> None:
     were applied · 4 try again · 130 interrupted, after the commit at hand
     """
     with progress.shown() as listeners, opening.open_mirror(root, config, listeners) as mirror:
+        check_root(root)
         with Stopping() as stopping:
             report = mirror.once(stopping.stop)
         tables = mirror.status().tables

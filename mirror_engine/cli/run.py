@@ -12,6 +12,7 @@ from mirror_engine.cli.log import Log, LogFormat
 from mirror_engine.cli.once import report_json
 from mirror_engine.cli.options import WORKING, Json, Root, configured
 from mirror_engine.cli.output import print_json
+from mirror_engine.cli.roots import check_root_to_come
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Config
 
@@ -37,6 +38,7 @@ def run(root: Root, config: Config, *, log_format: Format = LogFormat.TEXT, as_j
     logging.getLogger().addHandler(logging.NullHandler())  # libraries' own words would break the lines
     log = Log(log_format)
     with Stopping() as stopping, opening.open_mirror(root, config, [log]) as mirror:
+        check_root_to_come(root)
         log.say("info", "started", root=str(root), poll_interval_seconds=config.poll_interval_seconds)
         report = mirror.run(stopping.stop)
     told = report_json(report, stopping.exit_code(exit_codes.LEVEL))
