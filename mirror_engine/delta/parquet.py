@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from mirror_engine.delta import markers
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.change_bytes import guarded
-from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, read_footer
+from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, read_footer, read_metadata
 from mirror_engine.delta.parquet_pace import (
     BUFFER_BYTES,
     check_lengths,
@@ -20,6 +20,7 @@ from mirror_engine.delta.parquet_pace import (
     check_total,
     pace_of,
 )
+from mirror_engine.delta.parquet_pages import Chunk, check_pages, chunks_of
 from mirror_engine.delta.parquet_types import OutOfRange, ParquetType, converted, parquet_type
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
@@ -59,7 +60,9 @@ def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFi
         StorageUnavailable: the bytes could not be read.
     """
     source = guarded(handle, path)
-    metadata = read_footer(source, path, config)
+    footer = read_footer(source, path, config)
+    metadata = read_metadata(footer, path)
+    chunks = chunks_of(footer, path)
     try:
         file = pq.ParquetFile(
             source,
@@ -73,7 +76,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFi
         fields = _fields(file, path)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
-    return ParquetChangeFile(source, file, fields, path, config)
+    return ParquetChangeFile(source, file, fields, chunks, path, config)
 
 
 def _fields(file: pq.ParquetFile, path: str) -> list[_Field]:
@@ -94,12 +97,19 @@ def _fields(file: pq.ParquetFile, path: str) -> list[_Field]:
 class ParquetChangeFile:
     """An `OpenFile` over Parquet."""
 
-    def __init__(
-        self, source: BinaryIO, file: pq.ParquetFile, fields: Sequence[_Field], path: str, config: Config
+    def __init__(  # noqa: PLR0913, PLR0917 - made by `open_parquet` alone
+        self,
+        source: BinaryIO,
+        file: pq.ParquetFile,
+        fields: Sequence[_Field],
+        chunks: Sequence[Sequence[Chunk]],
+        path: str,
+        config: Config,
     ) -> None:
         self._source = source
         self._file = file
         self._fields = fields
+        self._chunks = chunks
         self._size = source.seek(0, os.SEEK_END)
         self._path = path
         self._config = config
@@ -126,7 +136,7 @@ class ParquetChangeFile:
         """
         rows = unfolded = 0
         read = [at for at, field in enumerate(self._fields) if self._is_read(at, field, columns)] or [0]
-        for raw in self._raw_batches(None if columns is None else [self._fields[at].name for at in read]):
+        for raw in self._raw_batches(read, None if columns is None else [self._fields[at].name for at in read]):
             check_lengths(raw, self._path, rows + 1, self._config)
             yield self._carried(raw, read, rows + 1)
             rows += raw.num_rows
@@ -138,8 +148,10 @@ class ParquetChangeFile:
     def _is_read(self, at: int, field: _Field, columns: Collection[str] | None) -> bool:
         return columns is None or field.name in columns or at == self._marker_at
 
-    def _raw_batches(self, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def _raw_batches(self, places: Sequence[int], names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
+            chunks = [self._chunks[group][at] for at in places]
+            check_pages(self._source, self._size, chunks, self._path, self._config)
             try:
                 pace = pace_of(self._file, self._source, group, names)
             except PARSE_FAULTS as fault:

@@ -26,38 +26,12 @@ _PASSED_OVER = b"\x18\x0cARROW:ignore\x18"
 PARSE_FAULTS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
 
 
-def read_footer(handle: BinaryIO, path: str, config: Config) -> Any:  # noqa: ANN401 - pyarrow's FileMetaData
-    """The file's metadata, without Arrow's stored schema: types are those of Parquet itself (LZ-5.8).
+def read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:
+    """The footer as it is written.
 
     Raises:
         PublisherError: ME023 for 0 bytes, ME024 for what is no whole Parquet file, ME075 for a footer out of bounds.
     """
-    footer = _footer_bytes(handle, path, config)
-    length = len(footer).to_bytes(4, "little")
-    plain = _MAGIC + footer.replace(_ARROW_SCHEMA, _PASSED_OVER) + length + _MAGIC
-    try:
-        metadata = pq.read_metadata(pa.BufferReader(plain))
-        groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
-    except PARSE_FAULTS as fault:
-        raise broken(path, "its footer cannot be understood") from fault
-    if metadata.num_rows < 0 or min(groups, default=0) < 0 or sum(groups) != metadata.num_rows:
-        raise broken(path, "its footer contradicts itself about the number of rows")
-    return metadata
-
-
-def broken(path: str, reason: str) -> PublisherError:
-    """The refusal of a file that is no whole Parquet file (LZ-3.10)."""
-    return PublisherError(diagnose("ME024", path, reason=reason))
-
-
-def too_large(path: str, reason: str, limit_bytes: int, row: int | None = None) -> PublisherError:
-    """The refusal of what is beyond a bound that the option `row_bytes` moves."""
-    return PublisherError(
-        diagnose("ME075", path, row=row, reason=reason, limit=f"{limit_bytes:,} bytes", option="row_bytes")
-    )
-
-
-def _footer_bytes(handle: BinaryIO, path: str, config: Config) -> bytes:
     size = handle.seek(0, os.SEEK_END)
     if size == 0:
         raise PublisherError(diagnose("ME023", path))
@@ -73,6 +47,40 @@ def _footer_bytes(handle: BinaryIO, path: str, config: Config) -> bytes:
         raise too_large(path, f"a footer of {length:,} bytes", config.row_bytes)
     handle.seek(size - _TAIL_BYTES - length)
     return handle.read(length)
+
+
+def read_metadata(footer: bytes, path: str) -> Any:  # noqa: ANN401 - pyarrow's FileMetaData
+    """The file's metadata, without Arrow's stored schema: types are those of Parquet itself (LZ-5.8).
+
+    Raises:
+        PublisherError: ME024.
+    """
+    length = len(footer).to_bytes(4, "little")
+    plain = _MAGIC + footer.replace(_ARROW_SCHEMA, _PASSED_OVER) + length + _MAGIC
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(plain))
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        rows = [group.num_rows for group in groups]
+        columns = {group.num_columns for group in groups}
+    except PARSE_FAULTS as fault:
+        raise broken(path, "its footer cannot be understood") from fault
+    if metadata.num_rows < 0 or min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
+        raise broken(path, "its footer contradicts itself about the number of rows")
+    if not columns <= {metadata.num_columns}:
+        raise broken(path, "its footer contradicts itself about the number of columns")
+    return metadata
+
+
+def broken(path: str, reason: str) -> PublisherError:
+    """The refusal of a file that is no whole Parquet file (LZ-3.10)."""
+    return PublisherError(diagnose("ME024", path, reason=reason))
+
+
+def too_large(path: str, reason: str, limit_bytes: int, row: int | None = None) -> PublisherError:
+    """The refusal of what is beyond a bound that the option `row_bytes` moves."""
+    return PublisherError(
+        diagnose("ME075", path, row=row, reason=reason, limit=f"{limit_bytes:,} bytes", option="row_bytes")
+    )
 
 
 def _check_magic(head: bytes, tail: bytes, size: int, path: str) -> None:

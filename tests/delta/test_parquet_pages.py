@@ -1,0 +1,132 @@
+"""What the pages of a Parquet file claim is known before anything makes room for it."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fuzzing.thrift_mutations import LIST, STRUCT, Reader, Several, Struct, written
+
+from mirror_engine.config import Config
+from mirror_engine.delta.parquet import open_parquet
+from mirror_engine.errors import PublisherError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATH = "Orders/00000000000000000001.parquet"
+TABLE = pa.table({"Id": [1, 2], "City": ["Linz", "Graz" * 5000]})
+MEGABYTE = 1 << 20
+
+
+def parquet(**options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(TABLE, sink, **{"use_dictionary": False, **options})
+    return sink.getvalue()
+
+
+def refused(content: bytes, config: Config) -> str:
+    with pytest.raises(PublisherError) as caught:
+        list(open_parquet(io.BytesIO(content), PATH, config).batches())
+    return str(caught.value)
+
+
+def with_footer(content: bytes, change: Callable[[Struct], None]) -> bytes:
+    length = int.from_bytes(content[-8:-4], "little")
+    footer = Reader(content[-8 - length : -8]).struct()
+    change(footer)
+    new = written(footer)
+    return content[: -8 - length] + new + len(new).to_bytes(4, "little") + b"PAR1"
+
+
+def field(value: Struct, name: int) -> Any:
+    return next(inner for at, _, inner in value.fields if at == name)
+
+
+def with_page(content: bytes, name: int, number: int) -> bytes:
+    """The first page's header with another number in it."""
+    reader = Reader(content[4:])
+    header = reader.struct()
+    header.fields = [(at, kind, number if at == name else inner) for at, kind, inner in header.fields]
+    return content[:4] + written(header) + content[4 + reader.at :]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
+def test_pages_of_any_version_and_codec_pass(version: str, codec: str) -> None:
+    content = parquet(data_page_version=version, compression=codec, use_dictionary=True, write_page_index=True)
+    file = open_parquet(io.BytesIO(content), PATH, Config())
+    assert pa.Table.from_batches(list(file.batches())).to_pylist() == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "said"),
+    [
+        (3, 2**31 - 1, "a page is said to be longer than the file"),
+        (3, -1, "a page is said to have no length"),
+        (2, -(2**31), "a page is said to have no length"),
+        (2, 2**31 - 1, "a page of 2,147,483,647 bytes"),
+    ],
+)
+def test_a_page_that_claims_what_cannot_be_is_refused(name: int, number: int, said: str) -> None:
+    assert said in refused(with_page(parquet(), name, number), Config())
+
+
+def test_a_page_may_hold_four_of_the_longest_rows_and_no_more() -> None:
+    content = parquet(compression="zstd")
+    assert list(open_parquet(io.BytesIO(content), PATH, Config(row_bytes=20_010)).batches())
+    assert "a page of 20,018 bytes" in refused(content, Config(row_bytes=5_002))
+
+
+def test_a_page_that_really_unfolds_to_much_is_refused_before_it_does_whatever_the_footer_says() -> None:
+    zeros = pa.table({"Text": ["\0" * (256 * MEGABYTE)]})
+    sink = io.BytesIO()
+    pq.write_table(zeros, sink, compression="zstd", use_dictionary=False, write_statistics=False)
+
+    def lie(footer: Struct) -> None:
+        column = field(field(footer, 4).values[0], 1).values[0]
+        described = field(column, 3)
+        described.fields = [(at, kind, 100 if at == 6 else inner) for at, kind, inner in described.fields]
+
+    content = with_footer(sink.getvalue(), lie)
+    assert len(content) < MEGABYTE
+    del zeros, sink
+    program = (
+        "import io, resource, sys\n"
+        "from mirror_engine.config import Config\n"
+        "from mirror_engine.delta.parquet import open_parquet\n"
+        "content = sys.stdin.buffer.read()\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "try:\n"
+        "    list(open_parquet(io.BytesIO(content), 'x', Config(row_bytes=1 << 20)).batches())\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error.diagnostic.code)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], input=content, capture_output=True, check=True)
+    said, more = done.stdout.decode().splitlines()
+    assert said == "PublisherError ME075"
+    assert int(more) < 32 * MEGABYTE // 1024
+
+
+def test_a_row_group_with_another_number_of_columns_is_refused() -> None:
+    def shorten(footer: Struct) -> None:
+        columns = field(field(footer, 4).values[0], 1)
+        columns.values, columns.count = columns.values[:1], 1
+
+    assert "about the number of columns" in refused(with_footer(parquet(), shorten), Config())
+
+
+def test_a_footer_of_lists_in_lists_is_refused() -> None:
+    deep: Any = Several(STRUCT, [], 0)
+    for _ in range(100):
+        deep = Several(LIST, [deep], 1)
+
+    assert "cannot be understood" in refused(
+        with_footer(parquet(), lambda f: f.fields.append((20, LIST, deep))), Config()
+    )
