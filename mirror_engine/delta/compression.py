@@ -169,7 +169,7 @@ def _exactly(source: BinaryIO, size: int) -> bytes:
 def _block(packed: bytes, most: int, limit: int) -> bytes:
     """One raw block, unpacked; damaged beyond what its place allows, too long beyond what memory does."""
     size, _ = _declared_size(packed)
-    if size > most and most <= limit:
+    if size < 0 or (size > most and most <= limit):
         raise Damaged("its Snappy data is damaged")
     if size > limit:
         raise _TooLong(size)
