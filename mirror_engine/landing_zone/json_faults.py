@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\[\s\S])*"|-?Infinity|NaN|[^\s"]')
 _OPEN_BACKSLASH = re.compile(r'(?<![\\"])"\\"(?=\s*(?:[,}\]]|$))')
@@ -15,6 +19,7 @@ _IN_TEXT = {  # by how the parser's own message begins
     "Invalid control character": "a line end or control character inside a text, or its closing quote is missing",
     "Invalid \\": 'a backslash before this character means nothing, write it as "\\\\"',
 }
+DEEPEST = 32  # levels of objects and arrays; a `_metadata.json` has four
 _SHOWN = 40  # characters of a word that a message repeats
 _UTF8_BOM = b"\xef\xbb\xbf"
 _WIDE_BOMS = {
@@ -71,6 +76,7 @@ def read_json(content: bytes) -> object:
     try:
         value: object = json.loads(text, object_pairs_hook=_object, parse_int=float, parse_constant=_refuse_constant)
         _refuse_half_pairs(text)
+        _refuse_depth(value)
     except json.JSONDecodeError as error:
         raise _explained(text, error) from None
     except _NoJsonNumber as error:
@@ -109,9 +115,24 @@ def _refuse_half_pairs(text: str) -> None:
     if (half := _HALF_PAIR.search(text)) is None:
         return
     try:
-        json.dumps(json.loads(text), ensure_ascii=False).encode()
+        json.dumps(json.loads(text, parse_int=float), ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise JsonFault(text, half.start(), "half of a surrogate pair, which is no character") from None
+
+
+def _refuse_depth(value: object) -> None:
+    # A parser bears more depth than what compares two values behind it.
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+    if level:
+        raise RecursionError
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, JsonObject):
+        return (inner for _, inner in value.pairs)
+    return value if isinstance(value, list) else ()
 
 
 def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
