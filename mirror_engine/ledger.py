@@ -25,6 +25,7 @@ MIRROR, ANCHOR, NEXT_POLL = "mirror", "anchor", "next_poll"
 _DISK_TROUBLE = re.compile(
     r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
 )
+_DAMAGED = (sqlite3.DatabaseError, ValueError, RecursionError)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS tables (
@@ -60,7 +61,7 @@ class Ledger:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 return cls(_connect(str(path)))
-            except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as fault:
+            except _DAMAGED as fault:
                 if _DISK_TROUBLE.match(str(fault)):
                     raise
                 for leftover in path.parent.glob(f"{path.name}*"):
@@ -88,7 +89,7 @@ class Ledger:
                 stored.backup(copy)
         try:
             return cls(copy)
-        except (sqlite3.DatabaseError, ValueError, KeyError, TypeError):
+        except _DAMAGED:
             return cls.fresh()
 
     @property
@@ -161,8 +162,13 @@ class Ledger:
     def _load(self) -> Iterator[tuple[TableName, Progress]]:
         applied: dict[TableName, dict[str, AppliedFile]] = {}
         for schema, table, path, *file in self._connection.execute("SELECT * FROM applied"):
-            applied.setdefault(TableName(schema, table), {})[path] = AppliedFile(*file)
+            made = AppliedFile(*file)
+            if not (isinstance(path, str) and made.is_plain):
+                raise ValueError("no applied file")
+            applied.setdefault(TableName(schema, table), {})[path] = made
         for schema, table, head in self._connection.execute("SELECT * FROM tables"):
+            if not (isinstance(schema, str) and isinstance(table, str) and isinstance(head, str)):
+                raise ValueError("no table")  # noqa: TRY004 - the file is wrong, not its reader
             name = TableName(schema, table)
             yield name, replace(Progress.from_json(json.loads(head)), applied=applied.get(name, {}))
 
@@ -179,6 +185,7 @@ def _connect(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         _check_format(connection.execute("PRAGMA user_version").fetchone()[0])
+        _check_health(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         connection.executescript(f"{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};")
     except BaseException:
         connection.close()
@@ -200,3 +207,8 @@ def _disk_trouble() -> Iterator[None]:
 def _check_format(found: int) -> None:
     if found not in {0, _SCHEMA_VERSION}:
         raise ValueError(f"a ledger of format {found}, not {_SCHEMA_VERSION}")
+
+
+def _check_health(found: str) -> None:
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)

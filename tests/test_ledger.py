@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -133,3 +136,71 @@ def test_reading_no_ledger_finds_nothing_and_makes_nothing(path):
     assert reader.tables() == {}
     reader.close()
     assert not path.parent.exists()
+
+
+def changed_in(path, statement, *values):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+WRONG = [
+    *(
+        {"batch": 1.0},
+        {"batch": True},
+        {"generation": 7},
+        {"synced_at": float("inf")},
+        {"armed_at": {}},
+        {"gone_at": -1},
+    ),
+    *({"watermarks": {"": "7"}}, {"watermarks": {"": None}}, {"applied": []}, {"key_columns": [1]}),
+    *({"declared_columns": [{"name": 1.5, "type": "string", "nullable": True}]}, {"naive_columns": [1]}),
+    *(
+        {"latch": []},
+        {"latch": 1},
+        {"waiting": {"a": 1}},
+        {"diagnostics": [[{"code": "ME999"}, 1]]},
+        {"markers_seen": 0},
+    ),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_progress_of_other_types_is_no_progress(path, wrong):
+    ledger = Ledger.open(path)
+    ledger.record(ORDERS, FULL)
+    ledger.close()
+    changed_in(path, "UPDATE tables SET progress = ?", json.dumps({**FULL.to_json(), **wrong}))
+    assert Ledger.read(path).tables() == {}
+    assert Ledger.open(path).tables() == {}
+    assert path.with_name("damaged-ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("etag", None), ("path", b"a"), ("version", "x"), ("rows", 1.5), ("modified_ns", None)]
+)
+def test_an_applied_file_of_other_types_is_none(path, column, value):
+    ledger = Ledger.open(path)
+    ledger.record(ORDERS, FULL)
+    ledger.close()
+    changed_in(path, f"UPDATE applied SET {column} = ? WHERE path = 'a.csv'", value)  # noqa: S608 - a column of ours
+    assert Ledger.open(path).tables() == {}
+
+
+@pytest.mark.parametrize("head", ["[" * 100_000, "1", "null", '"x"', b"{}"], ids=lambda head: str(head)[:9])
+def test_progress_that_is_none_at_all_is_put_aside(path, head):
+    ledger = Ledger.open(path)
+    ledger.record(ORDERS, FULL)
+    ledger.close()
+    changed_in(path, "UPDATE tables SET progress = ?", head)
+    assert Ledger.open(path).tables() == {}
+
+
+def test_a_page_of_the_file_that_lost_its_bytes_is_seen_when_it_is_opened(path):
+    ledger = Ledger.open(path)
+    many = {f"{n}.csv": AppliedFile("e", "d", 1, 1, 1) for n in range(2000)}
+    ledger.record(ORDERS, replace(FULL, applied=many))
+    ledger.close()
+    content = bytearray(path.read_bytes())
+    content[-4096 - 2048 : -4096] = bytes(2048)
+    path.write_bytes(content)
+    assert Ledger.open(path).tables() == {}

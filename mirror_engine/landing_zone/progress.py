@@ -11,6 +11,8 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_END_OF_TIME = 253_402_300_799.0  # of year 9999, in seconds since 1970
+
 
 @dataclass(frozen=True)
 class AppliedFile:
@@ -29,6 +31,12 @@ class AppliedFile:
     version: int
     rows: int
     modified_ns: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the fields are what they are told to be: they may come from a damaged file."""
+        texts, counts = (self.etag, self.digest), (self.version, self.rows, self.modified_ns)
+        return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in counts)
 
 
 @dataclass(frozen=True)
@@ -126,20 +134,25 @@ class Progress:
         """Back from `to_json`.
 
         Raises:
-            KeyError, TypeError, ValueError: it is no progress.
+            ValueError: it is no progress.
         """
-        return cls(
-            **{name: value[name] for name in _PLAIN if name in value},
-            watermarks=dict(value["watermarks"]),
-            applied={path: AppliedFile(**file) for path, file in value["applied"].items()},
-            key_columns=None if value["key_columns"] is None else tuple(value["key_columns"]),
-            declared_columns=tuple(Column(**column) for column in value["declared_columns"]),
-            naive_columns=frozenset(value["naive_columns"]),
-            utc_columns=frozenset(value["utc_columns"]),
-            latch=value["latch"] and Latch.from_json(value["latch"]),
-            waiting=dict(value["waiting"]),
-            diagnostics={_diagnostic_from_json(found): count for found, count in value["diagnostics"]},
-        )
+        try:
+            made = cls(
+                **{name: value[name] for name in _PLAIN if name in value},
+                watermarks=dict(value["watermarks"]),
+                applied={path: AppliedFile(**file) for path, file in value["applied"].items()},
+                key_columns=None if value["key_columns"] is None else tuple(value["key_columns"]),
+                declared_columns=tuple(Column(**column) for column in value["declared_columns"]),
+                naive_columns=frozenset(value["naive_columns"]),
+                utc_columns=frozenset(value["utc_columns"]),
+                latch=None if value["latch"] is None else Latch.from_json(value["latch"]),
+                waiting=dict(value["waiting"]),
+                diagnostics={_diagnostic_from_json(found): count for found, count in value["diagnostics"]},
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("no progress") from error
+        _check(made)
+        return made
 
 
 _PLAIN = (
@@ -156,6 +169,33 @@ _PLAIN = (
 )
 
 
+def _check(found: Progress) -> None:
+    """Hold what was read to the types that it is told to have: it comes from a file that may be damaged.
+
+    Raises:
+        ValueError: it is no progress.
+    """
+    columns = found.declared_columns
+    texts = [
+        *(found.generation, found.identity, *found.watermarks, *found.applied, *(found.key_columns or ())),
+        *(*found.naive_columns, *found.utc_columns, *found.waiting, *found.waiting.values()),
+        *(text for column in columns for text in (column.name, column.type)),
+        *((found.latch.path, found.latch.identity, found.latch.etag) if found.latch else ()),
+    ]
+    counts = [found.batch, found.delta_version, found.rows_processed, found.bytes_processed]
+    counts += [*found.watermarks.values(), *found.diagnostics.values()]
+    times = [found.synced_at, found.armed_at, found.gone_at]
+    is_good = (
+        all(isinstance(text, str) for text in texts)
+        and all(type(number) is int for number in counts)
+        and all(isinstance(time, float | int) and 0 <= time < _END_OF_TIME for time in times)
+        and all(isinstance(flag, bool) for flag in (found.markers_seen, *(column.nullable for column in columns)))
+        and all(file.is_plain for file in found.applied.values())
+    )
+    if not is_good:
+        raise ValueError("no progress")
+
+
 def _diagnostic_to_json(diagnostic: Diagnostic) -> dict[str, Any]:
     """Only what cannot be looked up in the register."""
     return {**asdict(diagnostic), "details": dict(diagnostic.details)}
@@ -163,4 +203,8 @@ def _diagnostic_to_json(diagnostic: Diagnostic) -> dict[str, Any]:
 
 def _diagnostic_from_json(value: Mapping[str, Any]) -> Diagnostic:
     details = tuple((str(name), str(detail)) for name, detail in value["details"].items())
-    return Diagnostic(value["code"], value["path"], value["row"], value["column"], details, value["strict"])
+    made = Diagnostic(value["code"], value["path"], value["row"], value["column"], details, value["strict"])
+    _ = made.message, made.remedy  # what is missing is missed here, and not when it is to be told
+    if not (isinstance(made.row, int | None) and isinstance(made.column, str | None) and isinstance(made.strict, bool)):
+        raise TypeError(made.code)
+    return made
