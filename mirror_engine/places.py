@@ -54,14 +54,17 @@ def _taken(doors: Doors, table: TableName, owner: str) -> Diagnostic:
 
 
 def _is_foreign(doors: Doors, foreign: Collection[str], folder: str) -> bool:
-    """Whether a table that was not ours when the engine started still lies there."""
+    """Whether a table that was not ours, or not to be understood, when the engine started still lies there."""
     if folder not in foreign:
         return False
     try:
         state = doors.writer.state(folder)
     except TransientError:
         return True
-    return state is not None and owner_of(doors, folder, state) is None
+    if state is None:
+        return False
+    owner = owner_of(doors, folder, state)
+    return owner is None or doors.ledger.progress(owner) is None
 
 
 def _first_seen(doors: Doors, table: TableName) -> tuple[float, TableName]:

@@ -23,7 +23,7 @@ def recover(doors: Doors) -> frozenset[str]:
     """Bring the ledger up to the Delta logs of all tables; run once before the first cycle.
 
     Returns:
-        Delta folders that hold a table no mirror made, or a copy of one.
+        Delta folders that hold a table no mirror made, a copy of one, or one whose history cannot be read.
     """
     foreign, ours, unreadable = set(), set(), set()
     for folder in doors.writer.tables():
@@ -35,15 +35,22 @@ def recover(doors: Doors) -> frozenset[str]:
         if state:
             _begin_from(doors, state)
             owner = owner_of(doors, folder, state)
-            if owner is None:
-                foreign.add(folder)
-            else:
+            if owner:
                 ours.add(folder)
-                agree(doors, owner, state)
+            if not owner or not _agreed(doors, owner, state):
+                foreign.add(folder)
     for table in doors.ledger.tables():
         if doors.delta_folder(table) not in ours | unreadable:
             agree(doors, table, None)
     return frozenset(foreign)
+
+
+def _agreed(doors: Doors, table: TableName, state: DeltaState) -> bool:
+    try:
+        agree(doors, table, state)
+    except TransientError:
+        return False
+    return True
 
 
 def _begin_from(doors: Doors, state: DeltaState) -> None:

@@ -6,11 +6,14 @@ from contextlib import contextmanager
 
 from shop import Shop, row
 
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine import Mirror, Verdict
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.ledger import Ledger
 from mirror_engine.recovery import recover
+from mirror_engine.testing.publisher import Publisher
 
 ORDERS = TableName("", "Orders")
 
@@ -55,3 +58,28 @@ def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeyp
         monkeypatch.setattr(shop.writer, "state", state)
         assert recover(running.doors) == frozenset()
         assert running.doors.ledger.progress(ORDERS) == before
+
+
+def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on(tmp_path):
+    """Else what it holds would be applied once more, under a ledger that was lost, or no table would be."""
+    publisher, writer = Publisher(tmp_path), MemoryDeltaWriter()
+    for name in ("Broken", "Sound"):
+        publisher.table(name, keys=["Id"]).insert({"Id": 1})
+    assert Mirror(tmp_path, writer=writer).once().verdict is Verdict.LEVEL
+    for left in (tmp_path / LEDGER).parent.glob("ledger*"):
+        left.unlink()
+    publisher.folder("Sound").insert({"Id": 2}, name="00000000000000000002.parquet")
+    history = writer.history
+
+    def damaged(table, *, limit=None):
+        if table == "dbo/Broken":
+            raise TableDamaged("a commit cannot be read")
+        return history(table, limit=limit)
+
+    writer.history = damaged
+    report = Mirror(tmp_path, writer=writer).once()
+    assert (report.verdict, report.rows) == (Verdict.REFUSED, 1)
+    assert (writer.row_count("dbo/Broken"), writer.row_count("dbo/Sound")) == (1, 2)
+    writer.history = history
+    assert Mirror(tmp_path, writer=writer).once().verdict is Verdict.LEVEL
+    assert writer.row_count("dbo/Broken") == 1

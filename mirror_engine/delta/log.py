@@ -111,9 +111,14 @@ class DeltaLog:
         return {unquote(vector["filepath"]).rpartition("/")[2]: vector["selection_vector"] for vector in vectors}
 
     def state(self) -> DeltaState:
-        """The version, its schema and the newest record."""
-        record, version = self._newest_record()
-        return DeltaState(self.version, self.schema, record, version)
+        """The version, its schema and the newest record.
+
+        Raises:
+            TableDamaged: they cannot be told.
+        """
+        with _reading(self._folder):
+            record, version = self._newest_record()
+            return DeltaState(self.version, self.schema, record, version)
 
     def _newest_record(self) -> tuple[BatchRecord | None, int]:
         for version, metadata in self.user_metadata():
@@ -132,7 +137,7 @@ class DeltaLog:
                 return
             for line in lines:
                 if b'"commitInfo"' in line:
-                    yield version, json.loads(line).get("commitInfo", {}).get("userMetadata")
+                    yield version, _user_metadata(line)
 
     def history(self, limit: int | None) -> Sequence[HistoryEntry]:
         """The commits up to this version, newest first.
@@ -170,9 +175,10 @@ def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
 def _reading(folder: Path) -> Iterator[None]:
     try:
         yield
-    except DeltaError as error:
+    except (DeltaError, ValueError, RecursionError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise TableDamaged(
-            f"{folder}: the Delta log cannot be read: {str(error).splitlines()[0]}",
+            f"{folder}: the Delta log cannot be read: {reason}",
             "Restore the table's folder from a backup, or recreate the table folder in the landing zone.",
         ) from error
     except OSError as error:
@@ -180,6 +186,13 @@ def _reading(folder: Path) -> Iterator[None]:
             f"{folder}: the Delta table cannot be read: {error.strerror or error}",
             "Check the disk and the rights on the folder.",
         ) from error
+
+
+def _user_metadata(line: bytes) -> Any:  # noqa: ANN401 - any program may have written it
+    """What an action says as a `commitInfo`; None for any other, and where it says nothing."""
+    action = json.loads(line)
+    info = action.get("commitInfo") if isinstance(action, dict) else None
+    return info.get("userMetadata") if isinstance(info, dict) else None
 
 
 def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common class for types

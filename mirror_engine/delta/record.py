@@ -13,6 +13,7 @@ from mirror_engine.landing_zone.progress import Progress
 FORMAT = 1
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY = "version"
+_NO_RECORD = (KeyError, TypeError, ValueError, RecursionError)
 
 
 def to_metadata(record: BatchRecord) -> str:
@@ -49,14 +50,12 @@ def from_metadata(metadata: object) -> BatchRecord | None:
         value = json.loads(metadata)
         if value[_FORMAT_KEY] != FORMAT:
             return None
-        return BatchRecord(
-            value["mirror"],
-            value["anchor"],
-            Progress.from_json(value["progress"]),
-            tuple(value["files"]),
-            value["folder"],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
+        texts = value["mirror"], value["anchor"], value["folder"], *value["files"]
+        if not all(isinstance(text, str) for text in texts):
+            return None
+        progress = Progress.from_json(value["progress"])
+        return BatchRecord(value["mirror"], value["anchor"], progress, tuple(value["files"]), value["folder"])
+    except _NO_RECORD:
         return None
 
 
@@ -66,7 +65,7 @@ def carried_from(metadata: object) -> int | None:
         return None
     try:
         version = json.loads(metadata)[_CARRIED_KEY]
-    except (KeyError, TypeError, ValueError):
+    except _NO_RECORD:
         return None
     return version if isinstance(version, int) else None
 

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from mirror_engine.delta.evolution import add_columns, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.record import carried, to_metadata
+from mirror_engine.delta.record import carried, from_metadata, to_metadata
 from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
 
@@ -363,3 +363,37 @@ def test_a_limit_counts_across_data_files(reading: SparkDeltaWriter) -> None:
         found = reading.rows("dbo/T", limit=limit)
         assert found is not None
         assert found.num_rows == min(limit, 4)
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"commitInfo": 7}', b'["commitInfo"]', b'{"commitInfo": {"userMetadata": {"mirror_engine": 1}}}']
+)
+def test_a_commit_of_another_program_may_say_anything_of_itself(reading: SparkDeltaWriter, line: bytes) -> None:
+    folder = made(reading._tables.path("dbo/T"))
+    foreign_append(folder, 1)
+    kept = [each for each in commit(folder, 1).read_bytes().splitlines() if b"commitInfo" not in each]
+    write_checkpoint(folder)  # deltalake reads no further back
+    commit(folder, 1).write_bytes(b"\n".join([*kept, line]))
+    state = reading.state("dbo/T")
+    assert state is not None
+    assert (state.version, state.record_version) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "said", ["[" * 100_000 + "mirror_engine", '{"mirror_engine": 1, "progress": ' + "[" * 5000 + "]" * 5000 + "}"]
+)
+def test_what_looks_like_a_record_and_is_too_deep_is_none(said: str) -> None:
+    assert from_metadata(said) is None
+
+
+def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(reading: SparkDeltaWriter) -> None:
+    folder = made(reading._tables.path("dbo/T"))
+    foreign_append(folder, 1)
+    write_checkpoint(folder)
+    commit(folder, 1).write_bytes(b'{"commitInfo": {')
+    with pytest.raises(TableDamaged, match="the Delta log cannot be read"):
+        reading.state("dbo/T")
+
+
+def write_checkpoint(folder: Path) -> None:
+    DeltaTable(str(folder)).create_checkpoint()
