@@ -202,7 +202,7 @@ def _file(path: Path, *, required: bool) -> tuple[dict[str, tuple[str, object]],
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}, [f"--config: found no file {path}, allowed a TOML file"] if required else []
-    except (OSError, ValueError) as error:  # both kinds of wrong content, TOML and UTF-8, are ValueErrors
+    except (OSError, ValueError, RecursionError) as error:  # wrong TOML, wrong UTF-8: both ValueErrors; too deep
         return {}, [f"{path}: cannot be read: {error}"]
     return {f"{path.name}: {name}": (name, value) for name, value in content.items()}, []
 
@@ -219,8 +219,15 @@ def _read(layer: Mapping[str, tuple[str, object]]) -> tuple[dict[str, Any], list
         try:
             values[name] = option.read(value)
         except (ValueError, OverflowError):
-            problems.append(f"{place}: found {value!r}, allowed {option.allowed}")
+            problems.append(f"{place}: found {_shown(value)}, allowed {option.allowed}")
     return values, problems
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):  # TOML's hexadecimal numbers know no end, nor do its tables
+        return f"a value of type {type(value).__name__} too long to show"
 
 
 def _near(name: str) -> str:

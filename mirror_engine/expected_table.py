@@ -7,6 +7,7 @@ an array of objects, one object a line, or what `show --json` prints. Values are
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from decimal import Decimal
@@ -18,6 +19,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from mirror_engine.delta.arrow_types import delta_type
+from mirror_engine.delta.parquet_footer import PARSE_FAULTS
 from mirror_engine.delta.text_columns import ColumnFault, column_array
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.column_types import folded
@@ -51,6 +53,8 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
         return reader(path, schema)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeEncodeError:
+        raise UsageError(f"{path}: it holds half of a surrogate pair, which is no text") from None
 
 
 def _csv(path: Path, schema: pa.Schema) -> pa.Table:
@@ -64,6 +68,7 @@ def _csv(path: Path, schema: pa.Schema) -> pa.Table:
     reading = pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
     parsing = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse)
     try:
+        _check_encoding(path)
         with pacsv.open_csv(_lines(path), reading, parsing) as header:
             names = header.schema.names
         parsing.ignore_empty_lines = len(names) > 1  # of a single column, one is a NULL
@@ -78,13 +83,26 @@ def _csv(path: Path, schema: pa.Schema) -> pa.Table:
                 quoted_strings_can_be_null=False,
             ),
         )
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         fault = wrong[0] if wrong else "no CSV in UTF-8 with a header"
         raise UsageError(
             f"{path}: {fault}", "Quote fields that hold commas or quotes, and double the quotes."
         ) from error
     columns = [(name, text.column(at).chunks) for at, name in enumerate(text.column_names)]
     return _table(path, schema, columns, lambda chunk: chunk.to_pylist())
+
+
+def _check_encoding(path: Path) -> None:
+    """Read it once as text: Arrow tells of a wrong row in text, too, and cannot where that is none.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            decoder.decode(block)
+    decoder.decode(b"", final=True)
 
 
 def _lines(path: Path) -> Path | pa.BufferReader:
@@ -112,7 +130,7 @@ def _json_rows(path: Path) -> Sequence[dict[str, Any]]:
         except json.JSONDecodeError:
             # not splitlines(): text may hold other line ends as they are
             found = [decoder.decode(line) for line in text.decode("utf-8-sig").split("\n") if line.strip()]
-    except ValueError as error:
+    except (ValueError, ArithmeticError, RecursionError) as error:
         raise UsageError(f"{path}: no JSON in UTF-8", "Write an array of objects, or one object a line.") from error
     if isinstance(found, dict):
         found = found["rows"] if isinstance(found.get("rows"), list) else [found]
@@ -163,7 +181,7 @@ def _typed(path: Path, name: str, values: Sequence[Any], wanted: pa.DataType, fi
         return _with_empty(typed, cells) if word == "binary" else typed
     except ColumnFault as fault:
         raise UsageError(f"{path}, row {first + fault.position + 1}: column {name} is not {word}") from None
-    except pa.ArrowInvalid:
+    except (pa.ArrowException, ArithmeticError):
         raise UsageError(f"{path}: column {name} holds a value that no {word} can be") from None
 
 
@@ -207,7 +225,8 @@ def _decimals(cells: Sequence[str | None]) -> list[Decimal | None]:
 def _parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         read = pq.read_table(path, partitioning=None)
-    except pa.ArrowInvalid as error:
+        read.validate(full=True)
+    except PARSE_FAULTS as error:
         raise UsageError(f"{path}: no Parquet file") from error
     arrays = []
     names = _spelled(path, read.column_names, schema)
@@ -226,7 +245,7 @@ def _cast(path: Path, name: str, column: pa.ChunkedArray, wanted: pa.DataType) -
         if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
             column = column.cast(pa.decimal256(76, wanted.scale))  # Arrow wants room for every integer
         return column.cast(wanted)
-    except pa.ArrowInvalid:
+    except pa.ArrowException:
         raise UsageError(fault, "A value of it cannot be one of the table's.") from None
 
 

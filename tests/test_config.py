@@ -150,6 +150,20 @@ def test_every_option_says_what_it_does_and_its_default_is_allowed() -> None:
         assert option.topic, name
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("workers = " + "[" * 100_000, "cannot be read"),
+        ("workers = 0x" + "f" * 6000, "a value of type int too long to show"),
+        ("[workers]\na = 0x" + "f" * 6000, "a value of type dict too long to show"),
+    ],
+)
+def test_toml_without_measure_is_a_wrong_option_like_others(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "mirror-engine.toml").write_text(content)
+    with pytest.raises(ConfigError, match=said):
+        load(tmp_path, {}, {})
+
+
 @given(st.dictionaries(st.sampled_from([*options(), "worker", "x"]), TEXT | st.floats() | st.booleans()))
 def test_no_value_whatever_escapes_as_another_error(flags: dict[str, object]) -> None:
     names = [field.name for field in fields(Config)]

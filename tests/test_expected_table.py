@@ -185,6 +185,12 @@ def test_a_column_the_table_lacks_is_kept_as_text(tmp_path) -> None:
         ("a.json", '[{"Id": {"secret": 1}}]', "row 1: column Id is not long"),
         ("a.json", '[{"Id": 1.5}]', "row 1: column Id is not long"),
         ("a.parquet", "secret", "no Parquet file"),
+        ("a.csv", b"I\xff,Name\n1,x\n", "no CSV in UTF-8"),
+        ("a.csv", b"Id,Name\n1,x,\xff\n", "no CSV in UTF-8"),
+        ("a.json", "[" * 100_000, "no JSON"),
+        ("a.json", '[{"Id": 1e9999999999999999999}]', "no JSON"),
+        ("a.json", '[{"Name": "\\ud800"}]', "half of a surrogate pair"),
+        ("a.json", '[{"\\ud800": 1}]', "half of a surrogate pair"),
     ],
 )
 def test_what_cannot_be_read_is_told_without_a_value(tmp_path, name, content, said) -> None:

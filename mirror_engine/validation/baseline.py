@@ -29,7 +29,7 @@ def known_of(path: Path) -> Known:
         return frozenset((each["zone"], each["code"], each["path"], each["column"]) for each in content["known"])
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", "Make one: --write-baseline FILE.") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"{path}: is no baseline", "Make it anew: --write-baseline FILE.") from None
 
 
