@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.delta.java import find_java; fi
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test mutants torture soak bench clean
+.PHONY: help demo check test mutants fuzz torture soak bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, under 20 s'
 	@echo 'make test    every test, with real Spark and Delta'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
+	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo 'make torture 200 kills at chosen moments, and generated zones by the thousand; hours, with Spark'
 	@echo 'make soak    half an hour of run with 20 tables: does anything grow? (MIRROR_SOAK_MINUTES)'
 	@echo 'make bench   measure speed, side by side; minutes, on a quiet machine'
@@ -60,6 +61,13 @@ test: .venv/.tools .venv/.java
 
 mutants: .venv/.tools
 	PYTHONPATH=tests $(BIN)/python -m mutants --json mutants.json
+
+.venv/.fuzz: .venv/.tools
+	$(PIP) --editable '.[fuzz]'
+	@touch $@
+
+fuzz: .venv/.fuzz
+	PYTHONPATH=tests:tests/delta $(BIN)/python -m fuzzing
 
 torture: .venv/.tools .venv/.java
 	PYTHONPATH=tests $(BIN)/python -m torture --json torture.json

@@ -1,0 +1,128 @@
+"""Fuzzes every parser of bytes from outside, each in processes of its own: `make fuzz`.
+
+Each finding's input is left in `.fuzz/TARGET/`; `python -m fuzzing --replay FILE TARGET` runs it alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fuzzing.catalogue import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FOLDER = Path(".fuzz")
+LEAST_SECONDS = 2.0
+GRACE_SECONDS = 120.0  # to import and instrument, on a busy machine
+LAST_LINES = 12
+
+
+@dataclass
+class Outcome:
+    """What became of one target.
+
+    Attributes:
+        executions: how many inputs were tried.
+        peak_bytes: the memory's peak.
+        found: what was found, and how often.
+    """
+
+    executions: int = 0
+    peak_bytes: int = 0
+    found: dict[str, int] = field(default_factory=dict)
+
+    def add(self, told: dict[str, int], found: dict[str, int]) -> None:
+        self.executions += told["executions"]
+        self.peak_bytes = max(self.peak_bytes, told["peak_bytes"])
+        for what, often in found.items():
+            self.found[what] = self.found.get(what, 0) + often
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fuzz the targets asked for; 1 where anything was found."""
+    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("MIRROR_FUZZ_SECONDS", "60")))
+    parser.add_argument("--seed", type=int, default=None, help="brings the same inputs again; the time by default")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run one input of one target and nothing else")
+    parser.add_argument("targets", nargs="*", help=f"some of {', '.join(TARGETS)}; all by default")
+    asked = parser.parse_args(arguments)
+    unknown = set(asked.targets) - set(TARGETS)
+    if unknown or (asked.replay and len(asked.targets) != 1):
+        parser.error(f"no such target: {', '.join(unknown)}" if unknown else "--replay needs the target's name")
+    if asked.replay:
+        TARGETS[asked.targets[0]].run(asked.replay.read_bytes())
+        return 0
+    seed = int(time.time()) if asked.seed is None else asked.seed
+    print(f"seed {seed}, {asked.seconds:g} s for each target", flush=True)
+    found = 0
+    for name in asked.targets or TARGETS:
+        outcome = fuzzed(name, asked.seconds, seed)
+        found += len(outcome.found)
+        print(f"{name:16} {outcome.executions:9,} executions, peak {outcome.peak_bytes >> 20:5} MiB", flush=True)
+        for what, often in outcome.found.items():
+            print(f"{'':16} FOUND {often} times: {what}", flush=True)
+    print(f"{found} findings" + (f", inputs in {FOLDER}/" if found else ""))
+    return 1 if found else 0
+
+
+def fuzzed(name: str, seconds: float, seed: int) -> Outcome:
+    """Fuzz one target; a process that dies is a finding, and the next one goes on."""
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    outcome, end = Outcome(), time.monotonic() + seconds
+    attempt = 0
+    while (left := end - time.monotonic()) > LEAST_SECONDS or attempt == 0:
+        run = folder / str(attempt)
+        run.mkdir(parents=True)
+        died = _died(name, run, left, seed + attempt)
+        try:
+            told = json.loads((run / "told.json").read_text())
+        except FileNotFoundError:
+            raise RuntimeError(f"{name} did not begin: {died}") from None
+        found = told["found"]
+        if died:
+            found[died] = 1
+            (run / "current").rename(run / "finding-died")
+        outcome.add(told, found)
+        shutil.rmtree(run / "corpus", ignore_errors=True)
+        attempt += 1
+    return outcome
+
+
+def _died(name: str, folder: Path, seconds: float, seed: int) -> str:
+    """Run a worker to its end; why it ended, where that was not its time, else an empty text."""
+    command = [
+        sys.executable,
+        "-m",
+        "fuzzing.worker",
+        name,
+        str(folder),
+        "--seconds",
+        str(seconds),
+        "--seed",
+        str(seed),
+    ]
+    log = folder / "log"
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(command, stdout=output, stderr=output, timeout=seconds + GRACE_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return "it did not end, nor did its watch end it"
+    if done.returncode == 0:
+        return ""
+    last = " | ".join(log.read_text("utf-8", "replace").splitlines()[-LAST_LINES:])
+    return f"the process ended with {done.returncode}: {last}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,27 @@
+"""Baseline files of `validate`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from fuzzing.json_mutations import mutated_json
+from fuzzing.target import Target
+from quick_folder import quick_folder
+
+from mirror_engine.errors import UsageError
+from mirror_engine.validation.baseline import known_of
+
+SEED = b'{"format": 1, "known": [{"zone": "shop", "code": "ME019", "path": "Orders", "column": null}]}'
+
+
+def run(content: bytes) -> None:
+    """What is known, or that it is no baseline."""
+    with quick_folder() as folder:
+        path = Path(folder) / "baseline.json"
+        path.write_bytes(content)
+        with suppress(UsageError):
+            known_of(path)
+
+
+TARGET = Target("baseline", lambda: [SEED], run, mutated_json)

@@ -1,0 +1,143 @@
+"""Fuzzes one target in a process of its own: guided by coverage where atheris is installed, else by chance.
+
+What the target lets out is written down and passed over; what ends the process (a crash below Python, a hang) is found
+by who started it, for the input under way lies in the folder as `current`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import random
+import resource
+import sys
+import time
+import traceback
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuzzing.target import Target
+
+try:
+    import atheris
+except ImportError:
+    atheris = None
+
+HANG_SECONDS = 20
+LONGEST_INPUT = 1 << 18
+KIB = 1024
+
+
+class Watched:
+    """A target under watch."""
+
+    def __init__(self, target: Target, folder: Path) -> None:
+        self.target = target
+        self.folder = folder
+        self.executions = 0
+        self.found: Counter[str] = Counter()
+        self._told = 0.0
+        for seed in target.begun_with:
+            target.run(seed)
+        self._peak = _peak_bytes()
+
+    def run(self, content: bytes) -> None:
+        """Run it once, and write down what comes of it."""
+        (self.folder / "current").write_bytes(content)
+        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+        try:
+            self.target.run(content)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as escaped:  # noqa: BLE001 - whatever it is, it is a finding
+            self._note(_signature(escaped), content)
+        faulthandler.cancel_dump_traceback_later()
+        self.executions += 1
+        grown = _peak_bytes() - self._peak
+        if grown > self.target.most_bytes:
+            self._note(f"memory grew by {grown >> 20} MiB", content)
+            self._peak += grown
+        if time.monotonic() - self._told > 1:
+            self.tell()
+
+    def tell(self) -> None:
+        """Write down how far it is."""
+        self._told = time.monotonic()
+        told = {"executions": self.executions, "peak_bytes": _peak_bytes(), "found": self.found}
+        (self.folder / "told.json").write_text(json.dumps(told))
+
+    def _note(self, signature: str, content: bytes) -> None:
+        if signature not in self.found:
+            (self.folder / f"finding-{len(self.found)}").write_bytes(content)
+        self.found[signature] += 1
+
+
+def _signature(escaped: BaseException) -> str:
+    frames = traceback.extract_tb(escaped.__traceback__)[-3:]
+    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+    return f"{type(escaped).__name__} at {places}"
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB
+
+
+def by_chance(watched: Watched, seconds: float, seed: int) -> None:
+    """Change the target's own examples, and what came of them, at random."""
+    chance = random.Random(seed)
+    pool = list(watched.target.begun_with)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        content = watched.target.mutated(chance.choice(pool), chance)
+        watched.run(content)
+        if chance.random() < 0.02:
+            pool.append(content)
+
+
+def by_coverage(watched: Watched, seconds: float, seed: int, corpus: Path) -> None:
+    """Let atheris choose which inputs are worth changing; does not return."""
+    corpus.mkdir(exist_ok=True)
+    for number, content in enumerate(watched.target.begun_with):
+        (corpus / f"seed-{number}").write_bytes(content)
+
+    def changed(content: bytes, most: int, number: int) -> bytes:
+        chance = random.Random(number)
+        if chance.random() < 0.3:
+            return bytes(atheris.Mutate(content, most))
+        return watched.target.mutated(content, chance)[:most]
+
+    limits = (f"-max_total_time={max(1, int(seconds))}", f"-max_len={LONGEST_INPUT}", "-timeout=0", "-rss_limit_mb=0")
+    options = [sys.argv[0], *limits, f"-seed={seed}", "-print_final_stats=0", "-verbosity=0", str(corpus)]
+    atheris.Setup(options, watched.run, custom_mutator=changed)
+    atheris.Fuzz()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fuzz a target for some seconds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    asked = parser.parse_args(arguments)
+    instrumented: Any = atheris.instrument_imports(include=["mirror_engine"]) if atheris else nullcontext()
+    with instrumented:
+        from fuzzing.catalogue import KNOWN  # noqa: PLC0415 - atheris counts what is imported here
+    watched = Watched(KNOWN[asked.name], asked.folder)
+    watched.tell()
+    if atheris:
+        by_coverage(watched, asked.seconds, asked.seed, asked.folder / "corpus")
+    else:
+        by_chance(watched, asked.seconds, asked.seed)
+    watched.tell()
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    main(sys.argv[1:])
