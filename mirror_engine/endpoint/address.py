@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from mirror_engine.endpoint.faults import EndpointFault, Fault
+from mirror_engine.endpoint.item_names import PREFIX
 from mirror_engine.landing_zone.layout import ENGINE
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.endpoint.items import Item, Items, Workspace
 
-PREFIX = "onelake"  # `/onelake/{ws}/{item}` and `/{ws}/{item}` are one path
 OPEN_FOLDERS = ("Files", "Tables")
 SEGMENT_BYTES = 255
 
@@ -67,15 +67,25 @@ def parse(raw_path: bytes, items: Items) -> Address:
         EndpointFault: INVALID_URI (no workspace named, or a segment that is no name), WORKSPACE_NOT_FOUND,
             ARTIFACT_NOT_FOUND, or PATH_NOT_FOUND (the engine's own files).
     """
-    segments = [_decoded(segment) for segment in raw_path.split(b"/") if segment]
+    segments = segments_of(raw_path)
+    workspace = items.workspace(segments[0])
+    if workspace is None:
+        raise EndpointFault(Fault.WORKSPACE_NOT_FOUND)
+    return _below(Address(workspace, None, (), segments[:1]), segments[1:], items)
+
+
+def segments_of(raw_path: bytes) -> tuple[str, ...]:
+    """The names in a request's path, from the workspace on; at least one.
+
+    Raises:
+        EndpointFault: INVALID_URI, PATH_NOT_FOUND as `parse`.
+    """
+    segments = [_checked(_decoded(segment)) for segment in raw_path.split(b"/") if segment]
     if segments and segments[0] == PREFIX:
         del segments[0]
     if not segments:
         raise EndpointFault(Fault.INVALID_URI, "The path names no workspace.")
-    workspace = items.workspace(_checked(segments[0]))
-    if workspace is None:
-        raise EndpointFault(Fault.WORKSPACE_NOT_FOUND)
-    return _below(Address(workspace, None, (), (segments[0],)), segments[1:], items)
+    return tuple(segments)
 
 
 def inside(folder: Address, directory: str, items: Items) -> Address:
@@ -84,11 +94,10 @@ def inside(folder: Address, directory: str, items: Items) -> Address:
     Raises:
         EndpointFault: as `parse`.
     """
-    return _below(folder, [segment for segment in directory.split("/") if segment], items)
+    return _below(folder, [_checked(segment) for segment in directory.split("/") if segment], items)
 
 
-def _below(folder: Address, segments: Sequence[str], items: Items) -> Address:
-    names = [_checked(segment) for segment in segments]
+def _below(folder: Address, names: Sequence[str], items: Items) -> Address:
     written = (*folder.written, *names)
     if folder.item is None and names:
         item = items.item(folder.workspace, names[0])

@@ -63,6 +63,14 @@ class Conditions:
         """
         if found and self.if_none_match == ANY:
             raise EndpointFault(Fault.PATH_ALREADY_EXISTS)
+        self.check_source(found)
+
+    def check_source(self, found: Properties | None) -> None:
+        """Whether something may be renamed or copied.
+
+        Raises:
+            EndpointFault: what `failed` says.
+        """
         if not (self._is_as_expected(found) and self._is_other(found)):
             raise EndpointFault(self.failed)
 

@@ -1,7 +1,7 @@
 """Everything a client can do with files and folders, whatever dialect it speaks (endpoint chapters 3, 4 and 7).
 
-Every method may be called by several threads at once and blocks only for quick steps on the disk; bodies stream to
-a `Body` outside of all locks. `StorageUnavailable` is let through: answer it as SERVER_BUSY.
+Every method may be called by several threads at once and blocks only for steps on the disk; bodies stream to a
+`Body` outside of all locks. `StorageUnavailable` is let through: answer it as SERVER_BUSY.
 
 ```python
 with lake.receive(length) as body:      # length: the Content-Length, None where there is none
@@ -13,58 +13,56 @@ with lake.receive(length) as body:      # length: the Content-Length, None where
 
 from __future__ import annotations
 
+import errno
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from mirror_engine.endpoint.conditions import NONE
-from mirror_engine.endpoint.uploads import LIMITS, Limits
+from mirror_engine.endpoint.faults import EndpointFault, Fault
+from mirror_engine.endpoint.properties import Properties
+from mirror_engine.endpoint.readable_lake import Listed, met
+from mirror_engine.endpoint.uploads import LIMITS, Limits, Uploads
+from mirror_engine.endpoint.writable_lake import WritableLake
+from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     from mirror_engine.endpoint.address import Address
     from mirror_engine.endpoint.conditions import Conditions
     from mirror_engine.endpoint.items import Items
-    from mirror_engine.endpoint.properties import Properties
     from mirror_engine.endpoint.switches import Switches
-    from mirror_engine.endpoint.uploads import Body
-    from mirror_engine.storage.writable import WritableStorage
+    from mirror_engine.storage.base import Entry
+    from mirror_engine.storage.writable import Discardable, WritableStorage
 
-
-@dataclass(frozen=True)
-class Listed:
-    """One line of a listing.
-
-    Attributes:
-        name: relative to the workspace, the item's segment as the client wrote it.
-        properties: of what stands there.
-    """
-
-    name: str
-    properties: Properties
+__all__ = ["Lake", "Listed", "LostFile"]
 
 
 @dataclass(frozen=True)
 class LostFile:
-    """A rename replaced a file that another rename had put there (rule 7.5)."""
+    """A rename without conditions replaced a file: what it held is lost (rule 7.5).
+
+    Attributes:
+        path: from the store's top.
+    """
 
     path: str
 
 
-class Lake:
+class Lake(WritableLake):
     """The store as clients see it.
 
     Args:
-        storage: the store.
+        storage: the store; what an earlier process left staged in it is deleted now.
         items: its workspaces and items.
         switches: how it differs from the real service.
         clock: nanoseconds since 1970; gives LastModified.
         limits: of what clients may leave uncommitted.
-        tell: is told what a publisher should know.
+        tell: is told what a publisher should know; called outside of all locks.
     """
 
-    def __init__(  # noqa: PLR0913 - a composition root
+    def __init__(  # noqa: PLR0913 - three parts and three ways to differ from the default
         self,
         storage: WritableStorage,
         items: Items,
@@ -74,156 +72,9 @@ class Lake:
         limits: Limits = LIMITS,
         tell: Callable[[LostFile], None] = lambda _: None,
     ) -> None:
-        self.items = items
-        self.switches = switches
-        self._storage = storage
-        self._clock = clock
-        self._limits = limits
+        super().__init__(storage, items, switches, Uploads(storage, limits), clock)
         self._tell = tell
-
-    # Looking
-
-    def address(self, raw_path: bytes) -> Address:
-        """See `address.parse`."""
-        raise NotImplementedError
-
-    def destination(self, raw_path: bytes) -> Address:
-        """The same for what is to be created: `lenient` makes a missing workspace and item."""
-        raise NotImplementedError
-
-    def inside(self, folder: Address, directory: str) -> Address:
-        """See `address.inside`."""
-        raise NotImplementedError
-
-    def properties(self, address: Address) -> Properties:
-        """Of a file or folder, workspaces and items included.
-
-        Raises:
-            EndpointFault: PATH_NOT_FOUND.
-        """
-        raise NotImplementedError
-
-    def children(self, folder: Address, start_from: str = "") -> Iterator[Listed]:
-        """What lies directly in a folder, by name (code points; a folder sorts by its bare name).
-
-        Args:
-            folder: a folder's address, a workspace's too (then: its items).
-            start_from: the first name to be listed, inclusive, as `Listed.name` spells it.
-
-        Raises:
-            EndpointFault: PATH_NOT_FOUND there is no folder; raised at once, not at the first step.
-        """
-        raise NotImplementedError
-
-    def descendants(self, folder: Address, start_from: str = "") -> Iterator[Listed]:
-        """All files and folders below, by whole name (code points, so `a`, `a.txt`, `a/b`); else as `children`."""
-        raise NotImplementedError
-
-    def read(self, address: Address, conditions: Conditions = NONE) -> tuple[Properties, BinaryIO]:
-        """A file's properties and a seekable reader of just that content; the caller closes it.
-
-        A folder gives its properties and an empty reader.
-
-        Raises:
-            EndpointFault: PATH_NOT_FOUND, NOT_MODIFIED, CONDITION_NOT_MET.
-        """
-        raise NotImplementedError
-
-    # Making
-
-    def create_folder(self, address: Address, conditions: Conditions = NONE) -> Properties:
-        """A folder and its parents; a repeat changes nothing (rule 7.7).
-
-        Raises:
-            EndpointFault: MANAGED_FOLDER; PATH_ALREADY_EXISTS, CONDITION_NOT_MET; PATH_CONFLICT over a file.
-        """
-        raise NotImplementedError
-
-    def create_file(self, address: Address, conditions: Conditions = NONE) -> Properties:
-        """A file of 0 bytes, seen by all at once (rule 7.1), and its parents; drops what was there.
-
-        Raises:
-            EndpointFault: MANAGED_FOLDER; PATH_ALREADY_EXISTS, CONDITION_NOT_MET; PATH_CONFLICT over a folder.
-        """
-        raise NotImplementedError
-
-    def receive(self, length: int | None = None) -> Body:
-        """A place for a request's body; use it as a context manager.
-
-        Raises:
-            EndpointFault: REQUEST_BODY_TOO_LARGE at once where the length announced is too large; SERVER_BUSY.
-        """
-        raise NotImplementedError
-
-    def append(self, address: Address, position: int, body: Body) -> Properties:
-        """Keep a piece of a file until a flush (rule 7.2); the last one per position wins. The file is unchanged.
-
-        Raises:
-            EndpointFault: PATH_NOT_FOUND the file was not created; PATH_CONFLICT a folder; INVALID_HEADER_VALUE
-                the body is empty; INVALID_QUERY_PARAMETER_VALUE a negative position.
-        """
-        raise NotImplementedError
-
-    def flush(
-        self, address: Address, position: int, conditions: Conditions = NONE, *, retain: bool = False
-    ) -> Properties:
-        """Commit all up to a position in one step (rule 7.3).
-
-        Args:
-            address: of a file.
-            position: the file's length afterwards.
-            conditions: on the file as it is now.
-            retain: keep pieces beyond the position uncommitted (`retainUncommittedData`); else they are dropped.
-
-        Raises:
-            EndpointFault: PATH_NOT_FOUND, PATH_CONFLICT, PATH_ALREADY_EXISTS, CONDITION_NOT_MET,
-                INVALID_FLUSH_POSITION.
-        """
-        raise NotImplementedError
-
-    def put(self, address: Address, body: Body, conditions: Conditions = NONE) -> Properties:
-        """A whole file in one step (Put Blob), with its parents.
-
-        Raises:
-            EndpointFault: as `create_file`.
-        """
-        raise NotImplementedError
-
-    def put_block(self, address: Address, block_id: str, body: Body) -> None:
-        """Keep a block until a block list names it (rule 7.2).
-
-        Raises:
-            EndpointFault: MANAGED_FOLDER, PATH_CONFLICT, INVALID_HEADER_VALUE the body is empty.
-        """
-        raise NotImplementedError
-
-    def put_block_list(self, address: Address, block_ids: Sequence[str], conditions: Conditions = NONE) -> Properties:
-        """A whole file of blocks, in that order, in one step; drops the blocks it does not name.
-
-        Raises:
-            EndpointFault: INVALID_BLOCK_LIST; else as `create_file`.
-        """
-        raise NotImplementedError
-
-    def copy(
-        self, source: Address, target: Address, conditions: Conditions = NONE, source_conditions: Conditions = NONE
-    ) -> Properties:
-        """A file's content at another place in one step, with its parents; of a folder, an empty folder.
-
-        Raises:
-            EndpointFault: SOURCE_PATH_NOT_FOUND, SOURCE_CONDITION_NOT_MET; else as `create_file`.
-        """
-        raise NotImplementedError
-
-    def set_metadata(self, address: Address, conditions: Conditions = NONE) -> Properties:
-        """A file gets a new entity tag and LastModified (rule 7.6); a folder stays as it is.
-
-        Raises:
-            EndpointFault: PATH_NOT_FOUND, CONDITION_NOT_MET.
-        """
-        raise NotImplementedError
-
-    # Moving, removing
+        storage.sweep()
 
     def rename(
         self, source: Address, target: Address, conditions: Conditions = NONE, source_conditions: Conditions = NONE
@@ -236,7 +87,25 @@ class Lake:
                 `If-None-Match: *`, and onto a folder; PATH_CONFLICT a folder onto a file or the reverse;
                 INVALID_RENAME_SOURCE_PATH; CONDITION_NOT_MET.
         """
-        raise NotImplementedError
+        self._check_open(source)
+        self._check_open(target)
+        if source.item is None or target.item is None or source.item.id != target.item.id:
+            raise EndpointFault(Fault.INVALID_SOURCE_URI, "A rename stays within one item.")
+        with self._lock:
+            found = self._standing(source)
+            if found is None:
+                raise EndpointFault(Fault.SOURCE_PATH_NOT_FOUND)
+            source_conditions.check_source(Properties.of(found))
+            replaced = self._standing(target)
+            conditions.check_write(Properties.maybe_of(replaced))
+            _check_kinds(found, replaced)
+            self._move(source.path, target.path)
+            if self.switches.rename_touches:
+                self.set_metadata(target)
+            renamed = self.properties(target)
+        if replaced and source.path != target.path:
+            self._forget(replaced, target, conditions)
+        return renamed
 
     def delete(self, address: Address, conditions: Conditions = NONE) -> None:
         """Remove a file, or an empty folder.
@@ -244,7 +113,12 @@ class Lake:
         Raises:
             EndpointFault: PATH_NOT_FOUND, DIRECTORY_NOT_EMPTY, MANAGED_FOLDER, CONDITION_NOT_MET.
         """
-        raise NotImplementedError
+        with self._lock:
+            found = self._removable(address, conditions)
+            if self._storage.list(address.path):
+                raise EndpointFault(Fault.DIRECTORY_NOT_EMPTY)
+            taken = self._take_away(address)
+        self._dispose(found, taken)
 
     def delete_all(self, address: Address, conditions: Conditions = NONE) -> None:
         """Remove a file, or a folder with all in it, in one step (rule 7.8).
@@ -252,4 +126,51 @@ class Lake:
         Raises:
             EndpointFault: PATH_NOT_FOUND, MANAGED_FOLDER, CONDITION_NOT_MET.
         """
-        raise NotImplementedError
+        with self._lock:
+            found = self._removable(address, conditions)
+            taken = self._take_away(address)
+        self._dispose(found, taken)
+
+    def _move(self, source: str, target: str) -> None:
+        try:
+            self._storage.rename(source, target)
+        except FileNotFoundError as problem:
+            folder = self._storage.stat(target.rpartition("/")[0])
+            has_parent = folder is not None and folder.kind is Kind.FOLDER
+            missing = Fault.SOURCE_PATH_NOT_FOUND if has_parent else Fault.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND
+            raise EndpointFault(missing) from problem
+        except FileExistsError as problem:
+            raise EndpointFault(Fault.PATH_CONFLICT) from problem
+        except OSError as problem:
+            if problem.errno == errno.EINVAL:
+                raise EndpointFault(Fault.INVALID_RENAME_SOURCE_PATH) from problem
+            raise
+
+    def _forget(self, replaced: Entry, target: Address, conditions: Conditions) -> None:
+        """What was appended to a replaced file; tell of a lost one. What begins with `_` is meant to be replaced."""
+        self._uploads.appends.drop(replaced.identity)
+        if conditions == NONE and not replaced.name.startswith("_"):
+            self._tell(LostFile(target.path))
+
+    def _removable(self, address: Address, conditions: Conditions) -> Entry:
+        self._check_open(address)
+        found = self._present(address)
+        conditions.check_write(Properties.of(found))
+        return found
+
+    def _take_away(self, address: Address) -> Discardable:
+        with met():
+            return self._storage.take_away(address.path)
+
+    def _dispose(self, found: Entry, taken: Discardable) -> None:
+        self._uploads.appends.drop(found.identity)
+        taken.discard()
+
+
+def _check_kinds(found: Entry, replaced: Entry | None) -> None:
+    """A file replaces a file, a folder nothing (chapter 13.4)."""
+    if replaced is None or replaced.kind is found.kind is Kind.FILE:
+        return
+    if replaced.identity == found.identity:
+        raise EndpointFault(Fault.INVALID_RENAME_SOURCE_PATH)
+    raise EndpointFault(Fault.PATH_ALREADY_EXISTS if replaced.kind is found.kind else Fault.PATH_CONFLICT)

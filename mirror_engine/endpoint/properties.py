@@ -35,6 +35,11 @@ class Properties:
         known = entry.identity if is_folder else f"{entry.identity} {entry.modified_ns} {entry.size}"
         return Properties(is_folder, entry.size, f'"{_tag(known)}"', entry.modified_ns)
 
+    @staticmethod
+    def maybe_of(entry: Entry | None) -> Properties | None:
+        """The same; None of nothing."""
+        return None if entry is None else Properties.of(entry)
+
 
 def _tag(known: str) -> str:
     return f"0x8D{blake2b(known.encode(), digest_size=8).hexdigest()[:13].upper()}"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+
+from mirror_engine.endpoint.faults import EndpointFault, Fault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from typing_extensions import Self
@@ -13,6 +18,9 @@ if TYPE_CHECKING:
     from mirror_engine.storage.writable import StagedFile, WritableStorage
 
 GIB = 1 << 30
+RETRY_AFTER_SECONDS = 30
+
+_Name = TypeVar("_Name", int, str)
 
 
 @dataclass(frozen=True)
@@ -21,7 +29,7 @@ class Limits:
 
     Attributes:
         body_bytes: of one request.
-        staging_bytes: of all that is uncommitted together.
+        staging_bytes: of all bodies together that are on their way or uncommitted.
         expiry_seconds: after which what nobody adds to is dropped.
     """
 
@@ -34,21 +42,25 @@ LIMITS = Limits()
 
 
 class Body:
-    """A request's body on its way to the disk; leaving the `with` discards it unless it was taken over.
+    """A request's body on its way to the disk; leaving the `with` discards it unless it was kept.
 
     Args:
-        staged: where it goes.
-        uploads: who counts.
+        staged: where it goes; to be published by whoever commits it.
+        quota: what all bodies together take.
+        limit_bytes: of this one.
     """
 
-    def __init__(self, staged: StagedFile, uploads: Uploads) -> None:
-        self._staged = staged
-        self._uploads = uploads
+    def __init__(self, staged: StagedFile, quota: Quota, limit_bytes: int) -> None:
+        self.staged = staged
+        self._quota = quota
+        self._limit_bytes = limit_bytes
+        self._counted_bytes = 0
+        self._is_kept = False
 
     @property
     def size(self) -> int:
         """Bytes so far."""
-        return self._staged.size
+        return self.staged.size
 
     def write(self, content: bytes | memoryview) -> None:
         """Add the next bytes.
@@ -56,18 +68,152 @@ class Body:
         Raises:
             EndpointFault: REQUEST_BODY_TOO_LARGE, or SERVER_BUSY while too much is uncommitted.
         """
-        raise NotImplementedError
+        if self.size + len(content) > self._limit_bytes:
+            raise EndpointFault(Fault.REQUEST_BODY_TOO_LARGE)
+        self._quota.add(len(content))
+        self._counted_bytes += len(content)
+        self.staged.write(content)
+
+    def open(self) -> BinaryIO:
+        """A reader of what was written."""
+        return self.staged.open()
+
+    def keep(self) -> None:
+        """Let it outlast its request."""
+        self._is_kept = True
+
+    def discard(self) -> None:
+        """Delete it, or only stop counting it where it was published; repeatable."""
+        self._quota.add(-self._counted_bytes)
+        self._counted_bytes = 0
+        self.staged.discard()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        raise NotImplementedError
+        if self._is_kept:
+            self.staged.close()
+        else:
+            self.discard()
+
+
+class Quota:
+    """Bytes that bodies take on the disk; safe to share between threads."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.taken_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+
+    def add(self, size: int) -> None:
+        """Count bytes, or with a negative size take them back.
+
+        Raises:
+            EndpointFault: SERVER_BUSY, it would be too much; nothing was counted.
+        """
+        with self._lock:
+            if size > 0 and self.taken_bytes + size > self._limit_bytes:
+                message = "Too much is uncommitted; flush, or wait until it is dropped."
+                raise EndpointFault(Fault.SERVER_BUSY, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
+            self.taken_bytes += size
+
+
+@dataclass
+class _Draft(Generic[_Name]):
+    touched_seconds: float
+    pieces: dict[_Name, Body] = field(default_factory=dict)
+
+
+class Drafts(Generic[_Name]):
+    """Bodies by what they will become part of, each under its position or block id; the last one per name wins.
+
+    Args:
+        expiry_seconds: after which a draft that nobody adds to is dropped.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, expiry_seconds: float, clock: Callable[[], float]) -> None:
+        self._expiry_seconds = expiry_seconds
+        self._clock = clock
+        self._drafts: dict[str, _Draft[_Name]] = {}  # the one touched longest ago comes first
+        self._lock = threading.Lock()
+
+    def keep(self, key: str, name: _Name, body: Body) -> None:
+        """Add a body to a draft; it belongs to the draft from now on."""
+        with self._lock:
+            draft = self._drafts.pop(key, None) or _Draft(0.0)
+            draft.touched_seconds = self._clock()
+            self._drafts[key] = draft
+            replaced = draft.pieces.get(name)
+            draft.pieces[name] = body
+            body.keep()
+        if replaced:
+            replaced.discard()
+
+    def take(self, key: str) -> dict[_Name, Body]:
+        """All bodies of a draft, which now belong to the caller; none where there is no draft."""
+        with self._lock:
+            draft = self._drafts.pop(key, None)
+        return draft.pieces if draft else {}
+
+    def put_back(self, key: str, pieces: Mapping[_Name, Body]) -> None:
+        """Return bodies that were taken, but for those that were sent anew meanwhile."""
+        with self._lock:
+            draft = self._drafts.setdefault(key, _Draft(self._clock()))
+            stale = [body for name, body in pieces.items() if draft.pieces.setdefault(name, body) is not body]
+        for body in stale:
+            body.discard()
+
+    def drop(self, key: str) -> None:
+        """Discard a draft, if there is one."""
+        for body in self.take(key).values():
+            body.discard()
+
+    def drop_expired(self) -> None:
+        """Discard what nobody added to for too long."""
+        since = self._clock() - self._expiry_seconds
+        with self._lock:
+            expired = [key for key, draft in self._drafts.items() if draft.touched_seconds < since]
+        for key in expired:
+            self.drop(key)
 
 
 class Uploads:
-    """Skeleton; see the next commit."""
+    """All that is uncommitted; safe to share between threads.
 
-    def __init__(self, storage: WritableStorage, limits: Limits) -> None:
+    Attributes:
+        appends: pieces by the identity of the file they were appended to (so they follow its renames), and position.
+        blocks: by the path they were put to, and block id.
+
+    Args:
+        storage: where it is staged.
+        limits: how much of it there may be, and for how long.
+        clock: seconds, never going back.
+    """
+
+    def __init__(
+        self, storage: WritableStorage, limits: Limits = LIMITS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.appends: Drafts[int] = Drafts(limits.expiry_seconds, clock)
+        self.blocks: Drafts[str] = Drafts(limits.expiry_seconds, clock)
         self._storage = storage
         self._limits = limits
+        self._quota = Quota(limits.staging_bytes)
+
+    @property
+    def taken_bytes(self) -> int:
+        """On the disk, on their way or uncommitted."""
+        return self._quota.taken_bytes
+
+    def receive(self, length: int | None) -> Body:
+        """A place for a body of an announced length; drops what has expired first.
+
+        Raises:
+            EndpointFault: REQUEST_BODY_TOO_LARGE.
+        """
+        self.appends.drop_expired()
+        self.blocks.drop_expired()
+        if length is not None and length > self._limits.body_bytes:
+            raise EndpointFault(Fault.REQUEST_BODY_TOO_LARGE)
+        return Body(self._storage.stage(), self._quota, self._limits.body_bytes)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 COPY_BYTES = 1 << 20
 OWNER_ONLY = 0o700
-APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-READ_FLAGS = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalStagedFile:
@@ -34,6 +34,7 @@ class LocalStagedFile:
         self.size = 0
         self._root = root
         self._file: BinaryIO | None = None
+        self._is_made = False
         self._is_sealed = False
 
     def write(self, content: bytes | memoryview) -> None:
@@ -55,6 +56,9 @@ class LocalStagedFile:
 
     def open(self) -> BinaryIO:
         """See `StagedFile.open`."""
+        with told("read", STAGING):
+            if not self._is_made:
+                self._opened()
         self.close()
         with told("read", STAGING):
             return io.BufferedReader(io.FileIO(self._descriptor(READ_FLAGS)))
@@ -85,7 +89,9 @@ class LocalStagedFile:
 
     def _opened(self) -> BinaryIO:
         if self._file is None:
-            self._file = cast("BinaryIO", os.fdopen(self._descriptor(APPEND_FLAGS), "ab"))
+            made = 0 if self._is_made else os.O_CREAT | os.O_EXCL
+            self._file = cast("BinaryIO", os.fdopen(self._descriptor(APPEND_FLAGS | made), "ab"))
+            self._is_made = True
             self._is_sealed = False
         return self._file
 
