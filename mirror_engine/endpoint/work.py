@@ -1,0 +1,82 @@
+"""How requests do blocking work: on threads, and bodies in pieces."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+from anyio import to_thread
+
+from mirror_engine.endpoint.faults import EndpointFault, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from typing_extensions import ParamSpec
+
+    from mirror_engine.endpoint.call import Call
+    from mirror_engine.endpoint.lake import Lake
+    from mirror_engine.endpoint.uploads import Body
+
+    _Given = ParamSpec("_Given")
+
+_Answer = TypeVar("_Answer")
+
+PIECE_BYTES = 1 << 20
+DOCUMENT_BYTES = 4 << 20  # of XML and batches (rule 9.6)
+
+
+async def quick(call: Callable[_Given, _Answer], *given: _Given.args, **named: _Given.kwargs) -> _Answer:
+    """Make a blocking call on a thread."""
+    return await to_thread.run_sync(partial(call, *given, **named))
+
+
+@asynccontextmanager
+async def received(lake: Lake, call: Call) -> AsyncIterator[Body]:
+    """A request's body, on the disk; discarded afterwards unless the lake took it over.
+
+    Raises:
+        EndpointFault: REQUEST_BODY_TOO_LARGE, SERVER_BUSY.
+    """
+    with await quick(lake.receive, call.length) as body:
+        async for piece in _pieces(call.body):
+            await quick(body.write, piece)
+        yield body
+
+
+async def document(call: Call) -> bytes:
+    """A small body, whole.
+
+    Raises:
+        EndpointFault: REQUEST_BODY_TOO_LARGE.
+    """
+    read = bytearray()
+    async for piece in call.body:
+        read += piece
+        if len(read) > DOCUMENT_BYTES:
+            raise EndpointFault(Fault.REQUEST_BODY_TOO_LARGE)
+    return bytes(read)
+
+
+async def sent(file: BinaryIO, start: int, length: int) -> AsyncIterator[bytes]:
+    """A part of a file, piece by piece; closes it at the end."""
+    try:
+        await quick(file.seek, start)
+        while length > 0 and (piece := await quick(file.read, min(length, PIECE_BYTES))):
+            length -= len(piece)
+            yield piece
+    finally:
+        file.close()
+
+
+async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in pieces worth a thread's while."""
+    gathered = bytearray()
+    async for piece in body:
+        gathered += piece
+        if len(gathered) >= PIECE_BYTES:
+            yield bytes(gathered)
+            gathered.clear()
+    if gathered:
+        yield bytes(gathered)

@@ -1,0 +1,238 @@
+"""ADLS Gen2's interface, request by request."""
+
+from __future__ import annotations
+
+import pytest
+from endpoint.speaking import DFS, ITEM, LANDING, onelake
+
+URL = f"{DFS}/{LANDING}"
+
+
+@pytest.fixture(params=["memory", "disk"])
+def client(request, tmp_path):
+    return onelake(tmp_path if request.param == "disk" else None)
+
+
+def code(response):
+    assert response.headers["x-ms-error-code"] == response.json()["error"]["code"]
+    return response.status_code, response.json()["error"]["code"]
+
+
+def upload(client, path, content):
+    assert client.put(f"{path}?resource=file").status_code == 201
+    if content:
+        assert client.patch(f"{path}?action=append&position=0", content=content).status_code == 202
+    return client.patch(f"{path}?action=flush&position={len(content)}")
+
+
+def test_a_created_file_shows_at_once_with_no_bytes(client):
+    made = client.put(f"{URL}/T/1.parquet?resource=file")
+    assert (made.status_code, made.content) == (201, b"")
+    seen = client.head(f"{URL}/T/1.parquet")
+    assert (seen.status_code, seen.headers["content-length"], seen.headers["etag"]) == (200, "0", made.headers["etag"])
+    assert seen.headers["x-ms-resource-type"] == "file"
+
+
+def test_what_is_appended_shows_when_it_is_flushed(client):
+    client.put(f"{URL}/T/1.csv?resource=file")
+    created = client.head(f"{URL}/T/1.csv").headers["etag"]
+    assert client.patch(f"{URL}/T/1.csv?action=append&position=3", content=b"def").status_code == 202
+    assert client.patch(f"{URL}/T/1.csv?action=append&position=0", content=b"abc").status_code == 202
+    assert client.get(f"{URL}/T/1.csv").content == b""
+    flushed = client.patch(f"{URL}/T/1.csv?action=flush&position=6&close=true", headers={"If-Match": created})
+    assert flushed.status_code == 200
+    assert client.get(f"{URL}/T/1.csv").content == b"abcdef"
+    assert flushed.headers["etag"] == client.head(f"{URL}/T/1.csv").headers["etag"] != created
+
+
+def test_an_append_may_flush(client):
+    client.put(f"{URL}/T/1.csv?resource=file")
+    answer = client.patch(f"{URL}/T/1.csv?action=append&position=0&flush=true", content=b"abc")
+    assert answer.status_code == 202
+    assert client.get(f"{URL}/T/1.csv").content == b"abc"
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_hadoop_sends_patches_under_another_method(client, method):
+    client.put(f"{URL}/T/1.csv?resource=file")
+    override = {"X-HTTP-Method-Override": "PATCH"}
+    appended = client.request(method, f"{URL}/T/1.csv?action=append&position=0", content=b"abc", headers=override)
+    flushed = client.request("PUT", f"{URL}/T/1.csv?action=flush&position=3")
+    assert (appended.status_code, flushed.status_code) == (202, 200)
+    assert client.get(f"{URL}/T/1.csv").content == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (("PUT", "resource=file", b"x", {}), (400, "ContentLengthMustBeZero")),
+        (("PATCH", "action=append&position=0", b"x", {}), (404, "PathNotFound")),
+        (("PATCH", "action=flush&position=0", b"", {}), (404, "PathNotFound")),
+        (("PATCH", "action=append&position=-1", b"x", {}), (400, "InvalidQueryParameterValue")),
+        (("PATCH", "action=append", b"x", {}), (400, "InvalidQueryParameterValue")),
+        (("PATCH", "action=setAccessControl", b"", {}), (400, "UnsupportedQueryParameter")),
+        (("PATCH", "action=setAccessControlRecursive", b"", {}), (400, "UnsupportedQueryParameter")),
+        (("PUT", "resource=other", b"", {}), (400, "InvalidQueryParameterValue")),
+        (("PUT", "", b"", {}), (400, "MissingRequiredHeader")),
+        (("DELETE", "", b"", {}), (404, "PathNotFound")),
+        (("GET", "", b"", {}), (404, "PathNotFound")),
+        (("PUT", "", b"", {"x-ms-rename-source": f"/{LANDING}/no"}), (404, "SourcePathNotFound")),
+        (("PUT", "", b"", {"x-ms-rename-source": "/LandingZone/T/_1.parquet"}), (404, "SourcePathNotFound")),
+        (("PUT", "", b"", {"x-ms-rename-source": f"https://else.example/{LANDING}/T"}), (400, "InvalidSourceUri")),
+        (("OPTIONS", "", b"", {}), (405, "UnsupportedHttpVerb")),
+    ],
+)
+def test_what_cannot_be_is_refused(client, asked, expected):
+    method, query, content, headers = asked
+    assert code(client.request(method, f"{URL}/T/x?{query}", content=content, headers=headers)) == expected
+
+
+def test_conditions_on_what_is_there(client):
+    upload(client, f"{URL}/T/x", b"abc")
+    none = {"If-None-Match": "*"}
+    assert code(client.put(f"{URL}/T/x?resource=file", headers=none)) == (409, "PathAlreadyExists")
+    assert code(client.put(f"{URL}/T?resource=directory", headers=none)) == (409, "PathAlreadyExists")
+    assert code(client.put(f"{URL}/T/x?resource=directory")) == (409, "PathConflict")
+    other = {"If-Match": '"0x8D0000000000000"'}
+    assert code(client.patch(f"{URL}/T/x?action=flush&position=3", headers=other)) == (412, "ConditionNotMet")
+    assert code(client.patch(f"{URL}/T/x?action=flush&position=9")) == (400, "InvalidFlushPosition")
+    assert code(client.patch(f"{URL}/T/x?action=append&position=0", content=b"")) == (400, "InvalidHeaderValue")
+    assert (
+        client.get(f"{URL}/T/x", headers={"If-None-Match": client.head(f"{URL}/T/x").headers["etag"]}).status_code
+        == 304
+    )
+
+
+def test_a_file_is_renamed_in_all_the_ways_that_clients_write(client):
+    sources = [f"/{LANDING}/T/0", f"/onelake/{LANDING}/T/1?resource=file", f"{DFS}/{LANDING}/T/2", f"{LANDING}/T/3"]
+    for number, source in enumerate(sources):
+        upload(client, f"{URL}/T/{number}", b"abc")
+        before = client.head(f"{URL}/T/{number}").headers
+        renamed = client.put(f"{URL}/T/{number}.parquet?mode=legacy", headers={"x-ms-rename-source": source})
+        assert renamed.status_code == 201, source
+        after = client.head(f"{URL}/T/{number}.parquet").headers
+        assert (after["etag"], after["last-modified"]) == (before["etag"], before["last-modified"])
+        assert client.head(f"{URL}/T/{number}").status_code == 404
+    no_parent = client.put(f"{URL}/Nowhere/x", headers={"x-ms-rename-source": f"/{LANDING}/T/0.parquet"})
+    assert code(no_parent) == (404, "RenameDestinationParentPathNotFound")
+    wrong = {"x-ms-rename-source": f"/{LANDING}/T/0.parquet", "x-ms-source-if-match": '"0x1"'}
+    assert code(client.put(f"{URL}/T/x", headers=wrong)) == (412, "SourceConditionNotMet")
+
+
+def test_a_range_is_read(client):
+    upload(client, f"{URL}/T/x", b"0123456789")
+
+    def read(asked, name="Range"):
+        answer = client.get(f"{URL}/T/x", headers={name: asked})
+        return answer.status_code, answer.headers.get("content-range"), answer.content
+
+    assert read("bytes=2-4") == (206, "bytes 2-4/10", b"234")
+    assert read("bytes=2-", "x-ms-range") == (206, "bytes 2-9/10", b"23456789")
+    assert read("bytes=-3") == (206, "bytes 7-9/10", b"789")
+    assert read("bytes=8-99") == (206, "bytes 8-9/10", b"89")
+    assert read("lines=1-2") == (200, None, b"0123456789")
+    past = client.get(f"{URL}/T/x", headers={"Range": "bytes=10-"})
+    assert (*code(past), past.headers["content-range"]) == (416, "InvalidRange", "bytes */10")
+    both = client.get(f"{URL}/T/x", headers={"Range": "bytes=0-0", "x-ms-range": "bytes=5-5"})
+    assert both.content == b"5"
+    client.put(f"{URL}/T/empty?resource=file")
+    assert code(client.get(f"{URL}/T/empty", headers={"Range": "bytes=0-0"})) == (416, "InvalidRange")
+
+
+def names(response):
+    assert response.headers["content-type"].startswith("application/json")
+    return [path["name"] for path in response.json()["paths"]]
+
+
+def test_listings_at_any_depth(client):
+    for path in ("A.schema/T/1.csv", "A.schema/T/2.csv", "B/1.csv"):
+        upload(client, f"{URL}/{path}", b"abc")
+    below = f"{ITEM}/Files/LandingZone"
+    assert names(client.get(f"{URL}?resource=filesystem")) == [f"{below}/A.schema", f"{below}/B"]
+    for where in ("directory=/A.schema/T/", "directory=A.schema%2FT"):
+        found = client.get(f"{URL}?resource=filesystem&recursive=true&{where}")
+        assert names(found) == [f"{below}/A.schema/T/1.csv", f"{below}/A.schema/T/2.csv"]
+    deep = client.get(f"{DFS}/shop?resource=filesystem&recursive=false&directory={below}").json()["paths"]
+    assert [path.get("isDirectory") for path in deep] == ["true", "true"]
+    file = client.get(f"{URL}/B?resource=filesystem").json()["paths"][0]
+    seen = client.head(f"{URL}/B/1.csv").headers
+    assert file == {
+        "name": f"{below}/B/1.csv",
+        "contentLength": "3",
+        "lastModified": seen["last-modified"],
+        "etag": seen["etag"].strip('"'),
+        "owner": "$superuser",
+        "group": "$superuser",
+        "permissions": "---------",
+    }
+    assert code(client.get(f"{URL}/no?resource=filesystem")) == (404, "PathNotFound")
+
+
+def test_long_listings_come_in_pages(client):
+    for number in range(7):
+        client.put(f"{URL}/T/{number} ü+%25?resource=file")
+    seen, token = [], ""
+    while True:
+        page = client.get(f"{URL}/T", params={"resource": "filesystem", "maxResults": 3, "continuation": token})
+        seen += names(page)
+        token = page.headers.get("x-ms-continuation", "")
+        if not token:
+            break
+    assert seen == [f"{ITEM}/Files/LandingZone/T/{number} ü+%" for number in range(7)]
+    bad = client.get(f"{URL}/T?resource=filesystem&continuation=%21%21")
+    assert code(bad) == (400, "InvalidQueryParameterValue")
+
+
+def test_folders_are_made_and_deleted(client):
+    made = client.put(f"{URL}/T?resource=directory")
+    again = client.put(f"{URL}/T?resource=directory")
+    assert (made.status_code, again.status_code, made.headers["etag"]) == (201, 201, again.headers["etag"])
+    assert client.head(f"{URL}/T").headers["x-ms-meta-hdi_isfolder"] == "true"
+    upload(client, f"{URL}/T/x", b"abc")
+    assert client.head(f"{URL}/T").headers["etag"] == made.headers["etag"]
+    assert code(client.delete(f"{URL}/T")) == (409, "DirectoryNotEmpty")
+    assert client.delete(f"{URL}/T?recursive=true&paginated=true").status_code == 200
+    assert client.head(f"{URL}/T").status_code == 404
+    assert client.put(f"{URL}/T?resource=directory").headers["etag"] != made.headers["etag"]
+
+
+@pytest.mark.parametrize("path", ["shop", f"shop/{ITEM}", f"shop/{ITEM}/Files", f"shop/{ITEM}/Tables"])
+def test_managed_folders_are_fabrics(client, path):
+    assert code(client.delete(f"{DFS}/{path}?recursive=true")) == (403, "ManagedFolderOperationNotAllowed")
+    assert client.head(f"{DFS}/{path}").status_code == 200
+    assert code(client.put(f"{DFS}/{path}?resource=file"))[0] == 403
+
+
+def test_unknown_places_are_named(client):
+    assert code(client.get(f"{DFS}/no/{ITEM}/Files/x")) == (404, "WorkspaceNotFound")
+    assert code(client.put(f"{DFS}/shop/Files/LandingZone/T?resource=directory")) == (404, "ArtifactNotFound")
+    assert code(client.get(f"{DFS}/shop/{ITEM}/Files/%2e%2e/x")) == (400, "InvalidUri")
+    assert code(client.get(f"{DFS}/shop/{ITEM}/Files/a%2Fb")) == (400, "InvalidUri")
+
+
+def test_a_workspace_answers_head(client):
+    for query in ("", "?resource=filesystem", "?restype=container"):
+        assert client.head(f"{DFS}/shop{query}").status_code == 200
+    assert client.head(f"{DFS}/no").status_code == 404
+
+
+def test_every_answer_says_what_it_answers(client):
+    sent = {"x-ms-version": "2023-11-03", "x-ms-client-request-id": "mine", "x-ms-owner": "me", "x-ms-acl": "x"}
+    answer = client.head(f"{URL}", headers=sent)
+    assert answer.headers["x-ms-version"] == "2023-11-03"
+    assert answer.headers["x-ms-client-request-id"] == "mine"
+    assert answer.headers["x-ms-rejected-headers"] == "x-ms-owner,x-ms-acl"
+    plain = client.get(f"{URL}/no")
+    assert plain.headers["x-ms-version"] == "2021-06-08"
+    assert plain.headers["x-ms-request-id"] != answer.headers["x-ms-request-id"]
+    assert client.head(f"{URL}/no").content == b""
+
+
+def test_properties_and_leases_have_no_effect(client):
+    upload(client, f"{URL}/T/x", b"abc")
+    assert client.patch(f"{URL}/T/x?action=setProperties").status_code == 200
+    acquired = client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"})
+    assert (acquired.status_code, len(acquired.headers["x-ms-lease-id"])) == (201, 36)
+    assert client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "release"}).status_code == 200
+    assert code(client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "steal"}))[0] == 400
+    assert client.get(f"{URL}/T/x").content == b"abc"
