@@ -199,3 +199,15 @@ def bare(table: pa.Table) -> pa.Schema:
 def nan_as(folder: Path, value: float) -> None:
     name = read_history(folder).states[-1].physical(read_history(folder).states[-1].fields[-1])
     nested(4, "add", "stats", maxValues={name: value})(folder)
+
+
+def parsed_otherwise(table: pa.Table) -> pa.Table:
+    """A checkpoint with statistics in a second form, which are others."""
+    place = table.schema.get_field_index("add")
+    parsed = pa.field("stats_parsed", pa.struct([("numRecords", pa.int64())]))
+    kind = pa.struct([*table.schema.field(place).type, parsed])
+    rows = table.to_pylist()
+    for row in rows:
+        if row["add"] is not None:
+            row["add"]["stats_parsed"] = {"numRecords": 99}
+    return pa.Table.from_pylist(rows, table.schema.set(place, pa.field("add", kind)))

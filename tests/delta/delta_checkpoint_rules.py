@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from delta_history import History, Json, State
 
 _COLUMNS = ("txn", "add", "remove", "metaData", "protocol")
+# said a second time in another form, or without a meaning there
+_OF_CHECKPOINTS = {"stats_parsed", "partitionValues_parsed", "dataChange"}
+_COUNTS = {"numRecords", "nullCount"}
 _LAST = {"version": int, "size": int}
 _LAST_OPTIONAL = {
     "parts": int,
@@ -58,6 +61,11 @@ def _unlike(found: list[tuple[str, Json]], state: State) -> Iterator[str]:
         there = sorted(_text(action) for each, action in found if each == kind)
         if there != sorted(_text(action) for action in actions):
             yield f"its {kind} actions are not those of version {state.version}"
+    for parsed, said in (
+        (action.get("stats_parsed", {}), action.get("stats")) for kind, action in found if kind == "add"
+    ):
+        if said and not {name: parsed[name] for name in _COUNTS & parsed.keys()}.items() <= json.loads(said).items():
+            yield "its parsed statistics are others"
     strange = {kind for kind, _ in found} - {*wanted, "remove"}
     if strange:
         yield f"it has actions of the kinds {sorted(strange)}"
@@ -76,8 +84,10 @@ def _plain(value: Any) -> Any:
 
 
 def _text(action: Json) -> str:
-    """An action in one comparable form; `dataChange` means nothing in a checkpoint, and an empty map is none."""
-    kept = {name: value for name, value in action.items() if name != "dataChange" and value not in ({}, [], None)}
+    """An action in one comparable form; an empty map is none, and some parts stand in checkpoints alone."""
+    kept = {
+        name: value for name, value in action.items() if name not in _OF_CHECKPOINTS and value not in ({}, [], None)
+    }
     if "format" in kept:
         kept["format"] = kept["format"]["provider"]
     if "stats" in kept:
