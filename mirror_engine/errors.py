@@ -8,7 +8,7 @@ MirrorError                    carries a message (place: what was found) and a h
 │   ├── ZoneChanged            the zone moved on between poll and commit
 │   ├── CommitConflict         another writer committed to the same Delta table first
 │   ├── CommitFailed           Spark could not carry out a commit; nothing was committed
-│   ├── TableDamaged           a table's Delta log cannot be read; only that table stands still
+│   ├── TableDamaged           a table's Delta log cannot be read; its table latches       exit 3
 │   └── EngineFault            a defect of ours met at one table; tried again, too       exit 1
 ├── RootInUse                  another engine holds this ROOT                     exit 4
 ├── UsageError                 ends the process                                   exit 2
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+
+MEND = "Restore the table's folder from a backup, or remove it: the table is built anew from what lies in the zone."
 
 
 class MirrorError(Exception):
@@ -73,7 +75,17 @@ class CommitFailed(TransientError):
 
 
 class TableDamaged(TransientError):
-    """A table's Delta log cannot be read; only that table stands still, until somebody mends it."""
+    """A table's Delta log cannot be read; only that table stands still, until somebody mends it.
+
+    Args:
+        place: the table's folder, or a file of it.
+        fault: what is wrong with it.
+        hint: what to do.
+    """
+
+    def __init__(self, place: object, fault: str, hint: str = MEND) -> None:
+        super().__init__(f"{place}: {fault}", hint)
+        self.fault = fault
 
 
 class EngineFault(TransientError):

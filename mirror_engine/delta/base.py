@@ -183,7 +183,10 @@ class DeltaWriter(Protocol):
         """The table as it is; None where there is none. Starts no JVM."""
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
-        """Make an empty table in one commit that carries the record. A table already there is left alone."""
+        """Make an empty table in one commit that carries the record. A table already there is left alone.
+
+        The commit is on the disk when this returns.
+        """
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
@@ -191,12 +194,27 @@ class DeltaWriter(Protocol):
         The result equals `landing_zone.change.replay`, whatever the table holds. A commit is made even where no
         row changes: progress is recorded. The record's transaction version makes it exactly-once: where the table
         already carries this application id at this version or above, nothing is done and `CommitConflict` is
-        raised, so that the caller reads the state again.
+        raised, so that the caller reads the state again. The commit is on the disk when this returns.
 
         Raises:
             CommitConflict: another writer was first; nothing was committed.
             CommitFailed: Spark could not do it; nothing was committed.
             PublisherError: a file of the batch turned out to be unreadable after all; nothing was committed.
+        """
+
+    def changed_by_others(self, table: str, since: int) -> int:
+        """The newest version after `since` in which another program changed rows or columns; -1 for none.
+
+        OPTIMIZE, VACUUM and properties change neither. Starts no JVM, and costs little where nothing was committed.
+        """
+
+    def make_durable(self, table: str, since: int) -> None:
+        """Bring every commit after a version to the disk: one that was found, not made by `apply`, may not be there.
+
+        Starts no JVM. Repeatable.
+
+        Raises:
+            TableDamaged: a commit lost its data files with the power; it never counted as done.
         """
 
     def drop(self, table: str) -> None:

@@ -71,9 +71,9 @@ def _read(file: DataFile, physical: Sequence[str]) -> Iterator[pa.RecordBatch]:
             wanted = [name for name in physical if name in present]
             yield from parquet.iter_batches(_BATCH_ROWS, columns=wanted)
     except FileNotFoundError:
-        raise TableDamaged(f"{file.path}: the Delta log names this file, and it is not there") from None
+        raise TableDamaged(file.path, "the Delta log names this file, and it is not there") from None
     except pa.ArrowInvalid as error:
-        raise TableDamaged(f"{file.path}: no Parquet file: {str(error).splitlines()[0]}") from None
+        raise TableDamaged(file.path, f"no Parquet file: {str(error).splitlines()[0]}") from None
     except OSError as error:
         raise StorageUnavailable(f"{file.path}: cannot be read: {error.strerror or error}") from error
 
@@ -97,4 +97,4 @@ def _count(file: DataFile) -> int:
     try:
         return int(pq.read_metadata(file.path).num_rows) - gone
     except (OSError, pa.ArrowInvalid) as error:
-        raise TableDamaged(f"{file.path}: cannot be counted: {type(error).__name__}") from error
+        raise TableDamaged(file.path, f"cannot be counted: {type(error).__name__}") from error

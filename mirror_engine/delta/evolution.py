@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from mirror_engine.delta.log import DeltaLog
     from mirror_engine.landing_zone.column_types import Column, TableSchema
 
-ENGINE_INFO = f"mirror_engine/{version_of('mirror-engine')}"
+ENGINE = "mirror_engine/"
+ENGINE_INFO = f"{ENGINE}{version_of('mirror-engine')}"
 
 _ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
@@ -227,7 +228,7 @@ def _put(folder: Path, version: int, actions: Iterable[Json]) -> None:
     passing = log / f".{uuid.uuid4().hex}.tmp"
     try:
         log.mkdir(parents=True, exist_ok=True)
-        passing.write_text(text, encoding="utf-8")
+        _write_through(passing, text)
         _publish(passing, log / f"{version:020}.json")
     except FileExistsError:
         raise CommitConflict(f"{folder.name}: version {version} was written by somebody else") from None
@@ -239,6 +240,14 @@ def _put(folder: Path, version: int, actions: Iterable[Json]) -> None:
     finally:
         with suppress(OSError):  # what cannot be written cannot be removed either
             passing.unlink()
+
+
+def _write_through(file: Path, text: str) -> None:
+    """Write a file that is on the disk when it gets its name: a commit is never seen torn."""
+    with file.open("w", encoding="utf-8") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
 
 
 def _publish(passing: Path, target: Path) -> None:
@@ -253,6 +262,7 @@ def _publish(passing: Path, target: Path) -> None:
             try:
                 file.write(content)
                 file.flush()
+                os.fsync(file.fileno())
             except OSError:
                 target.unlink()  # half a commit would damage the table
                 raise

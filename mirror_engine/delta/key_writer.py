@@ -163,6 +163,13 @@ class KeyWriter:
         found = tuple(Met(told[file.path].repeated, told[file.path].spread) for file in batch.files)
         return Outcome(known.version, found, "MERGE")
 
+    def changed_by_others(self, table: str, since: int) -> int:  # noqa: ARG002 - nobody else writes
+        """See `DeltaWriter`; nobody does."""
+        return -1
+
+    def make_durable(self, table: str, since: int) -> None:
+        """See `DeltaWriter`; nothing is kept."""
+
     def drop(self, table: str) -> None:
         """See `DeltaWriter`."""
         with self._lock:

@@ -13,9 +13,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from mirror_engine.delta.base import DeltaState, HistoryEntry
+from mirror_engine.delta.commits import is_empty, read_commit
+from mirror_engine.delta.damage import damaged
 from mirror_engine.delta.record import carried_from, from_metadata, rows_of
-from mirror_engine.delta.tables_folder import LOG_FOLDER, is_table, readable_by_deltalake
-from mirror_engine.errors import StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.delta.tables_folder import is_table, readable_by_deltalake
+from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.landing_zone.column_types import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -129,15 +131,14 @@ class DeltaLog:
         return None, -1
 
     def user_metadata(self) -> Iterator[tuple[int, Any]]:
-        """What each commit says about itself, newest first, back to where the log was cleaned up."""
-        for version in range(self.version, -1, -1):
-            try:
-                lines = (self._folder / LOG_FOLDER / f"{version:020}.json").read_bytes().splitlines()
-            except FileNotFoundError:
-                return
-            for line in lines:
-                if b'"commitInfo"' in line:
-                    yield version, _user_metadata(line)
+        """What each commit says about itself, newest first, back to where the log was cleaned up.
+
+        Raises:
+            TableDamaged: a commit cannot be read.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            for version in range(self.version, -1, -1):
+                yield version, read_commit(self._folder, version).user_metadata
 
     def history(self, limit: int | None) -> Sequence[HistoryEntry]:
         """The commits up to this version, newest first.
@@ -161,6 +162,8 @@ def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
         if not is_table(folder):
             return None
         log = DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder))))
+        if is_empty(folder, log.version):  # deltalake passes over it
+            raise damaged(folder, "its newest commit is empty")
     if version is None or version == log.version:
         return log
     if not 0 <= version <= log.version:
@@ -176,23 +179,12 @@ def _reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except (DeltaError, ValueError, RecursionError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise TableDamaged(
-            f"{folder}: the Delta log cannot be read: {reason}",
-            "Restore the table's folder from a backup, or recreate the table folder in the landing zone.",
-        ) from error
+        raise damaged(folder, str(error) or type(error).__name__) from error
     except OSError as error:
         raise StorageUnavailable(
             f"{folder}: the Delta table cannot be read: {error.strerror or error}",
             "Check the disk and the rights on the folder.",
         ) from error
-
-
-def _user_metadata(line: bytes) -> Any:  # noqa: ANN401 - any program may have written it
-    """What an action says as a `commitInfo`; None for any other, and where it says nothing."""
-    action = json.loads(line)
-    info = action.get("commitInfo") if isinstance(action, dict) else None
-    return info.get("userMetadata") if isinstance(info, dict) else None
 
 
 def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common class for types

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.arrow_types import quoted
+from mirror_engine.delta.durable import make_durable
 from mirror_engine.delta.merge import confs, says
 from mirror_engine.delta.record import carried, carried_from, from_metadata
 
@@ -36,6 +37,7 @@ def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: floa
     table = f"delta.{quoted(str(folder))}"  # DeltaTable's own methods cannot quote a backtick
     with confs(spark, _SETTINGS), says(spark, _record_again(log)):
         metrics = spark.sql(f"OPTIMIZE {table}").collect()[0]["metrics"]
+        make_durable(folder, log.version)  # what it replaced may go now
         before = _count_parquet(folder)
         spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
     return {

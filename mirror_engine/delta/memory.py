@@ -132,6 +132,23 @@ class MemoryDeltaWriter:
             )
             return Outcome(len(self._tables[table]) - 1, met, operation)
 
+    def changed_by_others(self, table: str, since: int) -> int:
+        """See `DeltaWriter`; only `write_as_another` makes such commits."""
+        commits = self._tables.get(table, [])
+        changing = (v for v in range(since + 1, len(commits)) if _is_foreign_change(commits[v], commits[v - 1]))
+        return max(changing, default=-1)
+
+    def write_as_another(self, table: str, rows: Iterable[Row], operation: str = "WRITE") -> int:
+        """Commit as another program might: the table holds these rows afterwards. Returns the version."""
+        with self._lock:
+            commits = self._tables[table]
+            last = commits[-1]
+            commits.append(_Commit(last.schema, tuple(rows), "", operation, now_ms(), last.transactions))
+            return len(commits) - 1
+
+    def make_durable(self, table: str, since: int) -> None:
+        """See `DeltaWriter`; memory lasts as long as the process."""
+
     def drop(self, table: str) -> None:
         """See `DeltaWriter`."""
         with self._lock:
@@ -169,6 +186,10 @@ class MemoryDeltaWriter:
 
     def close(self) -> None:
         """See `DeltaWriter`."""
+
+
+def _is_foreign_change(commit: _Commit, before: _Commit) -> bool:
+    return from_metadata(commit.metadata) is None and (commit.rows, commit.schema) != (before.rows, before.schema)
 
 
 def _changes(file: FileRows, batch: ChangeBatch) -> Iterator[Change]:

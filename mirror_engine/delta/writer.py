@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.base import Outcome
 from mirror_engine.delta.data_files import count_rows, read_rows
+from mirror_engine.delta.durable import make_durable
 from mirror_engine.delta.evolution import add_columns, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.merge import Transaction, append, merge_changes, sized
+from mirror_engine.delta.others import changed_by_others
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.delta.staged_changes import staged
@@ -77,6 +79,7 @@ class SparkDeltaWriter:
         known = open_log(folder)
         if known is not None or not create_table(folder, schema, record, to_metadata(record)):
             return Outcome(self._log(table).version if known is None else known.version)
+        make_durable(folder, -1)
         self._forget(folder)
         return Outcome(0, operation="CREATE")
 
@@ -100,7 +103,24 @@ class SparkDeltaWriter:
             else:
                 operation = "NOTHING"
                 record_only(self._tables.path(table), log, version + 1, record, to_metadata(record))
+        self.make_durable(table, log.version)
         return Outcome(self._version_of(table, record), changes.met, operation)
+
+    def changed_by_others(self, table: str, since: int) -> int:
+        """See `DeltaWriter`.
+
+        Raises:
+            TableDamaged: a commit cannot be read.
+        """
+        return changed_by_others(self._tables.path(table), since)
+
+    def make_durable(self, table: str, since: int) -> None:
+        """See `DeltaWriter`.
+
+        Raises:
+            TableDamaged: a data file is not there in full.
+        """
+        make_durable(self._tables.path(table), since)
 
     def drop(self, table: str) -> None:
         """See `DeltaWriter`."""

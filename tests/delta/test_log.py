@@ -138,7 +138,7 @@ def test_a_damaged_log_is_told_as_such(reading: SparkDeltaWriter, damage: str) -
             commit(folder, 1).unlink()
         case _:
             commit(folder, 0).unlink()
-    with pytest.raises(TableDamaged, match="T: the Delta log cannot be read") as damaged:
+    with pytest.raises(TableDamaged, match=r"T: commit .* of its Delta log is (missing|cut off or damaged)") as damaged:
         reading.state("dbo/T")
     assert "\n" not in damaged.value.message
 

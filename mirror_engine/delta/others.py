@@ -1,0 +1,53 @@
+"""What other programs did to a table, told from its log without a JVM."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from mirror_engine.delta.commits import commit_file, read_commit
+from mirror_engine.delta.log import open_log
+from mirror_engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirror_engine.landing_zone.column_types import TableSchema
+
+
+def changed_by_others(folder: Path, since: int) -> int:
+    """The newest version after `since` in which somebody else changed rows or columns; -1 for none.
+
+    Costs one look for a file where nothing was committed since. OPTIMIZE, VACUUM and properties change no row.
+
+    Raises:
+        TableDamaged: a commit cannot be read.
+        StorageUnavailable: it cannot be read now.
+    """
+    found, version = -1, since + 1
+    while True:
+        try:
+            told = commit_file(folder, version).stat()
+        except FileNotFoundError:
+            return found
+        if _changes(folder, version, (told.st_ino, told.st_mtime_ns)):
+            found = version
+        version += 1
+
+
+@lru_cache(maxsize=4096)
+def _changes(folder: Path, version: int, _: tuple[int, int]) -> bool:
+    """Whether a commit changed rows or columns, and is not ours; the last argument tells apart tables made anew."""
+    commit = read_commit(folder, version)
+    if commit.is_ours:
+        return False
+    return commit.changes_rows or (commit.describes and _schema(folder, version) != _schema(folder, version - 1))
+
+
+def _schema(folder: Path, version: int) -> TableSchema | None:
+    """The columns at a version; None where the log no longer tells."""
+    try:
+        log = open_log(folder, version)
+    except UsageError:
+        return None
+    return None if log is None else log.schema

@@ -1,0 +1,176 @@
+"""What is brought to the disk, and in which order; proved by what `fsync` was called for."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from delta_scenario import Scenario, schema_of
+from deltalake import DeltaTable, write_deltalake
+
+from mirror_engine.delta import durable, evolution
+from mirror_engine.delta.durable import make_durable
+from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.errors import StorageUnavailable, TableDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIMPLE = schema_of("Id", "City:string")
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Every file and folder that is brought to the disk, in order."""
+    found: list[Path] = []
+    fsync = os.fsync
+
+    def record(opened: int) -> None:
+        found.append(Path(f"/proc/self/fd/{opened}").readlink())
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", record)
+    return found
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not name open files")
+
+
+def append(folder: Path, *days: str) -> None:
+    write_deltalake(str(folder), pa.table({"n": range(len(days)), "day": days}), mode="append", partition_by=["day"])
+
+
+def names(folder: Path, paths: list[Path]) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in paths]
+
+
+@needs_proc
+def test_data_goes_before_the_log_and_both_before_the_folders_that_name_them(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    folder = tmp_path / "Tables" / "dbo" / "T"
+    append(folder, "mon", "tue")
+    DeltaTable(str(folder)).create_checkpoint()
+    make_durable(folder, -1)
+    kinds = [path.suffix if path.is_file() else "folder" for path in synced]
+    assert kinds == [".parquet", ".parquet", "", ".json", ".parquet", *["folder"] * 6]
+    assert set((tmp_path / "Tables").rglob("*")) | {tmp_path / "Tables"} == set(synced)
+    assert names(tmp_path, synced[-3:]) == ["Tables/dbo/T", "Tables/dbo", "Tables"]
+
+
+@needs_proc
+def test_only_what_came_since_is_brought_to_the_disk(tmp_path: Path, synced: list[Path]) -> None:
+    append(tmp_path, "mon")
+    before = set(tmp_path.rglob("*"))
+    append(tmp_path, "tue")
+    make_durable(tmp_path, 0)
+    new = set(tmp_path.rglob("*")) - before
+    assert new < set(synced)
+    assert set(names(tmp_path, list(set(synced) - new))) == {".", "_delta_log"}
+
+
+@needs_proc
+def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path: Path, synced: list[Path]) -> None:
+    append(tmp_path, "mon")
+    (data,) = tmp_path.glob("*/*.parquet")
+    beside = [data.with_name(f".{data.name}.crc"), tmp_path / "_delta_log" / f".{0:020}.json.crc"]
+    beside.append(tmp_path / "_delta_log" / f"{0:020}.crc")
+    for path in beside:
+        path.write_bytes(b"crc")
+    make_durable(tmp_path, -1)
+    assert set(beside) < set(synced)
+
+
+def test_files_that_are_no_longer_part_of_the_table_may_be_gone(tmp_path: Path) -> None:
+    append(tmp_path, "mon")
+    append(tmp_path, "mon")
+    DeltaTable(str(tmp_path)).optimize.compact()
+    DeltaTable(str(tmp_path)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    make_durable(tmp_path, -1)
+
+
+def lose(file: Path) -> None:
+    file.unlink()
+
+
+def shorten(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("harm", [lose, shorten, empty])
+def test_a_commit_whose_data_went_with_the_power_is_told(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    append(tmp_path, "mon")
+    (data,) = tmp_path.glob("*/*.parquet")
+    harm(data)
+    with pytest.raises(TableDamaged, match=f"{data.name}, which the Delta log names, (is not there|has .* bytes of)"):
+        make_durable(tmp_path, -1)
+    make_durable(tmp_path, 0)
+
+
+def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(tmp_path, "mon")
+
+    def refused(number: int) -> Callable[[int], None]:
+        def fsync(opened: int) -> None:
+            if number == errno.EIO or os.path.isdir(f"/proc/self/fd/{opened}"):  # noqa: PTH112 - it is open
+                raise OSError(number, os.strerror(number))
+
+        return fsync
+
+    monkeypatch.setattr(durable.os, "fsync", refused(errno.EIO))
+    with pytest.raises(StorageUnavailable, match="cannot be brought to the disk"):
+        make_durable(tmp_path, -1)
+    monkeypatch.setattr(durable.os, "fsync", refused(errno.EINVAL))
+    make_durable(tmp_path, -1)
+
+
+@needs_proc
+def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(
+    tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = evolution._publish
+
+    def published(passing: Path, target: Path) -> None:
+        assert synced[-1] == passing
+        publish(passing, target)
+        synced.append(target)
+
+    monkeypatch.setattr(evolution, "_publish", published)
+    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark was started"))
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    log = tmp_path / "Tables/dbo/T/_delta_log"
+    assert names(tmp_path, synced[1:])[0] == f"Tables/dbo/T/_delta_log/{0:020}.json"
+    assert names(tmp_path, synced[-4:]) == ["Tables/dbo/T/_delta_log", "Tables/dbo/T", "Tables/dbo", "Tables"]
+    synced.clear()
+    table.change()
+    assert synced[-2:] == [log, log.parent]
+    assert synced.count(log / f"{1:020}.json") == 2
+
+
+@needs_proc
+@pytest.mark.spark
+def test_all_that_spark_wrote_is_on_the_disk_when_a_commit_returns(
+    spark_writer: SparkDeltaWriter, synced: list[Path]
+) -> None:
+    table = Scenario(spark_writer, schema_of("Id", "day:string", partitions=["day"]), ["Id"], "dbo/Durable")
+    folder = spark_writer._tables.path("dbo/Durable")
+    seen: set[Path] = set()
+    for changes in ([(0, 1, "mon"), (0, 2, "tue")], [(1, 1, "wed"), (2, 2, None), (0, 3, "mon")]):
+        synced.clear()
+        table.change(*changes)
+        now = set(folder.rglob("*")) | {folder}
+        assert now - seen <= set(synced)
+        assert {path.suffix for path in now - seen} == {".parquet", ".crc", ".json", ""}
+        seen = now
+    spark_writer.drop("dbo/Durable")
