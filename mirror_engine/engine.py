@@ -5,17 +5,24 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from mirror_engine.announcements import Announcements
-from mirror_engine.errors import CommitConflict, EngineFault, MirrorError, StorageUnavailable, TransientError
+from mirror_engine.errors import (
+    CommitConflict,
+    EngineFault,
+    MirrorError,
+    StorageUnavailable,
+    TableDamaged,
+    TransientError,
+)
 from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, OperationFailed
 from mirror_engine.landing_zone.diagnostics import diagnose, printable
 from mirror_engine.outlook import Outlook
 from mirror_engine.pauses import Pauses
-from mirror_engine.recovery import agree, recover
+from mirror_engine.recovery import agree, look_again, recover
 from mirror_engine.replayer import Replayer, Work
 from mirror_engine.steps import LearnIdentity
 
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
     from mirror_engine.poller import Poller
+    from mirror_engine.recovery import DeltaFolders
     from mirror_engine.steps import Plan
 
 FIRST_PAUSE_SECONDS = 1.0
@@ -67,7 +75,7 @@ class Engine:
         self._janitor = janitor
         self._replayer = Replayer(doors, reader)
         self._pool = ThreadPoolExecutor(doors.config.workers, thread_name_prefix="worker")
-        self._foreign: frozenset[str] | None = None
+        self._found: DeltaFolders | None = None
         self._pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._cleaning_pauses = Pauses(
             FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
@@ -88,7 +96,7 @@ class Engine:
         zone = None
         try:
             zone = self._poller.look()
-            outlook = Outlook(self._doors, self._known_foreign(), zone)
+            outlook = Outlook(self._doors, self._known_tables(), zone)
             plans = outlook.plans()
         except StorageUnavailable as error:
             if zone is None:
@@ -119,11 +127,20 @@ class Engine:
         """End the workers."""
         self._pool.shutdown(wait=True)
 
-    def _known_foreign(self) -> frozenset[str]:
-        """Delta folders of others; before the first cycle, the ledger is made to agree with the Delta logs."""
-        if self._foreign is None:
-            self._foreign = recover(self._doors)
-        return self._foreign
+    def _known_tables(self) -> DeltaFolders:
+        """What lies in `ROOT/Tables`; before the first cycle, the ledger is made to agree with the Delta logs."""
+        self._found = look_again(self._doors, self._found) if self._found else recover(self._doors)
+        return self._found
+
+    def _but_damaged(
+        self, failures: dict[TableName | None, TransientError], outlook: Outlook
+    ) -> dict[TableName | None, TransientError]:
+        """Failures to try again; tables whose logs turned out to be damaged are planned anew instead, as latched."""
+        damaged = {self._doors.delta_folder(t): e for t, e in failures.items() if t and isinstance(e, TableDamaged)}
+        found = outlook.found
+        self._found = look_again(self._doors, replace(found, damaged={**found.damaged, **damaged}))
+        outlook.found = self._found
+        return {t: e for t, e in failures.items() if not t or self._doors.delta_folder(t) not in self._found.damaged}
 
     def _work_off(
         self,
@@ -144,6 +161,7 @@ class Engine:
         for table, plan in plans.items():
             self._announcements.say(table, plan.diagnostics)
         commits, failures = self._replayed(works, stop)
+        failures = self._but_damaged(failures, outlook)
         failures |= self._unseen(zone)
         self._pauses.end_all_but(paused, failures)
         tried = {table: plan for table, plan in plans.items() if table not in paused and table not in failures}

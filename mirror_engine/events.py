@@ -107,6 +107,14 @@ class OperationFailed:
 
 
 @dataclass(frozen=True)
+class ProgressRecovered:
+    """The ledger did not know what a table's Delta log knows: how far it is was read there."""
+
+    table: TableName
+    version: int
+
+
+@dataclass(frozen=True)
 class Preparing:
     """Slow preparation: jars being fetched, the Spark session starting. `done` of `total`, 0 where unknown."""
 
@@ -127,6 +135,7 @@ Event = (
     | TableReleased
     | DiagnosticRaised
     | OperationFailed
+    | ProgressRecovered
     | Preparing
 )
 Listener = Callable[[Event], None]

@@ -138,9 +138,9 @@ class Mirror:
         ledger = Ledger.read(self.root / LEDGER)
         try:
             doors = self._doors(ledger, tell=ignore)
-            foreign = recover(doors)
+            found = recover(doors)
             zone = self._poller().look()
-            yield Look(doors, zone, Outlook(doors, foreign, zone).plans())
+            yield Look(doors, zone, Outlook(doors, found, zone).plans())
         finally:
             ledger.close()
 

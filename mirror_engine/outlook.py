@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.anchor import Moored
+from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import SCHEMA_SUFFIX, TableName
-from mirror_engine.places import taken_places
+from mirror_engine.landing_zone.register import Severity
+from mirror_engine.places import changed_by_others, taken_places
 from mirror_engine.planner import Circumstances, plan, plan_gone
 
 if TYPE_CHECKING:
@@ -15,7 +18,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
+    from mirror_engine.recovery import DeltaFolders
     from mirror_engine.steps import Plan
 
 
@@ -39,16 +44,16 @@ class Outlook:
 
     Args:
         doors: both, and the ledger.
-        foreign: Delta folders that hold a table of another program, as `recover` found them.
+        found: Delta tables of other programs, and damaged ones, as `recover` found them.
         zone: the look.
 
     Raises:
         StorageUnavailable: ROOT cannot be looked at.
     """
 
-    def __init__(self, doors: Doors, foreign: Collection[str], zone: ZoneSighting) -> None:
+    def __init__(self, doors: Doors, found: DeltaFolders, zone: ZoneSighting) -> None:
+        self.found = found
         self._doors = doors
-        self._foreign = foreign
         self._zone = zone
         self.moored = Moored.at(doors, zone)
 
@@ -58,7 +63,7 @@ class Outlook:
         Raises:
             StorageUnavailable: a folder's content could not be read.
         """
-        refusals = taken_places(self._doors, self._foreign, [sighting.name for sighting in self._zone.tables])
+        refusals = taken_places(self._doors, self.found.foreign, [sighting.name for sighting in self._zone.tables])
         plans = {
             sighting.name: self._plan(sighting, refusals.get(sighting.name))
             for sighting in self._zone.tables
@@ -74,7 +79,25 @@ class Outlook:
     def _plan(self, sighting: TableSighting, refusal: Diagnostic | None) -> Plan:
         progress = self._doors.ledger.progress(sighting.name)
         moved = self.moored.has_moved(sighting, progress)
-        return plan(sighting, progress, Circumstances(self._doors.config, self._doors.clock(), refusal, moved))
+        begins_anew = progress is not None and progress.identity != sighting.identity and not moved
+        said = None if begins_anew or refusal else self._said_of_its_delta_table(sighting.name, progress)
+        if said and said.severity is Severity.ERROR:
+            refusal = said
+        made = plan(sighting, progress, Circumstances(self._doors.config, self._doors.clock(), refusal, moved))
+        return replace(made, diagnostics=(*made.diagnostics, said)) if said and not refusal else made
+
+    def _said_of_its_delta_table(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
+        """That it cannot be read (ME081), or that its rows are not ours alone (ME080)."""
+        folder = self._doors.delta_folder(table)
+        try:
+            if folder in self.found.damaged:
+                raise self.found.damaged[folder]
+            version = changed_by_others(self._doors, table, progress) if progress else -1
+        except TableDamaged as error:
+            return diagnose("ME081", table.folder, fault=error.fault, remedy=error.hint.rstrip("."))
+        except StorageUnavailable:
+            return None  # who needs the table meets the same, and says so
+        return diagnose("ME080", table.folder, version=version) if version >= 0 else None
 
     def _gone(self) -> Iterator[TableName]:
         """Known tables whose folders are surely gone: a zone that is away or could not be listed proves nothing."""

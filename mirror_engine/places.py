@@ -14,12 +14,23 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.base import DeltaState
     from mirror_engine.doors import Doors
+    from mirror_engine.landing_zone.progress import Progress
 
 
 def owner_of(doors: Doors, folder: str, state: DeltaState) -> TableName | None:
     """The table whose Delta table this is; None for one of another program, or a copy laid beside its original."""
     table = TableName.from_folder(state.record.folder) if state.record else None
     return table if table and doors.delta_folder(table) == folder else None
+
+
+def changed_by_others(doors: Doors, table: TableName, progress: Progress) -> int:
+    """The newest Delta version of this generation in which another program changed rows or columns; -1 for none.
+
+    Raises:
+        TransientError: its log cannot be read.
+    """
+    since = doors.writer.changed_by_others(doors.delta_folder(table), progress.delta_version)
+    return max(since, progress.foreign_version)
 
 
 def taken_places(doors: Doors, foreign: Collection[str], names: Sequence[TableName]) -> dict[TableName, Diagnostic]:
@@ -54,17 +65,14 @@ def _taken(doors: Doors, table: TableName, owner: str) -> Diagnostic:
 
 
 def _is_foreign(doors: Doors, foreign: Collection[str], folder: str) -> bool:
-    """Whether a table that was not ours, or not to be understood, when the engine started still lies there."""
+    """Whether a table that was not ours when the engine started still lies there."""
     if folder not in foreign:
         return False
     try:
         state = doors.writer.state(folder)
     except TransientError:
         return True
-    if state is None:
-        return False
-    owner = owner_of(doors, folder, state)
-    return owner is None or doors.ledger.progress(owner) is None
+    return state is not None and owner_of(doors, folder, state) is None
 
 
 def _first_seen(doors: Doors, table: TableName) -> tuple[float, TableName]:

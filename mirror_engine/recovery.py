@@ -2,55 +2,82 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import TransientError
-from mirror_engine.events import DiagnosticRaised
+from mirror_engine.errors import TableDamaged, TransientError
+from mirror_engine.events import DiagnosticRaised, ProgressRecovered
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.progress import AppliedFile
 from mirror_engine.ledger import ANCHOR, MIRROR
 from mirror_engine.places import owner_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from mirror_engine.delta.base import DeltaState
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
 
 
-def recover(doors: Doors) -> frozenset[str]:
-    """Bring the ledger up to the Delta logs of all tables; run once before the first cycle.
+@dataclass(frozen=True)
+class DeltaFolders:
+    """What lies in `ROOT/Tables`.
 
-    Returns:
-        Delta folders that hold a table no mirror made, a copy of one, or one whose history cannot be read.
+    Attributes:
+        seen: folders that hold a Delta table, whether it can be read or not.
+        foreign: those of them with a table that no mirror made, or a copy of one.
+        damaged: those whose log cannot be read, and why.
     """
-    foreign, ours, unreadable = set(), set(), set()
-    for folder in doors.writer.tables():
+
+    seen: frozenset[str] = frozenset()
+    foreign: frozenset[str] = frozenset()
+    damaged: Mapping[str, TableDamaged] = field(default_factory=dict)
+
+
+def recover(doors: Doors) -> DeltaFolders:
+    """Bring the ledger up to the Delta logs of all tables; run once before the first cycle."""
+    found = _looked_at(doors, doors.writer.tables())
+    for table in doors.ledger.tables():
+        if doors.delta_folder(table) not in found.seen:
+            agree(doors, table, None)
+    return found
+
+
+def look_again(doors: Doors, found: DeltaFolders) -> DeltaFolders:
+    """The same, once more for those folders that were damaged: somebody may have mended or removed them."""
+    again = _looked_at(doors, found.damaged)
+    for table in doors.ledger.tables():
+        if doors.delta_folder(table) in found.damaged.keys() - again.seen:
+            agree(doors, table, None)
+    return DeltaFolders(found.seen | again.seen, found.foreign | again.foreign, again.damaged)
+
+
+def _looked_at(doors: Doors, folders: Iterable[str]) -> DeltaFolders:
+    seen, foreign, damaged = set(), set(), {}
+    for folder in folders:
+        seen.add(folder)
         try:
             state = doors.writer.state(folder)
-        except TransientError:
-            unreadable.add(folder)  # which proves nothing
-            continue
-        if state:
-            _begin_from(doors, state)
-            owner = owner_of(doors, folder, state)
-            if owner:
-                ours.add(folder)
-            if not owner or not _agreed(doors, owner, state):
+            if state is None:
+                seen.remove(folder)
+            elif not _is_ours(doors, folder, state):
                 foreign.add(folder)
-    for table in doors.ledger.tables():
-        if doors.delta_folder(table) not in ours | unreadable:
-            agree(doors, table, None)
-    return frozenset(foreign)
+        except TableDamaged as error:
+            damaged[folder] = error
+        except TransientError:
+            continue  # which proves nothing
+    return DeltaFolders(frozenset(seen), frozenset(foreign), damaged)
 
 
-def _agreed(doors: Doors, table: TableName, state: DeltaState) -> bool:
-    try:
-        agree(doors, table, state)
-    except TransientError:
-        return False
-    return True
+def _is_ours(doors: Doors, folder: str, state: DeltaState) -> bool:
+    """Whether a table of this mirror lies there; the ledger then agrees with it."""
+    _begin_from(doors, state)
+    owner = owner_of(doors, folder, state)
+    if owner is not None:
+        agree(doors, owner, state)
+    return owner is not None
 
 
 def _begin_from(doors: Doors, state: DeltaState) -> None:
@@ -62,7 +89,12 @@ def _begin_from(doors: Doors, state: DeltaState) -> None:
 
 
 def agree(doors: Doors, table: TableName, state: DeltaState | None) -> None:
-    """Make the ledger's progress of one table that of its Delta log; None where there is no Delta table."""
+    """Make the ledger's progress of one table that of its Delta log; None where there is no Delta table.
+
+    Raises:
+        TableDamaged: the newest commits lost their data files with the power.
+        StorageUnavailable: it is not certain that they are on the disk.
+    """
     known = doors.ledger.progress(table)
     if state is None and known and known.has_table:
         _lost(doors, table, known)
@@ -72,6 +104,9 @@ def agree(doors: Doors, table: TableName, state: DeltaState | None) -> None:
     earlier = known if known and known.generation == told.generation else None
     if earlier and earlier.batch == told.batch:
         return
+    folder = doors.delta_folder(table)
+    doors.writer.make_durable(folder, told.delta_version)
+    changed = doors.writer.changed_by_others(folder, told.delta_version)
     applied = {
         path: replace(file, version=state.record_version) if path in state.record.files else file
         for path, file in told.applied.items()
@@ -79,9 +114,11 @@ def agree(doors: Doors, table: TableName, state: DeltaState | None) -> None:
     older = earlier.applied if earlier and earlier.batch < told.batch else {}
     applied = {**_moved_away(doors, table), **older, **applied}  # who knows least comes first
     told = replace(told, applied=applied, delta_version=state.record_version)
+    told = replace(told, foreign_version=max(told.foreign_version, changed))
     if earlier:
         told = replace(told, waiting=earlier.waiting, latch=earlier.latch, diagnostics=earlier.diagnostics)
     doors.ledger.record(table, told)
+    doors.tell(ProgressRecovered(table, state.record_version))
 
 
 def _moved_away(doors: Doors, table: TableName) -> dict[str, AppliedFile]:

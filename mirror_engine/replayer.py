@@ -24,6 +24,7 @@ from mirror_engine.events import (
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
 from mirror_engine.landing_zone.tally import tally
+from mirror_engine.places import changed_by_others
 from mirror_engine.planner import with_identity
 from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Plan, Remember, Step
 from mirror_engine.table_folders import is_as_sighted
@@ -171,9 +172,11 @@ class Replayer:
         self._check_unchanged(work, cut)
         if state is None:
             self._doors.writer.create(folder, cut.batch.schema, record)
-        progress = self._after(known, cut)
+        progress = replace(self._after(known, cut), foreign_version=changed_by_others(self._doors, work.table, known))
         record = replace(record, progress=_lying(progress, work), files=tuple(file.path for file in cut.files))
         outcome = self._doors.writer.apply(folder, cut.batch, record)
+        meanwhile = changed_by_others(self._doors, work.table, progress)  # between the look and the commit
+        progress = replace(progress, foreign_version=meanwhile)
         said = (*cut.diagnostics, *_met(work.table, cut, outcome))
         self._doors.ledger.record(work.table, _committed(progress, cut, outcome, said))
         for diagnostic in said:

@@ -13,6 +13,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.outlook import Outlook
 from mirror_engine.places import taken_places
 from mirror_engine.poller import Poller
+from mirror_engine.recovery import DeltaFolders
 from mirror_engine.steps import BeginGeneration, DropTable, LearnIdentity
 
 ORDERS = TableName("", "Orders")
@@ -47,10 +48,10 @@ def replayed(root):
 def test_each_look_makes_its_own_plans(doors):
     with_orders = look(doors)
     without = replace(with_orders, tables=())
-    assert list(Outlook(doors, frozenset(), without).plans()) == []
-    plans = Outlook(doors, frozenset(), with_orders).plans()
+    assert list(Outlook(doors, DeltaFolders(), without).plans()) == []
+    plans = Outlook(doors, DeltaFolders(), with_orders).plans()
     assert isinstance(plans[ORDERS].steps[0], BeginGeneration)
-    assert Outlook(doors, frozenset(), with_orders).plans(only=()) == {}
+    assert Outlook(doors, DeltaFolders(), with_orders).plans(only=()) == {}
 
 
 def test_only_a_moved_anchor_makes_another_identity_a_copy(tmp_path):
@@ -60,7 +61,7 @@ def test_only_a_moved_anchor_makes_another_identity_a_copy(tmp_path):
         recreated = replace(zone, tables=tuple(replace(table, identity="other") for table in zone.tables))
         moored = Moored.at(doors, zone)
         progress = doors.ledger.progress(ORDERS)
-        assert isinstance(Outlook(doors, frozenset(), recreated).plans()[ORDERS].steps[0], DropTable)
+        assert isinstance(Outlook(doors, DeltaFolders(), recreated).plans()[ORDERS].steps[0], DropTable)
         assert not moored.has_moved(recreated.tables[0], progress)
         copied = replace(moored, before=Anchor("elsewhere", zone.identity))
         assert copied.has_moved(recreated.tables[0], progress)
@@ -76,7 +77,7 @@ def test_a_copied_root_is_learned_and_an_uncertain_look_is_not_remembered(tmp_pa
         )
         Moored.at(doors, replace(elsewhere, unlisted=frozenset({"Orders"}))).remember()
         Moored.at(doors, replace(elsewhere, tables=())).remember()
-        outlook = Outlook(doors, frozenset(), elsewhere)
+        outlook = Outlook(doors, DeltaFolders(), elsewhere)
         assert isinstance(outlook.plans()[ORDERS].steps[0], LearnIdentity)  # byte for byte what was applied
         outlook.moored.remember()
         after = Moored.at(doors, elsewhere)

@@ -12,7 +12,7 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.ledger import Ledger
-from mirror_engine.recovery import recover
+from mirror_engine.recovery import DeltaFolders, recover
 from mirror_engine.testing.publisher import Publisher
 
 ORDERS = TableName("", "Orders")
@@ -56,7 +56,7 @@ def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeyp
     with shop.engine() as running:
         before = running.doors.ledger.progress(ORDERS)
         monkeypatch.setattr(shop.writer, "state", state)
-        assert recover(running.doors) == frozenset()
+        assert recover(running.doors) == DeltaFolders(seen=frozenset({"dbo/Orders"}))
         assert running.doors.ledger.progress(ORDERS) == before
 
 
@@ -73,7 +73,7 @@ def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on
 
     def damaged(table, *, limit=None):
         if table == "dbo/Broken":
-            raise TableDamaged("a commit cannot be read")
+            raise TableDamaged(table, "a commit cannot be read")
         return history(table, limit=limit)
 
     writer.history = damaged

@@ -16,6 +16,7 @@ from mirror_engine.events import (
     FileRead,
     OperationFailed,
     Preparing,
+    ProgressRecovered,
     TableDropped,
     TableLatched,
     TableMaintained,
@@ -60,6 +61,8 @@ def words(event: Event) -> Words:  # noqa: PLR0911, PLR0912, C901 - one line for
         case OperationFailed(table, message, retry_seconds):
             told = {"code": "ME072", "message": message, "retry_seconds": round(retry_seconds, 3)}
             return "warning", "operation_failed", {"table": table.folder if table else "", **told}
+        case ProgressRecovered(table, version):
+            return "warning", "progress_recovered", {"table": table.folder, "version": version}
         case Preparing(what, done, total):
             return "info" if not done else "debug", "preparing", {"what": what, "done": done, "total": total}
         case _:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import EngineFault, MirrorError, PublisherError, RootInUse, TransientError, UsageError
+from mirror_engine.errors import (
+    EngineFault,
+    MirrorError,
+    PublisherError,
+    RootInUse,
+    TableDamaged,
+    TransientError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from mirror_engine.running import Verdict
@@ -33,7 +41,7 @@ def of_error(error: MirrorError) -> int:
             return USAGE
         case EngineFault():
             return FAILURE
-        case PublisherError():
+        case PublisherError() | TableDamaged():
             return REFUSED
         case TransientError() | RootInUse():
             return RETRY

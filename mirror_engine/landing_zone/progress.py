@@ -81,6 +81,7 @@ class Progress:
         naive_columns, utc_columns: timestamp columns that came so (ME051).
         markers_seen: whether a file with markers has been applied (ME042).
         rows_processed, bytes_processed: of the whole generation (LZ-9.2, LZ-9.3).
+        foreign_version: the newest Delta version in which another program changed rows or columns; -1 for none.
         synced_at: seconds since 1970 of the last commit; 0 before the first.
         armed_at: seconds since 1970 when usable metadata was first seen (LZ-7.1).
         gone_at: seconds since 1970 when its folder was first missed; 0 while it is there (LZ-7.4).
@@ -102,6 +103,7 @@ class Progress:
     markers_seen: bool = False
     rows_processed: int = 0
     bytes_processed: int = 0
+    foreign_version: int = -1
     synced_at: float = 0.0
     armed_at: float = 0.0
     gone_at: float = 0.0
@@ -163,6 +165,7 @@ _PLAIN = (
     "markers_seen",
     "rows_processed",
     "bytes_processed",
+    "foreign_version",
     "synced_at",
     "armed_at",
     "gone_at",

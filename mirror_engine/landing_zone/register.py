@@ -237,6 +237,15 @@ _ENTRIES = (
     ),
     _entry("ME078", W, ("LZ-4.1", "LZ-4.7"), "deletes that met no row: {count}", "delete by the key that was inserted"),
     _entry("ME079", W, ("LZ-3.5",), "another order of {count} files of one time makes other rows", "number the files"),
+    # What happens to the Delta table itself, which the service lets nobody touch.
+    _entry(
+        "ME080",
+        W,
+        ("LZ-4.2",),
+        "changed by someone else at version {version}",
+        "find out who; recreate the folder and land its full load, or leave it so",
+    ),
+    _entry("ME081", E, ("LZ-4.18",), "Delta table damaged: {fault}", "{remedy}"),
 )
 
 REGISTER = {entry.code: entry for entry in _ENTRIES}

@@ -18,6 +18,7 @@ from mirror_engine.events import (
     FileRead,
     OperationFailed,
     Preparing,
+    ProgressRecovered,
     TableDropped,
     TableLatched,
     TableMaintained,
@@ -41,6 +42,7 @@ EVENTS: list[Event] = [
     TableReleased(ORDERS),
     DiagnosticRaised(None, diagnose("ME001", "")),
     OperationFailed(None, "cannot list", 2.0),
+    ProgressRecovered(ORDERS, 4),
     Preparing("the Spark session"),
     Preparing("jars", 3, 33),
 ]
@@ -69,6 +71,7 @@ def test_details_and_idle_cycles_are_not_logged() -> None:
         "table_released",
         "diagnostic",
         "operation_failed",
+        "progress_recovered",
         "preparing",
     ]
 

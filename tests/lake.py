@@ -1,0 +1,43 @@
+"""A shop on real Delta tables without Spark, which nothing calls for where no row is in them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from shop import TYPES, Shop, row
+
+from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+
+HINT = "_last_checkpoint"
+NO_ROWS = pa.schema(TYPES.items()).empty_table()
+
+
+class Lake(Shop):
+    """Its table `Orders` has one commit more than `files` were applied, the newest of that version."""
+
+    def __init__(self, root, files=5):
+        super().__init__(root, files_per_commit=1)
+        self.writer = SparkDeltaWriter(root / TABLES, root / SCRATCH, lambda: pytest.fail("Spark was started"))
+        self.table = self.orders()
+        self.table.land_parquet(NO_ROWS)
+        for _ in range(1, files):
+            self.land()
+        self.once()
+        self.folder = root / TABLES / "dbo/Orders"
+        self.log = self.folder / "_delta_log"
+
+    def land(self):
+        self.table.delete(row(99))
+
+    def commit(self, version):
+        return self.log / f"{version:020}.json"
+
+    def checkpoint(self, *, cleaned_up=False):
+        """Of version 3."""
+        DeltaTable(str(self.folder), version=3).create_checkpoint()
+        if cleaned_up:
+            for version in range(4):
+                self.commit(version).unlink()
+        return self.log / f"{3:020}.checkpoint.parquet"

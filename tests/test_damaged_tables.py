@@ -1,0 +1,216 @@
+"""A Delta table that cannot be read latches with its reason, all others go on, and it goes on once it is mended."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import pytest
+from deltalake import DeltaTable
+from lake import HINT, NO_ROWS, Lake
+
+import mirror_engine.engine
+from mirror_engine import Verdict
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.events import TableDropped
+from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.states import Latched, Level
+
+pytestmark = pytest.mark.slow  # each with tables on the disk: no part of the quick look
+
+NO_STOP = threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path / "lake")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def cut_newest(lake):
+    cut(lake.commit(5))
+
+
+def empty_newest(lake):
+    lake.commit(5).write_bytes(b"")
+
+
+def zero_newest(lake):
+    lake.commit(5).write_bytes(bytes(200))
+
+
+def scribble_in_the_middle(lake):
+    lake.commit(2).write_bytes(b"\xff\xfe[1]")
+
+
+def lose_one_in_the_middle(lake):
+    lake.commit(2).unlink()
+
+
+def lose_the_first(lake):
+    lake.commit(0).unlink()
+
+
+def lose_one_behind_the_checkpoint(lake):
+    lake.checkpoint()
+    lake.commit(4).unlink()
+
+
+def lose_the_checkpoint(lake):
+    lake.checkpoint().unlink()
+
+
+def cut_the_checkpoint(lake):
+    cut(lake.checkpoint())
+
+
+def empty_the_checkpoint(lake):
+    lake.checkpoint().write_bytes(b"")
+
+
+def lose_the_checkpoint_alone(lake):
+    lake.checkpoint(cleaned_up=True).unlink()
+
+
+def cut_the_checkpoint_alone(lake):
+    cut(lake.checkpoint(cleaned_up=True))
+
+
+def hint_at_no_checkpoint(lake):
+    (lake.log / HINT).write_text('{"version":77,"size":1}')
+
+
+MISSING = "commit {} of its Delta log is missing"
+CUT = "commit {} of its Delta log is cut off or damaged"
+DAMAGES = [
+    (cut_newest, CUT.format(5), "delete _delta_log/00000000000000000005.json"),
+    (empty_newest, CUT.format(5), "delete _delta_log/00000000000000000005.json"),
+    (zero_newest, CUT.format(5), "delete _delta_log/00000000000000000005.json"),
+    (scribble_in_the_middle, CUT.format(2), "or remove it"),
+    (lose_one_in_the_middle, MISSING.format(2), "or remove it"),
+    (lose_the_first, MISSING.format(0), "or remove it"),
+    (lose_one_behind_the_checkpoint, MISSING.format(4), "or remove it"),
+    (lose_the_checkpoint, "checkpoint 3 of its Delta log is missing", "Delete _last_checkpoint"),
+    (cut_the_checkpoint, "checkpoint 3 of its Delta log is damaged", "Delete _last_checkpoint"),
+    (empty_the_checkpoint, "checkpoint 3 of its Delta log is damaged", "Delete _last_checkpoint"),
+    (lose_the_checkpoint_alone, "checkpoint 3 of its Delta log is missing", "or remove it"),
+    (cut_the_checkpoint_alone, "checkpoint 3 of its Delta log is damaged", "or remove it"),
+    (hint_at_no_checkpoint, "checkpoint 77 of its Delta log is missing", "Delete _last_checkpoint"),
+]
+ALL_DAMAGES = pytest.mark.parametrize(
+    ("damage", "fault", "remedy"), DAMAGES, ids=[damage.__name__ for damage, _, _ in DAMAGES]
+)
+
+
+def is_latched(table, fault, remedy):
+    assert isinstance(table.state, Latched)
+    assert table.state.diagnostic.message == f"Orders: Delta table damaged: {fault} [ME081]"
+    assert remedy in table.state.diagnostic.remedy
+    return True
+
+
+@ALL_DAMAGES
+def test_a_damaged_log_latches_its_table_alone_with_the_reason_and_the_way_out(lake, damage, fault, remedy):
+    lake.orders("Other").land_parquet(NO_ROWS)
+    damage(lake)
+    assert is_latched(lake.status(), fault, remedy)
+    lake.land()
+    assert lake.once().verdict is Verdict.REFUSED
+    assert lake.status("Other").delta_version == 1
+    shutil.rmtree(lake.root / ENGINE)
+    assert is_latched(lake.status(), fault, remedy)
+    assert lake.once().verdict is Verdict.REFUSED
+    assert not [event for event in lake.events if isinstance(event, TableDropped)]
+
+
+@ALL_DAMAGES
+def test_what_is_advised_helps_while_the_engine_runs(lake, damage, fault, remedy):
+    with lake.engine() as running:
+        running.cycle(NO_STOP)
+        damage(lake)
+        lake.land()
+        running.cycle(NO_STOP)
+        assert is_latched(lake.status(), fault, remedy)
+        if "_last_checkpoint" in remedy:
+            for path in [*lake.log.glob("*.checkpoint.parquet"), lake.log / HINT]:
+                path.unlink()
+        elif "delete _delta_log" in remedy:
+            lake.commit(5).unlink()
+        else:
+            shutil.rmtree(lake.folder)
+        for _ in range(3):
+            running.cycle(NO_STOP)
+        (plan,) = running.last.plans.values()
+        is_behind_a_gap = "or remove it" in remedy  # what was applied before has been moved away
+        assert is_behind_a_gap or plan.state == Level()
+        assert "ME081" not in {found.code for found in plan.diagnostics}
+        assert running.last.failures == {}
+
+
+@pytest.mark.parametrize("harm", [b"", b"no JSON", b'{"size":1}'])
+def test_a_hint_that_cannot_be_read_hurts_nobody(lake, harm):
+    lake.checkpoint()
+    (lake.log / HINT).write_bytes(harm)
+    lake.land()
+    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.status().delta_version == 6
+
+
+def test_a_commit_below_the_checkpoint_is_not_needed(lake):
+    lake.checkpoint()
+    lake.commit(1).unlink()
+    cut(lake.commit(2))
+    lake.land()
+    assert lake.once().verdict is Verdict.LEVEL
+
+
+def test_the_newest_commit_cut_off_at_its_own_checkpoint_is_no_defect_of_the_engine(lake):
+    DeltaTable(str(lake.folder)).create_checkpoint()
+    cut_newest(lake)
+    assert is_latched(lake.status(), CUT.format(5), "or remove it")
+
+
+def test_a_damaged_table_whose_folder_was_recreated_is_built_anew(lake):
+    cut_newest(lake)
+    lake.publisher.remove("Orders")
+    lake.orders().land_parquet(NO_ROWS)
+    assert lake.once().verdict is Verdict.LEVEL
+    assert (lake.status().state, lake.status().delta_version) == (Level(), 1)
+
+
+def test_a_damaged_table_whose_folder_is_gone_is_dropped(lake):
+    cut_newest(lake)
+    lake.publisher.remove("Orders")
+    assert lake.once().verdict is Verdict.LEVEL
+    assert not lake.folder.exists()
+
+
+def test_a_foreign_commit_that_is_cut_off_latches_a_level_table_while_the_engine_runs(lake):
+    with lake.engine() as running:
+        running.cycle(NO_STOP)
+        lake.commit(6).write_text('{"add":{"path"')
+        running.cycle(NO_STOP)
+        (plan,) = running.last.plans.values()
+        assert isinstance(plan.state, Latched)
+        assert plan.state.diagnostic.code == "ME081"
+        lake.commit(6).unlink()
+        running.cycle(NO_STOP)
+        (plan,) = running.last.plans.values()
+        assert plan.state == Level()
+
+
+def test_a_log_that_cannot_be_read_now_is_no_damage(lake, monkeypatch):
+    def unreadable(*_):
+        raise StorageUnavailable("scripted")
+
+    monkeypatch.setattr(lake.writer, "changed_by_others", unreadable)
+    assert lake.status().state == Level()
+    assert lake.once().verdict is Verdict.LEVEL

@@ -1,0 +1,144 @@
+"""The table is on the disk before the ledger says so, and the ledger says so before a change file is moved away."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from lake import Lake
+
+import mirror_engine.delta.durable
+from mirror_engine import Verdict
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.events import BatchCommitted, ProgressRecovered
+from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.states import Latched, Level
+from mirror_engine.ledger import Ledger
+from mirror_engine.storage.local import LocalStorage
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not name open files"),
+]
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path / "lake", files=2)
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """What happened, in order: `fsync NAME`, `record BATCH`, `move NAME`."""
+    happened = []
+    sync, record, move = mirror_engine.delta.durable.os.fsync, Ledger.record, LocalStorage.move
+
+    def syncing(opened):
+        happened.append(f"fsync {Path(f'/proc/self/fd/{opened}').readlink().name}")
+        sync(opened)
+
+    def recording(ledger, table, progress):
+        happened.append(f"record {progress.batch}")
+        record(ledger, table, progress)
+
+    def moving(storage, source, target):
+        happened.append(f"move {source.rpartition('/')[2]}")
+        move(storage, source, target)
+
+    monkeypatch.setattr(mirror_engine.delta.durable.os, "fsync", syncing)
+    monkeypatch.setattr(Ledger, "record", recording)
+    monkeypatch.setattr(LocalStorage, "move", moving)
+    return happened
+
+
+def in_order(happened, *wanted):
+    rest = iter(happened)
+    return all(step in rest for step in wanted)
+
+
+COMMIT, MOVED = f"{3:020}.json", f"move {2:020}.parquet"
+
+
+def test_a_commit_is_on_the_disk_before_it_is_recorded_and_its_files_are_moved(lake, done):
+    lake.land()
+    assert lake.once().verdict is Verdict.LEVEL
+    assert in_order(done, f"fsync {COMMIT}", "fsync _delta_log", "record 3", MOVED)
+    first = done.index("record 3")
+    assert f"fsync {COMMIT}" not in done[first:]
+    assert MOVED not in done[:first]
+
+
+@pytest.mark.parametrize("ledger", ["behind", "lost"])
+def test_a_commit_that_is_found_is_brought_to_the_disk_before_it_is_recorded(lake, done, tmp_path, ledger):
+    """Its process was killed after the commit, and nobody knows what the system had written by then."""
+    shutil.copytree(lake.root / ENGINE, tmp_path / "behind")
+    lake.land()
+    with lake.mirror() as mirror, mirror._engine() as running:
+        running.engine._janitor.clean = lambda *_: 0
+        running.cycle(threading.Event())
+    shutil.rmtree(lake.root / ENGINE)
+    if ledger == "behind":
+        shutil.copytree(tmp_path / "behind", lake.root / ENGINE)
+    done.clear()
+    lake.events.clear()
+    assert lake.once().verdict is Verdict.LEVEL
+    assert in_order(done, f"fsync {COMMIT}", "fsync _delta_log", "record 3", MOVED)
+    assert ProgressRecovered(TableName("", "Orders"), 3) in lake.events
+
+
+def test_what_cannot_be_brought_to_the_disk_is_not_done(lake, monkeypatch):
+    def refused(_folder, _since):
+        raise StorageUnavailable("scripted")
+
+    lake.land()
+    with monkeypatch.context() as patch:
+        patch.setattr(mirror_engine.delta.writer, "make_durable", refused)
+        patch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 2)
+        patch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+        lake.events.clear()
+        assert lake.once().verdict is Verdict.RETRY
+    assert not [event for event in lake.events if isinstance(event, BatchCommitted)]
+    assert (lake.root / "Files/LandingZone/Orders" / f"{2:020}.parquet").exists()
+    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.status().watermarks == {"": 3}
+
+
+def tear_newest(lake):
+    """A commit of ours as a power cut may leave it: the log's entry is there, the data file is not."""
+    record = json.loads(lake.commit(3).read_text().splitlines()[0])["commitInfo"]["userMetadata"]
+    lake.commit(3).unlink()
+    write_deltalake(
+        str(lake.folder),
+        pa.table({"id": [1], "city": ["x"]}),
+        mode="append",
+    )
+    lines = [json.loads(line) for line in lake.commit(3).read_text().splitlines()]
+    next(line for line in lines if "commitInfo" in line)["commitInfo"]["userMetadata"] = record
+    lake.commit(3).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (data,) = lake.folder.glob("*.parquet")
+    data.write_bytes(b"")
+
+
+def test_a_commit_whose_data_went_with_the_power_latches_and_is_applied_again_once_it_is_deleted(lake, tmp_path):
+    shutil.copytree(lake.root / ENGINE, tmp_path / "before")
+    lake.land()
+    with lake.mirror() as mirror, mirror._engine() as running:
+        running.engine._janitor.clean = lambda *_: 0
+        running.cycle(threading.Event())
+    tear_newest(lake)
+    shutil.rmtree(lake.root / ENGINE)
+    shutil.copytree(tmp_path / "before", lake.root / ENGINE)
+    status = lake.status()
+    assert isinstance(status.state, Latched)
+    assert "which the Delta log names, has 0 bytes of" in status.state.diagnostic.text
+    assert lake.once().verdict is Verdict.REFUSED
+    assert (lake.root / "Files/LandingZone/Orders" / f"{2:020}.parquet").exists()
+    lake.commit(3).unlink()
+    assert lake.once().verdict is Verdict.LEVEL
+    assert (lake.status().state, lake.status().delta_version) == (Level(), 3)

@@ -1,0 +1,176 @@
+"""Somebody else writes to our Delta tables: what changes rows is named with its version, until the table is new."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.schema import Field, PrimitiveType
+from lake import NO_ROWS, Lake
+from shop import TYPES, Shop, row
+
+import mirror_engine.engine
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.errors import CommitConflict
+from mirror_engine.landing_zone.layout import ENGINE
+
+NO_STOP = threading.Event()
+
+
+def foreign(shop, table="Orders"):
+    return [found.text for found, _ in shop.status(table).diagnostics if found.code == "ME080"]
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """One that has applied rows 1 and 2, in the Delta versions 1 and 2."""
+    shop = Shop(tmp_path / "shop")
+    shop.table = shop.orders()
+    for number in (1, 2):
+        shop.table.insert(row(number))
+        shop.once()
+    return shop
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """One on real Delta tables: that of its one table has no row, at version 1."""
+    return Lake(tmp_path / "lake", files=1)
+
+
+def append(folder, *numbers):
+    write_deltalake(str(folder), pa.table({"id": numbers, "city": ["x"] * len(numbers)}), mode="append")
+
+
+def test_rows_of_another_program_are_named_with_their_version(shop):
+    assert foreign(shop) == []
+    shop.writer.write_as_another("dbo/Orders", [row(1)], "DELETE")
+    assert foreign(shop) == ["changed by someone else at version 3"]
+    shop.once()
+    assert shop.said().count("ME080") == 1
+
+
+def test_it_is_told_once_while_the_engine_runs_and_again_when_it_happens_again(shop):
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        for rows in ([], [row(9)]):
+            shop.writer.write_as_another("dbo/Orders", rows)
+            running.cycle(NO_STOP)
+            running.cycle(NO_STOP)
+    assert shop.said().count("ME080") == 2
+
+
+def test_what_changes_no_row_is_no_alarm(shop):
+    shop.writer.write_as_another("dbo/Orders", [row(1), row(2)], "OPTIMIZE")
+    assert foreign(shop) == []
+
+
+@pytest.mark.parametrize("ledger", ["kept", "lost"])
+def test_later_commits_of_ours_do_not_hide_it(shop, ledger):
+    shop.writer.write_as_another("dbo/Orders", [])
+    for number in (3, 4):
+        shop.table.insert(row(number))
+        shop.once()
+    if ledger == "lost":
+        shutil.rmtree(shop.root / ENGINE)
+    assert foreign(shop) == ["changed by someone else at version 3"]
+    shop.once()
+    assert foreign(shop) == ["changed by someone else at version 3"]
+
+
+class Raced(MemoryDeltaWriter):
+    """Somebody is quicker by one commit, once."""
+
+    conflict = False
+
+    def apply(self, table, batch, record):
+        if record.progress.batch == 3 and not self.changed_by_others(table, 2) >= 0:
+            self.write_as_another(table, [])
+            if self.conflict:
+                raise CommitConflict("scripted")
+        return super().apply(table, batch, record)
+
+
+@pytest.mark.parametrize("conflict", [False, True])
+@pytest.mark.parametrize("ledger", ["kept", "older", "lost"])
+def test_one_who_came_between_the_look_and_the_commit_is_named(tmp_path, conflict, ledger):
+    shop = Shop(tmp_path / "shop", Raced())
+    shop.writer.conflict = conflict
+    shop.table = shop.orders()
+    for number in (1, 2):
+        shop.table.insert(row(number))
+        shop.once()
+    shutil.copytree(shop.root / ENGINE, tmp_path / "older")
+    shop.table.insert(row(3))
+    shop.once()
+    if ledger != "kept":
+        shutil.rmtree(shop.root / ENGINE)
+    if ledger == "older":
+        shutil.copytree(tmp_path / "older", shop.root / ENGINE)
+    assert foreign(shop) == ["changed by someone else at version 3"]
+    assert shop.ids() == [3]
+
+
+def test_a_table_built_anew_is_ours_alone(shop):
+    shop.writer.write_as_another("dbo/Orders", [])
+    shop.once()
+    shop.publisher.remove("Orders")
+    shop.orders().insert(row(5))
+    assert foreign(shop) == []
+    shop.once()
+    assert foreign(shop) == []
+    assert shop.ids() == [5]
+
+
+def test_commits_that_change_rows_or_columns_are_told_from_those_that_do_not(lake):
+    table = lambda: DeltaTable(str(lake.folder))  # noqa: E731 - the newest version, each time
+    assert foreign(lake) == []
+    table().alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
+    assert foreign(lake) == []
+    append(lake.folder, 1)
+    append(lake.folder, 2)
+    assert foreign(lake) == ["changed by someone else at version 4"]
+    table().optimize.compact()
+    table().vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    table().create_checkpoint()
+    assert foreign(lake) == ["changed by someone else at version 4"]
+    table().delete("id = 1")
+    version = table().version()
+    assert foreign(lake) == [f"changed by someone else at version {version}"]
+    table().alter.add_columns(Field("note", PrimitiveType("string")))
+    assert foreign(lake) == [f"changed by someone else at version {version + 1}"]
+
+
+def test_the_engine_goes_on_over_what_others_did(lake):
+    append(lake.folder, 7)
+    lake.land()
+    lake.once()
+    assert foreign(lake) == ["changed by someone else at version 2"]
+    assert lake.status().watermarks == {"": 2}
+    assert lake.ids() == [7]
+
+
+def test_our_own_commits_are_no_others(lake):
+    """Also one that only adds columns, and carries no record."""
+    lake.table.land_parquet(pa.schema([*TYPES.items(), ("note", pa.string())]).empty_table())
+    lake.once()
+    assert [entry.operation for entry in lake.writer.history("dbo/Orders")][:2] == ["WRITE", "ADD COLUMNS"]
+    assert lake.writer.changed_by_others("dbo/Orders", -1) == -1
+
+
+def test_a_table_somebody_made_anew_at_the_same_place_is_looked_at_anew(lake):
+    append(lake.folder, 1)
+    assert lake.writer.changed_by_others("dbo/Orders", -1) == 2
+    lake.publisher.remove("Orders")
+    lake.orders().land_parquet(NO_ROWS)
+    lake.once()
+    lake.once()
+    assert lake.writer.changed_by_others("dbo/Orders", -1) == -1
