@@ -1,0 +1,58 @@
+"""The refusals of Fabric's REST API, and how they are written."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from starlette.responses import JSONResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class FabricFault(Enum):
+    """A refusal: status, words, whether to try again."""
+
+    WorkspaceNotFound = (404, "The workspace could not be found.", False)
+    ItemNotFound = (404, "The item could not be found.", False)
+    EndpointNotFound = (404, "There is no such operation.", False)
+    MethodNotAllowed = (405, "The operation does not know this method.", False)
+    ItemDisplayNameAlreadyInUse = (409, "The display name is in use in this workspace.", False)
+    InvalidRequest = (400, "The request is not valid.", False)
+    InvalidItemType = (400, "The item's type is not MirroredDatabase.", False)
+    CorruptedPayload = (400, "The definition is corrupted.", False)
+    MirroringDefinitionMissing = (400, "The item has no definition.", False)
+    MirroredDatabaseNotReady = (400, "The mirrored database is still being initialized.", True)
+    OperationNotAllowed = (400, "The default schema changes only while mirroring is Initialized or Stopped.", False)
+    RequestBodyTooLarge = (413, "The request's body is too large.", False)
+    TooManyRequests = (429, "Too many requests.", True)
+    ServiceUnavailable = (503, "The service is busy; try again later.", True)
+
+    def __init__(self, status: int, words: str, is_retriable: bool) -> None:  # noqa: FBT001 - an enum's row
+        self.status = status
+        self.words = words
+        self.is_retriable = is_retriable
+
+
+class FabricRefusal(Exception):
+    """A refusal on its way to the client; never with a value of a request's body in its words."""
+
+    def __init__(self, fault: FabricFault, message: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message or fault.words)
+        self.fault = fault
+        self.message = message or fault.words
+        self.headers = dict(headers or {})
+
+    def answer(self) -> JSONResponse:
+        """As Fabric writes it."""
+        request = str(uuid4())
+        body = {
+            "requestId": request,
+            "errorCode": self.fault.name,
+            "message": self.message,
+            "isRetriable": self.fault.is_retriable,
+        }
+        headers = {"x-ms-public-api-error-code": self.fault.name, "requestId": request, **self.headers}
+        return JSONResponse(body, self.fault.status, headers)
