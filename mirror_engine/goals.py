@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import UnknownTable, UsageError
-from mirror_engine.landing_zone.change_file import sequence_of
+from mirror_engine.landing_zone.change_file import number_of, sequence_of
 from mirror_engine.landing_zone.states import Behind, Level, Loading, Unarmed, Waiting, needs_a_person
 from mirror_engine.monitoring.state_words import START_ENGINE, advice, in_words, word
 from mirror_engine.table_names import find_table
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+
+
+NO_SUCH_FOLDER = "no table folder of that name lies in the landing zone yet"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def not_level(status: MirrorStatus, names: Sequence[str], default_schema: str) -
     for name in names:
         tables = _named(name, status, default_schema)
         found += [_unfinished(table, status) for table in tables if not isinstance(table.state, Level)]
-        found += [] if tables else [NotYet(name, "", "no table folder of that name lies in the landing zone yet")]
+        found += [] if tables else [NotYet(name, "", NO_SUCH_FOLDER, _near(name, status, default_schema))]
     return tuple(found)
 
 
@@ -67,7 +70,7 @@ def not_applied(status: MirrorStatus, file: str, names: Sequence[str], default_s
 
     Args:
         status: how the mirror is now.
-        file: from the landing zone, `Items/00000000000000000001.parquet`, or from the table folder.
+        file: from the landing zone, `Items/00000000000000000001.parquet`, or from the table folder, or its number.
         names: of tables in which it may lie; none: all.
         default_schema: the Delta schema of bare tables.
 
@@ -76,24 +79,47 @@ def not_applied(status: MirrorStatus, file: str, names: Sequence[str], default_s
     """
     among = [table for name in names for table in _named(name, status, default_schema)] if names else status.tables
     whole = [table for table in among if file.startswith(f"{table.name.folder}/")]
-    knowing = whole or [table for table in among if _knows(table, file)] or list(among[:1] if len(among) == 1 else ())
+    knowing = whole or [table for table in among if _knows(table, _path_of(table, file))]
+    knowing = knowing or list(among[:1] if len(among) == 1 else ())
     if len(knowing) > 1:
         folders = " and ".join(table.name.folder for table in knowing)
         raise UsageError(f"{file}: may be a file of {folders}", "Name the table, too: --table.")
     if not knowing:
         return (NotYet("", "", f"{file} has not landed yet"),)
     (table,) = knowing
-    reason = _reason(table, file.removeprefix(f"{table.name.folder}/"), status)
+    reason = _reason(table, _path_of(table, file.removeprefix(f"{table.name.folder}/")), status)
     return (reason,) if reason else ()
 
 
 def _named(name: str, status: MirrorStatus, default_schema: str) -> list[TableStatus]:
-    folders = list(dict.fromkeys(table.delta_folder for table in status.tables))
     try:
-        wanted = find_table(name, folders, default_schema)
+        wanted = find_table(name, _folders(status), default_schema)
     except UnknownTable:
         return []
     return [table for table in status.tables if table.delta_folder == wanted]
+
+
+def _near(name: str, status: MirrorStatus, default_schema: str) -> str:
+    """Which table may be meant by a name that none has."""
+    try:
+        find_table(name, _folders(status), default_schema)
+    except UnknownTable as error:
+        return error.hint
+    return ""
+
+
+def _folders(status: MirrorStatus) -> list[str]:
+    return list(dict.fromkeys(table.delta_folder for table in status.tables))
+
+
+def _path_of(table: TableStatus, file: str) -> str:
+    """A change file's path from the table folder; a bare number stands for the file of that number, landed or not."""
+    if not (file.isascii() and file.isdigit()):
+        return file
+    numbered = [each.path for each in table.files if number_of(each.path) == int(file)]
+    place, expected = next(iter(table.next_expected.items()), ("", ""))
+    to_come = f"{place}/{int(file):020}.{expected.rpartition('.')[2]}".lstrip("/") if expected else file
+    return numbered[0] if len(numbered) == 1 else to_come
 
 
 def _is_done(state: TableState) -> bool:

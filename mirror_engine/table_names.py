@@ -32,8 +32,13 @@ def find_table(wanted: str, folders: Sequence[str], default_schema: str) -> str:
         return found[0]
     if found:
         raise UnknownTable(f"{wanted}: may be {' or '.join(found)}", "Name the schema, too.")
-    near = get_close_matches(text, [folder.casefold() for folder in folders], n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0].replace('/', '.')}?" if near else f"There are: {', '.join(folders) or 'none yet'}."
+    as_written = {folder.casefold(): folder for folder in folders}
+    near = get_close_matches(text, as_written, n=1, cutoff=0.5)
+    hint = (
+        f"Did you mean {as_written[near[0]].replace('/', '.')}?"
+        if near
+        else f"There are: {', '.join(folders) or 'none yet'}."
+    )
     raise UnknownTable(f"{wanted}: no such table", hint)
 
 

@@ -144,3 +144,22 @@ def test_a_name_that_several_tables_have_must_say_which(mirror, items, publisher
     assert len(applied(mirror, FIRST, "Orders")) == 1
     assert applied(mirror, THIRD) == [("", f"{THIRD} has not landed yet")]
     assert applied(mirror, FIRST, "Nowhere") == [("", f"{FIRST} has not landed yet")]
+
+
+@pytest.mark.parametrize("number", ["2", "0002"])
+def test_a_file_may_be_named_by_its_number_landed_or_not(mirror, items, number) -> None:
+    items.insert({"Id": 1})
+    mirror.once()
+    assert applied(mirror, "1") == []
+    assert applied(mirror, number) == [("Items", f"{SECOND} has not landed yet")]
+    items.insert({"Id": 2})
+    assert applied(mirror, number)[0][1].startswith(f"{SECOND} is waiting")
+    assert applied(mirror, f"Items/{number}")[0][1].startswith(f"{SECOND} is waiting")
+    mirror.once()
+    assert applied(mirror, number) == []
+
+
+def test_a_table_that_is_nearly_named_is_hinted_at(mirror, items) -> None:
+    items.insert({"Id": 1})
+    (found,) = not_level(mirror.status(), ["Itmes"], "dbo")
+    assert found.advice == "Did you mean dbo.Items?"

@@ -34,7 +34,7 @@ MOST_ROWS = 4  # of one key
 MOST_NAMED = 2  # files of one commit
 OTHERWISE = Headings(
     equal="The table would be the same",
-    unequal="The table would be another",
+    unequal="The table would differ",
     style="yellow",
     missing_columns="columns only as the files are",
     surplus_columns="columns only otherwise",
@@ -213,7 +213,7 @@ def file_text(table: str, story: FileStory) -> Iterator[RenderableType]:
 
 
 def _effects(found: Effects) -> Iterator[RenderableType]:
-    did = f"{found.inserted:,} rows inserted, {found.updated:,} updated, {found.deleted:,} deleted"
+    did = f"{count(found.inserted, 'row')} inserted, {found.updated:,} updated, {found.deleted:,} deleted"
     yield bullet("did:", did)
     met = (
         (found.absent_deletes, "delete", "of a key without a row: no effect"),

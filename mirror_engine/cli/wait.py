@@ -17,6 +17,7 @@ from mirror_engine.cli.output import bullet, line, print_json, stderr, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Config
 from mirror_engine.errors import TransientError
+from mirror_engine.monitoring.state_words import START_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,9 @@ JSON: dict[str, Any] = {
 }
 
 
+STILL_AT_WORK = "An engine is at work: give it longer (--timeout), or see how far it is: mirror-engine status."
+
+
 class Goal(str, Enum):
     """What can be waited for."""
 
@@ -51,7 +55,7 @@ File = Annotated[
     typer.Option(
         "--file",
         metavar="NAME",
-        help="Until this file is applied: Items/00000000000000000002.parquet.",
+        help="Until this file is applied: Items/00000000000000000002.parquet; its number will do.",
         show_default=False,
     ),
 ]
@@ -83,13 +87,16 @@ def wait(  # noqa: PLR0913 - as many things as a person may say
     Exit codes: 0 reached · 2 wrong usage · 3 a table is latched or blocked, with --fail-fast · 4 not reached in time ·
     130 stopped by Ctrl+C
     """
-    started = time.monotonic()
+    started, is_told = time.monotonic(), False
     with Stopping() as stopping, opening.open_mirror(root, config) as mirror, stderr().status("waiting") as shown:
         while True:
             engine_running, not_yet = _look(mirror, file, table or ())
             left = timeout - (time.monotonic() - started)
             if not not_yet or left <= 0 or stopping.stop.is_set() or (fail_fast and _is_hopeless(not_yet)):
                 break
+            if not (engine_running or is_told):
+                stderr().print(line(f"{START_ENGINE} Waiting {timeout:g} s for one."))
+                is_told = True
             shown.update(line(f"waiting for {_said(not_yet[0])}"))
             stopping.stop.wait(min(every, left))
     code = exit_codes.LEVEL
@@ -131,8 +138,8 @@ def _tell(code: int, seconds: float, not_yet: Sequence[NotYet], *, engine_runnin
         for advice, tables in groupby(not_yet, attrgetter("advice")):  # the same advice is given once
             for found in tables:
                 stdout().print(Padding(line(_said(found)), (0, 0, 0, 2), expand=False))
-            if advice:
-                stdout().print(bullet("  ->", advice))
+            if advice or engine_running:
+                stdout().print(bullet("  ->", advice or STILL_AT_WORK))
 
 
 def _is_hopeless(not_yet: Sequence[NotYet]) -> bool:

@@ -13,6 +13,7 @@ from mirror_engine.delta.reader import ChangeFileReader, ReadRequest, TableFacts
 from mirror_engine.errors import PublisherError, ZoneChanged
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker, same_rows
 from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.states import Behind, Loading
 from mirror_engine.tracing.beginning import Beginning, beginning_of
 from mirror_engine.tracing.one_key import ROW_COLUMN, KeyChange, OneKeyReading, OneKeyWriter
 from mirror_engine.tracing.replaying import replay_table
@@ -125,8 +126,9 @@ def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
         UsageError: the key is none of this table's.
         TransientError: something could not be read for a while.
     """
-    key = WantedKey.parse(given, scene.name.normalized, scene.key_columns)
-    _hold(key, scene)
+    known = _columns_of(scene)
+    key = WantedKey.parse(given, scene.name.normalized, scene.key_columns, known.names)
+    key.rows_of(pa.RecordBatch.from_pylist([], known))  # a key that no row can have is refused before all is read
     writer, beginning = OneKeyWriter(), beginning_of(scene, key.rows_of)
     replayed = replay_table(scene, beginning, writer, OneKeyReading(key))
     changes = tuple(_traced_all(writer.changes, scene, beginning))
@@ -146,11 +148,11 @@ def trace_key(scene: Scene, given: Sequence[str]) -> RowStory:
     )
 
 
-def _hold(key: WantedKey, scene: Scene) -> None:
-    """Refuse a key that no row of the table can have, before anything is read."""
+def _columns_of(scene: Scene) -> pa.Schema:
+    """The Delta table's columns, or those declared; none where neither tells them."""
     state = scene.doors.writer.state(scene.status.delta_folder) if scene.commits else None
-    if state:
-        key.rows_of(pa.RecordBatch.from_pylist([], arrow_schema(state.schema.columns)))
+    declared = scene.metadata.declared_columns if scene.metadata else ()
+    return arrow_schema(state.schema.columns if state else declared)
 
 
 def _traced_all(changes: Iterable[KeyChange], scene: Scene, beginning: Beginning | None) -> Iterator[TracedChange]:
@@ -208,9 +210,10 @@ def _rows(count: int) -> str:
 
 
 def _unread(replayed: FileStatus, scene: Scene, writer: OneKeyWriter, key: WantedKey) -> Unread:
-    """A file the replay could not read; with the engine's own reason, where it has one."""
+    """A file the replay could not read; with the engine's own reason, where it has met what stops the replay."""
     real = scene.files.get(replayed.path)
-    told = real if real and real.state != "applied" and replayed.state != "refused" else replayed
+    is_met = not isinstance(scene.plan.state, Behind | Loading)
+    told = real if real and is_met and real.state != "applied" and replayed.state != "refused" else replayed
     rows = None if replayed.state == "refused" else _waiting_rows(replayed.path, scene, writer, key)
     return Unread(replayed.path, told.state, told.why, rows)
 

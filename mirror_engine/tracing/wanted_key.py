@@ -16,7 +16,7 @@ from mirror_engine.landing_zone.column_types import folded
 from mirror_engine.landing_zone.text_cells import CellFault, integer, parser, timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 
 class WantedKey:
@@ -31,8 +31,16 @@ class WantedKey:
         self._values: dict[tuple[str, pa.DataType], pa.ChunkedArray[Any]] = {}
 
     @classmethod
-    def parse(cls, given: Sequence[str], table: str, key_columns: Sequence[str]) -> WantedKey:
+    def parse(
+        cls, given: Sequence[str], table: str, key_columns: Sequence[str], columns: Collection[str] = ()
+    ) -> WantedKey:
         """Read `--key` as it was given, once for each column; a single key needs no name and may hold `=`.
+
+        Args:
+            given: as it stands on the command line.
+            table: its name, for messages.
+            key_columns: as the metadata declares them.
+            columns: all that the table is known to have; what stands before `=` may be one of them by mistake.
 
         Raises:
             UsageError: a column is no key column, or one is missing.
@@ -43,15 +51,16 @@ class WantedKey:
                 "Trace a file instead: --file NAME; or look at all rows: mirror-engine show.",
             )
         known = {folded(name): name for name in key_columns}
+        others = {folded(name) for name in columns} - set(known)
         hint = f"The key is {', '.join(key_columns)}: {' '.join(f'--key {name}=…' for name in key_columns)}"
         texts: dict[str, str] = {}
         for text in given:
             name, has_name, value = text.partition("=")
-            if len(known) == 1 and folded(name) not in (known if has_name else ()):
+            if len(known) == 1 and folded(name) not in ({*known, *others} if has_name else ()):
                 name, has_name, value = key_columns[0], "=", text
             column = known.get(folded(name))
             if column is None or column in texts:
-                fault = "named twice" if column else "is no key column" if has_name else "names no column"
+                fault = "named twice" if column else "is not a key column" if has_name else "names no column"
                 raise UsageError(f"--key {text}: {name if has_name else text} {fault} of {table}", hint)
             texts[column] = value
         if lacking := [name for name in key_columns if name not in texts]:

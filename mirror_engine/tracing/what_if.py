@@ -105,7 +105,7 @@ def trace_what_if(scene: Scene, suppositions: Sequence[str], *, limit: int | Non
 
     Args:
         scene: the table.
-        suppositions: `skip=FILE`, or `order=A,B` for A before B.
+        suppositions: `skip=FILE`, or `order=A,B`: A takes the place of B, and B that of A.
         limit: how many rows of each kind of difference are told; None for all.
 
     Raises:
@@ -145,7 +145,9 @@ def _suppose(text: str, scene: Scene, files: _Files) -> str:
         return files.skip(paths[0])
     if what == "order" and len(paths) == 2:  # noqa: PLR2004 - A and B
         return files.exchange(*paths)
-    raise UsageError(f"--what-if {text}: nothing to suppose", "Write skip=FILE, or order=A,B for A before B.")
+    raise UsageError(
+        f"--what-if {text}: nothing to suppose", "Write skip=3, or order=3,2: 3 takes the place of 2, and 2 that of 3."
+    )
 
 
 def _order(scene: Scene, replayed: TableStatus, done: Iterable[str], beginning: Beginning | None) -> list[str]:

@@ -186,7 +186,7 @@ def test_an_unknown_table_is_wrong_usage_with_a_near_match(shop, say, command) -
     said = say(command, shop.root, "Itmes")
     assert said.code == 2
     assert said.err.splitlines()[0] == "Itmes: no such table"
-    assert "dbo.items" in said.err
+    assert "Did you mean dbo.Items?" in said.err
 
 
 def test_maintain_names_every_table(shop, say) -> None:

@@ -8,9 +8,11 @@ import signal
 import threading
 
 import pytest
+from filelock import FileLock
 
 from mirror_engine.cli.wait import JSON
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.layout import LOCK
 from mirror_engine.mirror import Mirror
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
@@ -48,13 +50,23 @@ def test_when_time_is_up_each_table_says_why(shop, say) -> None:
     say("once", shop.root)
     said = say("wait", shop.root, "--timeout", "0.1", "--every", "0.05")
     assert said.code == 4
-    assert said.err == ""
+    assert said.err.count("No engine is running: start") == 1
     head, *lines = said.out.splitlines()
     assert head.startswith("not reached after 0.")
     assert head.endswith(" s; no engine is running")
     assert lines[0].startswith("  Sales.schema/Orders: blocked: waits for 00000000000000000002.parquet")
     assert lines[2].startswith("  Items: latched: 00000000000000000002.parquet: 0 bytes [ME023]")
     assert lines[3].strip().startswith("-> Delete, land again")
+
+
+def test_that_an_engine_at_work_needs_longer_is_told(shop, say) -> None:
+    (shop.root / LOCK).parent.mkdir()
+    with FileLock(shop.root / LOCK):
+        said = say("wait", shop.root, "--timeout", "0")
+    assert (said.code, said.err) == (4, "")
+    assert said.out.endswith(
+        "-> An engine is at work: give it longer (--timeout), or see how far it is: mirror-engine status.\n"
+    )
 
 
 def test_a_table_that_is_not_there_is_waited_for(shop, say) -> None:

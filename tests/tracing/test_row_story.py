@@ -97,6 +97,23 @@ def test_files_behind_a_gap_are_told_as_unread_with_the_reason(shop) -> None:
     assert found.unread == (Unread(name(5), "waiting", f"comes after {name(4)}, not there", ((2, RowMarker.UPSERT),)),)
 
 
+def test_a_file_behind_one_that_the_replay_sees_refused_is_not_called_ready(shop) -> None:
+    table = three_files(shop)
+    table.land(b"")
+    table.upsert({"id": 7, "city": "Ried"})
+    refused, behind = story(shop).unread  # no engine has met it yet
+    assert refused.state == "refused"
+    assert (behind.path, behind.why) == (name(5), f"the table is latched at Orders/{name(4)}")
+
+
+def test_another_column_taken_for_the_key_is_told(shop) -> None:
+    three_files(shop)
+    shop.once()
+    with pytest.raises(UsageError, match="city is not a key column of Orders") as met:
+        story(shop, "city=Graz")
+    assert met.value.hint.startswith("The key is id:")
+
+
 def test_a_refused_file_is_told_with_what_is_wrong(shop) -> None:
     table = three_files(shop)
     table.land(b"")
@@ -261,7 +278,7 @@ def test_a_composite_key_is_given_column_by_column(shop) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (["x=1"], "--key x=1: x is no key column of Lines"),
+        (["x=1"], "--key x=1: x is not a key column of Lines"),
         (["1"], "--key 1: 1 names no column of Lines"),
         (["Line=1"], "--key: OrderNo of Lines is not given"),
         (["Line=1", "line=2"], "--key line=2: line named twice of Lines"),

@@ -83,7 +83,7 @@ def test_a_single_key_is_given_once() -> None:
 
 def test_a_column_of_a_composite_key_is_named() -> None:
     assert WantedKey.parse(["b=x=y", "A=1"], "Items", ["A", "B"]).texts == {"A": "1", "B": "x=y"}
-    with pytest.raises(UsageError, match="QQ is no key column of Items"):
+    with pytest.raises(UsageError, match="QQ is not a key column of Items"):
         WantedKey.parse(["QQ==", "B=1"], "Items", ["A", "B"])
     with pytest.raises(UsageError, match="7 names no column of Items"):
         WantedKey.parse(["7"], "Items", ["A", "B"])
