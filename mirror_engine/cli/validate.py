@@ -25,7 +25,7 @@ from mirror_engine.landing_zone.register import Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirror_engine.validation.baseline import Known
+    from mirror_engine.validation.baseline import Baseline
     from mirror_engine.validation.place import Place
     from mirror_engine.validation.verdicts import Verdicts
 
@@ -96,7 +96,7 @@ Ignore = Annotated[
     list[str] | None,
     typer.Option("--ignore", metavar="CODE", help="Pass over a diagnostic; may be repeated.", show_default=False),
 ]
-Baseline = Annotated[
+KnownFile = Annotated[
     Path | None,
     typer.Option("--baseline", metavar="FILE", help="Pass over what that file knows.", show_default=False),
 ]
@@ -126,7 +126,7 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     report: Formatted = Format.TEXT,
     fail_on: FailOn = Threshold.ERROR,
     ignore: Ignore = None,
-    baseline: Baseline = None,
+    baseline: KnownFile = None,
     write_baseline: NewBaseline = None,
     shuffle_ties: Shuffles = 0,
     keys_only: KeysOnly = False,
@@ -147,13 +147,13 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     from mirror_engine.delta.arrow_alone import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
 
     without_pandas()
-    from mirror_engine.validation.baseline import known_of, write_down  # noqa: PLC0415 - Arrow
+    from mirror_engine.validation.baseline import Baseline, write_down  # noqa: PLC0415 - Arrow
     from mirror_engine.validation.place import place_of  # noqa: PLC0415 - likewise
 
     if watch and len(paths) > 1:
         raise UsageError("--watch looks on at one path only", "Give one ROOT, landing zone or table folder.")
     codes = frozenset(map(known_code, ignore or ()))
-    known = known_of(baseline) if baseline else frozenset()
+    known = Baseline.read(baseline) if baseline else Baseline()
     places = [place_of(path, config) for path in paths]
     if watch:
         judged = [_watched(places[0], seconds)]
@@ -192,11 +192,9 @@ def _watched(place: Place, seconds: float | None) -> Verdicts:
                 timer.cancel()
 
 
-def _kept(verdicts: Verdicts, codes: frozenset[str], known: Known) -> Verdicts:
+def _kept(verdicts: Verdicts, codes: frozenset[str], known: Baseline) -> Verdicts:
     """Without what is to be passed over: by its code, or because it was there before."""
-    from mirror_engine.validation.baseline import is_known  # noqa: PLC0415 - with the others
-
-    return verdicts.where(lambda found: found.code not in codes and not is_known(known, verdicts, found))
+    return verdicts.where(lambda found: not (found.code in codes or known.knows(verdicts, found)))
 
 
 def _from_here(zone: str) -> str:

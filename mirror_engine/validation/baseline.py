@@ -3,34 +3,53 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.validation.verdicts import Verdicts
 
 FORMAT = 1
-Known = frozenset[tuple[str, str, str, str | None]]
 
 
-def known_of(path: Path) -> Known:
-    """What a baseline file knows: zone, code, path from the zone and column of each.
+@dataclass(frozen=True)
+class Baseline:
+    """What is known already.
 
-    Raises:
-        UsageError: there is no such file, or it is no baseline.
+    Attributes:
+        folder: where the file lies, from which it tells the zones: so it may be used from any working folder.
+        known: zone, code, path from the zone and column of each.
     """
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-        return frozenset((each["zone"], each["code"], each["path"], each["column"]) for each in content["known"])
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", "Make one: --write-baseline FILE.") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise UsageError(f"{path}: is no baseline", "Make it anew: --write-baseline FILE.") from None
+
+    folder: Path = Path()
+    known: frozenset[tuple[str, str, str, str | None]] = frozenset()
+
+    @classmethod
+    def read(cls, path: Path) -> Baseline:
+        """What a baseline file knows.
+
+        Raises:
+            UsageError: there is no such file, or it is no baseline.
+        """
+        try:
+            content: Any = json.loads(path.read_text(encoding="utf-8"))
+            known = frozenset((each["zone"], each["code"], each["path"], each["column"]) for each in content["known"])
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}", "Make one: --write-baseline FILE.") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise UsageError(f"{path}: is no baseline", "Make it anew: --write-baseline FILE.") from None
+        return cls(path.parent, known)
+
+    def knows(self, verdicts: Verdicts, found: Diagnostic) -> bool:
+        """Whether it has a diagnostic; rows and counts may differ."""
+        return _told(self.folder, verdicts, found) in self.known
 
 
 def write_down(path: Path, verdicts: Iterable[Verdicts]) -> int:
@@ -39,7 +58,7 @@ def write_down(path: Path, verdicts: Iterable[Verdicts]) -> int:
     Raises:
         UsageError: the file cannot be written.
     """
-    known = sorted({_told(verdict, found) for verdict in verdicts for found, _ in verdict.all()}, key=repr)
+    known = sorted({_told(path.parent, verdict, found) for verdict in verdicts for found, _ in verdict.all()}, key=repr)
     entries = [dict(zip(("zone", "code", "path", "column"), each, strict=True)) for each in known]
     try:
         path.write_text(json.dumps({"format": FORMAT, "known": entries}, indent=1) + "\n", encoding="utf-8")
@@ -48,10 +67,6 @@ def write_down(path: Path, verdicts: Iterable[Verdicts]) -> int:
     return len(known)
 
 
-def is_known(known: Known, verdicts: Verdicts, found: Diagnostic) -> bool:
-    """Whether a baseline has it; rows and counts may differ."""
-    return _told(verdicts, found) in known
-
-
-def _told(verdicts: Verdicts, found: Diagnostic) -> tuple[str, str, str, str | None]:
-    return verdicts.zone, found.code, found.path, found.column
+def _told(folder: Path, verdicts: Verdicts, found: Diagnostic) -> tuple[str, str, str, str | None]:
+    zone = os.path.relpath(Path(verdicts.zone).absolute(), folder.absolute()).replace(os.sep, "/")
+    return zone, found.code, found.path, found.column

@@ -162,6 +162,19 @@ def test_what_is_known_already_is_passed_over(broken, say, tmp_path) -> None:
     assert ("error    ME023" in said.out, "error    ME037" in said.out) == (True, False)
 
 
+def test_a_baseline_is_known_again_from_any_folder(broken, say, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert say("validate", "out", "--write-baseline", "known.json").code == 0
+    monkeypatch.chdir(broken)
+    assert say("validate", ".", "--baseline", "../known.json").code == 0
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    monkeypatch.chdir(moved)
+    for each in (broken, tmp_path / "known.json"):
+        shutil.move(each, moved)
+    assert say("validate", "out/Files/LandingZone", "--baseline", moved / "known.json").code == 0
+
+
 def test_reports_for_other_programs(broken, say, monkeypatch) -> None:
     monkeypatch.chdir(broken)
     path = "Files/LandingZone/Sales.schema/Wrong/00000000000000000002.parquet"
