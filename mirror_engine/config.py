@@ -240,5 +240,5 @@ def _refuse(problems: Sequence[str]) -> None:
         count = "1 option is wrong" if len(problems) == 1 else f"{len(problems)} options are wrong"
         raise ConfigError(
             "\n".join([f"{count}:", *(f"  {problem}" for problem in problems)]),
-            "mirror-engine once --help lists every option with what it takes.",
+            "`--help` of the command lists its options with what each takes.",
         )

@@ -28,7 +28,7 @@ MEANINGS = {
     LEVEL: "done; with `once`, all tables are level",
     FAILURE: "failure: this machine lacks something, or a fault of the program",
     USAGE: "wrong usage: command, option, value, table or folder",
-    REFUSED: "a table is latched, or blocked by a gap; with `validate`, `diff`, `trace`: found something",
+    REFUSED: "a table latched or blocked; `validate`, `diff`, `trace` found something",
     RETRY: "try again: storage, a conflict, or another engine on this ROOT",
     INTERRUPTED: "interrupted with Ctrl+C",
 }

@@ -43,7 +43,7 @@ JSON: dict[str, Any] = {
 
 Codes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CODE]...", help="ME014, in any case; without one, all are listed.", show_default=False),
+    typer.Argument(metavar="CODE", help="ME014, in any case; without one, all are listed.", show_default=False),
 ]
 
 

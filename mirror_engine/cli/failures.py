@@ -59,7 +59,7 @@ def _tell_json(kind: str, message: str, hint: str, code: int) -> int:
 def _usage(error: typer.TyperException) -> tuple[str, str]:
     """What was wrong with the command line, and the nearest right thing."""
     near = getattr(error, "possibilities", None)
-    message = error.message.rstrip(".") if near else error.format_message().rstrip(".")
+    message = error.message.rstrip(".") if near else error.format_message().rstrip(".").replace("Value error, ", "")
     context = getattr(error, "ctx", None)
     see = f"{context.command_path if context else 'mirror-engine'} --help says what it takes."
     return message, f"Did you mean {' or '.join(sorted(near))}? {see}" if near else see

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+import typer
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -15,6 +17,14 @@ SEPARATOR = " · "
 def help_text(docstring: str) -> str:
     """The docstring with `Example: …` and `Exit codes: 0 … · 1 …` as blocks of lines."""
     return "\n\n".join(_laid_out(paragraph) for paragraph in inspect.cleandoc(docstring).split("\n\n"))
+
+
+def leave_out_types(parameters: Iterable[object]) -> None:
+    """Show no Python types and ranges such as `<list[Path]>` and `[x>=0.0]`: names and sentences say it."""
+    for parameter in parameters:
+        vars(parameter)["_get_number_range_help_str"] = str  # which makes ""
+        if isinstance(parameter, typer.core.TyperArgument):
+            vars(parameter)["display_type_rich"] = lambda ctx: ""  # noqa: ARG005 - typer calls it so
 
 
 def listed(heading: str, lines: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from mirror_engine.cli.diff import diff
 from mirror_engine.cli.doctor import doctor
 from mirror_engine.cli.explain import explain
 from mirror_engine.cli.failures import exit_code_of
-from mirror_engine.cli.help_text import help_text, listed
+from mirror_engine.cli.help_text import help_text, leave_out_types, listed
 from mirror_engine.cli.history import history
 from mirror_engine.cli.init import init
 from mirror_engine.cli.maintain import maintain
@@ -51,7 +51,6 @@ COMMANDS = (
 app = typer.Typer(
     name=PROGRAM,
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -72,18 +71,24 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
 Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")]
 
 
-@app.callback()
-def _program(*, _: Version = False) -> None:
+@app.callback(invoke_without_command=True)
+def _program(context: typer.Context, *, _: Version = False) -> None:
     """A Microsoft Fabric Open Mirroring landing zone becomes Delta tables, on any machine.
 
     Options come from flags, MIRROR_ENGINE_* variables and mirror-engine.toml in ROOT, in that order.
     """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(exit_codes.USAGE)
 
 
 @cache
 def program() -> typer.core.TyperGroup:
     """All commands with their options, put together once."""
-    return typer.main.get_group(app)
+    group = typer.main.get_group(app)
+    for command in group.commands.values():
+        leave_out_types(command.params)
+    return group
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -20,6 +20,7 @@ from mirror_engine.cli.output import line, print_json, stderr, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Config
 from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ Formatted = Annotated[Format, typer.Option("--format", metavar="FORMAT", help="t
 FailOn = Annotated[Threshold, typer.Option("--fail-on", metavar="SEVERITY", help="error or warning: ends with 3.")]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option("--ignore", metavar="CODE", help="Pass over a diagnostic; may be repeated.", show_default=False),
+    typer.Option(
+        "--ignore", metavar="CODES", help="Pass over diagnostics: ME016,ME041; may be repeated.", show_default=False
+    ),
 ]
 KnownFile = Annotated[
     Path | None,
@@ -150,9 +153,8 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     from mirror_engine.validation.baseline import Baseline, write_down  # noqa: PLC0415 - Arrow
     from mirror_engine.validation.place import place_of  # noqa: PLC0415 - likewise
 
-    if watch and len(paths) > 1:
-        raise UsageError("--watch looks on at one path only", "Give one ROOT, landing zone or table folder.")
-    codes = frozenset(map(known_code, ignore or ()))
+    _check_watching(paths, seconds, watch=watch)
+    codes = frozenset(known_code(code) for codes in ignore or () for code in codes.split(","))
     known = Baseline.read(baseline) if baseline else Baseline()
     places = [place_of(path, config) for path in paths]
     if watch:
@@ -165,9 +167,18 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
         stderr().print(line(f"{write_baseline}: {count} diagnostics written down"))
         return
     judged = [_kept(verdicts, codes, known) for verdicts in judged]
-    _print(judged, Format.JSON if as_json else report)
+    _print(paths, judged, Format.JSON if as_json else report)
     if any(verdicts.is_failing for verdicts in judged):
         raise typer.Exit(exit_codes.REFUSED)
+
+
+def _check_watching(paths: Sequence[Path], seconds: float | None, *, watch: bool) -> None:
+    if seconds is not None and not watch:
+        raise UsageError("--for says how long to look on: it needs --watch", "Add --watch, or leave --for out.")
+    if watch and len(paths) > 1:
+        raise UsageError("--watch looks on at one path only", "Give one ROOT, landing zone or table folder.")
+    if watch and not paths[0].exists():
+        raise UsageError(f"{paths[0]}: no such folder yet", f"Make it before you watch: mkdir -p {paths[0] / ZONE}")
 
 
 def _judged(place: Place, shuffles: int, *, keys_only: bool) -> Verdicts:
@@ -203,7 +214,7 @@ def _from_here(zone: str) -> str:
     return os.path.relpath(path).replace(os.sep, "/") if path.is_relative_to(Path.cwd()) else path.as_posix()
 
 
-def _print(judged: Sequence[Verdicts], report: Format) -> None:
+def _print(paths: Sequence[Path], judged: Sequence[Verdicts], report: Format) -> None:
     from mirror_engine.cli.reports import github, junit, sarif  # noqa: PLC0415 - explanations are read from files
     from mirror_engine.cli.reports.text import verdicts_text  # noqa: PLC0415 - with the others
 
@@ -213,7 +224,9 @@ def _print(judged: Sequence[Verdicts], report: Format) -> None:
         Format.SARIF: sarif.render,
     }
     if report is Format.TEXT:
-        for verdicts in judged:
+        for path, verdicts in zip(paths, judged, strict=True):
+            if len(judged) > 1:  # whose it is
+                stdout().print(line(f"{path}:", "bold"))
             stdout().print(verdicts_text(verdicts))
     elif report is Format.JSON:
         told = [verdicts.to_json() for verdicts in judged]

@@ -45,7 +45,7 @@ class Goal(str, Enum):
     LEVEL = "level"
 
 
-Until = Annotated[Goal, typer.Option("--until", help="Everything that landed is in the tables.")]
+Until = Annotated[Goal, typer.Option("--until", metavar="level", help="Everything that landed is in the tables.")]
 Tables = Annotated[
     list[str] | None,
     typer.Option("--table", metavar="TABLE", help="Only this one; may be given again.", show_default=False),

@@ -89,6 +89,7 @@ def test_an_interrupt_ends_with_130(say, monkeypatch, tmp_path) -> None:
         (["once", "/no/such/place"], "/no/such/place: no such folder", "init"),
         (["once", ".", "--workers", "0"], "1 option is wrong:", "--help"),
         (["once", ".", "--config", "/no/such.toml"], "1 option is wrong:", "--help"),
+        (["validate", ".", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of", "validate --help"),
         (["once", ".", "more"], "Got unexpected extra argument", "once --help"),
     ],
 )
@@ -110,13 +111,16 @@ def test_all_wrong_options_are_told_at_once(say, tmp_path, monkeypatch) -> None:
     (tmp_path / "mirror-engine.toml").write_text("strikt = true\n")
     said = say("once", tmp_path, "--cleanup-days", "soon", "--metadata", "perhaps")
     assert said.err.startswith("4 options are wrong:")
+    assert "once" not in say("status", tmp_path).err
     for part in ("strikt", "near strict", "MIRROR_ENGINE_WORKERZ", "--cleanup-days", "--metadata"):
         assert part in said.err
 
 
 def test_no_command_at_all_shows_the_help(say) -> None:
     said = say()
-    assert "Commands:" in said.out + said.err
+    assert (said.code, said.out) == (2, "")
+    assert "Commands:" in said.err
+    assert "says what it takes" not in said.err
 
 
 def test_version_is_one_line(say) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def test_every_command_has_an_example_its_exit_codes_and_json(say, monkeypatch, 
     assert "\n    2    wrong usage" in said.out
     assert "--json" in said.out
     assert max(map(len, said.out.splitlines())) <= 80
+    assert not re.search(r"<list|<str>|<path>|\[\[|x>=", said.out)
 
 
 @pytest.mark.parametrize("name", ["once", "run"])
@@ -39,6 +41,7 @@ def test_the_program_lists_all_commands_and_what_exit_codes_mean(say, monkeypatc
     assert all(f"\n  {name} " in text for name in NAMES)
     assert all(f"\n    {code:<4} {meaning}" in text for code, meaning in exit_codes.MEANINGS.items())
     assert "..." not in text.partition("Commands:")[2]
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_the_reference_page_is_current(monkeypatch) -> None:

@@ -80,6 +80,7 @@ def test_json_has_the_documented_shape(broken, say) -> None:
         (("--ignore", "me037"), 3),
         (("--ignore", "ME019"), 3),
         (("--ignore", "me037", "--ignore", "ME019"), 0),
+        (("--ignore", "me037,ME019"), 0),
         (("--ignore", "ME037", "--ignore", "ME019", "--fail-on", "warning"), 0),
     ],
 )
@@ -149,6 +150,17 @@ def test_several_paths_are_judged_each(broken, say) -> None:
     told = json.loads(say("validate", zone / "Good", zone / "Gap", "--json").out)
     assert [each["tables"][0]["table"] for each in told["places"]] == ["Good", "Gap"]
     assert [each["fails"] for each in told["places"]] == [False, True]
+    lines = say("validate", zone / "Good", zone / "Gap").out.splitlines()
+    assert [number for number, text in enumerate(lines) if text.startswith(str(zone))] == [0, 4]
+    assert lines[4] == f"{zone / 'Gap'}:"
+
+
+def test_suites_of_several_zones_have_names_of_their_own(tmp_path, say) -> None:
+    for root in ("a", "b"):
+        Publisher(tmp_path / root).table("Orders", keys=["Id"]).insert({"Id": 1})
+    said = say("validate", tmp_path / "a", tmp_path / "b", "--format", "junit").out
+    names = {suite.get("name") for suite in ET.fromstring(said)}  # noqa: S314 - our own
+    assert names == {f"{tmp_path}/{root}/Files/LandingZone/Orders" for root in ("a", "b")}
 
 
 def test_what_is_known_already_is_passed_over(broken, say, tmp_path) -> None:
@@ -192,6 +204,8 @@ def test_reports_for_other_programs(broken, say, monkeypatch) -> None:
         ((".",), "neither a landing zone nor a table folder"),
         ((".", "--ignore", "ME999"), "no such diagnostic"),
         ((".", ".", "--watch"), "one path only"),
+        (("live", "--watch"), "Make it before you watch: mkdir -p live/Files/LandingZone"),
+        ((".", "--for", "3"), "needs --watch"),
         ((".", "--baseline", "nothing.json"), "No such file"),
         ((".", "--format", "xml"), "xml"),
         ((), "Missing argument"),

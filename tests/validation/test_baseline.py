@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.validation.baseline import known_of
+from mirror_engine.validation.baseline import Baseline
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ from mirror_engine.validation.baseline import known_of
 def test_what_is_no_baseline_is_told_in_plain_words(tmp_path, content):
     (tmp_path / "b.json").write_bytes(content)
     with pytest.raises(UsageError, match="is no baseline"):
-        known_of(tmp_path / "b.json")
+        Baseline.read(tmp_path / "b.json")

@@ -23,7 +23,7 @@ _NO_XML = re.compile("[\ufffe\uffff]")
 
 def render(*judged: Verdicts) -> str:
     """One XML document. What is below `fail_on` is in the case's output and fails nothing."""
-    suites = [suite for verdicts in judged for suite in _suites(verdicts)]
+    suites = [suite for verdicts in judged for suite in _suites(verdicts, is_one_of_several=len(judged) > 1)]
     root = ET.Element("testsuites", name=PROGRAM)
     root.extend(suites)
     for number in ("tests", "failures", "errors"):
@@ -32,11 +32,14 @@ def render(*judged: Verdicts) -> str:
     return f"{DECLARATION}\n{ET.tostring(root, encoding='unicode')}\n"
 
 
-def _suites(verdicts: Verdicts) -> Iterator[ET.Element]:
-    if verdicts.diagnostics:
-        yield _suite(TableVerdict(THE_ZONE, "", diagnostics=verdicts.diagnostics), verdicts)
-    for table in verdicts.tables:
-        yield _suite(table, verdicts)
+def _suites(verdicts: Verdicts, *, is_one_of_several: bool) -> Iterator[ET.Element]:
+    """A suite for each table, after that of the zone; of several zones each says which."""
+    zone = (TableVerdict(THE_ZONE, "", diagnostics=verdicts.diagnostics),) if verdicts.diagnostics else ()
+    for table in (*zone, *verdicts.tables):
+        suite = _suite(table, verdicts)
+        if is_one_of_several:
+            suite.set("name", _text(f"{verdicts.zone}/{table.name}"))
+        yield suite
 
 
 def _suite(table: TableVerdict, verdicts: Verdicts) -> ET.Element:

@@ -10,7 +10,7 @@ from fuzzing.target import Target
 from quick_folder import quick_folder
 
 from mirror_engine.errors import UsageError
-from mirror_engine.validation.baseline import known_of
+from mirror_engine.validation.baseline import Baseline
 
 SEED = b'{"format": 1, "known": [{"zone": "shop", "code": "ME019", "path": "Orders", "column": null}]}'
 
@@ -21,7 +21,7 @@ def run(content: bytes) -> None:
         path = Path(folder) / "baseline.json"
         path.write_bytes(content)
         with suppress(UsageError):
-            known_of(path)
+            Baseline.read(path)
 
 
 TARGET = Target("baseline", lambda: [SEED], run, mutated_json)
