@@ -12,6 +12,7 @@ from mirror_engine.cli import exit_codes
 from mirror_engine.cli.demo import demo
 from mirror_engine.cli.diff import diff
 from mirror_engine.cli.doctor import doctor
+from mirror_engine.cli.env import env
 from mirror_engine.cli.explain import explain
 from mirror_engine.cli.failures import exit_code_of
 from mirror_engine.cli.help_text import help_text, leave_out_types, listed
@@ -21,6 +22,7 @@ from mirror_engine.cli.maintain import maintain
 from mirror_engine.cli.once import once
 from mirror_engine.cli.restart import restart
 from mirror_engine.cli.run import run
+from mirror_engine.cli.serve import serve
 from mirror_engine.cli.show import show
 from mirror_engine.cli.status import status
 from mirror_engine.cli.tables import tables
@@ -41,6 +43,8 @@ COMMANDS = (
     diff,
     trace,
     explain,
+    serve,
+    env,
     init,
     doctor,
     maintain,
@@ -95,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
     words = sys.argv[1:] if arguments is None else arguments
     return exit_code_of(
-        lambda: program()(words, prog_name=PROGRAM, standalone_mode=False),
+        lambda: program()(words, prog_name=PROGRAM, standalone_mode=False, obj=tuple(words)),
         as_json="--json" in words,
     )
 

@@ -50,7 +50,7 @@ class Endpoint:
     Args:
         app: speaks all dialects, told apart by `Host`; gets no lifespan events.
         tls: see `mirror_engine.endpoint.authority`.
-        listen: an address of this machine.
+        listen: an address of this machine; http stays on the loopback.
         ports: asked for; `https_port`, `http_port` and `proxy_port` tell what was got.
         secret: see `Guard`.
         tell: is told of faults of the program, in words without anything a client sent.
@@ -83,8 +83,12 @@ class Endpoint:
         """
         with contextlib.ExitStack() as bound:
             self._https, self._http, self._proxy = (
-                bound.enter_context(self._bind(port))
-                for port in (self._wanted.https, self._wanted.http, self._wanted.proxy)
+                bound.enter_context(_bound(address, port))
+                for address, port in (
+                    (self._listen, self._wanted.https),
+                    (LOOPBACK, self._wanted.http),  # in the clear, tokens go nowhere else
+                    (self._listen, self._wanted.proxy),
+                )
             )
             bound.pop_all()
         self._thread.start()
@@ -109,16 +113,6 @@ class Endpoint:
     def proxy_port(self) -> int:
         """For clients that name the real service."""
         return int(self._proxy.getsockname()[1])
-
-    def _bind(self, port: int) -> socket.socket:
-        family = socket.AF_INET6 if ip_address(self._listen).version == 6 else socket.AF_INET  # noqa: PLR2004 - IPv6
-        try:
-            listener = socket.create_server((self._listen, port), family=family, backlog=MOST_CONNECTIONS)
-        except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"{self._listen}, port {port}: {why}", "Name another port, or 0 for any.") from None
-        listener.setblocking(False)
-        return listener
 
     def _run(self) -> None:
         asyncio.run(self._serve())
@@ -178,3 +172,14 @@ class Endpoint:
             handshake = HANDSHAKE_SECONDS if tls else None
             await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake)
             await protocol.lost.wait()
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET  # noqa: PLR2004 - IPv6
+    try:
+        listener = socket.create_server((address, port), family=family, backlog=MOST_CONNECTIONS)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{address}, port {port}: {why}", "Name another port, or 0 for any.") from None
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,99 @@
+"""`env`: one command in a publisher's environment, and the server with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirror_engine.cli.options import ALL, Json, configured
+from mirror_engine.cli.serving import (
+    Batches,
+    BlobBatch,
+    ItemName,
+    Lenient,
+    NoEngine,
+    RenameTouches,
+    Store,
+    WorkspaceName,
+    log_to_stderr,
+    need_extra,
+    opened,
+    plan_of,
+)
+from mirror_engine.config import Config
+from mirror_engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+JSON: dict[str, Any] = {"error": {"kind": "UsageError", "message": "…", "hint": "…", "exit_code": 2}}
+
+ENDED_BY_SIGNAL = 128  # a shell's way to say so: 128 and the signal's number
+
+Command = Annotated[
+    list[str], typer.Argument(metavar="COMMAND", help="What is run, with its arguments.", show_default=False)
+]
+
+
+@configured(*ALL)
+def env(  # noqa: PLR0913 - one each for what one may want to say
+    root: Store,
+    command: Command,
+    config: Config,
+    *,
+    workspace: WorkspaceName = None,
+    item: ItemName = None,
+    no_engine: NoEngine = False,
+    lenient: Lenient = False,
+    rename_touches: RenameTouches = False,
+    blob_batch: BlobBatch = Batches.REFUSE,
+    as_json: Json = False,  # noqa: ARG001 - of errors; stdout belongs to the command
+) -> None:
+    """Run one command that meets a OneLake on this machine.
+
+    The server of `serve` starts before it and ends with it. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID
+    tell it where to publish.
+
+    Example: mirror-engine env ./onelake -- python publish.py
+
+    Exit codes: 0 the command's own, as all others · 2 wrong usage · 4 STORE is being served already
+    """
+    need_extra()
+    from mirror_engine.serving.listening import Listening  # noqa: PLC0415 - only when something is served
+
+    plan = plan_of(
+        root,
+        config,
+        workspace=workspace,
+        item=item,
+        no_engine=no_engine,
+        lenient=lenient,
+        rename_touches=rename_touches,
+        blob_batch=blob_batch,
+        listening=Listening(),
+    )
+    with opened(plan, log_to_stderr()) as server:
+        code = _run(command, server.card.around(os.environ))
+    raise typer.Exit(code)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run to its end; signals are the command's own affair."""
+    try:
+        child = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user asked for
+    except OSError as error:
+        raise UsageError(f"{command[0]}: {error.strerror}", "Give a command that can be run, after --.") from None
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),  # a terminal sends it to the command, too
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate()),
+    }
+    try:
+        code = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else ENDED_BY_SIGNAL - code

@@ -1,0 +1,101 @@
+"""What `serve` and `env` share: their options, and a server that is opened when the extra `serve` is there."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirror_engine.cli.log import Log, LogFormat
+from mirror_engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from mirror_engine.config import Config
+    from mirror_engine.serving.listening import Listening
+    from mirror_engine.serving.server import Plan, Server
+
+_EXTRA = ("cryptography", "httptools", "prometheus_client", "starlette", "uvicorn")
+
+
+class Batches(str, Enum):
+    """What happens to batch requests of the Blob dialect."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+
+
+Store = Annotated[
+    Path,
+    typer.Argument(metavar="STORE", help="The folder of workspaces and items; made if need be.", show_default=False),
+]
+WorkspaceName = Annotated[
+    str | None,
+    typer.Option("--workspace", metavar="NAME", help="Made if missing.  [default: the first]", show_default=False),
+]
+ItemName = Annotated[
+    str | None,
+    typer.Option("--item", metavar="NAME", help="Made if missing.  [default: the first]", show_default=False),
+]
+NoEngine = Annotated[bool, typer.Option("--no-engine", help="The endpoint alone: nothing is applied.")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Let managed folders be made, renamed and deleted.")]
+RenameTouches = Annotated[bool, typer.Option("--rename-touches", help="A rename sets LastModified.")]
+BlobBatch = Annotated[
+    Batches, typer.Option("--blob-batch", metavar="ANSWER", help="refuse, as OneLake does, or accept batch requests.")
+]
+
+
+def plan_of(  # noqa: PLR0913 - one each for what one may want to say
+    store: Path,
+    config: Config,
+    *,
+    workspace: str | None,
+    item: str | None,
+    no_engine: bool,
+    lenient: bool,
+    rename_touches: bool,
+    blob_batch: Batches,
+    listening: Listening,
+) -> Plan:
+    """What is to be served, from what was said."""
+    from mirror_engine.endpoint.switches import Switches  # noqa: PLC0415 - only when something is served
+    from mirror_engine.serving.server import Plan  # noqa: PLC0415 - likewise
+
+    switches = Switches(lenient=lenient, rename_touches=rename_touches, blob_batch=blob_batch.value)
+    return Plan(store, workspace, item, not no_engine, listening, switches, config)
+
+
+def opened(plan: Plan, log: Log) -> Server:
+    """The server of a plan; what goes wrong in it is logged."""
+    from mirror_engine.serving.server import Server  # noqa: PLC0415 - the endpoint takes a moment
+
+    return Server(plan, lambda what: log.say("error", "endpoint", about=what))
+
+
+def log_to_stderr(log_format: LogFormat = LogFormat.TEXT) -> Log:
+    """Where a server's log goes."""
+    return Log(log_format, sys.stderr)
+
+
+def need_extra() -> None:
+    """Refuse to go on without the packages that an endpoint needs.
+
+    Raises:
+        UsageError: one of them is missing.
+    """
+    missing = [name for name in _EXTRA if not _is_there(name)]
+    if missing:
+        raise UsageError(
+            f"{', '.join(missing)}: not installed, and an endpoint needs them",
+            "Install the extra: pip install 'mirror-engine[serve]'",
+        )
+
+
+def _is_there(name: str) -> Any:  # noqa: ANN401 - anything or nothing
+    try:
+        return find_spec(name)
+    except ValueError:  # half a package
+        return None

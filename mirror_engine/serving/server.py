@@ -1,0 +1,158 @@
+"""A STORE that is served: its endpoint and the engines behind it, from the first request to the last."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from mirror_engine.config import Config
+from mirror_engine.endpoint.authority import authority
+from mirror_engine.endpoint.items import Items, NameUnusable
+from mirror_engine.endpoint.lake import Lake
+from mirror_engine.endpoint.server import Endpoint, Ports
+from mirror_engine.endpoint.switches import Switches
+from mirror_engine.errors import RootInUse, UsageError
+from mirror_engine.serving import az
+from mirror_engine.serving.composition import application
+from mirror_engine.serving.environment import Card, variables
+from mirror_engine.serving.layout import Private
+from mirror_engine.serving.listening import Listening
+from mirror_engine.storage.local_writable import WritableLocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+    from mirror_engine.endpoint.items import Item
+
+WORKSPACE, ITEM = "Workspace", "Mirror"  # made in a STORE that has none, where nobody named others
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be served, and how.
+
+    Attributes:
+        store: the folder of workspaces and items; made if need be.
+        workspace, item: which are made where missing, and told to the publisher; None for the first there is.
+        has_engines: whether what is published is applied, too.
+        listening: where.
+        switches: how it differs from the real service.
+        config: of the engines.
+    """
+
+    store: Path
+    workspace: str | None = None
+    item: str | None = None
+    has_engines: bool = True
+    listening: Listening = field(default_factory=Listening)
+    switches: Switches = field(default_factory=Switches)
+    config: Config = field(default_factory=Config)
+
+
+class Server:
+    """While entered, serves a STORE.
+
+    Args:
+        plan: what and how.
+        tell: is told of what goes wrong, in words without anything a client sent.
+
+    Raises:
+        RootInUse: on entering, where another process serves this STORE.
+        UsageError: on entering, where the store is no folder, a name cannot be a folder's, or a port is taken.
+    """
+
+    def __init__(self, plan: Plan, tell: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._tell = tell
+        self._private = Private.of(plan.store.absolute())
+
+    def __enter__(self) -> Self:
+        with ExitStack() as entered:
+            self._hold(entered)
+            storage = WritableLocalStorage(self._plan.store.absolute())
+            storage.sweep()
+            items = Items(storage)
+            item = _wanted(items, self._plan)
+            endpoint = self._endpoint(Lake(storage, items, self._plan.switches))
+            entered.callback(endpoint.stop)
+            self.card = self._card(endpoint, item)
+            _put(self._private.card, self.card)
+            entered.callback(self._private.card.unlink, missing_ok=True)
+            self._entered = entered.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.close()
+
+    def _hold(self, entered: ExitStack) -> None:
+        """The STORE, for one process at a time."""
+        try:
+            self._private.make()
+        except OSError as error:
+            raise UsageError(f"{error.filename}: {error.strerror}", "Name a folder that you may write to.") from None
+        try:
+            entered.enter_context(FileLock(self._private.lock, timeout=0))
+        except Timeout:
+            raise RootInUse(
+                f"{self._plan.store}: is being served already",
+                "Use that one: mirror-engine serve STORE --print-env; or end it: mirror-engine serve STORE --stop.",
+            ) from None
+        self._private.card.unlink(missing_ok=True)  # of a server that was killed
+
+    def _endpoint(self, lake: Lake) -> Endpoint:
+        listening = self._plan.listening
+        self._authority = authority(self._private.tls, listening.address)
+        endpoint = Endpoint(
+            application(lake, listening.token),
+            self._authority.context(),
+            listen=listening.address,
+            ports=Ports(listening.https_port, listening.http_port, listening.proxy_port),
+            secret=listening.token,
+            tell=self._tell,
+        )
+        endpoint.start()
+        return endpoint
+
+    def _card(self, endpoint: Endpoint, item: Item) -> Card:
+        az.install(self._private.programs)
+        listening = self._plan.listening
+        proxy = f"http://{listening.reached_at}:{endpoint.proxy_port}"
+        return Card(
+            store=str(self._plan.store.absolute()),
+            pid=os.getpid(),
+            workspace=item.workspace.name,
+            workspace_id=item.workspace.id,
+            item=item.name,
+            item_id=item.id,
+            environment=variables(proxy, self._authority, self._private.programs, item, listening.token),
+            https=f"https://{listening.reached_at}:{endpoint.https_port}",
+            http=f"http://127.0.0.1:{endpoint.http_port}",
+        )
+
+
+def _wanted(items: Items, plan: Plan) -> Item:
+    """The item that is told to the publisher: the one that was named, or the first, or a new one."""
+    workspace = plan.workspace or next((each.name for each in items.workspaces()), WORKSPACE)
+    known = items.workspace(workspace)
+    first = next((each.name for each in items.items(known)), ITEM) if known else ITEM
+    try:
+        return items.ensure(workspace, plan.item or first)
+    except NameUnusable as error:
+        raise UsageError(f"--workspace, --item: {error}", "Take a name that a folder may have.") from None
+
+
+def _put(path: Path, card: Card) -> None:
+    """Write the card in one step, for its owner alone: a token may stand in it."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent)  # made with mode 0600
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(card.to_json(), file)
+    os.replace(name, path)  # noqa: PTH105 - the name is text

@@ -1,0 +1,120 @@
+"""A STORE that is served: what lies in it, who may serve it, and what a publisher's environment says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from wire import exchange, request, status_of
+
+from mirror_engine.errors import RootInUse, UsageError
+from mirror_engine.serving import background
+from mirror_engine.serving.environment import Card
+from mirror_engine.serving.layout import Private
+from mirror_engine.serving.listening import Listening
+from mirror_engine.serving.server import Plan, Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
+
+
+def served(store: Path, **options: object) -> Server:
+    return Server(Plan(store, has_engines=False, **options), tell=pytest.fail)
+
+
+def port(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+def test_the_first_item_is_made_and_keeps_its_guids(tmp_path) -> None:
+    store = tmp_path / "new" / "store"
+    with served(store) as first:
+        card = first.card
+    assert (store / "Workspace/Mirror/Files/LandingZone").is_dir()
+    with served(store) as again:
+        assert (again.card.workspace_id, again.card.item_id) == (card.workspace_id, card.item_id)
+    with served(store, workspace="Sales", item="Orders") as other:
+        assert (other.card.workspace, other.card.item) == ("Sales", "Orders")
+        assert other.card.item_id != card.item_id
+    with served(store) as first:
+        assert first.card.workspace == "Sales"  # the first by name; nothing was made beside
+    assert sorted(path.name for path in store.iterdir() if not path.name.startswith(".")) == ["Sales", "Workspace"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", ".mirror-engine"])
+def test_a_name_that_no_folder_may_have_is_wrong_usage(tmp_path, name) -> None:
+    with pytest.raises(UsageError, match="--workspace"), served(tmp_path, workspace="W", item=name or " "):
+        pass
+    assert background.running(tmp_path) is None  # and the STORE is free again
+
+
+def test_one_process_serves_a_store(tmp_path) -> None:
+    with served(tmp_path) as first:
+        with pytest.raises(RootInUse, match="being served already"), served(tmp_path):
+            pass
+        assert background.running(tmp_path) == first.card
+        assert status_of(exchange(port(first.card.http), request())) != 0
+    assert background.running(tmp_path) is None
+    assert not Private.of(tmp_path).card.exists()
+
+
+def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp_path) -> None:
+    private = Private.of(tmp_path)
+    private.folder.mkdir(mode=0o755)
+    with served(tmp_path, listening=Listening(token=TOKEN)):
+        told = [private.folder, private.tls, private.tls / "endpoint.pem", private.card]
+        assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in told] == ["0o700", "0o700", "0o600", "0o600"]
+    assert (private.folder / ".gitignore").read_text() == "*\n"
+
+
+def test_a_token_is_asked_for_and_told_to_the_publisher(tmp_path) -> None:
+    with served(tmp_path, listening=Listening(token=TOKEN)) as server:
+        http = port(server.card.http)
+        assert status_of(exchange(http, request())) == 401
+        assert status_of(exchange(http, request("GET", "/", "localhost", f"Authorization: Bearer {TOKEN}"))) != 401
+        assert server.card.environment["AZURE_CLIENT_SECRET"] == TOKEN
+
+
+def test_beyond_the_loopback_http_stays_on_it(tmp_path) -> None:
+    listening = Listening("0.0.0.0", beyond_loopback=True, token=TOKEN)  # noqa: S104 - what is tested
+    with served(tmp_path, listening=listening) as server:
+        assert server.card.http.startswith("http://127.0.0.1:")
+
+
+
+def test_a_card_can_be_written_down_and_read_again(tmp_path) -> None:
+    with served(tmp_path) as server:
+        assert Card.of(json.loads(json.dumps(server.card.to_json()))) == server.card
+
+
+def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_path) -> None:
+    store = tmp_path / 'it\'s $HOME; "a store"'
+    with served(store) as server:
+        script = "\n".join([*server.card.lines(), "env -0"])
+        done = subprocess.run(
+            ["/bin/sh", "-eu"], input=script.encode(), env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=True
+        )
+        pasted = dict(pair.split("=", 1) for pair in done.stdout.decode().split("\0") if pair)
+        around = server.card.around({"PATH": "/usr/bin:/bin"})
+    assert {name: pasted[name] for name in around} == around
+    assert around["REQUESTS_CA_BUNDLE"] == str(store / ".mirror-engine/tls/bundle.pem")
+    assert shlex.split(server.card.lines()[0])[0] == "export"
+    assert os.pathsep.join([str(store / ".mirror-engine/bin"), "/usr/bin:/bin"]) == around["PATH"]
+
+
+def test_the_environment_is_the_one_that_is_documented(tmp_path) -> None:
+    with served(tmp_path) as server:
+        told = server.card.environment
+    assert told["HTTPS_PROXY"] == told["https_proxy"]
+    assert told["NO_PROXY"] == told["no_proxy"] == "localhost,127.0.0.1"
+    assert told["REQUESTS_CA_BUNDLE"] == told["SSL_CERT_FILE"] == str(tmp_path / ".mirror-engine/tls/bundle.pem")
+    assert told["NODE_EXTRA_CA_CERTS"] == str(tmp_path / ".mirror-engine/tls/ca.pem")
+    assert told["AZURE_CLIENT_SECRET"] == "x"  # noqa: S105 - as documented
+    assert {"AZURE_TENANT_ID", "AZURE_CLIENT_ID"} < set(told)
