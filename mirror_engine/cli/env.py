@@ -18,6 +18,7 @@ from mirror_engine.cli.serving import (
     NoEngine,
     RenameTouches,
     Store,
+    Ways,
     WorkspaceName,
     log_to_stderr,
     need_extra,
@@ -65,17 +66,8 @@ def env(  # noqa: PLR0913 - one each for what one may want to say
     need_extra()
     from mirror_engine.serving.listening import Listening  # noqa: PLC0415 - only when something is served
 
-    plan = plan_of(
-        root,
-        config,
-        workspace=workspace,
-        item=item,
-        no_engine=no_engine,
-        lenient=lenient,
-        rename_touches=rename_touches,
-        blob_batch=blob_batch,
-        listening=Listening(),
-    )
+    ways = Ways(lenient=lenient, rename_touches=rename_touches, blob_batch=blob_batch)
+    plan = plan_of(root, config, workspace, item, ways, listening=Listening(), has_engines=not no_engine)
     with opened(plan, log_to_stderr()) as server:
         code = _run(command, server.card.around(os.environ))
     raise typer.Exit(code)

@@ -21,6 +21,7 @@ from mirror_engine.cli.serving import (
     NoEngine,
     RenameTouches,
     Store,
+    Ways,
     WorkspaceName,
     log_to_stderr,
     need_extra,
@@ -64,9 +65,16 @@ Token = Annotated[
         show_default=False,
     ),
 ]
-HttpsPort = Annotated[int, typer.Option("--https-port", metavar="PORT", min=0, max=65535, help="0 for any.")]
-HttpPort = Annotated[int, typer.Option("--http-port", metavar="PORT", min=0, max=65535, help="0 for any.")]
-ProxyPort = Annotated[int, typer.Option("--proxy-port", metavar="PORT", min=0, max=65535, help="0 for any.")]
+Port = Annotated[
+    int,
+    typer.Option(
+        "--port",
+        metavar="PORT",
+        min=0,
+        max=65533,
+        help="Of the proxy; http and https take the next two. 0 for any three.",
+    ),
+]
 Background = Annotated[bool, typer.Option("--background", help="Return once it serves; it goes on.")]
 PrintEnv = Annotated[bool, typer.Option("--print-env", help="Print the export lines alone, for eval.")]
 Stop = Annotated[bool, typer.Option("--stop", help="End the one that serves this STORE.")]
@@ -88,9 +96,7 @@ def serve(  # noqa: PLR0913 - one each for what one may want to say
     listen: Listen = "127.0.0.1",
     listen_anyway: ListenAnyway = False,
     token: Token = None,
-    https_port: HttpsPort = 0,
-    http_port: HttpPort = 0,
-    proxy_port: ProxyPort = 0,
+    port: Port = 0,
     background: Background = False,
     print_env: PrintEnv = False,
     stop: Stop = False,
@@ -115,17 +121,9 @@ def serve(  # noqa: PLR0913 - one each for what one may want to say
     if stop:
         _stop(root)
         return
-    plan = plan_of(
-        root,
-        config,
-        workspace=workspace,
-        item=item,
-        no_engine=no_engine,
-        lenient=lenient,
-        rename_touches=rename_touches,
-        blob_batch=blob_batch,
-        listening=Listening(listen, listen_anyway, token, https_port, http_port, proxy_port),
-    )
+    listening = Listening(listen, token, port, beyond_loopback=listen_anyway)
+    ways = Ways(lenient=lenient, rename_touches=rename_touches, blob_batch=blob_batch)
+    plan = plan_of(root, config, workspace, item, ways, listening=listening, has_engines=not no_engine)
     if background or print_env:
         _tell(_in_background(context, root, starts=background), as_json=as_json, exports_only=print_env)
         return

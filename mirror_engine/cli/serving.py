@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,24 +49,31 @@ BlobBatch = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Ways:
+    """How the endpoint differs from the real service."""
+
+    lenient: bool
+    rename_touches: bool
+    blob_batch: Batches
+
+
 def plan_of(  # noqa: PLR0913 - one each for what one may want to say
     store: Path,
     config: Config,
-    *,
     workspace: str | None,
     item: str | None,
-    no_engine: bool,
-    lenient: bool,
-    rename_touches: bool,
-    blob_batch: Batches,
+    ways: Ways,
+    *,
     listening: Listening,
+    has_engines: bool,
 ) -> Plan:
     """What is to be served, from what was said."""
     from mirror_engine.endpoint.switches import Switches  # noqa: PLC0415 - only when something is served
     from mirror_engine.serving.server import Plan  # noqa: PLC0415 - likewise
 
-    switches = Switches(lenient=lenient, rename_touches=rename_touches, blob_batch=blob_batch.value)
-    return Plan(store, workspace, item, not no_engine, listening, switches, config)
+    switches = Switches(ways.lenient, ways.rename_touches, ways.blob_batch.value)
+    return Plan(store, workspace, item, has_engines, listening, switches, config)
 
 
 def opened(plan: Plan, log: Log) -> Server:

@@ -39,9 +39,14 @@ GOODBYE_SECONDS = 3  # for answers that are on their way when the endpoint stops
 class Ports:
     """Where the three listen; 0 for any free port."""
 
-    https: int = 0
-    http: int = 0
     proxy: int = 0
+    http: int = 0
+    https: int = 0
+
+    @staticmethod
+    def from_first(port: int) -> Ports:
+        """Three in a row; any three for 0."""
+        return Ports(port, port + 1, port + 2) if port else Ports()
 
 
 class Endpoint:

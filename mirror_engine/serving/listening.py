@@ -19,20 +19,18 @@ class Listening:
 
     Attributes:
         address: an IP address of this machine.
-        beyond_loopback: said on purpose.
         token: which every request must carry; None where any passes.
-        https_port, http_port, proxy_port: 0 for any free one.
+        port: of the proxy; http and https take the next two. 0 for any free ones.
+        beyond_loopback: said on purpose.
 
     Raises:
         UsageError: the address is none, or others could reach it without intention and token.
     """
 
     address: str = LOOPBACK
-    beyond_loopback: bool = False
     token: str | None = None
-    https_port: int = 0
-    http_port: int = 0
-    proxy_port: int = 0
+    port: int = 0
+    beyond_loopback: bool = False
 
     def __post_init__(self) -> None:
         if self.token is not None and not _TOKEN.fullmatch(self.token):

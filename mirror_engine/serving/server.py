@@ -115,7 +115,7 @@ class Server:
             application(lake, listening.token),
             self._authority.context(),
             listen=listening.address,
-            ports=Ports(listening.https_port, listening.http_port, listening.proxy_port),
+            ports=Ports.from_first(listening.port),
             secret=listening.token,
             tell=self._tell,
         )

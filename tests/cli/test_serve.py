@@ -101,15 +101,16 @@ def own_package(monkeypatch) -> None:
 @pytest.mark.usefixtures("own_package")
 def test_a_server_in_the_background_outlives_its_command_and_ends_when_told(say, tmp_path) -> None:
     store = tmp_path / "store"
-    started = say("serve", store, "--no-engine", "--background", "--print-env", "--token", TOKEN)
+    words = ["serve", str(store), "--no-engine", "--background", "--print-env", "--token", TOKEN]
+    started = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, check=False)
     try:
-        assert started.code == 0, started.err
-        assert all(line.startswith("export ") for line in started.out.splitlines())
+        assert started.returncode == 0, started.stderr
+        assert all(line.startswith("export ") for line in started.stdout.splitlines())
         card = background.running(store)
         assert card is not None
         assert card.pid != os.getpid()
-        assert card.environment["HTTPS_PROXY"] in started.out
-        assert say("serve", store, "--background", "--print-env").out == started.out  # and no second one
+        assert card.environment["HTTPS_PROXY"] in started.stdout
+        assert say("serve", store, "--background", "--print-env").out == started.stdout  # and no second one
         assert json.loads(say("serve", store, "--print-env", "--json").out)["pid"] == card.pid
         assert say("serve", store).code == 4
     finally:
@@ -135,7 +136,7 @@ def test_a_server_that_cannot_start_in_the_background_says_why(say, tmp_path) ->
 def test_a_shell_that_evaluates_what_is_printed_meets_the_endpoint(say, tmp_path) -> None:
     ask = "import urllib.request as u; print(u.urlopen('https://login.microsoftonline.com/common/discovery/instance').status)"
     script = f"""
-        eval "$({' '.join(PROGRAM)} serve {tmp_path} --no-engine --background --print-env)"
+        eval "$({" ".join(PROGRAM)} serve {tmp_path} --no-engine --background --print-env)"
         {PYTHON} -c "{ask}"
     """
     try:

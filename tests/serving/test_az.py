@@ -13,12 +13,14 @@ from mirror_engine.serving import az
 
 
 def test_a_token_is_told_as_json_or_bare(capsys) -> None:
-    assert az.main("account get-access-token --output json --scope https://x/.default".split()) == 0
+    assert az.main(["account", "get-access-token", "--output", "json", "--scope", "https://x/.default"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {"accessToken", "expiresOn", "expires_on", "subscription", "tenant", "tokenType"}
     assert told["tokenType"] == "Bearer"
     assert 3500 < told["expires_on"] - time.time() <= 3600
-    assert az.main("account get-access-token --resource https://x -o tsv --query accessToken".split()) == 0
+    assert (
+        az.main(["account", "get-access-token", "--resource", "https://x", "-o", "tsv", "--query", "accessToken"]) == 0
+    )
     bare = capsys.readouterr().out
     assert bare.count(".") == 2
     assert len(bare.split()) == 1

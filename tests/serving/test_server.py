@@ -88,7 +88,6 @@ def test_beyond_the_loopback_http_stays_on_it(tmp_path) -> None:
         assert server.card.http.startswith("http://127.0.0.1:")
 
 
-
 def test_a_card_can_be_written_down_and_read_again(tmp_path) -> None:
     with served(tmp_path) as server:
         assert Card.of(json.loads(json.dumps(server.card.to_json()))) == server.card
