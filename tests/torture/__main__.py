@@ -70,7 +70,8 @@ def _killed(kills: int, seed: int) -> dict[str, Any]:
     difference, judgements = "", 0
     try:
         for number in range(1, kills + 1):
-            print(f"{_since(started):6.1f} s, kill {number}: {killer.kill()}", flush=True)
+            done = killer.kill()
+            print(f"{_since(started):6.1f} s, kill {number}: {done}", flush=True)
             if number % KILLS_BETWEEN_JUDGEMENTS == 0 or number == kills:
                 _judge(killer)
                 judgements += 1
