@@ -67,21 +67,22 @@ def _killed(kills: int, seed: int) -> dict[str, Any]:
     started = time.monotonic()
     home = Path(tempfile.mkdtemp(prefix="mirror-torture-"))
     killer = Killer(home, seed)
-    difference, judgements = "", 0
+    difference, judgements, commits = "", 0, 0
     try:
         for number in range(1, kills + 1):
             done = killer.kill()
             print(f"{_since(started):6.1f} s, kill {number}: {done}", flush=True)
             if number % KILLS_BETWEEN_JUDGEMENTS == 0 or number == kills:
                 _judge(killer)
-                judgements += 1
+                judgements, commits = judgements + 1, killer.commits()
                 print("the tables are as the oracle says", flush=True)
     except AssertionError as error:
         difference = f"{error or 'a table differs'} (kept: {home})"
     else:
         shutil.rmtree(home)
     counts = {**killer.counts, **killer.publisher.counts}
-    return {**counts, "judgements": judgements, "seconds": _since(started), "difference": difference}
+    figures = {**counts, "commits in the last logs": commits, "judgements": judgements}
+    return {**figures, "seconds": _since(started), "difference": difference}
 
 
 def _judge(killer: Killer) -> None:
