@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 from killer import Killer
 
 from mirror_engine import Config, Mirror
+from mirror_engine.delta.memory import MemoryDeltaWriter
 
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "10"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
@@ -29,3 +31,35 @@ def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path,
     with Mirror(killer.root, Config(), writer=writer) as mirror:
         killer.judge(mirror.once().verdict, writer)
         assert mirror.once().batches == 0
+
+
+@pytest.mark.slow
+def test_whenever_the_engine_looks_the_publisher_of_the_kills_ends_the_same(tmp_path):
+    killer, writer = Killer(tmp_path, 1), MemoryDeltaWriter()
+    for number in range(60):
+        killer.publisher.act() if number % 3 else killer.publisher.act_quietly()
+        if number % 7 == 0:
+            with Mirror(killer.root, Config(files_per_commit=3), writer=writer) as mirror:
+                killer.judge(mirror.once().verdict, writer)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda commits: [*commits[:-1], replace(commits[-1], rows=commits[-1].rows[1:])],
+        lambda commits: [*commits[:-1], replace(commits[-1], rows=commits[-1].rows * 2)],
+        lambda commits: [*commits, commits[-1]],
+        lambda commits: commits[:-1],
+    ],
+    ids=["a row lost", "a row doubled", "a file in two commits", "a commit lost"],
+)
+def test_the_judge_of_the_kills_notices(tmp_path, harm):
+    killer, writer = Killer(tmp_path, 2), MemoryDeltaWriter()
+    for _ in range(10):
+        killer.publisher.act()
+    with Mirror(killer.root, Config(files_per_commit=1), writer=writer) as mirror:
+        verdict = mirror.once().verdict
+    killer.judge(verdict, writer)
+    writer._tables["dbo/Events"] = harm(writer._tables["dbo/Events"])
+    with pytest.raises(AssertionError):
+        killer.judge(verdict, writer)
