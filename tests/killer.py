@@ -19,7 +19,7 @@ from killed_publisher import KINDS, KilledPublisher
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, LOGS, SCRATCH, TABLES, ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from mirror_engine import Verdict
@@ -39,19 +39,19 @@ SIGNS = {
     "file moved away": (f"{ZONE}/**/_FilesReadyToDelete/*.*", 0.005),
 }
 START = "starting"
-# cheap moments need no JVM to be reached; files move away when all tables have had their turn, so with a JVM
-CHEAP = [START, "committed"]
 DEAR = ["batch staged", "data file written", "committed", "committed", "file moved away"]
-CHEAP_PART = 0.75
 
 
 class Killer:
-    """One ROOT, killed again and again.
+    """One ROOT, killed again and again; cheaply where no JVM is waited for.
 
     Args:
         home: an empty folder, for ROOT and the oracle's copy of the zone.
         seed: brings the same acts and moments again, as far as the machine does.
     """
+
+    cheap_part = 0.75
+    cheap_moments: Sequence[str] = (START, "committed")
 
     def __init__(self, home: Path, seed: int) -> None:
         self.root = home / "shop"
@@ -61,13 +61,13 @@ class Killer:
         self._chance = random.Random(seed)
         self.publisher = KilledPublisher(self.root, self._copy, self._chance)
         for _ in range(6):
-            self.publisher.act()
+            self._drawn_act()()
 
     def kill(self) -> str:
         """Start the engine, kill it at some moment, and perhaps harm its ledger; returns what was done."""
-        is_cheap = self._chance.random() < CHEAP_PART
-        moment = self._chance.choice(CHEAP if is_cheap else DEAR)
-        act = self.publisher.act_quietly if is_cheap else self.publisher.act
+        act = self._drawn_act()
+        is_cheap = act == self.publisher.act_quietly
+        moment = self._chance.choice(self.cheap_moments if is_cheap else DEAR)
         for _ in range(self._chance.randrange(1, 5)):
             act()
         before = self._lying(moment)
@@ -85,6 +85,9 @@ class Killer:
         self.counts["kills"] += 1
         self.counts[moment if is_reached else f"{moment} (not reached)"] += 1
         return ", ".join([moment, *self._harm()])
+
+    def _drawn_act(self) -> Callable[[], None]:
+        return self.publisher.act_quietly if self._chance.random() < self.cheap_part else self.publisher.act
 
     def judge(self, verdict: Verdict, writer: DeltaWriter) -> None:
         """Hold the tables to the oracle, and every change file to one commit; the engine must have caught up.
@@ -160,3 +163,10 @@ class Killer:
 
     def _last_words(self) -> str:
         return "\n".join(log.read_text(errors="replace")[-2000:] for log in (self.root / LOGS).glob("*.log"))
+
+
+class QuietKiller(Killer):
+    """Kills where nothing needs a JVM: folders come and go, files change no row, and each is in one commit."""
+
+    cheap_part = 1.0
+    cheap_moments = (START, "committed", "file moved away")

@@ -10,13 +10,18 @@ import random
 from dataclasses import replace
 
 import pytest
-from killer import Killer
+from killer import Killer, QuietKiller
 
 from mirror_engine import Config, Mirror
 from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.delta.writer import SparkDeltaWriter
 
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "10"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+
+
+def no_session():
+    pytest.fail("Spark was started")
 
 
 @pytest.mark.spark
@@ -31,6 +36,16 @@ def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path,
     with Mirror(killer.root, Config(), writer=writer) as mirror:
         killer.judge(mirror.once().verdict, writer)
         assert mirror.once().batches == 0
+
+
+@pytest.mark.slow
+def test_killed_where_no_jvm_is_needed_every_file_is_in_one_commit(tmp_path):
+    print(f"MIRROR_TEST_SEED={SEED}")
+    killer, writer = QuietKiller(tmp_path, SEED), SparkDeltaWriter(tmp_path / "shop/Tables", tmp_path, no_session)
+    for _ in range(KILLS):
+        print(killer.kill())
+    with Mirror(killer.root, Config(), writer=writer) as mirror:
+        killer.judge(mirror.once().verdict, writer)
 
 
 @pytest.mark.slow

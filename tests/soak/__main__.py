@@ -38,6 +38,7 @@ PYTHON_GROWTH_MB = 24  # the ledger and the memory of applied files: 3,600 of th
 JVM_HIGHEST_MB = HEAP_MB + 1024  # code, classes, threads and buffers beside the heap, which Java fills before it clears
 HEAP_GROWTH_MB = 200  # what is left after a collection swings so much by its kind
 FILES_GROWTH, THREADS_GROWTH = 12, 6  # a commit at hand holds some
+MOST_READERS = 64  # as many as files of a few logs are read at once
 LAG_GROWTH_SECONDS = 15.0
 FULLEST_TABLE = 4 * MAINTAIN_AFTER  # files: a commit leaves at most two, and a table waits its turn to be maintained
 
@@ -127,6 +128,7 @@ def _told(samples: list[Sample], engine: Engine, traffic: Traffic, code: int, wr
         f"the heap in use grows by {seen['heap_mb'].growth:.0f} MB": seen["heap_mb"].growth > HEAP_GROWTH_MB,
         "open files grow": max(seen["python_files"].growth, seen["jvm_files"].growth) > FILES_GROWTH,
         "threads grow": max(seen["python_threads"].growth, seen["jvm_threads"].growth) > THREADS_GROWTH,
+        "deltalake's readers are many": seen["reader_threads"].highest > MOST_READERS,
         f"lag grows by {lag.growth:.1f} s": lag.growth > LAG_GROWTH_SECONDS,
         f"a table has {seen['fullest_table'].highest:.0f} files": seen["fullest_table"].highest > FULLEST_TABLE,
         f"exit code {code}": code != 0,

@@ -11,6 +11,7 @@ import numpy as np
 from deltalake import DeltaTable
 
 PROC = Path("/proc")
+READER = "tokio-rt-worker"
 _AFTER_COLLECTION = re.compile(r"->(\d+)M\(")
 
 
@@ -23,7 +24,8 @@ class Sample:
         python_mb, jvm_mb: resident memory.
         heap_mb: of the JVM, in use after the last garbage collection.
         python_files, jvm_files: open files.
-        python_threads, jvm_threads: threads.
+        python_threads, jvm_threads: threads, those of the next line aside.
+        reader_threads: of deltalake's, which reads the files of a log side by side; each ends when idle for 10 s.
         behind: files landed and not yet in a commit.
         delta_files: data files that make up all tables.
         fullest_table: data files of the table that has most.
@@ -38,6 +40,7 @@ class Sample:
     jvm_files: float | None
     python_threads: float | None
     jvm_threads: float | None
+    reader_threads: float | None
     behind: float | None
     delta_files: float | None
     fullest_table: float | None
@@ -70,24 +73,23 @@ def sample(engine: int, gc_log: Path, tables: Path, behind: int) -> Sample:
         behind: files landed and not yet in a commit.
     """
     jvm = _jvm_of(engine)
-    python, java = _process(engine), _process(jvm) if jvm else (None, None, None)
+    python, java = _Process.of(engine), _Process.of(jvm) if jvm else _Process()
     counts = [len(DeltaTable(str(folder.parent)).file_uris()) for folder in tables.glob("*/*/_delta_log")]
-    entries = sum(1 for _ in tables.glob("*/*/_delta_log/*.json"))
     collected = _AFTER_COLLECTION.findall(gc_log.read_text()) if gc_log.exists() else []
-    heap = float(collected[-1]) if collected else None
     return Sample(
-        time.time(),
-        python[0],
-        java[0],
-        heap,
-        python[1],
-        java[1],
-        python[2],
-        java[2],
-        behind,
-        sum(counts),
-        max(counts, default=0),
-        entries,
+        at=time.time(),
+        python_mb=python.memory_mb,
+        jvm_mb=java.memory_mb,
+        heap_mb=float(collected[-1]) if collected else None,
+        python_files=python.files,
+        jvm_files=java.files,
+        python_threads=python.threads,
+        jvm_threads=java.threads,
+        reader_threads=python.readers,
+        behind=behind,
+        delta_files=sum(counts),
+        fullest_table=max(counts, default=0),
+        log_entries=sum(1 for _ in tables.glob("*/*/_delta_log/*.json")),
     )
 
 
@@ -126,14 +128,24 @@ def _jvm_of(process: int) -> int | None:
     return None
 
 
-def _process(process: int) -> tuple[float | None, float | None, float | None]:
-    """Resident memory in MB, open files, threads."""
-    try:
-        status = dict(line.split(":", 1) for line in (PROC / str(process) / "status").read_text().splitlines())
-        return (
-            int(status["VmRSS"].split()[0]) / 1024,
-            sum(1 for _ in (PROC / str(process) / "fd").iterdir()),
-            int(status["Threads"]),
-        )
-    except (FileNotFoundError, KeyError):
-        return None, None, None
+@dataclass(frozen=True)
+class _Process:
+    """What a process holds; None where it is gone."""
+
+    memory_mb: float | None = None
+    files: int | None = None
+    threads: int | None = None
+    readers: int | None = None
+
+    @classmethod
+    def of(cls, process: int) -> _Process:
+        """As it is now."""
+        home = PROC / str(process)
+        try:
+            status = dict(line.split(":", 1) for line in (home / "status").read_text().splitlines())
+            names = [(task / "comm").read_text().strip() for task in (home / "task").iterdir()]
+            files = sum(1 for _ in (home / "fd").iterdir())
+            readers = names.count(READER)
+            return cls(int(status["VmRSS"].split()[0]) / 1024, files, len(names) - readers, readers)
+        except (FileNotFoundError, ProcessLookupError, KeyError):  # it, or one of its threads, has just ended
+            return cls()

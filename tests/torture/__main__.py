@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from killer import Killer
+from killer import Killer, QuietKiller
 
 from mirror_engine import Verdict
 from mirror_engine.delta.writer import SparkDeltaWriter
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     seed = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
     print(f"MIRROR_TEST_SEED={seed}", flush=True)
     parts = {
-        "kills": _killed(asked.kills, seed) if asked.kills else None,
+        "kills": _killed(Killer, asked.kills, seed) if asked.kills else None,
+        "kills without Spark": _killed(QuietKiller, asked.quiet_kills, seed) if asked.quiet_kills else None,
         "zones in memory": _zones(MEMORY_TEST, asked.zones, seed) if asked.zones else None,
         "zones on Spark": _zones(SPARK_TEST, asked.spark_zones, seed) if asked.spark_zones else None,
     }
@@ -56,17 +57,18 @@ def main(arguments: Sequence[str]) -> int:
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
     parser.add_argument("--kills", metavar="N", type=int, default=200)
+    parser.add_argument("--quiet-kills", metavar="N", type=int, default=100, help="kills where no JVM is needed")
     parser.add_argument("--zones", metavar="N", type=int, default=5000, help="generated zones, in memory")
     parser.add_argument("--spark-zones", metavar="N", type=int, default=200, help="generated zones, on Spark")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there, too")
     return parser.parse_args(arguments)
 
 
-def _killed(kills: int, seed: int) -> dict[str, Any]:
+def _killed(kind: type[Killer], kills: int, seed: int) -> dict[str, Any]:
     """Kill it so often, and hold the tables to the oracle now and then and at the end."""
     started = time.monotonic()
     home = Path(tempfile.mkdtemp(prefix="mirror-torture-"))
-    killer = Killer(home, seed)
+    killer = kind(home, seed)
     difference, judgements, commits = "", 0, 0
     try:
         for number in range(1, kills + 1):
