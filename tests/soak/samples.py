@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,8 +13,10 @@ import numpy as np
 from deltalake import DeltaTable
 
 PROC = Path("/proc")
+COMMANDS = ["GC.run", "GC.heap_info"]
+FEWEST = 3  # values that make a trend
 READER = "tokio-rt-worker"
-_AFTER_COLLECTION = re.compile(r"->(\d+)M\(")
+_USED = re.compile(r"heap .* used (\d+)K")
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class Sample:
     Attributes:
         at: seconds since 1970.
         python_mb, jvm_mb: resident memory.
-        heap_mb: of the JVM, in use after the last garbage collection.
+        live_heap_mb: of the JVM, what is left after a full garbage collection; only now and then, and with a JDK.
         python_files, jvm_files: open files.
         python_threads, jvm_threads: threads, those of the next line aside.
         reader_threads: of deltalake's, which reads the files of a log side by side; each ends when idle for 10 s.
@@ -35,7 +39,7 @@ class Sample:
     at: float
     python_mb: float | None
     jvm_mb: float | None
-    heap_mb: float | None
+    live_heap_mb: float | None
     python_files: float | None
     jvm_files: float | None
     python_threads: float | None
@@ -63,24 +67,23 @@ class Trend:
     growth: float
 
 
-def sample(engine: int, gc_log: Path, tables: Path, behind: int) -> Sample:
+def sample(engine: int, tables: Path, behind: int, live_heap_mb: float | None) -> Sample:
     """Look once.
 
     Args:
         engine: the process's id.
-        gc_log: of its JVM.
         tables: `ROOT/Tables`.
         behind: files landed and not yet in a commit.
+        live_heap_mb: as `live_heap_mb` told, where it was asked.
     """
     jvm = _jvm_of(engine)
     python, java = _Process.of(engine), _Process.of(jvm) if jvm else _Process()
     counts = [len(DeltaTable(str(folder.parent)).file_uris()) for folder in tables.glob("*/*/_delta_log")]
-    collected = _AFTER_COLLECTION.findall(gc_log.read_text()) if gc_log.exists() else []
     return Sample(
         at=time.time(),
         python_mb=python.memory_mb,
         jvm_mb=java.memory_mb,
-        heap_mb=float(collected[-1]) if collected else None,
+        live_heap_mb=live_heap_mb,
         python_files=python.files,
         jvm_files=java.files,
         python_threads=python.threads,
@@ -93,11 +96,23 @@ def sample(engine: int, gc_log: Path, tables: Path, behind: int) -> Sample:
     )
 
 
-def trend(times: list[float], values: list[float | None]) -> Trend:
-    """How a measure went in the second two thirds."""
+def live_heap_mb(engine: int) -> float | None:
+    """What the engine's JVM holds once all garbage is gone; None without a JVM, or without the JDK's own tool."""
+    jvm, tool = _jvm_of(engine), shutil.which("jcmd")
+    if not jvm or not tool:
+        return None
+    said = [subprocess.run([tool, str(jvm), word], capture_output=True, text=True, check=False) for word in COMMANDS]
+    used = _USED.search(said[-1].stdout)
+    return int(used[1]) / 1024 if used else None
+
+
+def trend(times: list[float], values: list[float | None]) -> Trend | None:
+    """How a measure went in the second two thirds; None where it was hardly taken."""
     pairs = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
     begin, end = times[0], times[-1]
     late = [(at - begin, value) for at, value in pairs if at >= begin + (end - begin) / 3]
+    if len(late) < FEWEST:
+        return None
     at, value = np.array(late).T
     slope = float(np.polyfit(at, value, 1)[0])
     return Trend(float(value.mean()), float(value.max()), slope * 60, slope * float(at[-1] - at[0]))
@@ -106,11 +121,12 @@ def trend(times: list[float], values: list[float | None]) -> Trend:
 def trends(samples: list[Sample]) -> dict[str, Trend]:
     """The trend of every measure."""
     times = [each.at for each in samples]
-    return {
+    found = {
         field.name: trend(times, [getattr(each, field.name) for each in samples])
         for field in fields(Sample)
         if field.name != "at"
     }
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def _jvm_of(process: int) -> int | None:
