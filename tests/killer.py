@@ -98,8 +98,11 @@ class Killer:
         said = oracle.Oracle(self._copy / ZONE)
         said.once(Counter())
         compare(said, verdict, writer)
+        self.counts["compactions in the last logs"] = 0
         for table in writer.tables():
-            files = [path for entry in writer.history(table) for path in entry.files]
+            commits = writer.history(table)
+            self.counts["compactions in the last logs"] += sum(entry.operation == "OPTIMIZE" for entry in commits)
+            files = [path for entry in commits for path in entry.files]
             assert len(files) == len(set(files)), f"{table}: a change file is in two commits"
 
     def commits(self) -> int:
