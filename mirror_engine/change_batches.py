@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import FileSighting
 
+COUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
+
 
 @dataclass(frozen=True)
 class CutBatch:
@@ -99,7 +101,7 @@ class BatchReader:
                     break
                 read.append(found.rows)
                 facts = found.facts
-                size += file.size
+                size += max(file.size, found.rows.row_count * COUNTED_ROW_BYTES)
                 self._tell(FileRead(table, file.path, found.rows.row_count))
         except BaseException:
             for rows in read:

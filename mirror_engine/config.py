@@ -109,9 +109,9 @@ class Config:
     files_per_commit: Annotated[
         int, whole(_BATCH, "Most change files in one commit; 1 to debug order (LZ-4.16).", "FILES", 1)
     ] = 1000
-    batch_bytes: Annotated[int, size(_BATCH, "Most bytes of change files, as landed, in one commit.")] = (
-        256 * 1024 * 1024
-    )
+    batch_bytes: Annotated[
+        int, size(_BATCH, "Most bytes of change files, as landed but 32 a row at least, in one commit.")
+    ] = 256 * 1024 * 1024
     row_bytes: Annotated[int, size(_BATCH, "Longest row accepted.")] = 64 * 1024 * 1024
     workers: Annotated[int, whole(_BATCH, "Tables worked on side by side.", "TABLES", 1, 256)] = 2
     poll_interval_seconds: Annotated[

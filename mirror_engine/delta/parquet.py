@@ -17,11 +17,11 @@ from mirror_engine.delta.parquet_pace import (
     BUFFER_BYTES,
     check_lengths,
     check_promised,
-    check_total,
     pace_of,
 )
 from mirror_engine.delta.parquet_pages import Chunk, check_pages, chunks_of
 from mirror_engine.delta.parquet_types import OutOfRange, ParquetType, converted, parquet_type
+from mirror_engine.delta.unfolding import check_total
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.column_types import VOID, Column, same_name
@@ -141,7 +141,7 @@ class ParquetChangeFile:
             yield self._carried(raw, read, rows + 1)
             rows += raw.num_rows
             unfolded += raw.nbytes
-            check_total(unfolded, self._size, self._path, self._config)
+            check_total(unfolded, rows, self._size, self._path, self._config)
         if rows != self._file.metadata.num_rows:
             raise broken(self._path, "it holds fewer rows than its footer says")
 
@@ -156,7 +156,7 @@ class ParquetChangeFile:
                 pace = pace_of(self._file, self._source, group, names)
             except PARSE_FAULTS as fault:
                 raise self._unreadable(group, fault) from fault
-            check_total(pace.unfolded_bytes, self._size, self._path, self._config)
+            check_total(pace.unfolded_bytes, self._file.metadata.num_rows, self._size, self._path, self._config)
             self._note_codecs(pace.codecs)
             found = self._file.iter_batches(
                 batch_size=pace.rows_per_batch,

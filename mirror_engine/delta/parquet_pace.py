@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.delta.parquet_footer import too_large
+from mirror_engine.delta.unfolding import check_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 BATCH_BYTES = 32 * 1024 * 1024
 MOST_ROWS = 65_536
 BUFFER_BYTES = 1 << 20
-UNFOLDED_ROWS = 64  # a file may unfold to as many rows of the longest length allowed …
-UNFOLDED_RATIO = 256  # … or to as many times its own length
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 _WIDEST_FIXED = 16  # of a decimal, whatever carries it
 _PREFIX_CODED = 1 << 20  # a value's length to reckon with where it may repeat the value before
@@ -75,18 +74,8 @@ def check_promised(file: pq.ParquetFile, size: int, path: str, config: Config) -
     Raises:
         PublisherError: ME075.
     """
-    check_total(file.metadata.num_rows * _fixed_width(file.schema, range(len(file.schema))), size, path, config)
-
-
-def check_total(unfolded_bytes: int, size: int, path: str, config: Config) -> None:
-    """Refuse to unfold more of a file than its size and `row_bytes` allow.
-
-    Raises:
-        PublisherError: ME075.
-    """
-    limit = max(UNFOLDED_ROWS * config.row_bytes, UNFOLDED_RATIO * size)
-    if unfolded_bytes > limit:
-        raise too_large(path, f"{size:,} bytes that unfold to {unfolded_bytes:,} or more", limit)
+    rows = file.metadata.num_rows
+    check_total(rows * _fixed_width(file.schema, range(len(file.schema))), rows, size, path, config)
 
 
 def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Config) -> None:

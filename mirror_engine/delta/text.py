@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,6 +12,7 @@ import pyarrow as pa
 from mirror_engine.delta import markers
 from mirror_engine.delta.compression import text_bytes
 from mirror_engine.delta.text_columns import TIME, ColumnFault, column_array
+from mirror_engine.delta.unfolding import check_total
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.column_types import Column, folded
@@ -59,10 +61,12 @@ class TextChangeFile:
 
     def __init__(self, handle: BinaryIO, path: str, metadata: Metadata, config: Config) -> None:
         self._handle = handle
+        self._size = handle.seek(0, os.SEEK_END)
         self._path = path
         self._metadata = metadata
         self._config = config
         self.diagnostics: list[Diagnostic] = []
+        self._told: set[Diagnostic] = set()
         self.marker: str | None = None
         self._marker_at: int | None = None
         self._fields: list[_Field] = []
@@ -79,11 +83,15 @@ class TextChangeFile:
         """
         reader = self._reader()
         first_row, skip = 1, 1  # the header comes with the first records
+        unfolded = 0
         for records in self._records(reader):
             rows, skip = records[skip:], 0
             if rows:
-                yield self._batch(rows, first_row)
+                batch = self._batch(rows, first_row)
                 first_row += len(rows)
+                unfolded += batch.nbytes
+                check_total(unfolded, first_row - 1, self._size, self._path, self._config)
+                yield batch
         if reader.other_line_ends:
             self._say("ME062")
         if first_row == 1:
@@ -175,7 +183,8 @@ class TextChangeFile:
 
     def _say(self, code: str, **details: object) -> None:
         diagnostic = diagnose(code, self._path, row=None, strict=self._config.strict, **details)
-        if diagnostic not in self.diagnostics:  # rows are read more than once
+        if diagnostic not in self._told:  # rows are read more than once, and a header may name many columns
+            self._told.add(diagnostic)
             self.diagnostics.append(diagnostic)
 
     def _refused(self, code: str, **details: object) -> PublisherError:

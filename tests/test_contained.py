@@ -1,0 +1,269 @@
+"""Contained: nothing a publisher lands stops another table, leaves ROOT, or fills the memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import socket
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from quick_folder import quick_folder
+from shop import Shop, name, row
+
+from mirror_engine import Verdict
+from mirror_engine.change_batches import COUNTED_ROW_BYTES
+from mirror_engine.landing_zone.layout import MONITORING
+from mirror_engine.storage.local import LocalStorage
+
+pytestmark = pytest.mark.slow
+ROW_BYTES = 64 * 1024  # a thousandth of the default, and so are the bombs
+CSV = {
+    "keyColumns": ["id"],
+    "FileFormat": "CSV",
+    "FileExtension": "csv",
+    "SchemaDefinition": {"Columns": [{"Name": "id", "DataType": "Int32", "IsNullable": True}]},
+}
+FIRST, FIRST_TEXT = f"Bad/{name(1)}", f"Bad/{1:020}.csv"
+
+
+def parquet(table, **options):
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", **options)
+    return sink.getvalue()
+
+
+def keys_of_one_value(rows, **options):
+    return parquet(pa.table({"id": np.zeros(rows, dtype=np.int64)}), **options)
+
+
+def many_columns(count):
+    return parquet(pa.table({"id": [1], **{f"a column with a long name {at}": [at] for at in range(count)}}))
+
+
+def text(content):
+    return {"Bad/_metadata.json": json.dumps(CSV).encode(), FIRST_TEXT: content}
+
+
+BOMBS = {
+    "rows that take no room": ({FIRST: keys_of_one_value(1_000_000)}, {"ME075"}),
+    "rows of nothing": ({FIRST: parquet(pa.table({"id": pa.nulls(1_000_000, pa.int64())}))}, {"ME075"}),
+    "rows that are a bit each": ({FIRST: parquet(pa.table({"id": np.zeros(1_000_000, dtype=bool)}))}, {"ME075"}),
+    "row groups": ({FIRST: keys_of_one_value(20_000, row_group_size=10)}, {"ME075"}),
+    "columns": ({FIRST: many_columns(2_000)}, {"ME075"}),
+    "a long value": ({FIRST: parquet(pa.table({"id": ["x" * 10_000_000]}))}, {"ME075"}),
+    "packed rows of text": (text(gzip.compress(b"id\r\n" + b"7\r\n" * 1_000_000)), {"ME075"}),
+    "a line without an end": (text(b"id\r\n" + b"7" * 2_000_000), {"ME075"}),
+    "a packed line without an end": (text(gzip.compress(b"id\r\n" + b"7" * 50_000_000)), {"ME075"}),
+    "a quote without an end": (text(b'id\r\n"' + b"7\r\n" * 1_000_000), {"ME075"}),
+    "a header without an end": (text(b"id," * 1_000_000), {"ME075"}),
+    "columns of text": (text(b",".join([b"id", *(b"c%d" % at for at in range(8000))]) + b"\r\n"), {"ME057"}),
+    "metadata": ({"Bad/_metadata.json": b'{"keyColumns": ["' + b"x" * 5_000_000 + b'"]}'}, {"ME011"}),
+    "deep metadata": ({"Bad/_metadata.json": b'{"x": ' + b"[" * 400_000}, {"ME010"}),
+    "deep and whole metadata": ({"Bad/_metadata.json": b'{"x": ' + b"[" * 400_000 + b"]" * 400_000 + b"}"}, {"ME010"}),
+    "a number": ({"Bad/_metadata.json": b'{"isPartitionEnabled": ' + b"9" * 500_000 + b"}"}, {"ME010", "ME011"}),
+    "keys": ({"Bad/_metadata.json": b'{"keyColumns": [' + b'"k", ' * 90_000 + b'"l"]}'}, {"ME018"}),
+    "many files": ({f"Bad/{at}.parquet": b"" for at in range(3000)}, {"ME020"}),
+    "partner events": ({"_partnerEvents.json": b'{"x": ' + b"[" * 900_000}, {"ME006"}),
+}  # fmt: skip
+
+
+@pytest.fixture
+def home():
+    """A folder with a ROOT, and one beside it that nothing may touch."""
+    with quick_folder() as folder:
+        for each in ("root", "outside"):
+            (Path(folder) / each).mkdir()
+        (Path(folder) / "outside/secret").write_bytes(parquet(pa.table({"id": [7]})))
+        yield Path(folder)
+
+
+@pytest.fixture
+def outside(home):
+    return home / "outside"
+
+
+@pytest.fixture
+def shop(home, outside):
+    shop = Shop(home / "root", row_bytes=ROW_BYTES, cleanup_days=0)
+    bad = shop.publisher.table("Bad", keys=["id"])
+    bad.insert({"id": 1})
+    shop.other = shop.orders("Other")
+    shop.other.insert(row(1))
+    before = stands(outside)
+    yield shop
+    assert stands(outside) == before
+
+
+def stands(folder):
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+def said(shop):
+    with shop.mirror() as mirror:
+        status = mirror.status()
+    tables = [found for table in status.tables for found, _ in table.diagnostics]
+    return {found.code for found in (*status.diagnostics, *tables)}
+
+
+def check_the_other_is_level(shop):
+    for number in (2, 3):
+        verdict = shop.once().verdict
+        assert verdict in {Verdict.LEVEL, Verdict.REFUSED}
+        shop.other.insert(row(number))
+    shop.once()
+    assert shop.ids("Other") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("bomb", list(BOMBS))
+def test_a_bomb_is_refused_alone(shop, bomb):
+    lying, codes = BOMBS[bomb]
+    for path, content in lying.items():
+        shop.publisher.put(path, content)
+    check_the_other_is_level(shop)
+    assert said(shop) & codes
+    assert "dbo/Bad" not in shop.writer.tables() or shop.ids("Bad") in ([], [1])
+
+
+def test_many_small_bombs_are_no_large_one(shop):
+    rows = ROW_BYTES // 32
+    shop.config = type(shop.config)(row_bytes=ROW_BYTES, batch_bytes=4 * rows * COUNTED_ROW_BYTES)
+    for number in range(1, 13):
+        shop.publisher.put(f"Bad/{name(number)}", keys_of_one_value(rows))
+    assert shop.once().batches >= 12 // 5
+    with shop.mirror() as mirror:
+        most = max(entry.rows for entry in mirror.history("Bad"))
+    assert most <= 5 * rows
+
+
+NAMES = {
+    "dots": "..x", "spaces": " ",
+    "percent": "%2e%2e%2f%2e%2e", "backslash": "..\\..\\x", "newline": "a\nb", "bell": "\x07",
+    "right to left": "x\u202egpj.elbat",
+    "no width": "\u200b", "long": "x" * 255, "wide": "Ω" * 127, "astral": "\U0001d4b3" * 60,
+    "combining": "e\u0301", "device": "CON", "wildcards": "[*?]", "variables": "$HOME`id`;'\"", "markup": "<b>&amp;",
+    "uri": "file:", "schemas": "a.schema.schema",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("each", list(NAMES))
+def test_a_table_of_any_name_lies_below_tables(shop, each):
+    for folder in (NAMES[each], "S.schema/" + NAMES[each]):
+        table = shop.publisher.folder(folder)
+        table.describe(keys=["id"])
+        table.insert({"id": 1})
+        table.insert({"id": 2}, name=f"{NAMES[each][:40]}.parquet")
+    check_the_other_is_level(shop)
+    for made in shop.writer.tables():
+        place = os.path.normpath(shop.root / "Tables" / made)
+        assert place.startswith(f"{shop.root}/Tables/")
+
+
+def test_names_that_differ_in_case_alone_are_one_table_and_the_second_is_refused(shop):
+    shop.orders("other").insert(row(9))
+    check_the_other_is_level(shop)
+    assert "ME004" in said(shop)
+
+
+@pytest.mark.parametrize("value", ["..", "%2F..%2F..%2Fx", "a%2Fb", "%00", "%", "%FF", "x" * 200, "a=b", "%E2%80%AE"])
+def test_a_partition_of_any_value_is_a_value(shop, value):
+    table = shop.publisher.table("P", keys=["id"], partitioned=True)
+    table.insert({"id": 1}, partition=f"k={value}")
+    check_the_other_is_level(shop)
+    if value == "%FF":  # is no text
+        assert "ME003" in said(shop)
+    else:
+        assert shop.ids("P") == [1]
+
+
+def folder_as_file(zone, _):
+    (zone / "Bad" / name(2)).mkdir()
+
+
+def file_as_folder(zone, _):
+    (zone / "S.schema").write_bytes(b"")
+
+
+def pipe(zone, _):
+    os.mkfifo(zone / "Bad" / name(2))
+    (zone / "Bad/_metadata.json").unlink()
+    os.mkfifo(zone / "Bad/_metadata.json")
+    os.mkfifo(zone / "_partnerEvents.json")
+
+
+def socket_file(zone, _):
+    here = Path.cwd()
+    os.chdir(zone / "Bad")  # its path must be short
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(name(2))
+    finally:
+        os.chdir(here)
+
+
+def device(zone, _):
+    try:
+        os.mknod(zone / "Bad" / name(2), 0o20666, os.makedev(1, 5))  # gives zeros without end
+    except PermissionError:
+        pytest.skip("no device can be made here: that takes root")
+
+
+def link_to_file(zone, outside):
+    (zone / "Bad" / name(2)).symlink_to(outside / "secret")
+
+
+def link_to_metadata(zone, outside):
+    (zone / "Bad/_metadata.json").unlink()
+    (zone / "Bad/_metadata.json").symlink_to(outside / "secret")
+
+
+def link_to_folder(zone, outside):
+    (zone / "Linked").symlink_to(outside)
+    (zone / "S.schema").symlink_to(outside)
+    (zone / "Bad/k=v").symlink_to(outside)
+
+
+def link_to_itself(zone, _):
+    (zone / "Loop").symlink_to(zone)
+    (zone / "Bad/Loop").symlink_to(zone / "Bad")
+
+
+def link_for_moved_files(zone, outside):
+    (zone / "Bad/_FilesReadyToDelete").symlink_to(outside)
+    (zone / "Bad" / name(2)).write_bytes(parquet(pa.table({"id": [1]})))
+
+
+STRANGE = {
+    folder_as_file: "ME003", file_as_folder: "ME002", pipe: "ME074", socket_file: "ME074", device: "ME074",
+    link_to_file: "ME074", link_to_metadata: "ME074", link_to_folder: "ME074", link_to_itself: "ME074",
+    link_for_moved_files: "ME074",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", list(STRANGE), ids=lambda make: make.__name__)
+def test_what_is_no_plain_file_or_folder_is_named_and_left_alone(shop, outside, make):
+    make(shop.publisher.zone, outside)
+    check_the_other_is_level(shop)
+    assert STRANGE[make] in said(shop)
+
+
+def test_a_hard_link_is_read_and_moved_away_without_harm_to_its_other_name(shop, outside):
+    (shop.publisher.zone / "Bad" / name(2)).hardlink_to(outside / "secret")
+    shop.publisher.put(f"Bad/{name(3)}", parquet(pa.table({"id": [3]})))
+    check_the_other_is_level(shop)
+    assert shop.ids("Bad") == [1, 3, 7]
+    assert not (shop.publisher.zone / "Bad" / name(2)).exists()
+
+
+def test_fabrics_files_are_not_written_through_a_link(shop, outside):
+    (shop.root / MONITORING).symlink_to(outside)
+    with shop.engine(storage=LocalStorage(shop.root)) as running:
+        running.cycle(threading.Event())
+        assert running.report().verdict is Verdict.RETRY
+    assert shop.ids("Other") == [1]
