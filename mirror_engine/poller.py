@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change_file import ChangeFileName
@@ -83,8 +83,10 @@ class Poller:
         found = {path: self._storage.stat(path) for path in (ZONE, OLDER_ZONE)}
         zones = [(path, entry) for path, entry in found.items() if entry and entry.kind is Kind.FOLDER]
         path, zone = zones[0] if zones else (ZONE, None)
-        odd = [path for path, entry in found.items() if entry and entry.kind is Kind.OTHER]
-        view = _View(path, diagnostics=[self._said("ME074", path) for path in odd])
+        view = _View(path)
+        for place, entry in found.items():
+            if entry and entry.kind is not Kind.FOLDER:
+                view.diagnostics.append(self._said("ME074" if entry.kind is Kind.OTHER else "ME002", place))
         if len(zones) > 1:
             view.diagnostics.append(self._said("ME001", OLDER_ZONE))
         return view, zone
@@ -114,9 +116,9 @@ class Poller:
         try:
             entries, after = self._storage.list(path), self._storage.stat(path)
         except StorageUnavailable:
-            view.diagnostics.append(self._said("ME070", folder.name))
             entries = after = None
         if entries is None or after is None or after.identity != folder.identity:
+            view.diagnostics.append(self._said("ME070", folder.name))
             view.unlisted.add(folder.name)
             return
         for entry in entries:
@@ -142,11 +144,11 @@ class Poller:
             try:
                 sighting = self._table_folders.look(view.zone, name, view.tables[name])
             except StorageUnavailable:
-                view.diagnostics.append(self._said("ME070", name.folder))
                 sighting = None
             if sighting:
                 sightings.append(sighting)
             else:
+                view.diagnostics.append(self._said("ME070", name.folder))
                 view.unlisted.add(name.folder)
         return sightings
 
@@ -169,16 +171,16 @@ class Poller:
         name = path.rpartition("/")[2]
         if name == PARTNER_EVENTS_FILE:
             view.diagnostics.append(self._said("ME006", path))
-        elif name == METADATA_FILE or name[0] not in "._":
-            view.diagnostics.append(self._said("ME002", path))
+        else:
+            code = "ME082" if name[0] in "._" and name != METADATA_FILE else "ME002"
+            view.diagnostics.append(self._said(code, path, first=name[0]))
 
     def _say_hidden(self, view: _View, path: str) -> None:
-        """Say of a `_` folder that looks like a table or a schema that it is skipped (LZ-1.6, LZ-1.7)."""
+        """Say of a hidden folder that it is skipped, the louder if it looks like a table or schema (LZ-1.6, LZ-1.7)."""
         name = path.rpartition("/")[2]
-        if name[0] != "_" or name in RESERVED_IN_TABLE:
-            return
-        if schema_of(name) is not None or self._holds_a_table(f"{view.zone}/{path}"):
-            view.diagnostics.append(self._said("ME005", path))
+        may_be_meant = name[0] == "_" and name not in RESERVED_IN_TABLE
+        is_meant = may_be_meant and (schema_of(name) is not None or self._holds_a_table(f"{view.zone}/{path}"))
+        view.diagnostics.append(self._said("ME005" if is_meant else "ME082", path, first=name[0]))
 
     def _holds_a_table(self, folder: str) -> bool:
         signs = (METADATA_FILE, str(ChangeFileName(1)), str(ChangeFileName(1, "csv")))
@@ -187,5 +189,5 @@ class Poller:
         except StorageUnavailable:
             return False
 
-    def _said(self, code: str, path: str, **details: int) -> Diagnostic:
+    def _said(self, code: str, path: str, **details: Any) -> Diagnostic:  # noqa: ANN401 - what `diagnose` takes
         return diagnose(code, path, strict=self._strict, **details)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.landing_zone.change_file import hidden_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.metadata import MAX_BYTES, parse
-from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE
+from mirror_engine.landing_zone.names import CLEANED_FOLDERS, METADATA_FILE, PARTNER_EVENTS_FILE
 from mirror_engine.landing_zone.partitions import DEEPEST, parse_level
 from mirror_engine.landing_zone.sightings import (
     FileSighting,
@@ -165,7 +165,7 @@ def _sighting(
             if code == "ME021":
                 diagnostics.append(hidden_name(f"{name.folder}/{path}", expected, strict=strict))
             elif code:
-                diagnostics.append(diagnose(code, f"{name.folder}/{path}", strict=strict))
+                diagnostics.append(diagnose(code, f"{name.folder}/{path}", strict=strict, first=entry.name[0]))
             elif entry.kind is Kind.FILE and path != METADATA_FILE:
                 files.append(file_sighting(path, entry))
     return TableSighting(
@@ -178,12 +178,14 @@ def _sighting(
 
 
 def _passed_over(entry: Entry, path: str) -> str | None:
-    """The diagnostic for what is no change file; None for one that may be, and for what is skipped without a word."""
+    """The diagnostic for what is no change file; None for one that may be, and for the engine's own folders."""
     is_hidden = entry.name[0] in "._"
     if entry.kind is Kind.OTHER:
         return "ME074"
     if entry.kind is Kind.FOLDER:
-        return None if is_hidden else "ME003"
+        if path in CLEANED_FOLDERS:
+            return None
+        return "ME082" if is_hidden else "ME003"
     if entry.name == PARTNER_EVENTS_FILE:
         return "ME006"
     return "ME021" if is_hidden and path != METADATA_FILE else None

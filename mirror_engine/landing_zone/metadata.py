@@ -131,8 +131,8 @@ def _read_metadata(reader: PropertyReader, given: JsonObject) -> Metadata:
     file_format = known_format or FileFormat.PARQUET
     is_parquet = file_format is FileFormat.PARQUET
     is_misspelled = known_format is None and given.values("FileFormat")
-    if is_parquet and not is_misspelled and given.values("SchemaDefinition"):
-        reader.note("ME015")
+    if is_parquet and not is_misspelled:
+        _note_text_properties(reader, given)
     columns, times = ((), frozenset[str]()) if is_parquet else read_columns(reader, given)
     return Metadata(
         key_columns=reader.property(given, "keyColumns", _key_columns, no_keys),
@@ -145,6 +145,15 @@ def _read_metadata(reader: PropertyReader, given: JsonObject) -> Metadata:
         dialect=TextDialect() if is_parquet else read_dialect(reader, given),
         time_columns=times,
     )
+
+
+def _note_text_properties(reader: PropertyReader, given: JsonObject) -> None:
+    """Say of everything that describes text that it has no effect in a Parquet folder (LZ-2.7)."""
+    if given.values("SchemaDefinition"):
+        reader.note("ME015")
+    for name in sorted({*OPTIONS, "FileFormatTypeProperties"}):
+        if given.values(name):
+            reader.note("ME012", property=f"{name} (of text, in a Parquet folder)")
 
 
 def _read_extension(reader: PropertyReader, given: JsonObject, file_format: FileFormat) -> str:

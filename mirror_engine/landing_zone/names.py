@@ -16,7 +16,8 @@ READY_TO_DELETE_FOLDER = "_FilesReadyToDelete"
 READY_TO_DELETE_INFO = "_FilesReadyToDeleteInfo.json"
 PROCESSED_FOLDER = "_ProcessedFiles"
 SCRATCH_FOLDER = "_scratchPad"
-RESERVED_IN_TABLE = frozenset({METADATA_FILE, READY_TO_DELETE_FOLDER, PROCESSED_FOLDER, SCRATCH_FOLDER})
+CLEANED_FOLDERS = frozenset({READY_TO_DELETE_FOLDER, PROCESSED_FOLDER})  # the engine's own, in a table folder
+RESERVED_IN_TABLE = CLEANED_FOLDERS | {METADATA_FILE, SCRATCH_FOLDER}
 
 
 @dataclass(frozen=True, order=True)

@@ -246,6 +246,8 @@ _ENTRIES = (
         "find out who; recreate the folder and land its full load, or leave it so",
     ),
     _entry("ME081", E, ("LZ-4.18",), "Delta table damaged: {fault}", "{remedy}"),
+    # The protocol skips hidden names without a number.
+    _entry("ME082", I, ("LZ-1.6", "LZ-1.7"), "name begins with `{first}`: skipped", "rename it if it is to be read"),
 )
 
 REGISTER = {entry.code: entry for entry in _ENTRIES}

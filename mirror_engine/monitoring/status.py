@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirror_engine.steps import Plan
 
 # the register's diagnostics about a path that is passed over as it lies there
-PASSED_OVER = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074"})
+PASSED_OVER = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
 
 
 @dataclass(frozen=True)

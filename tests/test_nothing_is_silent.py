@@ -1,0 +1,153 @@
+"""Honest: whatever in a landing zone is passed over, `status` names it with its reason."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from quick_folder import quick_folder
+from shop import Shop, name, row
+
+from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+
+PARQUET = {"keyColumns": ["id"]}
+COLUMN = {"Name": "id", "DataType": "Int32", "IsNullable": False}
+TEXT = {"keyColumns": ["id"], "FileFormat": "CSV", "FileExtension": "csv"}
+PARTITIONED = {**PARQUET, "isPartitionEnabled": True}
+BY_TIME = {**PARQUET, "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
+
+# what lies there, by path from ROOT or from the zone's top, and what must be said of which path
+PASSED_OVER = {
+    "both layouts": ({f"/{OLDER_ZONE}/T/x": b""}, ["ME001 LandingZone"]),
+    "file beside the tables": ({"readme.txt": b""}, ["ME002 readme.txt"]),
+    "change file beside the tables": ({name(1): b""}, [f"ME002 {name(1)}"]),
+    "metadata beside the tables": ({"_metadata.json": b"{}"}, ["ME002 _metadata.json"]),
+    "hidden file": ({"_x": b"", ".DS_Store": b""}, ["ME082 _x", "ME082 .DS_Store"]),
+    "hidden folder": ({"_Temp/x": b"", ".git/x": b""}, ["ME082 _Temp", "ME082 .git"]),
+    "hidden table": ({"_Stores/_metadata.json": b"{}"}, ["ME005 _Stores"]),
+    "hidden schema": ({f"_S.schema/T/{name(1)}": b"", ".schema/T/x": b""}, ["ME005 _S.schema", "ME082 .schema"]),
+    "staging folder": ({"_scratchPad/x": b"", "T/_scratchPad/x": b""}, ["ME082 _scratchPad", "ME082 T/_scratchPad"]),
+    "file in a schema folder": ({"S.schema/x": b"", "S.schema/_x": b""}, ["ME002 S.schema/x", "ME082 S.schema/_x"]),
+    "partner events out of place": ({"T/_partnerEvents.json": b"{}"}, ["ME006 T/_partnerEvents.json"]),
+    "unreadable partner events": ({"_partnerEvents.json": b"{"}, ["ME006 _partnerEvents.json"]),
+    "folder without metadata": ({"U/x.parquet": b""}, ["ME008 U/_metadata.json"]),
+    "empty folder": ({"Empty/": None}, ["ME008 Empty/_metadata.json"]),
+    "broken metadata": ({"U/_metadata.json": b"{"}, ["ME010 U/_metadata.json"]),
+    "metadata that is a folder": ({"U/_metadata.json/x": b""}, ["ME008 U/_metadata.json", "ME082 U/_metadata.json"]),
+    "two folders of one table": ({"dbo.schema/T/_metadata.json": PARQUET}, ["ME004 T"]),
+    "sub-folder": ({"T/sub/x": b"", "T/none/": None}, ["ME003 T/sub", "ME003 T/none"]),
+    "hidden sub-folder": ({"T/_Temp/x": b"", "T/.x/x": b""}, ["ME082 T/_Temp", "ME082 T/.x"]),
+    "hidden change file": ({f"T/_{name(1)}": b"", "T/.x": b""}, [f"ME021 T/_{name(1)}", "ME021 T/.x"]),
+    "temporary name": ({f"T/{name(1)}.tmp": b""}, [f"ME021 T/{name(1)}.tmp"]),
+    "foreign extension": ({"T/x.pkl": b"", "T/README": b""}, ["ME021 T/x.pkl", "ME021 T/README"]),
+    "foreign extension by time": ({"L/_metadata.json": BY_TIME, "L/x.csv": b""}, ["ME021 L/x.csv"]),
+    "no number": ({"T/orders.parquet": b""}, ["ME020 T/orders.parquet"]),
+    "19 digits": ({f"T/{1:019}.parquet": b""}, [f"ME020 T/{1:019}.parquet"]),
+    "behind a gap": ({f"T/{name(3)}": b""}, ["ME019 T"]),
+    "number zero": ({f"T/{0:020}.parquet": b""}, [f"ME022 T/{0:020}.parquet"]),
+    "partition without the flag": ({f"T/k=v/{name(1)}": b""}, ["ME030 T/k=v"]),
+    "file beside the partitions": ({"P/_metadata.json": PARTITIONED, f"P/{name(1)}": b""}, [f"ME031 P/{name(1)}"]),
+    "folder in a partition": ({"P/_metadata.json": PARTITIONED, "P/k=v/sub/x": b""}, ["ME003 P/k=v/sub"]),
+    "staging in a partition": ({"P/_metadata.json": PARTITIONED, "P/k=v/_x/x": b""}, ["ME082 P/k=v/_x"]),
+    "unknown property": ({"U/_metadata.json": {**PARQUET, "foo": 1}}, ["ME012 U/_metadata.json"]),
+    "text options of Parquet": (
+        {"U/_metadata.json": {**PARQUET, "FileFormatTypeProperties": {"Encoding": "UTF-8"}}},
+        ["ME012 U/_metadata.json"],
+    ),
+    "a schema of Parquet": ({"U/_metadata.json": {**PARQUET, "SchemaDefinition": {}}}, ["ME015 U/_metadata.json"]),
+    "conditional updates": (
+        {"U/_metadata.json": {**PARQUET, "ConditionalUpdateColumn": "id"}},
+        ["ME014 U/_metadata.json"],
+    ),
+    "unknown text property": (
+        {"U/_metadata.json": {**TEXT, "SchemaDefinition": {"Columns": [{**COLUMN, "Precision": 3}], "Version": 1}}},
+        ["ME012 U/_metadata.json", "ME012 U/_metadata.json"],
+    ),
+}  # fmt: skip
+
+
+def put(shop, path, content):
+    place = shop.root / path[1:] if path.startswith("/") else shop.publisher.zone / path
+    if content is None:
+        place.mkdir(parents=True)
+    else:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+
+
+def said(shop):
+    """Everything that `status` says and every ignored path of it, as code and path."""
+    with shop.mirror() as mirror:
+        status = mirror.status()
+    tables = [found for table in status.tables for found, _ in table.diagnostics]
+    return [f"{found.code} {found.path}" for found in (*status.diagnostics, *tables)]
+
+
+def waiting(shop):
+    with shop.mirror() as mirror:
+        return {f"{table.name.folder}/{file.path}" for table in mirror.status().tables for file in table.files}
+
+
+@pytest.fixture
+def shop():
+    with quick_folder() as folder:
+        shop = Shop(Path(folder))
+        shop.publisher.table("T", keys=["id"])
+        yield shop
+
+
+@pytest.mark.parametrize("case", list(PASSED_OVER))
+@pytest.mark.slow
+def test_whatever_is_passed_over_is_named_with_its_reason(shop, case):
+    lying, expected = PASSED_OVER[case]
+    before = set(said(shop))
+    for path, content in lying.items():
+        put(shop, path, content)
+    found = said(shop)
+    assert sorted(each for each in found if each in expected) == sorted(expected)
+    # nor is anything else hidden: each path is named itself, or by a folder it lies in
+    named = {each.partition(" ")[2] for each in found if each not in before} | waiting(shop)
+    for path in (path.strip("/") for path in lying if not path.endswith("_metadata.json")):
+        assert any(f"{path}/".startswith(f"{place}/") or place.startswith(f"{path}/") for place in named), path
+
+
+@pytest.mark.slow
+def test_links_pipes_and_sockets_are_named(shop):
+    folder = shop.publisher.zone
+    (folder / "Link").symlink_to("/")
+    (folder / "T" / name(1)).symlink_to("/etc/passwd")
+    os.mkfifo(folder / "T" / name(2))
+    expected = ["ME074 Link", f"ME074 T/{name(1)}", f"ME074 T/{name(2)}"]
+    assert sorted(each for each in said(shop) if each.startswith("ME074")) == sorted(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_stands_in_the_zones_place_is_named(shop, kind):
+    zone = shop.root / ZONE
+    zone.rename(shop.root / "away")
+    if kind == "file":
+        zone.write_bytes(b"")
+    else:
+        zone.symlink_to(shop.root / "away")
+    assert said(shop) == [f"{'ME002' if kind == 'file' else 'ME074'} {ZONE}"]
+
+
+@pytest.mark.slow
+def test_columns_that_change_and_rows_that_meet_others_are_named(shop):
+    table = shop.publisher.table("Items", keys=["id"])
+    table.load({"id": 1, "city": "Linz"})
+    table.load({"id": 1, "size": 3})
+    shop.once()
+    assert {"ME054", "ME039"} <= {each.partition(" ")[0] for each in said(shop)}
+
+
+@pytest.mark.slow
+def test_files_replaced_after_they_were_applied_are_named(shop):
+    table = shop.publisher.table("Items", keys=["id"])
+    table.insert(row(1))
+    shop.once()
+    table.insert(row(2), name=name(1))
+    assert f"ME026 Items/{name(1)}" in said(shop)
