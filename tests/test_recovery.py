@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 
+import pytest
 from shop import Shop, row
 
 from mirror_engine import Mirror, Verdict
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.events import ProgressRecovered
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.ledger import Ledger
@@ -83,3 +86,66 @@ def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on
     writer.history = history
     assert Mirror(tmp_path, writer=writer).once().verdict is Verdict.LEVEL
     assert writer.row_count("dbo/Broken") == 1
+
+
+def delete(path):
+    path.unlink()
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def scribble(path):
+    path.write_bytes(b"no database at all")
+
+
+def scribble_inside(path):
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    path.write_bytes(content)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", [delete, empty, cut, scribble, scribble_inside], ids=lambda harm: harm.__name__)
+def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that_is_told(tmp_path, harm):
+    shop = Shop(tmp_path)
+    orders, others = shop.orders(), shop.orders("Others")
+    for number in (1, 2, 3):
+        orders.insert(row(number))
+        others.upsert(row(number))
+        shop.once()
+    before = shop.status()
+    harm(shop.root / LEDGER)
+    # but for how many rows a file held that was moved away
+    assert replace(shop.status(), files=()) == replace(before, files=())
+    shop.events.clear()
+    report = shop.once()
+    assert (report.verdict, report.batches) == (Verdict.LEVEL, 0)
+    told = [event for event in shop.events if isinstance(event, ProgressRecovered)]
+    assert sorted(told, key=str) == [ProgressRecovered(ORDERS, 3), ProgressRecovered(TableName("", "Others"), 3)]
+    shop.events.clear()
+    orders.insert(row(4))
+    assert shop.once().batches == 1
+    assert not [event for event in shop.events if isinstance(event, ProgressRecovered)]
+    assert shop.ids() == [1, 2, 3, 4]
+    assert shop.ids("Others") == [1, 2, 3]
+
+
+def test_a_ledger_older_than_the_tables_is_told(tmp_path):
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once()
+    older = (shop.root / LEDGER).read_bytes()
+    orders.insert(row(2))
+    shop.once()
+    (shop.root / LEDGER).write_bytes(older)
+    shop.events.clear()
+    assert shop.once().batches == 0
+    assert [event for event in shop.events if isinstance(event, ProgressRecovered)] == [ProgressRecovered(ORDERS, 2)]
+    assert shop.ids() == [1, 2]
