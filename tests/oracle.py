@@ -123,6 +123,8 @@ class Oracle:
             value = json.loads(content)
         except ValueError:
             raise Refused from None
+        if not isinstance(value, dict):
+            raise Refused
         keys = value["keyColumns"]
         if life.keys and {key.casefold() for key in life.keys} != {key.casefold() for key in keys}:
             raise Refused

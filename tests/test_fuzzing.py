@@ -10,23 +10,24 @@ import time
 import pytest
 from fuzzing import __main__ as fuzz
 from fuzzing.bytes_mutations import LONGEST
-from fuzzing.catalogue import TARGETS
+from fuzzing.catalogue import NAMES, target
 from fuzzing.target import packed, unpacked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+TARGETS = [target(name) for name in NAMES]
 SLOW = {"zone", "ledger", "delta_log"}  # each input is a run of the engine
 LONGEST_SECONDS = 20.0  # of one input, on a busy machine
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", TARGETS, ids=NAMES)
 def test_valid_examples_are_no_findings(target):
     for seed in target.begun_with[:: 20 if target.name == "zone" else 1]:
         target.run(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", TARGETS, ids=NAMES)
 def test_no_changed_example_is_met_by_another_error(target):
     @settings(
         max_examples=10 if target.name in SLOW else 100,
@@ -50,7 +51,7 @@ def test_inputs_of_several_files_come_apart_as_they_were():
     assert dict(unpacked(packed(files)[:-1])) == {b"a/b": b"1", b"": b""}
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", TARGETS, ids=NAMES)
 def test_changes_change_and_stay_within_bounds(target):
     chance = random.Random(0)
     seed = target.begun_with[0]

@@ -100,7 +100,7 @@ def _cells(draw: st.DrawFn, kind: Any, size: int) -> list[Any]:
 def _marker(draw: st.DrawFn, folder: Folder, size: int, width: int) -> tuple[int, tuple[str, Any, list[Any]]]:
     good = [0, 0, 1, 2, 4] if folder.metadata["keyColumns"] else [0]
     odd = draw(st.integers(0, 29)) == 7
-    values = draw(st.lists(st.sampled_from([*good, 3, None] if odd else good), min_size=size, max_size=size))
+    values = draw(st.lists(st.sampled_from([*good, 1, 3, None] if odd else good), min_size=size, max_size=size))
     kind = draw(st.sampled_from(MARKER_KINDS if draw(st.integers(0, 7)) == 3 else MARKER_KINDS[:1]))
     if kind == pa.string():
         values = [None if value is None else str(value) for value in values]
@@ -109,7 +109,7 @@ def _marker(draw: st.DrawFn, folder: Folder, size: int, width: int) -> tuple[int
 
 
 def _parquet(draw: st.DrawFn, columns: list[tuple[str, Any, list[Any]]]) -> bytes:
-    quirk = draw(st.integers(0, 59))
+    quirk = draw(st.integers(0, 39))
     if quirk == 11:
         columns = [(name, DRIFTED.get(kind, kind), values) for name, kind, values in columns]
     if quirk == 12:
@@ -120,7 +120,9 @@ def _parquet(draw: st.DrawFn, columns: list[tuple[str, Any, list[Any]]]) -> byte
         columns.append((columns[0][0].swapcase(), *columns[0][1:]))
     arrays = [pa.array(_naive(values) if kind == NAIVE else values, kind) for _, kind, values in columns]
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_arrays(arrays, names=[name for name, _, _ in columns]), buffer)
+    full = {name for name, _, values in columns if quirk == 16 and None not in values}
+    fields = [pa.field(name, array.type, name not in full) for (name, _, _), array in zip(columns, arrays, strict=True)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), buffer)
     return buffer.getvalue()[:-9] if quirk == 15 else buffer.getvalue()
 
 

@@ -25,6 +25,12 @@ class Player:
         self.births[path] += 1
         self.publisher.put(path, content, modified_ns=modified_ns)
 
+    def write_in_place(self, path: str, content: bytes) -> None:
+        if not (self.publisher.zone / path).exists():
+            self.births[path] += 1
+            (self.publisher.zone / path).parent.mkdir(parents=True, exist_ok=True)
+        self.publisher.write_in_place(path, content)
+
     def remove(self, path: str) -> None:
         self.births[path] += 1
         self.publisher.remove(path)
@@ -59,8 +65,25 @@ class Remove:
         return f"remove {self.path}"
 
 
+@dataclass(frozen=True)
+class WriteInPlace:
+    """A file is written under its final name, or on: where it lies already, it stays the same file (LZ-3.10)."""
+
+    path: str
+    content: bytes
+
+    def __call__(self, player: Player) -> None:
+        player.write_in_place(self.path, self.content)
+
+    def __repr__(self) -> str:
+        return f"write in place {self.path}: {shown(self.content)}"
+
+
 ONCE = "once"
 LOSE_LEDGER = "lose the ledger"
+
+
+Act = Put | Remove | WriteInPlace
 
 
 @dataclass
@@ -78,9 +101,12 @@ class Landing:
 
 
 @st.composite
-def acts(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Put | Remove]:
+def acts(  # noqa: PLR0911 - one per kind, read as a table
+    draw: st.DrawFn, folder: Folder, landing: Landing
+) -> list[Act | str]:
     """One thing that a publisher does to a folder."""
-    kind = draw(st.sampled_from(["land"] * 24 + ["again", "metadata", "drop", "recreate", "unmetadata", "rekey"]))
+    rare = ["again", "metadata", "drop", "recreate", "unmetadata", "rekey", "half", "half", "stray", "spoil"]
+    kind = draw(st.sampled_from(["land"] * 24 + rare))
     described = Put(f"{folder.path}/_metadata.json", json.dumps(folder.metadata).encode())
     match kind:
         case "metadata":
@@ -90,6 +116,12 @@ def acts(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Put | Remove
         case "rekey":
             keys = draw(st.sampled_from([["Id"], ["Line", "Id"], ["Id", "Line"]]))
             return [Put(described.path, json.dumps({**folder.metadata, "keyColumns": keys}).encode())]
+        case "spoil":
+            return [Put(described.path, draw(st.sampled_from([b"", b"{", b'{"keyColumns": ["Id",]}', b"[]"])))]
+        case "half":
+            return [*draw(halves(folder, landing))]
+        case "stray":
+            return [Put(f"{folder.path}/{draw(strays(folder))}", draw(contents(folder, "")))]
         case "drop" | "recreate":
             landing.clear()
             return [Remove(folder.path), *([described] if kind == "recreate" else [])]
@@ -99,6 +131,24 @@ def acts(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Put | Remove
             return [Remove(f"{folder.path}/{path}"), Put(f"{folder.path}/{path}", content)]
         case _:
             return [draw(landings(folder, landing))]
+
+
+@st.composite
+def halves(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Act | str]:
+    """A file that grows under its final name, and perhaps a run of the engine that sees half of it (LZ-3.10)."""
+    whole = draw(landings(folder, landing))
+    half = WriteInPlace(whole.path, whole.content[: draw(st.integers(0, len(whole.content)))])
+    seen = draw(st.sampled_from([[], [ONCE], [ONCE, ONCE]]))
+    ends = draw(st.sampled_from([[WriteInPlace(whole.path, whole.content)], [whole], []]))
+    return [half, *seen, *ends]
+
+
+def strays(folder: Folder) -> st.SearchStrategy[str]:
+    """Names that are no change file's in this folder, whatever its strategy (LZ-3.2, LZ-3.9, LZ-1.6)."""
+    number = f"{7:020d}.{folder.extension}"
+    names = [f"_{number}", f"_{number}.uploading", f"{number}.tmp", f".{number}", f"{number}x", "_scratchPad/x.parquet"]
+    in_sequence = [f"{7:019d}.{folder.extension}", f"a.{folder.extension}", f"{'²' * 20}.{folder.extension}"]
+    return st.sampled_from(names if folder.metadata.get("fileDetectionStrategy") == BY_TIME else names + in_sequence)
 
 
 @st.composite

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fuzzing.bytes_mutations import NUMBERS, mutated_bytes
+from fuzzing.bytes_mutations import LONGEST, NUMBERS, mutated_bytes
 
 if TYPE_CHECKING:
     from random import Random
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+MANY = 100
 _INTEGERS = (I16, I32, I64)
 
 
@@ -117,7 +118,7 @@ def mutated_thrift(content: bytes, random: Random) -> bytes:
     except (IndexError, ValueError, RecursionError):
         return mutated_bytes(content, random)
     _change(found, random)
-    return written(found) + content[reader.at :]
+    return (written(found) + content[reader.at :])[: 2 * LONGEST]
 
 
 def _change(value: Struct, random: Random) -> None:
@@ -152,8 +153,9 @@ def _several(found: Several, random: Random) -> Several:
     if roll < 0.1 or not found.values:
         return Several(found.kind, found.values, random.choice((0, 1, found.count + 1, 1 << 20, 2**31 - 1)))
     at = random.randrange(len(found.values))
+    more = 50 if len(found.values) < MANY else 1  # or what grows once grows for ever
     if roll < 0.2:
-        values = found.values[:at] + found.values[at:][:1] * random.choice((0, 2, 50)) + found.values[at + 1 :]
+        values = found.values[:at] + found.values[at:][:1] * random.choice((0, 2, more)) + found.values[at + 1 :]
         return Several(found.kind, values, len(values))
     values = list(found.values)
     values[at] = _changed(values[at], found.kind, random)

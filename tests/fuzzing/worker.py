@@ -19,6 +19,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fuzzing.catalogue import target
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,8 +31,8 @@ try:
 except ImportError:
     atheris = None
 
-HANG_SECONDS = 20
-LONGEST_INPUT = 1 << 18
+HANG_SECONDS = 120
+LONGEST_INPUT = 1 << 15
 KIB = 1024
 
 
@@ -50,14 +52,13 @@ class Watched:
     def run(self, content: bytes) -> None:
         """Run it once, and write down what comes of it."""
         (self.folder / "current").write_bytes(content)
-        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
         try:
             self.target.run(content)
         except KeyboardInterrupt:
             raise
         except BaseException as escaped:  # noqa: BLE001 - whatever it is, it is a finding
             self._note(_signature(escaped), content)
-        faulthandler.cancel_dump_traceback_later()
+        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)  # until the next is done
         self.executions += 1
         grown = _peak_bytes() - self._peak
         if grown > self.target.most_bytes:
@@ -113,7 +114,7 @@ def by_coverage(watched: Watched, seconds: float, seed: int, corpus: Path) -> No
         return watched.target.mutated(content, chance)[:most]
 
     limits = (f"-max_total_time={max(1, int(seconds))}", f"-max_len={LONGEST_INPUT}", "-timeout=0", "-rss_limit_mb=0")
-    options = [sys.argv[0], *limits, f"-seed={seed}", "-print_final_stats=0", "-verbosity=0", str(corpus)]
+    options = [sys.argv[0], *limits, f"-seed={seed}", f"-artifact_prefix={corpus.parent}/", "-verbosity=0", str(corpus)]
     atheris.Setup(options, watched.run, custom_mutator=changed)
     atheris.Fuzz()
 
@@ -128,8 +129,8 @@ def main(arguments: Sequence[str]) -> None:
     asked = parser.parse_args(arguments)
     instrumented: Any = atheris.instrument_imports(include=["mirror_engine"]) if atheris else nullcontext()
     with instrumented:
-        from fuzzing.catalogue import KNOWN  # noqa: PLC0415 - atheris counts what is imported here
-    watched = Watched(KNOWN[asked.name], asked.folder)
+        found = target(asked.name)  # atheris counts what is imported here
+    watched = Watched(found, asked.folder)
     watched.tell()
     if atheris:
         by_coverage(watched, asked.seconds, asked.seed, asked.folder / "corpus")
