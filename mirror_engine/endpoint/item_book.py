@@ -66,7 +66,7 @@ def write_book(storage: WritableStorage, book: dict[str, WorkspaceNote], modifie
     staged = storage.stage()
     try:
         staged.write(json.dumps({"workspaces": told}, indent=2).encode())
-        storage.make_folder(ENGINE)
+        storage.make_folder(ENGINE)  # on a disk, staging has made it its owner's alone
         storage.publish(staged, BOOK, modified_ns)
     finally:
         staged.discard()

@@ -37,4 +37,4 @@ def check_name(name: str) -> None:
 
 def is_shown(name: str) -> bool:
     """Whether a folder of that name is a workspace or item at all; the store's own are none."""
-    return bool(name) and not name.startswith(".")
+    return bool(name) and "/" not in name and not name.startswith(".")

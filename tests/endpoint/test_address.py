@@ -1,0 +1,149 @@
+"""Request paths become addresses (endpoint chapter 2, rules 9.4 and 9.5)."""
+
+from __future__ import annotations
+
+import pytest
+from lakes import refused
+
+from mirror_engine.endpoint.address import Address, inside, parse
+from mirror_engine.endpoint.faults import Fault
+from mirror_engine.endpoint.items import Items
+from mirror_engine.storage.memory_writable import WritableMemoryStorage
+
+
+@pytest.fixture(scope="module")
+def items() -> Items:
+    items = Items(WritableMemoryStorage())
+    items.ensure("my ws", "db")
+    items.ensure("my ws", "onelake.db")
+    return items
+
+
+def parts(path: bytes, items: Items) -> tuple[str, ...]:
+    return parse(path, items).parts
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/my%20ws/db/Files/LandingZone/T",
+        b"/onelake/my%20ws/db/Files/LandingZone/T",
+        b"//my%20ws//db/Files/LandingZone//T/",
+        b"my ws/db/Files/LandingZone/T",
+        b"/my%20ws/db.MountedRelationalDatabase/Files/LandingZone/T",
+        b"/my%20ws/db.MirroredDatabase/Files/LandingZone/T",
+    ],
+)
+def test_all_spellings_of_a_path_are_one_place(path: bytes, items: Items) -> None:
+    address = parse(path, items)
+    assert address.path == "my ws/db/Files/LandingZone/T"
+    assert address.item == items.item(address.workspace, "db")
+
+
+def test_guids_name_the_same_folders_in_any_case(items: Items) -> None:
+    known = parse(b"/my%20ws/db/Files/x", items)
+    assert known.item is not None
+    for spelled in (str.lower, str.upper):
+        path = spelled(f"/{known.workspace.id}/{known.item.id}").encode() + b"/Files/x"
+        assert parse(path, items).path == known.path
+
+
+def test_an_address_remembers_how_the_client_wrote_it(items: Items) -> None:
+    address = parse(b"/onelake/my%20ws/db.MirroredDatabase/Files/a%20b", items)
+    assert address.written == ("my ws", "db.MirroredDatabase", "Files", "a b")
+    assert address.shown == "db.MirroredDatabase/Files/a b"
+    assert parse(b"/my%20ws", items).shown == ""
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [(b"a%2Bb", "a+b"), (b"a+b", "a+b"), (b"p=1%20%24x", "p=1 $x"), (b"%C3%A9", "é"), (b"%252e%252e", "%2e%2e")],
+)
+def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw: bytes, name: str, items: Items) -> None:
+    assert parts(b"/my%20ws/db/Files/" + raw, items) == ("Files", name)
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [b".", b"..", b"%2e%2e", b"%2E.", b"a%2Fb", b"..%2f..", b"a%5Cb", b"..\\x", b"a%00b", b"%FF", b"a" * 256],
+)
+@pytest.mark.parametrize(
+    "place", [b"/%s", b"/onelake/%s/db", b"/my%%20ws/%s", b"/my%%20ws/db/%s/x", b"/my%%20ws/db/Files/%s"]
+)
+def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place: bytes, segment: bytes, items: Items) -> None:
+    """Rule 9.4."""
+    with refused(Fault.INVALID_URI):
+        parse(place % segment, items)
+
+
+@pytest.mark.parametrize("path", [b"", b"/", b"//", b"/onelake", b"/onelake/"])
+def test_a_path_without_a_workspace_is_none(path: bytes, items: Items) -> None:
+    with refused(Fault.INVALID_URI):
+        parse(path, items)
+
+
+def test_unknown_workspaces_and_items_are_told_apart(items: Items) -> None:
+    """Chapter 7: an item left out of the path is caught."""
+    with refused(Fault.WORKSPACE_NOT_FOUND):
+        parse(b"/LandingZone/T/_1.parquet", items)
+    with refused(Fault.ARTIFACT_NOT_FOUND):
+        parse(b"/my%20ws/Files/LandingZone/T", items)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/.mirror-engine/endpoint.json",
+        b"/my%20ws/db/.mirror-engine/ledger.sqlite",
+        b"/my%20ws/.mirror-engine",
+        b"/my%20ws/db/Files/.mirror-engine-0123",
+        b"/my%20ws/db/%2Emirror-engine",
+    ],
+)
+def test_what_the_engine_keeps_for_itself_is_not_there(path: bytes, items: Items) -> None:
+    with refused(Fault.PATH_NOT_FOUND):
+        parse(path, items)
+
+
+@pytest.mark.parametrize("path", ["/my ws", "/my ws/db", "/my ws/db/Files", "/my ws/db/Tables"])
+def test_workspaces_items_files_and_tables_are_managed(path: str, items: Items) -> None:
+    """Chapter 7."""
+    address = parse(path.encode(), items)
+    assert address.is_managed
+    assert not address.is_open
+
+
+@pytest.mark.parametrize("path", ["Files/LandingZone", "Files/LandingZone/T", "Tables/dbo"])
+def test_clients_write_below_files_and_tables(path: str, items: Items) -> None:
+    """Chapter 7."""
+    address = parse(b"/my ws/db/" + path.encode(), items)
+    assert address.is_open
+    assert not address.is_managed
+
+
+@pytest.mark.parametrize("path", ["Other", "Other/x", "files/x", "LandingZone/T"])
+def test_clients_write_nowhere_else(path: str, items: Items) -> None:
+    """Chapter 7: implicit parents only below Files or Tables."""
+    assert not parse(b"/my ws/db/" + path.encode(), items).is_open
+
+
+def test_a_directory_is_looked_for_below_the_path_with_or_without_outer_slashes(items: Items) -> None:
+    workspace, item = parse(b"/my%20ws", items), parse(b"/my%20ws/db", items)
+    expected = parse(b"/my%20ws/db/Files/x", items)
+    for found in (
+        inside(workspace, "db/Files/x", items),
+        inside(workspace, "/db/Files/x/", items),
+        inside(item, "Files//x", items),
+    ):
+        assert found == expected
+    assert inside(item, "/", items) == item
+
+
+@pytest.mark.parametrize("directory", ["..", "Files/../..", "Files/a\\b", "Files/\0"])
+def test_a_directory_leaves_its_path_as_little_as_a_path_the_store(directory: str, items: Items) -> None:
+    """Rule 9.4."""
+    folder: Address = parse(b"/my%20ws/db", items)
+    with refused(Fault.INVALID_URI):
+        inside(folder, directory, items)
+    with refused(Fault.ARTIFACT_NOT_FOUND):
+        inside(parse(b"/my%20ws", items), "Files/x", items)

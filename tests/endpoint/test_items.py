@@ -1,0 +1,208 @@
+"""Workspaces and items: folders with GUIDs that stay (endpoint chapters 2 and 6)."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirror_engine.endpoint.items import Item, Items, NameInUse, NameUnusable, Workspace
+from mirror_engine.errors import UsageError
+from mirror_engine.storage.local_writable import WritableLocalStorage
+from mirror_engine.storage.memory_writable import WritableMemoryStorage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@pytest.fixture
+def storage() -> WritableMemoryStorage:
+    return WritableMemoryStorage()
+
+
+@pytest.fixture
+def items(storage: WritableMemoryStorage) -> Items:
+    return Items(storage)
+
+
+@pytest.fixture
+def workspace(items: Items) -> Workspace:
+    return items.ensure_workspace("ws")
+
+
+def test_what_is_ensured_is_made_once_with_its_landing_zone(storage: WritableMemoryStorage, items: Items) -> None:
+    item = items.ensure("ws", "db")
+    assert items.ensure("ws", "db") == item
+    assert (item.path, item.workspace.path) == ("ws/db", "ws")
+    assert GUID.fullmatch(item.id)
+    assert GUID.fullmatch(item.workspace.id)
+    assert storage.list("ws/db/Files/LandingZone") == []
+    assert storage.list("ws/db/Tables") == []
+
+
+def test_guids_outlast_the_process(storage: WritableMemoryStorage, items: Items) -> None:
+    item = replace(items.ensure("ws", "db"), description="d", definition=b'{"\xff')
+    items.change(item)
+    again = Items(storage)
+    assert again.ensure("ws", "db") == item
+    assert list(again.workspaces()) == [item.workspace]
+
+
+def test_folders_made_beside_get_a_guid_that_stays(storage: WritableMemoryStorage, items: Items) -> None:
+    storage.make_folder("other/new")
+    storage.make_folder("ws/.hidden")
+    storage.write("ws/file", b"")
+    storage.write("file", b"")
+    (other, ws) = items.workspaces()
+    (new,) = items.items(other)
+    assert (other.name, ws.name, new.name) == ("other", "ws", "new")
+    assert list(items.items(ws)) == []
+    assert Items(storage).item(other, new.id) == new
+
+
+def test_an_item_is_found_by_guid_name_and_name_with_its_type(items: Items) -> None:
+    item = items.ensure("ws", "db")
+    for segment in ("db", item.id, item.id.upper(), "db.MountedRelationalDatabase", "db.MirroredDatabase"):
+        assert items.item(item.workspace, segment) == item
+    for segment in ("DB", "db.Lakehouse", "", ".", "..", "../ws/db", ".mirror-engine", "db/Files", item.workspace.id):
+        assert items.item(item.workspace, segment) is None
+    assert items.workspace(item.workspace.id.upper()) == item.workspace
+    for segment in ("WS", "", ".", "..", "ws/db", ".mirror-engine", item.id):
+        assert items.workspace(segment) is None
+
+
+def test_a_name_is_looked_for_as_written_before_its_suffix_is_dropped(
+    storage: WritableMemoryStorage, items: Items, workspace: Workspace
+) -> None:
+    storage.make_folder("ws/db.MirroredDatabase")
+    items.create(workspace, "db")
+    found = items.item(workspace, "db.MirroredDatabase")
+    assert found is not None
+    assert found.name == "db.MirroredDatabase"
+
+
+def test_a_folder_called_like_a_guid_is_found_by_it(storage: WritableMemoryStorage, items: Items) -> None:
+    name = "1B4E28BA-2fa1-11d2-883f-0016d3cca427"
+    storage.make_folder(name)
+    found = items.workspace(name)
+    assert found is not None
+    assert (found.name, found.id) == (name, name.lower())
+    assert items.workspace(name.lower()) == found
+
+
+@pytest.mark.parametrize("name", ["db", "DB"])
+def test_a_name_can_be_used_once_in_any_case(items: Items, workspace: Workspace, name: str) -> None:
+    items.create(workspace, "db")
+    other = items.create(workspace, "other")
+    with pytest.raises(NameInUse):
+        items.create(workspace, name)
+    with pytest.raises(NameInUse):
+        items.change(replace(other, name=name))
+    assert [item.name for item in items.items(workspace)] == ["db", "other"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *[
+            "",
+            ".",
+            "..",
+            ".x",
+            " x",
+            "x ",
+            "x.",
+            "a/b",
+            "a\\b",
+            "a\0b",
+            "a\nb",
+            "a:b",
+            'a"b',
+            "a|b",
+            "a?b",
+            "a*b",
+            "<a>",
+        ],
+        *["\ud800", "x" * 230, "é" * 120, "onelake", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", "db.MirroredDatabase"],
+    ],
+)
+def test_names_that_no_folder_can_have_everywhere_are_refused(
+    storage: WritableMemoryStorage, items: Items, workspace: Workspace, name: str
+) -> None:
+    item = items.create(workspace, "db")
+    for attempt in (
+        lambda: items.create(workspace, name),
+        lambda: items.change(replace(item, name=name)),
+        lambda: items.ensure("new", name),
+        lambda: items.ensure(name, "x"),
+    ):
+        with pytest.raises(NameUnusable):
+            attempt()
+    assert [entry.name for entry in storage.list("") or ()] == [".mirror-engine", "ws"]
+    assert list(items.items(workspace)) == [item]
+
+
+def test_a_renamed_item_keeps_its_guid_and_content(storage: WritableMemoryStorage, items: Items) -> None:
+    item = items.ensure("ws", "db")
+    storage.write("ws/db/Files/LandingZone/T/f", b"x")
+    renamed = items.change(replace(item, name="Db", description="new"))
+    assert items.item(item.workspace, item.id) == renamed
+    assert items.item(item.workspace, "db") is None
+    assert storage.stat("ws/Db/Files/LandingZone/T/f") is not None
+    assert Items(storage).item(item.workspace, "Db") == renamed
+
+
+def test_an_item_nobody_knows_cannot_be_changed(items: Items, workspace: Workspace) -> None:
+    with pytest.raises(KeyError):
+        items.change(Item("no-such-id", "db", workspace))
+
+
+def test_a_removed_item_lies_in_the_trash_and_one_made_anew_is_another(
+    storage: WritableMemoryStorage, items: Items
+) -> None:
+    item = items.ensure("ws", "db")
+    storage.write("ws/db/Files/f", b"x")
+    items.remove(item)
+    items.remove(item)
+    assert items.item(item.workspace, "db") is None
+    assert items.item(item.workspace, item.id) is None
+    trash = [entry.name for entry in storage.list(".mirror-engine/trash") or ()]
+    kept = [storage.stat(f".mirror-engine/trash/{name}/db/Files/f") for name in trash]
+    assert any(kept)
+    assert items.create(item.workspace, "db").id != item.id
+
+
+def test_a_damaged_book_says_what_to_do(storage: WritableMemoryStorage) -> None:
+    for content in (b"{", b"[]", b"{}", b'{"workspaces": {"ws": {"id": "x"}}}', b'{"workspaces": [1]}', b"\xff"):
+        storage.write(".mirror-engine/endpoint.json", content)
+        with pytest.raises(UsageError, match="is damaged") as problem:
+            Items(storage)
+        assert "delete it" in problem.value.hint
+
+
+def test_what_is_kept_is_readable_and_its_owners_alone(tmp_path: Path) -> None:
+    Items(WritableLocalStorage(tmp_path)).ensure("ws", "db")
+    private = tmp_path / ".mirror-engine"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert list(json.loads((private / "endpoint.json").read_text())["workspaces"]["ws"]["items"]) == ["db"]
+
+
+def test_of_many_who_create_one_name_one_succeeds(storage: WritableMemoryStorage, items: Items) -> None:
+    workspace = items.ensure_workspace("ws")
+
+    def create(_: int) -> Item | None:
+        try:
+            return items.create(workspace, "db")
+        except NameInUse:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        made = [item for item in pool.map(create, range(8)) if item]
+    assert made == list(items.items(workspace)) == list(Items(storage).items(workspace))

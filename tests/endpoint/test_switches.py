@@ -1,0 +1,21 @@
+"""Which requests meet a fault switch (endpoint chapter 10)."""
+
+from __future__ import annotations
+
+from mirror_engine.endpoint.switches import FaultSwitch, Switches
+
+
+def test_a_fault_is_met_from_the_nth_matching_request_on_as_often_as_it_is_told() -> None:
+    fault = FaultSwitch("throttle", "PUT", "ws/db/*/T/*", nth=2, count=2)
+    switches = Switches(faults=[fault])
+    assert switches.at("GET", "ws/db/Files/T/f") == []
+    assert switches.at("PUT", "ws/db/Files/U/f") == []
+    met = [switches.at("PUT", "ws/db/Files/T/f") for _ in range(5)]
+    assert met == [[], [fault], [fault], [], []]
+
+
+def test_without_a_method_and_path_every_request_counts_and_case_does() -> None:
+    every, upper = FaultSwitch("slow_flush", count=9), FaultSwitch("lost_response", path="WS/*", count=9)
+    switches = Switches(faults=[every, upper])
+    assert switches.at("DELETE", "ws/x") == [every]
+    assert switches.at("GET", "WS/x") == [every, upper]

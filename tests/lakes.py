@@ -1,0 +1,112 @@
+"""A lake to be tried without HTTP: one workspace `ws`, one item `db`, paths from its landing zone on."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mirror_engine.endpoint.conditions import NONE, Conditions
+from mirror_engine.endpoint.faults import EndpointFault
+from mirror_engine.endpoint.items import Items
+from mirror_engine.endpoint.lake import Lake, LostFile
+from mirror_engine.endpoint.switches import Switches
+from mirror_engine.storage.local_writable import WritableLocalStorage
+from mirror_engine.storage.memory_writable import WritableMemoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mirror_engine.endpoint.address import Address
+    from mirror_engine.endpoint.faults import Fault
+    from mirror_engine.endpoint.properties import Properties
+    from mirror_engine.storage.writable import WritableStorage
+
+ZONE = "ws/db/Files/LandingZone"
+SECOND = 1_000_000_000
+
+
+class Shore:
+    """A lake, and short words for what a publisher does to it."""
+
+    def __init__(self, storage: WritableStorage, **options: Any) -> None:
+        self.storage = storage
+        self.items = Items(storage)
+        self.items.ensure("ws", "db")
+        self.switches = Switches()
+        self.told: list[LostFile] = []
+        ticks = count(1_700_000_000 * SECOND, 1000)
+        options.setdefault("clock", lambda: next(ticks))
+        self.lake = Lake(storage, self.items, self.switches, tell=self.told.append, **options)
+
+    def at(self, path: str) -> Address:
+        return self.raw(f"/{ZONE}/{path}")
+
+    def raw(self, path: str) -> Address:
+        return self.lake.address(path.encode())
+
+    def create(self, path: str, conditions: Conditions = NONE) -> Properties:
+        return self.lake.create_file(self.at(path), conditions)
+
+    def append(self, path: str, position: int, content: bytes) -> Properties:
+        with self.lake.receive() as body:
+            body.write(content)
+            return self.lake.append(self.at(path), position, body)
+
+    def flush(self, path: str, position: int, conditions: Conditions = NONE) -> Properties:
+        return self.lake.flush(self.at(path), position, conditions)
+
+    def put(self, path: str, content: bytes, conditions: Conditions = NONE) -> Properties:
+        with self.lake.receive() as body:
+            body.write(content)
+            return self.lake.put(self.at(path), body, conditions)
+
+    def put_block(self, path: str, block_id: str, content: bytes) -> None:
+        with self.lake.receive() as body:
+            body.write(content)
+            self.lake.put_block(self.at(path), block_id, body)
+
+    def rename(self, source: str, target: str, conditions: Conditions = NONE) -> Properties:
+        return self.lake.rename(self.at(source), self.at(target), conditions)
+
+    def properties(self, path: str) -> Properties:
+        return self.lake.properties(self.at(path))
+
+    def read(self, path: str) -> bytes:
+        _, reader = self.lake.read(self.at(path))
+        with reader:
+            return reader.read()
+
+    def names(self, path: str = "") -> list[str]:
+        above = self.at(path)
+        return [line.name.removeprefix(f"{above.shown}/") for line in self.lake.children(above)]
+
+    def engine_sees(self, path: str) -> bytes | None:
+        """What whoever reads the folder itself finds there."""
+        try:
+            with self.storage.open(f"{ZONE}/{path}") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+
+@contextmanager
+def refused(fault: Fault) -> Iterator[None]:
+    """A block that is refused with just that fault."""
+    with pytest.raises(EndpointFault) as problem:
+        yield
+    assert problem.value.fault is fault
+
+
+def matching(properties: Properties) -> Conditions:
+    return Conditions.of({"if-match": properties.etag})
+
+
+ABSENT_ONLY = Conditions.of({"if-none-match": "*"})
+
+
+def storage_called(name: str, folder: Path) -> WritableStorage:
+    return WritableMemoryStorage() if name == "memory" else WritableLocalStorage(folder / "store")
