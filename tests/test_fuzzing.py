@@ -20,6 +20,7 @@ SLOW = {"zone", "ledger", "delta_log"}  # each input is a run of the engine
 LONGEST_SECONDS = 20.0  # of one input, on a busy machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=NAMES)
 def test_valid_examples_are_no_findings(target):
     for seed in target.begun_with[:: 20 if target.name == "zone" else 1]:
@@ -51,6 +52,7 @@ def test_inputs_of_several_files_come_apart_as_they_were():
     assert dict(unpacked(packed(files)[:-1])) == {b"a/b": b"1", b"": b""}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=NAMES)
 def test_changes_change_and_stay_within_bounds(target):
     chance = random.Random(0)
