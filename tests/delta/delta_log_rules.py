@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from delta_history import Commit, History, Json
 
-_OTHER_FILES = re.compile(r"_last_checkpoint|\d{20}\.(crc|checkpoint\.parquet)|\.[^/]+\.crc")
+_OTHER_FILES = re.compile(r"_last_checkpoint|_last_vacuum_info|\d{20}\.(crc|checkpoint\.parquet)|\.[^/]+\.crc")
 # RFC 2396's `pchar` and `/`; beyond ASCII the reference implementation writes letters as they are, as java.net.URI does
 _URI_PATH = re.compile(r"(?:[A-Za-z0-9\-_.!~*'():@&=+$,;/]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+")
 # what an action must have, and what it may have besides
