@@ -1,0 +1,151 @@
+"""Readers beside the engine: each sees whole batches, in order; one that holds a version keeps it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from delta_history import read_history
+from delta_protocol import protocol_faults
+from independent_readers import by_duckdb
+from quick_folder import quick_folder
+
+from mirror_engine import Config, Mirror
+from mirror_engine.delta import evolution
+from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.landing_zone.layout import TABLES
+from mirror_engine.testing.publisher import Publisher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from mirror_engine.delta.base import DeltaWriter
+
+    Rows = Counter[tuple[int, int]]
+
+COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "10"))
+SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+BEFORE = 2  # commits that are there when the readers come
+WAYS = ("poll", "poll", "poll", "hold", "travel")
+RETENTION_HOURS = 24.0
+TEN_DAYS_SECONDS = 10 * 24 * 3600
+START_SECONDS = 60
+
+
+class Source:
+    """Lands files of three changes that tell their batch, and knows what each prefix of them comes to."""
+
+    def __init__(self, root: Path) -> None:
+        self._chance = random.Random(SEED)
+        self._table = Publisher(root).table("Orders", keys=["id"], types={"id": pa.int64(), "batch": pa.int64()})
+        self._changes: list[Change] = []
+        self.prefixes: list[Rows] = [Counter()]
+
+    def change(self) -> None:
+        """Any markers, keys that come again and again."""
+        self._land([(self._chance.choice(list(RowMarker)), self._chance.randrange(12)) for _ in range(3)])
+
+    def append(self) -> None:
+        """Keys that nothing else has: their commit leaves a file of its own."""
+        self._land([(RowMarker.INSERT, 100 * len(self.prefixes) + number) for number in range(3)])
+
+    def _land(self, drawn: list[tuple[RowMarker, int]]) -> None:
+        batch = len(self.prefixes)
+        changes = [Change(marker, (key,), {"id": key, "batch": batch}) for marker, key in drawn]
+        self._table.change(*((int(change.marker), change.row) for change in changes))
+        self._changes += changes
+        self.prefixes.append(counted(replay([], self._changes, ["id"])[0]))
+
+
+class Reader:
+    """A process that reads a table until it is told to stop."""
+
+    def __init__(self, folder: Path, way: str, readings: Path) -> None:
+        self.way = way
+        self._readings = readings
+        command = [sys.executable, Path(__file__).parent / "delta/reading_process.py", folder, way]
+        with readings.open("w") as output:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.PIPE)
+        end = time.monotonic() + START_SECONDS
+        while not readings.read_text().endswith("\n") and self._process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def stop(self) -> tuple[int, bytes]:
+        """Its exit code and what it complained about."""
+        _, complaint = self._process.communicate(timeout=START_SECONDS)
+        return self._process.returncode, complaint
+
+    def seen(self) -> list[tuple[int, Rows]]:
+        """Every reading in order: version and rows."""
+        read = [json.loads(line) for line in self._readings.read_text().splitlines()]
+        return [(version, Counter(map(tuple, rows))) for version, rows in read]
+
+
+def counted(rows: Iterable[dict[str, Any]]) -> Rows:
+    return Counter((row["id"], row["batch"]) for row in rows)
+
+
+def batches_by_version(folder: Path) -> dict[int, int]:
+    """How many batches each version holds, by its transaction."""
+    return {
+        state.version: max(transaction["version"] for transaction in state.transactions.values())
+        for state in read_history(folder).states
+    }
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with quick_folder() as folder:
+        yield Path(folder)
+
+
+@pytest.mark.spark
+def test_readers_see_whole_batches_and_keep_the_version_they_opened(
+    root: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the engine commits file by file, then OPTIMIZE and VACUUM; two checkpoints come to be."""
+    print(f"MIRROR_TEST_SEED={SEED}")
+    monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "4")
+    source, folder, writer = Source(root), root / TABLES / "dbo" / "Orders", mirror_writer(root)
+    with Mirror(root, Config(files_per_commit=1), writer=writer) as mirror, ExitStack() as ending:
+        for _ in range(BEFORE):
+            source.change()
+        mirror.once()
+        readers = [Reader(folder, way, root / f"reader-{number}") for number, way in enumerate(WAYS)]
+        for reader in readers:
+            ending.callback(reader.stop)
+        for _ in range(COMMITS - 2):
+            source.change()
+        source.append()
+        source.append()
+        mirror.once()
+        (folder / "left.parquet").touch()
+        os.utime(folder / "left.parquet", (time.time() - TEN_DAYS_SECONDS,) * 2)
+        done = writer.maintain("dbo/Orders", RETENTION_HOURS)
+        time.sleep(0.5)  # they read what VACUUM left
+        ending.pop_all()
+        assert [reader.stop() for reader in readers] == [(0, b"")] * len(WAYS)
+    assert (done["files_removed"] > 1, done["files_added"], done["files_deleted"]) == (True, 1, 1)
+    assert protocol_faults(folder) == []
+    assert len(list(folder.glob("_delta_log/*.checkpoint.parquet"))) >= COMMITS // 4
+    expected = {version: source.prefixes[batch] for version, batch in batches_by_version(folder).items()}
+    assert expected[max(expected)] == source.prefixes[BEFORE + COMMITS]
+    for state in read_history(folder).states:
+        assert counted(by_duckdb(folder, state)) == expected[state.version], state.version
+    for reader in readers:
+        versions = [version for version, _ in reader.seen()]
+        assert versions == sorted(versions)
+        assert [version for version, rows in reader.seen() if rows != expected[version]] == []
+        assert reader.way == "poll" or set(versions) == {BEFORE}
+    assert len({version for reader in readers for version, _ in reader.seen()}) > COMMITS // 2
+    print([(reader.way, len(reader.seen()), len({version for version, _ in reader.seen()})) for reader in readers])
