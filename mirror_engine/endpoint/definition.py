@@ -8,6 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from mirror_engine.config import Config
+from mirror_engine.errors import ConfigError
+
 MIRRORING = "mirroring.json"
 PLATFORM = ".platform"
 _INLINE = "InlineBase64"
@@ -91,9 +94,16 @@ def _options(given: dict[str, Any]) -> Definition:
     kind, schema, days = given.get("format"), given.get("defaultSchema"), given.get("retentionInDays")
     if kind is not None and kind != _FORMAT:
         raise CorruptedPayload(f"properties.target.typeProperties.format is not {_FORMAT}.")
-    if schema is not None and not isinstance(schema, str):
-        raise CorruptedPayload("properties.target.typeProperties.defaultSchema is no text.")
+    if schema is not None and not _is_schema(schema):
+        raise CorruptedPayload("properties.target.typeProperties.defaultSchema is no name of a schema.")
     is_number = isinstance(days, int) and not isinstance(days, bool)
     if days is not None and not (is_number and 1 <= days <= _MOST_DAYS):
         raise CorruptedPayload(f"properties.target.typeProperties.retentionInDays is not from 1 to {_MOST_DAYS}.")
     return Definition(schema, days)
+
+
+def _is_schema(name: object) -> bool:
+    try:
+        return isinstance(name, str) and Config(default_schema=name).default_schema == name
+    except ConfigError:
+        return False

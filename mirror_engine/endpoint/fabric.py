@@ -21,6 +21,7 @@ _Made = TypeVar("_Made")
 
 TABLES_A_PAGE = 100
 _MOST_NAME, _MOST_DESCRIPTION = 123, 256
+_BUSY = frozenset({DatabaseStatus.STARTING, DatabaseStatus.RUNNING})
 _CALM = frozenset({DatabaseStatus.INITIALIZED, DatabaseStatus.STOPPED})
 
 
@@ -84,9 +85,15 @@ class FabricApi:
         item = self._item(asked)
         name = _text(asked, "displayName", _MOST_NAME, item.name)
         description = _text(asked, "description", _MOST_DESCRIPTION, item.description)
+        was_mirrored = self._databases.status(item)[0] in _BUSY
         if name != item.name:
             self._databases.forget(item)
-        return self._json(_named(lambda: self._items.change(replace(item, name=name, description=description))))
+        try:
+            item = _named(lambda: self._items.change(replace(item, name=name, description=description)))
+        finally:
+            if was_mirrored:
+                self._databases.start(item)
+        return self._json(item)
 
     def delete_item(self, asked: Asked) -> None:
         """`DELETE M/{id}`: it goes to the store's trash."""

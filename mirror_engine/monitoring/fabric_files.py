@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 REPLICATOR_FILE = f"{MONITORING}/replicator.json"
 TABLES_FILE = f"{MONITORING}/tables.json"
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,31 @@ def write(
     entries = [_entry(table, artifact_id(mirror), now, default_schema) for table in listed]
     storage.write(TABLES_FILE, _encoded({"tables": entries}))
     storage.write(REPLICATOR_FILE, _encoded(replicator(now, table_count=len(listed))))
+
+
+def write_stopped(storage: Storage, *, now: float) -> None:
+    """Let both files say that nothing is mirrored any more; all else stays as it was last written.
+
+    Raises:
+        StorageUnavailable: a file could not be read or written.
+    """
+    tables = [{**entry, "status": "Stopped"} for entry in read_tables(storage)]
+    storage.write(TABLES_FILE, _encoded({"tables": tables}))
+    storage.write(REPLICATOR_FILE, _encoded({**replicator(now, table_count=len(tables)), "status": "Stopped"}))
+
+
+def read_tables(storage: Storage) -> list[dict[str, Any]]:
+    """The entries of `tables.json`; none where it was never written, or is none of ours.
+
+    Raises:
+        StorageUnavailable: the file could not be read.
+    """
+    try:
+        with storage.open(TABLES_FILE) as file:
+            entries = json.loads(file.read(_MOST_BYTES))["tables"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def beat(storage: Storage, *, now: float, table_count: int = 0) -> None:

@@ -183,6 +183,24 @@ def test_tables_come_in_pages(client, databases, monkeypatch):
     assert refused(client.post(f"{at}?continuationToken=x")) == (400, "InvalidRequest")
 
 
+@pytest.mark.parametrize(
+    "options", [{"defaultSchema": "a/b"}, {"defaultSchema": 1}, {"retentionInDays": 0}, {"format": "Iceberg"}]
+)
+def test_what_a_definition_asks_for_must_be_possible(client, options):
+    content = json.loads(json.dumps(MIRRORING))
+    content["properties"]["target"]["typeProperties"] = options
+    answer = client.post(client.items, json={"displayName": "x", "definition": definition(content)})
+    assert refused(answer) == (400, "CorruptedPayload")
+
+
+def test_a_renamed_database_is_mirrored_on(client):
+    at = f"{client.items}/{create(client)['id']}"
+    client.post(f"{at}/getMirroringStatus")
+    client.post(f"{at}/startMirroring")
+    client.patch(at, json={"displayName": "sold"})
+    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
+
+
 def test_an_error_comes_with_the_status(client, databases, monkeypatch):
     found = DatabaseStatus.RUNNING, FabricError("InternalError", "too many tables")
     monkeypatch.setattr(databases, "status", lambda _: found)

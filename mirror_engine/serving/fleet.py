@@ -1,0 +1,212 @@
+"""An engine for each item that is mirrored, one JVM for all of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.endpoint.databases import DatabaseStatus, FabricError, TableReport
+from mirror_engine.endpoint.definition import read_definition
+from mirror_engine.endpoint.unmirrored import INITIALIZING_SECONDS
+from mirror_engine.errors import MirrorError
+from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.mirror import Mirror
+from mirror_engine.monitoring.fabric_errors import INTERNAL
+from mirror_engine.monitoring.fabric_files import read_tables, write_stopped
+from mirror_engine.monitoring.times import NEVER
+from mirror_engine.storage.local import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from mirror_engine.config import Config
+    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.endpoint.items import Item, Items
+    from mirror_engine.events import Event
+
+STOPPED = f"{ENGINE}/stopped"  # stands in an item that was stopped: its tables are rebuilt at the next start
+
+
+@dataclass
+class _Life:
+    """What is known of one item's engine."""
+
+    ready_at: float
+    status: DatabaseStatus = DatabaseStatus.INITIALIZED
+    error: FabricError | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+    turn: threading.Lock = field(default_factory=threading.Lock)  # one start or stop at a time
+
+
+class Fleet:
+    """`MirroredDatabases` with engines.
+
+    Args:
+        store: the folder that the items lie in.
+        items: which there are.
+        config: for all items; an item's definition wins where it says something.
+        tell: gets every event with the item it is of, from any thread.
+        new_writer: door 2 of an item; Spark where it gives None.
+        clock: seconds that only grow.
+    """
+
+    def __init__(  # noqa: PLR0913 - a composition root
+        self,
+        store: Path,
+        items: Items,
+        config: Config,
+        *,
+        tell: Callable[[Item, Event], None] = lambda *_: None,
+        new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._items = items
+        self._config = config
+        self._tell = tell
+        self._new_writer = new_writer
+        self._clock = clock
+        self._lives: dict[str, _Life] = {}
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Mirror every item there is, but for those that were stopped."""
+        for item in self.all_items():
+            life = self._life(item)
+            life.ready_at = self._clock()
+            if (self.root(item) / STOPPED).exists():
+                life.status = DatabaseStatus.STOPPED
+            else:
+                self.start(item)
+
+    def end(self) -> None:
+        """Stop all engines after their commits at hand, and wait for them; what ran, runs again after `begin`."""
+        with self._lock:
+            threads = [life.thread for life in self._lives.values() if life.thread]
+            for life in self._lives.values():
+                life.stop.set()
+        for thread in threads:
+            thread.join()
+
+    def all_items(self) -> list[Item]:
+        """Every item of every workspace."""
+        return [item for workspace in self._items.workspaces() for item in self._items.items(workspace)]
+
+    def root(self, item: Item) -> Path:
+        """The item's ROOT."""
+        return self._store / item.path
+
+    def mirror(self, item: Item, listeners: Sequence[Callable[[Event], None]] = ()) -> Mirror:
+        """The item's mirror, to be looked at or run."""
+        return Mirror(self.root(item), self._config_of(item), writer=self._new_writer(item), listeners=listeners)
+
+    def status(self, item: Item) -> tuple[DatabaseStatus, FabricError | None]:
+        """See `MirroredDatabases`."""
+        life = self._life(item)
+        with self._lock:
+            is_new = life.status is DatabaseStatus.INITIALIZED and self._clock() < life.ready_at
+            return (DatabaseStatus.INITIALIZING if is_new else life.status), life.error
+
+    def tables(self, item: Item) -> Sequence[TableReport]:
+        """See `MirroredDatabases`; read from the item's own `tables.json`, so that the two cannot differ."""
+        entries = read_tables(LocalStorage(self.root(item)))
+        reports = [_report(entry) for entry in entries]
+        return sorted(reports, key=lambda report: (report.schema, report.table))
+
+    def start(self, item: Item) -> None:
+        """See `MirroredDatabases`."""
+        life = self._life(item)
+        with life.turn:
+            if life.status in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}:
+                return
+            if life.thread:
+                life.thread.join()  # still at its last commit
+            was_stopped = (self.root(item) / STOPPED).exists()
+            thread = threading.Thread(target=self._live, args=(item, life, was_stopped), name=f"mirror {item.name}")
+            with self._lock:
+                life.stop, life.error = threading.Event(), None
+                life.status, life.thread = DatabaseStatus.STARTING, thread
+            thread.start()
+
+    def stop(self, item: Item) -> None:
+        """See `MirroredDatabases`."""
+        life = self._life(item)
+        with life.turn, self._lock:
+            if life.status in {DatabaseStatus.STOPPING, DatabaseStatus.STOPPED}:
+                return
+            marker = self.root(item) / STOPPED
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+            life.status = DatabaseStatus.STOPPING if life.thread else DatabaseStatus.STOPPED
+            life.stop.set()
+
+    def forget(self, item: Item) -> None:
+        """See `MirroredDatabases`."""
+        with self._lock:
+            life = self._lives.pop(item.id, None)
+            if life:
+                life.stop.set()
+        if life and life.thread:
+            life.thread.join()
+
+    def _life(self, item: Item) -> _Life:
+        with self._lock:
+            return self._lives.setdefault(item.id, _Life(self._clock() + INITIALIZING_SECONDS))
+
+    def _live(self, item: Item, life: _Life, was_stopped: bool) -> None:  # noqa: FBT001 - a thread's argument
+        """One engine from start to stop, on a thread of its own."""
+        try:
+            with self.mirror(item, [lambda event: self._tell(item, event)]) as mirror:
+                if was_stopped:
+                    mirror.restart()
+                self._runs(item, life)
+                mirror.run(life.stop)
+        except MirrorError as error:
+            self._fail(life, str(error))
+        except Exception as error:
+            self._fail(life, f"unforeseen: {type(error).__name__}")
+            raise
+        finally:
+            self._ended(item, life)
+
+    def _runs(self, item: Item, life: _Life) -> None:
+        with self._lock:
+            if life.status is DatabaseStatus.STARTING:  # nobody has stopped it meanwhile
+                life.status = DatabaseStatus.RUNNING
+                (self.root(item) / STOPPED).unlink(missing_ok=True)
+
+    def _fail(self, life: _Life, message: str) -> None:
+        with self._lock:
+            life.error = FabricError(INTERNAL, message)
+
+    def _ended(self, item: Item, life: _Life) -> None:
+        if life.status is DatabaseStatus.STOPPING:
+            write_stopped(LocalStorage(self.root(item)), now=time.time())
+        with self._lock:
+            life.status, life.thread = DatabaseStatus.STOPPED, None
+
+    def _config_of(self, item: Item) -> Config:
+        if item.definition is None:
+            return self._config
+        wanted = read_definition(item.definition)
+        given: dict[str, Any] = {"default_schema": wanted.default_schema, "retention_days": wanted.retention_days}
+        return replace(self._config, **{name: value for name, value in given.items() if value is not None})
+
+
+def _report(entry: Mapping[str, Any]) -> TableReport:
+    metrics = entry.get("metrics", {})
+    synced = metrics.get("lastSyncTimeUtc", NEVER)
+    code = entry.get("errorCode", "")
+    return TableReport(
+        schema=entry.get("sourceSchemaName", ""),
+        table=entry.get("sourceTableName", ""),
+        status=entry.get("status", ""),
+        processed_bytes=metrics.get("processedByte", 0),
+        processed_rows=metrics.get("processedRowCount", 0),
+        last_sync=None if synced == NEVER else synced,
+        error=FabricError(code, entry.get("errorMessage", "")) if code else None,
+    )

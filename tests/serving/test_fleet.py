@@ -1,0 +1,159 @@
+"""An engine for each item: started, stopped, rebuilt, renamed; and what its states are meanwhile."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pyarrow as pa
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.endpoint.databases import DatabaseStatus
+from mirror_engine.endpoint.items import Items
+from mirror_engine.errors import SetupError
+from mirror_engine.serving.fleet import Fleet
+from mirror_engine.storage.local_writable import WritableLocalStorage
+from mirror_engine.testing.publisher import Publisher
+
+TYPES = {"id": pa.int64(), "n": pa.int64()}
+PATIENCE_SECONDS = 20.0
+
+
+class Store:
+    """A store with one item, and engines that write to memory."""
+
+    def __init__(self, folder):
+        self.items = Items(WritableLocalStorage(folder))
+        self.item = self.items.ensure("shop", "orders")
+        self.writers = {}
+        self.root = folder / "shop" / "orders"
+        self.table = Publisher(self.root).table("Orders", keys=["id"], types=TYPES)
+        self.open(folder)
+
+    def open(self, folder):
+        config = Config(poll_interval_seconds=0.05)
+        self.fleet = Fleet(folder, self.items, config, new_writer=self.writer_of)
+
+    def writer_of(self, item):
+        return self.writers.setdefault(item.id, MemoryDeltaWriter())
+
+    def publish(self, *rows):
+        self.table.change(*rows)
+
+    def status(self):
+        return self.fleet.status(self.item)[0]
+
+    def rows(self):
+        found = self.writer_of(self.item).rows("dbo/Orders")
+        return [] if found is None else found.to_pylist()
+
+    def until(self, holds):
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < ends, (self.status(), self.rows(), self.fleet.tables(self.item))
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path)
+    yield store
+    store.fleet.end()
+
+
+def test_what_lies_in_a_store_is_mirrored_from_the_start(store):
+    store.publish((0, {"id": 1, "n": 1}))
+    store.fleet.begin()
+    store.until(lambda: store.rows() == [{"id": 1, "n": 1}])
+    store.until(lambda: store.fleet.tables(store.item))
+    [report] = store.fleet.tables(store.item)
+    assert (report.schema, report.table, report.status, report.processed_rows) == ("", "Orders", "Replicating", 1)
+    assert report.last_sync
+    assert store.status() is DatabaseStatus.RUNNING
+
+
+def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
+    store.publish((0, {"id": 1, "n": 1}))
+    store.fleet.begin()
+    store.until(lambda: store.fleet.tables(store.item))
+    store.fleet.stop(store.item)
+    store.until(lambda: store.status() is DatabaseStatus.STOPPED)
+    assert [each.status for each in store.fleet.tables(store.item)] == ["Stopped"]
+    told = json.loads((store.root / "Files/Monitoring/replicator.json").read_text())
+    assert told["status"] == "Stopped"
+    store.writer_of(store.item).drop("dbo/Orders")
+    store.fleet.start(store.item)
+    store.until(lambda: store.rows() == [{"id": 1, "n": 1}])
+    assert store.status() is DatabaseStatus.RUNNING
+
+
+def test_what_was_stopped_stays_so_when_the_store_is_served_anew(store, tmp_path):
+    store.fleet.begin()
+    store.fleet.stop(store.item)
+    store.fleet.end()
+    store.open(tmp_path)
+    store.fleet.begin()
+    assert store.status() is DatabaseStatus.STOPPED
+    store.fleet.start(store.item)
+    store.until(lambda: store.status() is DatabaseStatus.RUNNING)
+
+
+def test_what_ran_goes_on_when_the_store_is_served_anew(store, tmp_path):
+    store.publish((0, {"id": 1, "n": 1}))
+    store.fleet.begin()
+    store.until(store.rows)
+    store.fleet.end()
+    store.publish((1, {"id": 1, "n": 2}))
+    store.open(tmp_path)
+    store.fleet.begin()
+    store.until(lambda: store.rows() == [{"id": 1, "n": 2}])
+    commits = [entry.files for entry in store.writer_of(store.item).history("dbo/Orders") if entry.files]
+    assert len(commits) == 2
+
+
+def test_start_and_stop_may_be_repeated(store):
+    for _ in range(3):
+        store.fleet.start(store.item)
+        store.fleet.start(store.item)
+        store.fleet.stop(store.item)
+        store.fleet.stop(store.item)
+    store.until(lambda: store.status() is DatabaseStatus.STOPPED)
+
+
+def test_a_new_item_waits_to_be_started(store):
+    item = store.items.create(store.item.workspace, "sales")
+    assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZING
+    time.sleep(1.1)
+    assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
+    store.fleet.start(item)
+    store.until(lambda: store.fleet.status(item)[0] is DatabaseStatus.RUNNING)
+    store.fleet.forget(item)
+    store.items.remove(item)
+    assert not (store.root.parent / "sales").exists()
+
+
+def test_the_definition_names_the_schema(store):
+    content = {
+        "properties": {
+            "source": {"type": "GenericMirror"},
+            "target": {"type": "MountedRelationalDatabase", "typeProperties": {"defaultSchema": "raw"}},
+        }
+    }
+    item = store.items.create(store.item.workspace, "sales", "", json.dumps(content).encode())
+    Publisher(store.root.parent / "sales").table("Orders", keys=["id"], types=TYPES).change((0, {"id": 1, "n": 1}))
+    store.fleet.start(item)
+    store.until(lambda: "raw/Orders" in store.writer_of(item).tables())
+
+
+def test_an_engine_that_cannot_run_says_why(store, monkeypatch):
+    def refuse(*_):
+        raise SetupError("no Java 17 was found", "Install one.")
+
+    monkeypatch.setattr("mirror_engine.mirror.Mirror.run", refuse)
+    store.fleet.start(store.item)
+    store.until(lambda: store.fleet.status(store.item)[1])
+    status, error = store.fleet.status(store.item)
+    assert (status, error.code) == (DatabaseStatus.STOPPED, "InternalError")
+    assert error.message.startswith("no Java 17 was found")
