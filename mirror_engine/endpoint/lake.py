@@ -22,8 +22,8 @@ from mirror_engine.endpoint.conditions import NONE
 from mirror_engine.endpoint.faults import EndpointFault, Fault
 from mirror_engine.endpoint.properties import Properties
 from mirror_engine.endpoint.readable_lake import Listed, met
+from mirror_engine.endpoint.upload_lake import UploadLake
 from mirror_engine.endpoint.uploads import LIMITS, Limits, Uploads
-from mirror_engine.endpoint.writable_lake import WritableLake
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class LostFile:
     path: str
 
 
-class Lake(WritableLake):
+class Lake(UploadLake):
     """The store as clients see it.
 
     Args:

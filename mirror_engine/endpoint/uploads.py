@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
 
+from mirror_engine.endpoint.drafts import Drafts
 from mirror_engine.endpoint.faults import EndpointFault, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 RETRY_AFTER_SECONDS = 30
-
-_Name = TypeVar("_Name", int, str)
+REMEMBERED_LISTS = 1000
 
 
 @dataclass(frozen=True)
@@ -119,66 +120,6 @@ class Quota:
             self.taken_bytes += size
 
 
-@dataclass
-class _Draft(Generic[_Name]):
-    touched_seconds: float
-    pieces: dict[_Name, Body] = field(default_factory=dict)
-
-
-class Drafts(Generic[_Name]):
-    """Bodies by what they will become part of, each under its position or block id; the last one per name wins.
-
-    Args:
-        expiry_seconds: after which a draft that nobody adds to is dropped.
-        clock: seconds, never going back.
-    """
-
-    def __init__(self, expiry_seconds: float, clock: Callable[[], float]) -> None:
-        self._expiry_seconds = expiry_seconds
-        self._clock = clock
-        self._drafts: dict[str, _Draft[_Name]] = {}  # the one touched longest ago comes first
-        self._lock = threading.Lock()
-
-    def keep(self, key: str, name: _Name, body: Body) -> None:
-        """Add a body to a draft; it belongs to the draft from now on."""
-        with self._lock:
-            draft = self._drafts.pop(key, None) or _Draft(0.0)
-            draft.touched_seconds = self._clock()
-            self._drafts[key] = draft
-            replaced = draft.pieces.get(name)
-            draft.pieces[name] = body
-            body.keep()
-        if replaced:
-            replaced.discard()
-
-    def take(self, key: str) -> dict[_Name, Body]:
-        """All bodies of a draft, which now belong to the caller; none where there is no draft."""
-        with self._lock:
-            draft = self._drafts.pop(key, None)
-        return draft.pieces if draft else {}
-
-    def put_back(self, key: str, pieces: Mapping[_Name, Body]) -> None:
-        """Return bodies that were taken, but for those that were sent anew meanwhile."""
-        with self._lock:
-            draft = self._drafts.setdefault(key, _Draft(self._clock()))
-            stale = [body for name, body in pieces.items() if draft.pieces.setdefault(name, body) is not body]
-        for body in stale:
-            body.discard()
-
-    def drop(self, key: str) -> None:
-        """Discard a draft, if there is one."""
-        for body in self.take(key).values():
-            body.discard()
-
-    def drop_expired(self) -> None:
-        """Discard what nobody added to for too long."""
-        since = self._clock() - self._expiry_seconds
-        with self._lock:
-            expired = [key for key, draft in self._drafts.items() if draft.touched_seconds < since]
-        for key in expired:
-            self.drop(key)
-
-
 class Uploads:
     """All that is uncommitted; safe to share between threads.
 
@@ -200,6 +141,8 @@ class Uploads:
         self._storage = storage
         self._limits = limits
         self._quota = Quota(limits.staging_bytes)
+        self._block_lists: OrderedDict[str, tuple[tuple[str, ...], str]] = OrderedDict()
+        self._lock = threading.Lock()
 
     @property
     def taken_bytes(self) -> int:
@@ -217,3 +160,16 @@ class Uploads:
         if length is not None and length > self._limits.body_bytes:
             raise EndpointFault(Fault.REQUEST_BODY_TOO_LARGE)
         return Body(self._storage.stage(), self._quota, self._limits.body_bytes)
+
+    def remember_block_list(self, path: str, block_ids: Sequence[str], etag: str) -> None:
+        """That this list made the file with that tag; the newest lists are remembered."""
+        with self._lock:
+            self._block_lists[path] = (tuple(block_ids), etag)
+            self._block_lists.move_to_end(path)
+            if len(self._block_lists) > REMEMBERED_LISTS:
+                self._block_lists.popitem(last=False)
+
+    def is_of_block_list(self, path: str, block_ids: Sequence[str], etag: str) -> bool:
+        """Whether the file with that tag was made by just this list: then its blocks are committed ones."""
+        with self._lock:
+            return self._block_lists.get(path) == (tuple(block_ids), etag)

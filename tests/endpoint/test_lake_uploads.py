@@ -228,6 +228,31 @@ def test_a_refused_block_list_keeps_its_blocks(shore: Shore) -> None:
     assert shore.read("T/f") == b"abc"
 
 
+def test_a_repeated_block_list_changes_nothing_as_long_as_nothing_else_did(shore: Shore) -> None:
+    shore.put_block("T/f", "a", b"abc")
+    first = shore.lake.put_block_list(shore.at("T/f"), ["a"])
+    assert shore.lake.put_block_list(shore.at("T/f"), ["a"]) == first
+    with refused(Fault.PATH_ALREADY_EXISTS):
+        shore.lake.put_block_list(shore.at("T/f"), ["a"], ABSENT_ONLY)
+    with refused(Fault.INVALID_BLOCK_LIST):
+        shore.lake.put_block_list(shore.at("T/f"), ["a", "a"])
+    shore.put("T/f", b"other")
+    with refused(Fault.INVALID_BLOCK_LIST):
+        shore.lake.put_block_list(shore.at("T/f"), ["a"])
+    assert shore.read("T/f") == b"other"
+
+
+def test_only_the_newest_block_lists_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirror_engine.endpoint.uploads.REMEMBERED_LISTS", 2)
+    shore = Shore(WritableMemoryStorage())
+    for name in "abc":
+        shore.put_block(name, "x", b"x")
+        shore.lake.put_block_list(shore.at(name), ["x"])
+    shore.lake.put_block_list(shore.at("b"), ["x"])
+    with refused(Fault.INVALID_BLOCK_LIST):
+        shore.lake.put_block_list(shore.at("a"), ["x"])
+
+
 def test_an_empty_block_list_is_an_empty_file_and_an_empty_block_is_none(shore: Shore) -> None:
     assert shore.lake.put_block_list(shore.at("T/f"), []).size == 0
     with refused(Fault.INVALID_HEADER_VALUE):
