@@ -53,6 +53,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Nothing is awaited any more; `lost` is set."""
         self._head_came()
         super().connection_lost(exc)
+        self.transport.close()  # a TLS transport of Python 3.10 wants to hear it
         self.lost.set()
 
     def data_received(self, data: bytes) -> None:

@@ -147,6 +147,8 @@ class Endpoint:
         ]
         self._ready.set()
         await serving
+        for left in list(self._server.server_state.connections):
+            left.transport.abort()
         for task in [*listening, *self._connections]:
             task.cancel()
         for listener in (self._https, self._http, self._proxy):

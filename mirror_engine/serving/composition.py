@@ -1,27 +1,26 @@
-"""The one place where the endpoint's application is put together: OneLake, Fabric's API, Entra, the page."""
+"""The one place where the endpoint's application is put together: OneLake, Fabric's API, Entra."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirror_engine.endpoint.app import Services
 from mirror_engine.endpoint.entra import entra_app
-from mirror_engine.endpoint.hosts import LOGINS, named_host
-from mirror_engine.endpoint.refusals import refuse
+from mirror_engine.endpoint.fabric import FabricApi
+from mirror_engine.endpoint.fabric_app import fabric_app
+from mirror_engine.endpoint.onelake import OneLake
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
+    from mirror_engine.endpoint.databases import MirroredDatabases
     from mirror_engine.endpoint.lake import Lake
 
 
-def application(lake: Lake, secret: str | None) -> ASGIApp:  # noqa: ARG001 - the dialects take it
-    """All services, told apart by the host that a request names."""
-    entra = entra_app(secret)
+def application(lake: Lake, databases: MirroredDatabases, secret: str | None) -> Services:
+    """All services, told apart by the host that a request names.
 
-    async def by_host(scope: Scope, receive: Receive, send: Send) -> None:
-        if named_host(scope["headers"]) in LOGINS:
-            await entra(scope, receive, send)
-        else:
-            await refuse(send, 501, "NotImplemented", "Not spoken yet.")
-
-    return by_host
+    Args:
+        lake: what is stored.
+        databases: who mirrors it.
+        secret: which Entra asks for; None where any passes.
+    """
+    return Services(OneLake(lake), entra_app(secret), fabric_app(FabricApi(lake.items, databases)))

@@ -17,6 +17,7 @@ from mirror_engine.endpoint.items import Items, NameUnusable
 from mirror_engine.endpoint.lake import Lake
 from mirror_engine.endpoint.server import Endpoint, Ports
 from mirror_engine.endpoint.switches import Switches
+from mirror_engine.endpoint.unmirrored import Unmirrored
 from mirror_engine.errors import RootInUse, UsageError
 from mirror_engine.serving import az
 from mirror_engine.serving.composition import application
@@ -112,7 +113,7 @@ class Server:
         listening = self._plan.listening
         self._authority = authority(self._private.tls, listening.address)
         endpoint = Endpoint(
-            application(lake, listening.token),
+            application(lake, Unmirrored(), listening.token),
             self._authority.context(),
             listen=listening.address,
             ports=Ports.from_first(listening.port),
