@@ -1,0 +1,113 @@
+"""How much memory a backlog takes: `once` over a few batches and over twenty times as many, Python and JVM together."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from measure import machine
+
+from mirror_engine.testing.publisher import Publisher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RESULTS = Path(__file__).parent / "results"
+ROWS_PER_FILE = 25_000  # 1 MiB
+KEYS = 200_000  # the table grows no further, so that the backlog alone makes the difference
+SECONDS_BETWEEN_LOOKS = 0.05
+
+
+def backlog(root: Path, files: int) -> Path:
+    """One table with so many files of upserts, a mebibyte each."""
+    draw = np.random.default_rng(9)
+    orders = Publisher(root).table("Orders", keys=["Id"])
+    for _ in range(files):
+        numbers = {f"Number{at}": draw.random(ROWS_PER_FILE) for at in range(4)}
+        markers = pa.array(np.full(ROWS_PER_FILE, 4), pa.int32())
+        orders.land_parquet(
+            pa.table({"Id": draw.integers(0, KEYS, ROWS_PER_FILE), **numbers, "__rowMarker__": markers})
+        )
+    return root
+
+
+def peaks(command: list[str]) -> dict[str, int]:
+    """The highest resident memory of a command's own process, of its JVM, and of all of it at one moment, in MiB."""
+    highest = {"python": 0, "jvm": 0, "together": 0}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
+    while process.poll() is None:
+        now = {"python": 0, "jvm": 0}
+        for pid in _family(process.pid):
+            name, resident = _resident(pid)
+            now["jvm" if name == "java" else "python"] += resident
+        now["together"] = sum(now.values())
+        highest = {kind: max(most, now[kind]) for kind, most in highest.items()}
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    if process.returncode:
+        sys.exit(f"failed: {command}")
+    return {kind: most // 2**20 for kind, most in highest.items()}
+
+
+def _family(pid: int) -> Iterator[int]:
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in _read(children).split():
+            yield from _family(int(child))
+
+
+def _resident(pid: int) -> tuple[str, int]:
+    facts = dict(line.partition(":")[::2] for line in _read(Path(f"/proc/{pid}/status")).splitlines())
+    return facts.get("Name", "").strip(), int((facts.get("VmRSS") or "0").split()[0]) * 1024
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:  # ended meanwhile
+        return ""
+
+
+def measured(batch_files: int, batches: int, driver_memory: str) -> dict[str, Any]:
+    """One run over so many batches, each of so many files."""
+    with tempfile.TemporaryDirectory(prefix="mirror-engine-bench-") as folder:
+        root = backlog(Path(folder), batch_files * batches)
+        lying = sum(file.stat().st_size for file in root.rglob("*.parquet"))
+        size = str(lying // batches + 1)
+        options = ["--batch-bytes", size, "--driver-memory", driver_memory]
+        once = [sys.executable, "-m", "mirror_engine.cli.main", "once", str(root), *options]
+        found = peaks(once)
+        history = [sys.executable, "-m", "mirror_engine.cli.main", "history", str(root), "Orders", "--json"]
+        told = json.loads(subprocess.run(history, check=True, capture_output=True).stdout)  # noqa: S603 - our own
+    return {"batch_mib": round(int(size) / 2**20, 1), "backlog_mib": lying // 2**20, "batches": len(told), **found}
+
+
+def main() -> None:
+    """Measure, print, and keep the figures."""
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--batches", type=int, default=3)
+    given.add_argument("--times", type=int, default=20)
+    given.add_argument("--batch-files", type=int, default=4)
+    given.add_argument("--driver-memory", default="512m")
+    options = given.parse_args()
+    small, large = (options.batch_files, options.batches), (options.batch_files, options.batches * options.times)
+    runs = {
+        "backlog": measured(*small, options.driver_memory),
+        f"backlog x {options.times}": measured(*large, options.driver_memory),
+        "batch x 8": measured(options.batch_files * 8, options.batches, options.driver_memory),
+    }
+    told = {"machine": machine(), "driver_memory": options.driver_memory, "peak_mib": runs}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "memory.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(told, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Memory grows with `--batch-bytes`, not with the backlog; `benchmarks/memory.py` measures it with the JVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from quick_folder import quick_folder
+
+pytestmark = pytest.mark.slow
+MEBIBYTE = 1 << 20
+# All of the engine but Spark: what it would have committed is staged, and its record committed alone.
+RUN = """
+import resource, sys
+from pathlib import Path
+import numpy as np, pyarrow as pa
+from mirror_engine import Config, Mirror
+from mirror_engine.delta.evolution import record_only
+from mirror_engine.delta.log import open_log
+from mirror_engine.delta.record import to_metadata
+from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.testing.publisher import Publisher
+
+class Staging(SparkDeltaWriter):
+    def _commit(self, table, batch, changes, record):
+        folder = self._tables.path(table)
+        log = open_log(folder)
+        record_only(folder, log, log.version + 1, record, to_metadata(record))
+        return "APPEND"
+
+root, files, batch_bytes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+orders = Publisher(root).table("Orders", keys=["id"])
+draw = np.random.default_rng(3)
+for number in range(files):
+    orders.land_parquet(pa.table({"id": draw.integers(0, 10**9, 12_500), "x": draw.random(12_500)}))
+writer = Staging(root / "Tables", root / ".mirror-engine/scratch", None)
+with Mirror(root, Config(batch_bytes=batch_bytes), writer=writer) as mirror:
+    report = mirror.once()
+assert report.files == files and report.rows == files * 12_500
+print(report.batches, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def peak_bytes(files, batch_bytes):
+    """How many batches a backlog took, and the most memory."""
+    with quick_folder() as folder:
+        command = [sys.executable, "-c", RUN, folder, str(files), str(batch_bytes)]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    batches, peak = map(int, done.stdout.split())
+    return batches, peak
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
+def test_a_backlog_twenty_times_as_long_takes_no_more_memory_and_a_larger_batch_does():
+    few, short = peak_bytes(8, MEBIBYTE)
+    many, long = peak_bytes(160, MEBIBYTE)
+    one, large = peak_bytes(160, 256 * MEBIBYTE)
+    print(f"{few} batches: {short >> 20} MiB, {many}: {long >> 20} MiB, {one}: {large >> 20} MiB")
+    assert (few > 2, many > 15 * few, one) == (True, True, 1)
+    assert long < short + 32 * MEBIBYTE
+    assert large > long + 64 * MEBIBYTE
