@@ -408,6 +408,7 @@ mkdir -p lower/T upper work zone
 echo x > lower/T/f
 mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work zone
 "$1" - <<'END'
+import shutil
 from pathlib import Path
 from mirror_engine.storage.local import LocalStorage
 zone = Path("zone")
@@ -416,13 +417,26 @@ assert [entry.identity for entry in LocalStorage(zone).list("")] == [before]
 (zone / "T" / "g").touch()
 (zone / "T" / "f").rename(zone / "T" / "h")
 assert LocalStorage(zone).stat("T").identity == before, "changed"
+for number in range(10_000):
+    (zone / "T" / f"{number % 100}").touch()
+    if number % 100 == 99:
+        (zone / "T" / "0").rename(zone / "T" / "moved")
+assert LocalStorage(zone).stat("T").identity == before, "changed by many changes"
+last = None
+for number in range(200):
+    (zone / "N").mkdir()
+    (zone / "N" / "_metadata.json").write_bytes(b"{}")
+    found = [entry.identity for entry in LocalStorage(zone).list("") if entry.name == "N"]
+    assert found != last, f"recreated unseen in round {number}"
+    last = found
+    shutil.rmtree(zone / "N")
 END
 umount zone
 """
 
 
 @linux
-def test_a_folder_of_a_container_image_keeps_its_identity_when_it_is_first_changed(tmp_path: Path) -> None:
+def test_on_an_overlay_no_change_inside_makes_another_folder_and_every_recreation_does(tmp_path: Path) -> None:
     mount = [shutil.which("unshare") or "unshare", "--mount", "sh", "-c", OVERLAY, "sh", sys.executable]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(mount, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
