@@ -36,8 +36,8 @@ def running(app: Any, **options: Any) -> Iterator[Endpoint]:
         endpoint.stop()
 
 
-def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
+def connected(port: int, address: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection((address, port), timeout=PATIENCE_SECONDS)
 
 
 def exchange(port: int, *pieces: bytes) -> bytes:
@@ -67,10 +67,11 @@ def request(method: str = "GET", target: str = "/", host: str = "localhost", *he
     return "\r\n".join(lines).encode("latin-1") + body
 
 
-def trusting() -> ssl.SSLContext:
+def trusting(*, checks_name: bool = True) -> ssl.SSLContext:
     """A client that trusts the endpoint's authority alone, as strictly as Python can be."""
     context = ssl.create_default_context(cafile=str(made_authority().ca))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.check_hostname = checks_name
     return context
 
 

@@ -8,10 +8,9 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from wire import ONELAKE, exchange, request, running, status_of
+from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, trusting
 
 from mirror_engine.endpoint.entra import entra_app
-from mirror_engine.endpoint.guard import Guard
 from mirror_engine.endpoint.hosts import LOGINS, named_host
 
 if TYPE_CHECKING:
@@ -126,10 +125,15 @@ def test_entra_s_name_opens_nothing_but_entra(locked: Endpoint) -> None:
     assert status_of(exchange(locked.http_port, asked)) == 404
 
 
-def test_beyond_the_loopback_hosts_may_have_any_name() -> None:
-    guard = Guard(services, SECRET, is_open=True)
-    assert guard._knows("builder")
-    assert not Guard(services)._knows("builder")
+def test_beyond_the_loopback_hosts_may_have_any_name_and_http_stays_behind() -> None:
+    """The address is no other's: Linux takes all of 127/8 for its own."""
+    with running(services, listen="0.0.0.0", secret=SECRET) as endpoint:  # noqa: S104 - what is tested
+        with trusting(checks_name=False).wrap_socket(connected(endpoint.https_port, "127.0.0.2")) as secure:
+            secure.sendall(request("GET", "/", "builder", f"Authorization: Bearer {SECRET}"))
+            assert status_of(rest_of(secure)) == 204
+        connected(endpoint.proxy_port, "127.0.0.2").close()
+        with pytest.raises(ConnectionRefusedError):
+            connected(endpoint.http_port, "127.0.0.2")
 
 
 def test_no_token_stands_in_any_log(locked: Endpoint, caplog, capfd) -> None:

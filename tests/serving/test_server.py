@@ -82,12 +82,6 @@ def test_a_token_is_asked_for_and_told_to_the_publisher(tmp_path) -> None:
         assert server.card.environment["AZURE_CLIENT_SECRET"] == TOKEN
 
 
-def test_beyond_the_loopback_http_stays_on_it(tmp_path) -> None:
-    listening = Listening("0.0.0.0", beyond_loopback=True, token=TOKEN)  # noqa: S104 - what is tested
-    with served(tmp_path, listening=listening) as server:
-        assert server.card.http.startswith("http://127.0.0.1:")
-
-
 def test_a_card_can_be_written_down_and_read_again(tmp_path) -> None:
     with served(tmp_path) as server:
         assert Card.of(json.loads(json.dumps(server.card.to_json()))) == server.card
