@@ -94,9 +94,11 @@ def test_a_refusal_says_what_the_proxy_is_for(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE"])
-@pytest.mark.parametrize("target", [f"http://{ONELAKE}/", "http://example.com/", "http://127.0.0.1:22/", "/"])
+@pytest.mark.parametrize(
+    "target", [f"http://{ONELAKE}/", f"{ONELAKE}:443", "http://example.com/", "http://127.0.0.1:22/", "/"]
+)
 def test_nothing_is_fetched_for_anybody(endpoint: Endpoint, method, target) -> None:
-    assert status_of(exchange(endpoint.proxy_port, request(method, target, ONELAKE))) == 403
+    assert status_of(exchange(endpoint.proxy_port, request(method, target, ONELAKE))) in {400, 403}
 
 
 def test_no_name_is_resolved_and_no_connection_made(endpoint: Endpoint, monkeypatch) -> None:
