@@ -1,0 +1,108 @@
+"""Other programs commit exactly between the engine's snapshot and its commit, with Spark itself in between."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.schema import Field, PrimitiveType
+from shop import TYPES, Shop, row
+
+from mirror_engine import Verdict
+from mirror_engine.delta import merge as merge_module
+from mirror_engine.events import OperationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from mirror_engine.delta.base import DeltaWriter
+
+
+def append(folder: str) -> None:
+    write_deltalake(folder, pa.table({"id": [7], "city": ["theirs"]}), mode="append")
+
+
+def delete(folder: str) -> None:
+    DeltaTable(folder).delete("id = 2")
+
+
+def add_column(folder: str) -> None:
+    DeltaTable(folder).alter.add_columns(Field("note", PrimitiveType("string")))
+
+
+def compact(folder: str) -> None:
+    DeltaTable(folder).optimize.compact()
+
+
+# who comes between, which rows are there in the end, and whether it changed any: 1 and 2 were, 2 is written anew
+INTRUDERS: dict[str, tuple[Callable[[str], None], list[tuple[int, str]], bool]] = {
+    "append": (append, [(1, "Linz"), (2, "new"), (3, "new"), (7, "theirs")], True),
+    "delete": (delete, [(1, "Linz"), (2, "new"), (3, "new")], True),
+    "columns": (add_column, [(1, "Linz"), (2, "new"), (3, "new")], True),
+    "compact": (compact, [(1, "Linz"), (2, "new"), (3, "new")], False),
+}
+
+# two in every run; all of them with MIRROR_TEST_INTRUDERS="append delete columns compact"
+TRIED = os.environ.get("MIRROR_TEST_INTRUDERS", "delete compact").split()
+
+
+def intruding(intrude: Callable[[str], None], folder: str, once: Path, schema: Any) -> Callable[..., Any]:
+    """The rows a MERGE reads, which while they are read for the first time lets somebody else commit."""
+
+    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            once.touch(exist_ok=False)
+        except FileExistsError:
+            pass
+        else:
+            intrude(folder)
+        yield from batches
+
+    return lambda rows: rows.mapInArrow(pass_on, schema)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", TRIED)
+def test_who_comes_between_is_met_by_a_second_try_and_named_where_rows_changed(
+    tmp_path: Path,
+    mirror_writer: Callable[[Path], DeltaWriter],
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    from pyspark import cloudpickle  # noqa: PLC0415 - only tests with Spark need it
+
+    intrude, rows, changes = INTRUDERS[name]
+    shop = Shop(tmp_path / "shop")
+    shop.writer = mirror_writer(shop.root)
+    orders = shop.orders()
+    for number in (1, 2):
+        orders.insert(row(number))
+        shop.once()
+    folder = str(shop.root / "Tables/dbo/Orders")
+    version = DeltaTable(folder).version() + 1
+    read = merge_module._staged_rows
+
+    def staged_rows(*arguments: Any) -> Any:
+        found = read(*arguments)
+        return intruding(intrude, folder, tmp_path / "once", found.schema)(found)
+
+    monkeypatch.setattr(merge_module, "_staged_rows", staged_rows)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Python's workers know no tests
+    orders.upsert({"id": 2, "city": "new"}, {"id": 3, "city": "new"})
+    shop.events.clear()
+    assert shop.once().verdict is Verdict.LEVEL
+    conflicts = [event.message for event in shop.events if isinstance(event, OperationFailed)]
+    assert all("another writer committed first" in message for message in conflicts), conflicts
+    assert len(conflicts) == 1 or name == "append"  # Delta may let a mere append pass
+    with shop.mirror() as mirror:
+        table = mirror.rows("Orders").select(list(TYPES)).to_pylist()
+    assert sorted(tuple(each.values()) for each in table) == rows
+    said = [found.text for found, _ in shop.status().diagnostics if found.code == "ME080"]
+    assert said == ([f"changed by someone else at version {version}"] if changes else [])
