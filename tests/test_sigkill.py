@@ -39,6 +39,7 @@ def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path,
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(max(300, 70 * KILLS))
 def test_killed_where_no_jvm_is_needed_every_file_is_in_one_commit(tmp_path):
     print(f"MIRROR_TEST_SEED={SEED}")
     killer, writer = QuietKiller(tmp_path, SEED), SparkDeltaWriter(tmp_path / "shop/Tables", tmp_path, no_session)

@@ -7,15 +7,17 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from deltalake import DeltaTable
 from shop import Shop, row
 
 from mirror_engine.delta.base import HistoryEntry
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import CommitFailed
 from mirror_engine.events import BatchCommitted, OperationFailed, TableMaintained
+from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.upkeep import Upkeep
 
-SECONDS = 20.0
+SECONDS = 60.0
 NO_STOP = threading.Event()
 
 
@@ -206,3 +208,25 @@ def test_a_folder_dropped_meanwhile_is_dropped_when_its_table_is_done(shop):
         assert "dbo/Orders" in shop.writer.tables()
         shop.writer.is_let_go.set()
         until(lambda: "dbo/Orders" not in shop.writer.tables())
+
+
+@pytest.mark.spark
+def test_a_table_kept_tidy_by_spark_has_few_files_and_every_row_and_an_engine_started_anew_leaves_it(
+    tmp_path, mirror_writer
+):
+    root = tmp_path / "shop"
+    root.mkdir()
+    shop = Shop(root, mirror_writer(root), maintain_after=3, files_per_commit=1, poll_interval_seconds=60.0)
+    orders = shop.orders()
+    with kept(shop) as cycle:
+        for number in range(3):
+            orders.insert(row(number))
+            cycle()
+    done = [event.done for event in shop.events if isinstance(event, TableMaintained)]
+    assert done == [{"files_added": 1, "files_removed": 3, "files_deleted": 0}]  # retention keeps them
+    orders.insert(row(3))
+    with kept(shop) as cycle:
+        cycle()
+    assert sum(isinstance(event, TableMaintained) for event in shop.events) == 1
+    assert shop.ids() == [0, 1, 2, 3]
+    assert len(DeltaTable(str(root / TABLES / "dbo/Orders")).file_uris()) == 2
