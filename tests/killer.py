@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirror_engine.delta.base import DeltaWriter
 
 COMMAND = [sys.executable, "-m", "mirror_engine.cli.main", "run"]
-OPTIONS = ["--poll-interval", "0.3", "--files-per-commit", "3", "--workers", str(len(KINDS)), "--maintain-after", "4"]
+OPTIONS = ["--poll-interval", "0.3", "--files-per-commit", "3", "--workers", str(len(KINDS))]
 # a killed engine's JVM is a new one each time: it is to be warm soon
 ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"}
 LONGEST_WAIT_SECONDS = 40.0
@@ -50,6 +50,7 @@ class Killer:
         seed: brings the same acts and moments again, as far as the machine does.
     """
 
+    maintain_after = 4
     cheap_part = 0.75
     cheap_moments: Sequence[str] = (START, "committed")
 
@@ -72,7 +73,7 @@ class Killer:
             act()
         before = self._lying(moment)
         engine = subprocess.Popen(
-            [*COMMAND, str(self.root), *OPTIONS],
+            [*COMMAND, str(self.root), *OPTIONS, "--maintain-after", str(self.maintain_after)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=ENVIRONMENT,
@@ -171,5 +172,6 @@ class Killer:
 class QuietKiller(Killer):
     """Kills where nothing needs a JVM: folders come and go, files change no row, and each is in one commit."""
 
+    maintain_after = 0  # it needs Spark
     cheap_part = 1.0
     cheap_moments = (START, "committed", "file moved away")
