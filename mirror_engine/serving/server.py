@@ -24,6 +24,7 @@ from mirror_engine.serving.composition import application
 from mirror_engine.serving.environment import Card, variables
 from mirror_engine.serving.layout import Private
 from mirror_engine.serving.listening import Listening
+from mirror_engine.serving.renewal import Renewal
 from mirror_engine.storage.local_writable import WritableLocalStorage
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ class Server:
             storage.sweep()
             items = Items(storage)
             item = _wanted(items, self._plan)
-            endpoint = self._endpoint(Lake(storage, items, self._plan.switches))
-            entered.callback(endpoint.stop)
+            endpoint = self._endpoint(entered, Lake(storage, items, self._plan.switches))
             self.card = self._card(endpoint, item)
             _put(self._private.card, self.card)
             entered.callback(self._private.card.unlink, missing_ok=True)
@@ -109,18 +109,21 @@ class Server:
             ) from None
         self._private.card.unlink(missing_ok=True)  # of a server that was killed
 
-    def _endpoint(self, lake: Lake) -> Endpoint:
+    def _endpoint(self, entered: ExitStack, lake: Lake) -> Endpoint:
         listening = self._plan.listening
         self._authority = authority(self._private.tls, listening.address)
+        tls = self._authority.context()
         endpoint = Endpoint(
             application(lake, Unmirrored(), listening.token),
-            self._authority.context(),
+            tls,
             listen=listening.address,
             ports=Ports.from_first(listening.port),
             secret=listening.token,
             tell=self._tell,
         )
         endpoint.start()
+        entered.callback(endpoint.stop)
+        entered.enter_context(Renewal(self._private.tls, listening.address, tls, self._tell))
         return endpoint
 
     def _card(self, endpoint: Endpoint, item: Item) -> Card:

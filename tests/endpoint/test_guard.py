@@ -86,6 +86,7 @@ def said(locked: Endpoint, *headers: str, host: str = "localhost") -> int:
         f"Authorization: SharedKey onelake:{SECRET}",
         f"Authorization: {SECRET}",
         "Authorization: Basic ####",
+        "Authorization: Digest " + base64.b64encode(f"x:{SECRET}".encode()).decode(),
         "Authorization: Basic " + base64.b64encode(b"x:").decode(),
         "Authorization: Bearer \xff\xfe",
     ],
