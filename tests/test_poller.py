@@ -211,7 +211,7 @@ class TestTables:
         assert look(storage).diagnostics == ()
         storage.put(f"{ZONE}/One.schema/More/{FIRST}", b"x")
         (diagnostic,) = look(storage, strict=True).diagnostics
-        assert diagnostic.message == f"{ZONE}: 1001 tables, the service takes 1,000 [ME007]"
+        assert diagnostic.message == f"{ZONE}: 1,001 tables, the service takes 1,000 [ME007]"
         assert diagnostic.severity is Severity.ERROR
 
 

@@ -28,6 +28,7 @@ JSON: dict[str, Any] = {
     "explanations": [
         {
             "code": "ME014",
+            "title": "ConditionalUpdateColumn does nothing",
             "severity": "warning",
             "severity_strict": "error",
             "text": "ConditionalUpdateColumn has no effect",
@@ -80,9 +81,9 @@ def known_code(text: str) -> str:
 
 
 def _overview() -> RenderableType:
-    table = grid("Code", "Severity", "What is said")
+    table = grid("Code", "Severity", "What it is about")
     for code, entry in REGISTER.items():
-        table.add_row(code, line(entry.severity.value, STYLES[entry.severity]), entry.text)
+        table.add_row(code, line(entry.severity.value, STYLES[entry.severity]), explanation(code).title)
     return table
 
 
@@ -96,7 +97,7 @@ def _pages(pages: Iterable[Explanation]) -> RenderableType:
 
 def _page(page: Explanation) -> Iterator[RenderableType]:
     yield Text.assemble((page.code, "bold"), "  ", (page.severity, STYLES[page.line.severity]))
-    yield line(page.line.text)
+    yield line(page.title)
     yield from _section("Why it matters", line(page.why))
     yield from _section("What to do", line(page.advice))
     yield from _example("Wrong", page.wrong)

@@ -51,7 +51,7 @@ def diagnostics_page() -> str:
         (
             f"[{entry.code}](#{entry.code.lower()})",
             _severity(entry.severity, entry.strict),
-            entry.text,
+            entry.wording,
             entry.remedy or "-",
             ", ".join(rule for rule in entry.rules),
         )
@@ -74,8 +74,8 @@ def main(arguments: list[str]) -> None:
 def _explained(code: str) -> str:
     """The long form of one diagnostic, under a heading that can be linked to."""
     page = explanation(code)
-    said = f"{page.line.text} ({page.severity}; {', '.join(page.line.rules)})"
-    return f"## {code}\n\n*{said}*\n\n{page.markdown}"
+    said = f"{page.line.wording} ({page.severity}; {', '.join(page.line.rules)})"
+    return f"## {code}\n\n**{page.title}.** *{said}*\n\n{page.markdown}"
 
 
 def _command_section(name: str) -> str:

@@ -26,9 +26,9 @@ _DIAGNOSTIC: dict[str, Any] = {
     "path": f"Items/{_FILE}",
     "row": None,
     "column": None,
-    "text": "1 inserts met a present key, both rows stay",
-    "remedy": "use 4, or delete first",
-    "message": f"Items/{_FILE}: 1 inserts met a present key, both rows stay [ME039]",
+    "text": "1 insert of a present key, both rows stay",
+    "remedy": "write 4 (upsert), or delete the row first",
+    "message": f"Items/{_FILE}: 1 insert of a present key, both rows stay [ME039]",
     "rules": ["LZ-4.1"],
     "details": {"count": "1"},
 }

@@ -37,7 +37,7 @@ _DIAGNOSTIC = {
     "row": 2,
     "column": None,
     "text": "row marker is 3, …",
-    "remedy": "delete, land a corrected file",
+    "remedy": "delete the file and land a corrected one",
     "message": "Items/00000000000000000002.csv, row 2: row marker is 3, … [ME037]",
     "rules": ["LZ-4.12"],
     "details": {"value": "3"},

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _FENCED = r"```(\w+)(?: ([^\n]+))?\n(.+?)\n```"
 _PAGE = re.compile(
-    rf"# (ME\d{{3}})\n\n(.+?)\n\n## What to do\n\n(.+?)\n\n## Wrong\n\n{_FENCED}\n\n## Right\n\n{_FENCED}\n", re.DOTALL
+    rf"# (ME\d{{3}}) ([^\n]+)\n\n(.+?)\n\n## What to do\n\n(.+?)\n\n## Wrong\n\n{_FENCED}\n\n## Right\n\n{_FENCED}\n",
+    re.DOTALL,
 )
 
 
@@ -50,6 +51,7 @@ class Explanation:
 
     Attributes:
         code: `MEnnn`.
+        title: what it is about, in plain words.
         why: what it means and what the service does with it.
         advice: what to do, at length.
         wrong: an example that raises it.
@@ -57,6 +59,7 @@ class Explanation:
     """
 
     code: str
+    title: str
     why: str
     advice: str
     wrong: Snippet
@@ -88,9 +91,10 @@ class Explanation:
         """The same as plain values."""
         return {
             "code": self.code,
+            "title": self.title,
             "severity": self.line.severity.value,
             "severity_strict": self.line.strict.value,
-            "text": self.line.text,
+            "text": self.line.wording,
             "remedy": self.line.remedy,
             "why": self.why,
             "advice": self.advice,
@@ -122,6 +126,6 @@ def read_page(code: str, text: str) -> Explanation:
     match = _PAGE.fullmatch(text)
     if match is None or match[1] != code:
         raise ValueError(f"{code}.md is not in the form that explanations/pages.py describes")
-    _, why, advice, *snippets = match.groups(default="")
+    _, title, why, advice, *snippets = match.groups(default="")
     wrong, right = Snippet(*snippets[:3]), Snippet(*snippets[3:])
-    return Explanation(code, why, advice, wrong, right)
+    return Explanation(code, title, why, advice, wrong, right)

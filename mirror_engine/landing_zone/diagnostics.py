@@ -24,6 +24,17 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+class _Detail(str):
+    """A value that fills a text; in `{count:file}` it is a number with its noun."""
+
+    __slots__ = ()
+
+    def __format__(self, noun: str) -> str:
+        if noun and self.isdecimal():
+            return count(int(self), noun)
+        return f"{self} {noun}s" if noun else str(self)
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """What was found, and where.
@@ -57,12 +68,12 @@ class Diagnostic:
     @property
     def text(self) -> str:
         """What was found, in words."""
-        return printable(self.entry.text.format_map(dict(self.details)))
+        return printable(_filled(self.entry.text, self.details))
 
     @property
     def remedy(self) -> str:
         """What to do, in words; empty where nothing is to be done."""
-        return printable(self.entry.remedy.format_map(dict(self.details)))
+        return printable(_filled(self.entry.remedy, self.details))
 
     @property
     def finding(self) -> str:
@@ -89,6 +100,10 @@ class Diagnostic:
             "rules": list(self.entry.rules),
             "details": dict(self.details),
         }
+
+
+def _filled(text: str, details: Iterable[tuple[str, str]]) -> str:
+    return text.format_map({name: _Detail(value) for name, value in details})
 
 
 def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = False, **details: object) -> Diagnostic:

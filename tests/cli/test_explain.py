@@ -10,7 +10,7 @@ from mirror_engine.landing_zone.register import REGISTER
 def test_a_code_is_explained_in_any_case(say) -> None:
     said = say("explain", "me014")
     assert said.code == 0
-    assert said.out.startswith("ME014  warning, error under strict\nConditionalUpdateColumn has no effect\n")
+    assert said.out.startswith("ME014  warning, error under strict\nConditionalUpdateColumn does nothing\n")
     for heading in ("Why it matters", "What to do", "Wrong: _metadata.json", "Right: _metadata.json"):
         assert f"\n\n{heading}\n  " in said.out
     assert "\n  LZ-2.7 Honour these properties." in said.out

@@ -164,7 +164,7 @@ def test_the_plan_says_why_not_more(shop, say) -> None:
     said = say("trace", shop.root, "Items", "--plan")
     assert said.out.startswith("Items is latched: 00000000000000000002.parquet: 0 bytes [ME023], 1 file unread\n")
     assert "  nothing is to be done\n" in said.out
-    assert "-> Delete, land again; publish by rename." in said.out
+    assert "-> Delete it and land it again; write under another name first, then rename." in said.out
 
 
 def test_a_file_that_is_refused_says_why(shop, say) -> None:

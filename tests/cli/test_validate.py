@@ -59,10 +59,11 @@ def test_each_table_gets_its_verdict_and_nothing_is_written(broken, say) -> None
     assert "Good  level  1 file, 1 row\n" in said.out
     assert "Sales.schema/Wrong  latched  1 file, 1 row  1 file not applied\n" in said.out
     assert "  error    ME037 00000000000000000002.parquet, row 2: row marker is 3, " in said.out
-    assert "-> delete, land a corrected file  (LZ-4.12)" in said.out
-    assert "  warning  ME019 waits for 00000000000000000002.parquet, 1 later files unread" in said.out
+    assert "-> delete the file and land a corrected one  (LZ-4.12)" in said.out
+    assert "  warning  ME019 waits for 00000000000000000002.parquet, 1 later file unread" in said.out
     assert said.out.endswith(
         "3 tables, 3 files, 3 rows, 2 files not applied: 1 error, 1 warning; 1 table blocked, 1 table latched\n"
+        "`mirror-engine explain ME037` says more.\n"
     )
     assert said.err == ""
 
@@ -92,7 +93,10 @@ def test_a_gap_fails_a_check_unless_it_is_known(broken, say) -> None:
     gap = broken / "Files/LandingZone/Gap"
     said = say("validate", gap)
     assert said.code == 3
-    assert said.out.endswith("1 table, 1 file, 1 row, 1 file not applied: 1 warning; 1 table blocked\n")
+    assert said.out.endswith(
+        "1 table, 1 file, 1 row, 1 file not applied: 1 warning; 1 table blocked\n"
+        "`mirror-engine explain ME019` says more.\n"
+    )
     assert json.loads(say("validate", gap, "--json").out)["fails"] is True
     assert say("validate", gap, "--format", "github").out.startswith("::error file=")
     known = say("validate", gap, "--ignore", "ME019")

@@ -179,8 +179,8 @@ def test_null_keys_are_counted_per_key_and_refused_under_strict(zone: Zone, stri
     content = parquet(a=[1, None, None], b=[None, 2, 3], v=[1, 1, 1])
     said = zone.reads(content, metadata).rows.diagnostics
     assert [diagnostic.text for diagnostic in said if diagnostic.code == "ME040"] == [
-        "1 rows with NULL in key b match nothing",
-        "2 rows with NULL in key a match nothing",
+        "1 row with NULL in key b, matching nothing",
+        "2 rows with NULL in key a, matching nothing",
     ]
     assert strict.refuses(content, Metadata(key_columns=("a", "b"))).diagnostic.code == "ME040"
 

@@ -10,6 +10,7 @@ import pytest
 from mirror_engine.explanations.pages import explanation, read_page
 from mirror_engine.explanations.rules import rules, rules_in, rules_page
 from mirror_engine.landing_zone.delimited_text import RecordLimits, RecordReader, TextDialect
+from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.register import REGISTER
 
@@ -31,6 +32,8 @@ def test_every_page_belongs_to_a_code_of_the_register() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.code)
 def test_every_code_says_why_and_what_to_do_with_an_example(page) -> None:
     assert len(page.why) > 60
+    assert not set("{}`") & set(page.title)
+    assert page.title[:1].isupper()
     assert len(page.advice) > 10
     assert page.wrong.text.strip()
     assert page.right.text.strip()
@@ -85,3 +88,11 @@ def test_a_page_of_another_form_says_so() -> None:
         read_page("ME001", "# ME002\n\nWhy.\n")
     with pytest.raises(KeyError):
         explanation("ME999")
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [("1", "1 file"), ("2", "2 files"), ("1204", "1,204 files"), ("some", "some files")]
+)
+def test_a_number_in_a_text_agrees_with_its_noun(count, said) -> None:
+    assert diagnose("ME008", "Items", count=count).text == f"no `_metadata.json`, {said} waiting"
+    assert "{count} files waiting" in REGISTER["ME008"].wording

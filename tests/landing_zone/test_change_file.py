@@ -148,7 +148,7 @@ class TestInSequence:
     @pytest.mark.parametrize(
         ("path", "code", "text"),
         [
-            ("1.parquet", "ME020", "1 digits, not 20"),
+            ("1.parquet", "ME020", "1 digit, not 20"),
             ("000000000000000000001.parquet", "ME020", "21 digits, not 20"),
             ("²" * 20 + ".parquet", "ME020", "not only digits"),
             ("163A09D2-8248-423F-9AB4-CEE3366BA59C.parquet", "ME020", "not only digits"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mirror_engine.landing_zone.column_types import Column, type_mismatch
@@ -112,7 +114,7 @@ def test_refused_metadata_is_called_metadata() -> None:
 def test_every_code_has_a_message_that_names_the_place(code: str) -> None:
     details = dict.fromkeys(("time", "fault", "line", "char", "reason"), "x")
     words = REGISTER[code].text + REGISTER[code].remedy
-    details |= {part.partition("}")[0]: "x" for part in words.split("{")[1:]}
+    details |= {re.split("[:}]", part)[0]: "x" for part in words.split("{")[1:]}
     error_code, said = fabric_message(diagnose(code, f"{FOLDER}/1.csv", **details), STORES, "G")
     assert error_code
     assert "G" in said or code == "ME068"

@@ -142,7 +142,7 @@ STATES: dict[type, TableState] = {
 def test_every_state_has_a_sentence() -> None:
     assert set(STATES) == set(get_args(TableState))
     assert {word(state): in_words(state) for state in STATES.values()} == {
-        "unarmed": "not a table yet: no `_metadata.json`, 2 files wait [ME008]",
+        "unarmed": "not a table yet: no `_metadata.json`, 2 files waiting [ME008]",
         "waiting": "failed: no change file came within 14 days",
         "loading": "loading: 1 file ready, nothing committed yet",
         "level": "level: everything landed is in the table",

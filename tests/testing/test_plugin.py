@@ -152,7 +152,7 @@ def test_a_failure_says_what_a_person_needs_to_know(pytester: pytest.Pytester) -
             "*test_left_latched*",
             "the test leaves tables as it should not:",
             "  Orders is latched: 00000000000000000001.parquet, row 1: row marker is 3, * [[]ME037[]], 1 file unread",
-            "    -> Delete, land a corrected file.",
+            "    -> Delete the file and land a corrected one.",
             "  Orders is blocked: waits for 00000000000000000001.parquet, 1 file unread",
             "    -> Land 00000000000000000001.parquet, *",
             "  Orders is not a table yet: invalid JSON at line 1, *",
@@ -166,15 +166,15 @@ def test_a_failure_says_what_a_person_needs_to_know(pytester: pytest.Pytester) -
             "*AssertionError: assert *{'id': 1}* == *{'id': [[]1[]]}*",
             "*something else",
             "*Captured mirror call*",
-            "  Orders is not a table yet: no `_metadata.json`, 1 files wait [[]ME008[]]",
-            "    -> Land it, last is fine.",
+            "  Orders is not a table yet: no `_metadata.json`, 1 file waiting [[]ME008[]]",
+            "    -> Land a _metadata.json in the folder; it may come after the files.",
         ]
     )
 
 
 def test_not_getting_level_is_told_at_the_test_s_own_line(mirror: MirrorInTest, publisher: Publisher) -> None:
     publisher.folder("Orders").load({"id": 1})
-    with pytest.raises(AssertionError, match=r"(?s)not get level.*Orders is not a table yet.*ME008.*-> Land it"):
+    with pytest.raises(AssertionError, match=r"(?s)not get level.*Orders is not a table yet.*ME008.*-> Land a _meta"):
         mirror.run_until_level()
 
 
@@ -229,7 +229,10 @@ def test_diagnostics_pass_up_to_a_severity(mirror: MirrorInTest, publisher: Publ
     mirror.run_until_level()
     mirror.assert_no_diagnostics(above="warning")
     mirror.assert_no_diagnostics(above="info", ignore=["ME002"])
-    with pytest.raises(AssertionError, match=r"(?s)anything above info\n  warning: Loose.parquet.*\n    -> move it$"):
+    with pytest.raises(
+        AssertionError,
+        match=r"(?s)anything above info\n  warning: Loose.parquet.*\n    -> move it into the table folder.*$",
+    ):
         mirror.assert_no_diagnostics(above="info")
     with pytest.raises(AssertionError, match="ME021"):
         mirror.assert_no_diagnostics()

@@ -39,7 +39,7 @@ def _rule(code: str) -> dict[str, Any]:
     page = explanation(code)
     return {
         "id": code,
-        "shortDescription": {"text": page.line.text},
+        "shortDescription": {"text": page.title},
         "fullDescription": {"text": page.why},
         "help": {"text": f"{page.why}\n\n{page.advice}", "markdown": page.markdown},
         "defaultConfiguration": {"level": LEVELS[page.line.severity]},

@@ -31,7 +31,12 @@ def verdicts_text(verdicts: Verdicts) -> RenderableType:
         parts += [line(verdicts.zone, "bold"), *_told(verdicts.diagnostics, ""), Text()]
     for table in verdicts.tables:
         parts += [_heading(table), *_told(table.diagnostics, table.name)]
-    return Group(*parts, Text() if parts else line("No table folder lies in the landing zone."), _summary(verdicts))
+    return Group(
+        *parts,
+        Text() if parts else line("No table folder lies in the landing zone."),
+        _summary(verdicts),
+        *_more(verdicts),
+    )
 
 
 def _heading(table: TableVerdict) -> Text:
@@ -97,6 +102,14 @@ def _summary(verdicts: Verdicts) -> Text:
         line(words, STYLES[worst] if worst else "green" if words == "clean" else ""),
         _stuck(verdicts),
     )
+
+
+def _more(verdicts: Verdicts) -> Iterator[Text]:
+    """Where the gravest finding is told at length."""
+    said = [found for found, _ in verdicts.all()]
+    if said:
+        worst = max(said, key=lambda found: GRAVITY.index(found.severity))
+        yield line(f"`mirror-engine explain {worst.code}` says more.", "dim")
 
 
 def _stuck(verdicts: Verdicts) -> Text:

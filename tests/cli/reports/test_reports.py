@@ -51,7 +51,7 @@ def annotations(text: str) -> list[tuple[str, dict[str, str], str]]:
 def test_an_annotation_names_file_line_and_code() -> None:
     assert github.render(zone(items(WRONG_MARKER, is_text=True))) == (
         f"::error file=out/LandingZone/{SECOND},line=4,title=ME037::{SECOND}, row 3: row marker is 3, "
-        "the protocol knows 0, 1, 2, 4 [ME037] -> delete, land a corrected file\n"
+        "the protocol knows 0, 1, 2, 4 [ME037] -> delete the file and land a corrected one\n"
     )
 
 
@@ -235,4 +235,4 @@ def test_every_code_can_be_reported() -> None:
     assert suites(junit.render(verdicts)).get("tests") == "3"
 
 
-DETAILS = {word for line in REGISTER.values() for word in re.findall(r"\{(\w+)\}", line.text + line.remedy)}
+DETAILS = {word for line in REGISTER.values() for word in re.findall(r"\{(\w+)[:}]", line.text + line.remedy)}
