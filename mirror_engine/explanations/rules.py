@@ -27,8 +27,11 @@ class Rule:
     rows: tuple[str, ...] = ()
 
     def about(self, code: str) -> str:
-        """The rule's text, and of its table the lines that name the diagnostic."""
-        lines = [" | ".join(row.strip("|").split("|")) for row in self.rows if code in row]
+        """The rule's text, and of its table the lines that name the diagnostic; all, where none does and it ends so."""
+        rows = [row for row in self.rows if code in row]
+        if not rows and self.text.endswith(":"):
+            rows = [row for row in self.rows if not row.startswith("|---")]
+        lines = [" | ".join(row.strip("|").split("|")) for row in rows]
         return "\n".join([self.text, *lines])
 
 

@@ -79,6 +79,7 @@ def test_the_package_carries_the_rules_of_the_protocol_as_they_are() -> None:
 def test_a_rule_tells_the_lines_of_its_table_that_name_the_code() -> None:
     told = rules()["LZ-4.1"].about("ME039").splitlines()
     assert len(told) == 2
+    assert len(rules()["LZ-4.1"].about("ME078").splitlines()) == 6  # the text, the heading and four markers
     assert told[1].startswith("0 insert | append | append all the same")
     assert rules()["LZ-10"].text.startswith("Use these shapes")
 
