@@ -35,9 +35,13 @@ class Log:
 
     def __call__(self, event: Event) -> None:
         """Write the event, unless it is a detail."""
+        self.tell(event)
+
+    def tell(self, event: Event, **where: str) -> None:
+        """The same, with where it was."""
         level, name, fields = words(event)
         if level != "debug":
-            self.say(level, name, **fields)
+            self.say(level, name, **where, **fields)
 
     def say(self, level: str, name: str, **fields: Any) -> None:  # noqa: ANN401 - any JSON value
         """Write a line of the program's own."""

@@ -80,7 +80,11 @@ def opened(plan: Plan, log: Log) -> Server:
     """The server of a plan; what goes wrong in it is logged."""
     from mirror_engine.serving.server import Server  # noqa: PLC0415 - the endpoint takes a moment
 
-    return Server(plan, lambda what: log.say("error", "endpoint", about=what))
+    return Server(
+        plan,
+        lambda what: log.say("error", "endpoint", about=what),
+        lambda item, event: log.tell(event, mirror=item.path),
+    )
 
 
 def log_to_stderr(log_format: LogFormat = LogFormat.TEXT) -> Log:

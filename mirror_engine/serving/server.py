@@ -22,6 +22,7 @@ from mirror_engine.errors import RootInUse, UsageError
 from mirror_engine.serving import az
 from mirror_engine.serving.composition import application
 from mirror_engine.serving.environment import Card, variables
+from mirror_engine.serving.fleet import Fleet
 from mirror_engine.serving.layout import Private
 from mirror_engine.serving.listening import Listening
 from mirror_engine.serving.renewal import Renewal
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from mirror_engine.endpoint.databases import MirroredDatabases
     from mirror_engine.endpoint.items import Item
+    from mirror_engine.events import Event
 
 WORKSPACE, ITEM = "Workspace", "Mirror"  # made in a STORE that has none, where nobody named others
 
@@ -66,15 +69,22 @@ class Server:
     Args:
         plan: what and how.
         tell: is told of what goes wrong, in words without anything a client sent.
+        tell_event: gets every event of the engines, with the item it is of.
 
     Raises:
         RootInUse: on entering, where another process serves this STORE.
         UsageError: on entering, where the store is no folder, a name cannot be a folder's, or a port is taken.
     """
 
-    def __init__(self, plan: Plan, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        tell: Callable[[str], None],
+        tell_event: Callable[[Item, Event], None] = lambda *_: None,
+    ) -> None:
         self._plan = plan
         self._tell = tell
+        self._tell_event = tell_event
         self._private = Private.of(plan.store.absolute())
 
     def __enter__(self) -> Self:
@@ -84,7 +94,8 @@ class Server:
             storage.sweep()
             items = Items(storage)
             item = _wanted(items, self._plan)
-            endpoint = self._endpoint(entered, Lake(storage, items, self._plan.switches))
+            databases = self._databases(entered, items)
+            endpoint = self._endpoint(entered, Lake(storage, items, self._plan.switches), databases)
             self.card = self._card(endpoint, item)
             _put(self._private.card, self.card)
             entered.callback(self._private.card.unlink, missing_ok=True)
@@ -109,12 +120,21 @@ class Server:
             ) from None
         self._private.card.unlink(missing_ok=True)  # of a server that was killed
 
-    def _endpoint(self, entered: ExitStack, lake: Lake) -> Endpoint:
+    def _databases(self, entered: ExitStack, items: Items) -> MirroredDatabases:
+        """Engines for all items, at work until the server ends; or none."""
+        if not self._plan.has_engines:
+            return Unmirrored()
+        fleet = Fleet(self._plan.store.absolute(), items, self._plan.config, tell=self._tell_event)
+        entered.callback(fleet.end)
+        fleet.begin()
+        return fleet
+
+    def _endpoint(self, entered: ExitStack, lake: Lake, databases: MirroredDatabases) -> Endpoint:
         listening = self._plan.listening
         self._authority = authority(self._private.tls, listening.address)
         tls = self._authority.context()
         endpoint = Endpoint(
-            application(lake, Unmirrored(), listening.token),
+            application(lake, databases, listening.token),
             tls,
             listen=listening.address,
             ports=Ports.from_first(listening.port),
