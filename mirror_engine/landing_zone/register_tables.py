@@ -59,7 +59,7 @@ ENTRIES = (
     entry("ME074", W, ("LZ-1.9",), "symbolic link or special file, not followed", "put a regular file or folder there"),
     entry("ME075", E, ("LZ-10",), "{reason}, more than the limit of {limit}", "split it, or raise {option}"),
     entry("ME076", I, ("LZ-7.3",), "this ROOT was copied, moved or restored: folder identities learned anew", ""),
-    # Only `validate` and the pytest plugin say these: the service applies such files without a word.
+    # Only `validate` says these: the service applies such files without a word.
     entry(
         "ME077",
         W,
