@@ -24,6 +24,7 @@ from mirror_engine.endpoint.properties import Properties
 from mirror_engine.endpoint.readable_lake import Listed, met
 from mirror_engine.endpoint.upload_lake import UploadLake
 from mirror_engine.endpoint.uploads import LIMITS, Limits, Uploads
+from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ class LostFile:
     """
 
     path: str
+
+    @property
+    def words(self) -> str:
+        """For a person."""
+        return f"{printable(self.path)}: a rename without a condition replaced this file; what it held is lost"
 
 
 class Lake(UploadLake):

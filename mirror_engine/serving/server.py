@@ -91,11 +91,11 @@ class Server:
         with ExitStack() as entered:
             self._hold(entered)
             storage = WritableLocalStorage(self._plan.store.absolute())
-            storage.sweep()
             items = Items(storage)
             item = _wanted(items, self._plan)
             databases = self._databases(entered, items)
-            endpoint = self._endpoint(entered, Lake(storage, items, self._plan.switches), databases)
+            lake = Lake(storage, items, self._plan.switches, tell=lambda lost: self._tell(lost.words))
+            endpoint = self._endpoint(entered, lake, databases)
             self.card = self._card(endpoint, item)
             _put(self._private.card, self.card)
             entered.callback(self._private.card.unlink, missing_ok=True)
