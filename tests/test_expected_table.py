@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirror_engine.cli.output import plain
 from mirror_engine.errors import UsageError
 from mirror_engine.expected_table import read_expected
+from mirror_engine.monitoring.cells import plain
 
 SCHEMA = pa.schema(
     [

@@ -12,11 +12,12 @@ from mirror_engine.cli import exit_codes, opening, progress
 from mirror_engine.cli.history import history_grid
 from mirror_engine.cli.once import report_json, report_text
 from mirror_engine.cli.options import Json, configured
-from mirror_engine.cli.output import cell, grid, line, plain, print_json, stdout
+from mirror_engine.cli.output import grid, line, print_json, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.cli.status_text import status_text
 from mirror_engine.config import Config
 from mirror_engine.errors import UsageError
+from mirror_engine.monitoring.cells import cell, plain
 
 if TYPE_CHECKING:
     from rich.console import Console

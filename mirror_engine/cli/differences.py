@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from mirror_engine.cli.output import cell, grid, line, plain
+from mirror_engine.cli.output import grid, line
 from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.monitoring.cells import cell, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

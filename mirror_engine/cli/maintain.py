@@ -8,8 +8,9 @@ import typer
 
 from mirror_engine.cli import opening, progress
 from mirror_engine.cli.options import Json, Root, configured
-from mirror_engine.cli.output import line, plain, print_json, stdout
+from mirror_engine.cli.output import line, print_json, stdout
 from mirror_engine.config import Config
+from mirror_engine.monitoring.cells import plain
 
 JSON: dict[str, Any] = {"tables": {"dbo/Items": {"files_removed": 4}}}
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirror_engine.serving.listening import Listening
     from mirror_engine.serving.server import Plan, Server
 
-_EXTRA = ("cryptography", "httptools", "prometheus_client", "starlette", "uvicorn")
+_EXTRA = ("cryptography", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
 
 
 class Batches(str, Enum):

@@ -9,9 +9,10 @@ import typer
 from mirror_engine.cli import opening
 from mirror_engine.cli.columns import columns_of
 from mirror_engine.cli.options import Json, Root, Table, configured
-from mirror_engine.cli.output import cell, grid, line, plain, print_json, stdout
+from mirror_engine.cli.output import grid, line, print_json, stdout
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.monitoring.cells import cell, plain
 
 JSON: dict[str, Any] = {
     "table": "Items",

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.cli.differences import difference_json
-from mirror_engine.cli.output import plain
+from mirror_engine.monitoring.cells import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

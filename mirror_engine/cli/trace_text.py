@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mirror_engine.cli.differences import Headings, difference_text
-from mirror_engine.cli.output import bullet, cell, line
+from mirror_engine.cli.output import bullet, line
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.monitoring.cells import cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

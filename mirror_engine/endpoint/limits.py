@@ -39,8 +39,14 @@ class LimitedProtocol(HttpToolsProtocol):
     _is_in_head = True
     _head_timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
-        super().__init__(config, server_state, app_state)
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
         self.access_log = False  # it would write queries, in which signatures stand
         self.lost = asyncio.Event()
 

@@ -86,16 +86,16 @@ class Endpoint:
         Raises:
             UsageError: a port or the address cannot be had.
         """
-        with contextlib.ExitStack() as bound:
+        with contextlib.ExitStack() as opened:
             self._https, self._http, self._proxy = (
-                bound.enter_context(_bound(address, port))
+                opened.enter_context(bound(address, port))
                 for address, port in (
                     (self._listen, self._wanted.https),
                     (LOOPBACK, self._wanted.http),  # in the clear, tokens go nowhere else
                     (self._listen, self._wanted.proxy),
                 )
             )
-            bound.pop_all()
+            opened.pop_all()
         self._thread.start()
         self._ready.wait()
 
@@ -181,7 +181,12 @@ class Endpoint:
             await protocol.lost.wait()
 
 
-def _bound(address: str, port: int) -> socket.socket:
+def bound(address: str, port: int) -> socket.socket:
+    """A socket that listens and does not block.
+
+    Raises:
+        UsageError: the port or the address cannot be had.
+    """
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET  # noqa: PLR2004 - IPv6
     try:
         listener = socket.create_server((address, port), family=family, backlog=MOST_CONNECTIONS)

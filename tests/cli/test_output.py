@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from mirror_engine.cli import progress
-from mirror_engine.cli.output import cell, plain
 from mirror_engine.events import BatchCommitted, BatchStarted, CycleStarted, FileRead, Preparing
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.monitoring.cells import cell, plain
 
 
 @pytest.mark.parametrize(

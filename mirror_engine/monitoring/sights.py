@@ -1,0 +1,123 @@
+"""Looks at the mirrored databases for all who ask at about the same time, so that watching costs little."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import MirrorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from mirror_engine.delta.base import HistoryEntry
+    from mirror_engine.monitoring.shown import Shown, ShownItem
+    from mirror_engine.monitoring.status import MirrorStatus
+
+FRESH_SECONDS = 1.0
+REST = 4  # times as long as a look took, nobody looks again
+MOST_COMMITS = 20
+MOST_ROWS = 20
+_KEPT = 64  # tables whose first rows are remembered
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One mirrored database as it was a moment ago.
+
+    Attributes:
+        item: which.
+        status: what `mirror-engine status` says of it; None where that could not be told.
+        trouble: why; `""` where it could.
+    """
+
+    item: ShownItem
+    status: MirrorStatus | None
+    trouble: str = ""
+
+
+@dataclass
+class _Eye:
+    """The last look at one item."""
+
+    turn: threading.Lock
+    status: MirrorStatus | None = None
+    trouble: str = ""
+    fresh_until: float = 0.0
+
+
+class Sights:
+    """Looks, each as fresh as a second, or as looking allows.
+
+    Args:
+        shown: what is looked at.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, shown: Shown, clock: Callable[[], float] = time.monotonic) -> None:
+        self._shown = shown
+        self._clock = clock
+        self._eyes: dict[str, _Eye] = {}
+        self._first_rows = lru_cache(_KEPT)(_read_rows)  # a version's rows stay as they are
+
+    def all(self) -> Sequence[Sight]:
+        """Every mirrored database."""
+        items = self._shown.items()
+        for gone in self._eyes.keys() - {item.id for item in items}:
+            self._eyes.pop(gone, None)
+        return [self._of(item) for item in items]
+
+    def one(self, item_id: str) -> Sight | None:
+        """A mirrored database by its GUID."""
+        return next((self._of(item) for item in self._shown.items() if item.id == item_id), None)
+
+    def history(self, item: ShownItem, delta_folder: str) -> Sequence[HistoryEntry]:
+        """A table's newest commits.
+
+        Raises:
+            MirrorError: they cannot be read.
+        """
+        return item.view().history(delta_folder, limit=MOST_COMMITS)
+
+    def rows(self, item: ShownItem, delta_folder: str, newest: HistoryEntry) -> pa.Table:
+        """A table's first rows at its newest commit.
+
+        Raises:
+            MirrorError: they cannot be read.
+        """
+        return self._first_rows(_Source(item), delta_folder, newest.version, newest.timestamp_ms)
+
+    def _of(self, item: ShownItem) -> Sight:
+        eye = self._eyes.setdefault(item.id, _Eye(threading.Lock()))
+        with eye.turn:
+            began = self._clock()
+            if began >= eye.fresh_until:
+                try:
+                    eye.status, eye.trouble = item.view().status(), ""
+                except MirrorError as error:
+                    eye.status, eye.trouble = None, str(error)
+                ended = self._clock()
+                eye.fresh_until = ended + max(FRESH_SECONDS, REST * (ended - began))
+            return Sight(item, eye.status, eye.trouble)
+
+
+class _Source:
+    """An item as a key: the same for all its states."""
+
+    def __init__(self, item: ShownItem) -> None:
+        self.item = item
+
+    def __hash__(self) -> int:
+        return hash(self.item.id)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Source) and other.item.id == self.item.id
+
+
+def _read_rows(source: _Source, delta_folder: str, version: int, _committed_ms: int) -> pa.Table:
+    return source.item.view().rows(delta_folder, version=version, limit=MOST_ROWS)

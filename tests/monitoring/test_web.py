@@ -1,0 +1,226 @@
+"""The page over HTTP: what it says is what `status` says, and nothing that a publisher wrote is more than text."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, shop
+from starlette.testclient import TestClient
+
+from mirror_engine.endpoint.databases import DatabaseStatus
+from mirror_engine.monitoring import sights
+from mirror_engine.monitoring.page_words import address, last_diagnostic, tone, watermark
+from mirror_engine.monitoring.state_words import advice, in_words, word
+from mirror_engine.monitoring.web import ASSETS, HEADERS, Web
+
+ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory):
+    """A shop in which nothing happens."""
+    return shop(tmp_path_factory.mktemp("shop"))
+
+
+@pytest.fixture(scope="module")
+def client(still):
+    return TestClient(Web(still).app)
+
+
+@pytest.fixture
+def window(tmp_path):
+    return shop(tmp_path)
+
+
+@pytest.fixture
+def visitor(window):
+    return TestClient(Web(window).app)
+
+
+def words_of(html: str) -> str:
+    """What a person reads."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html.partition("<main>")[2])).split())
+
+
+def test_every_table_stands_on_the_page_with_the_words_of_status(still, client) -> None:
+    page = client.get("/").text
+    read = words_of(page)
+    for item in still.shown:
+        for table in item.view().status().tables:
+            assert f'href="{address(item, table)}"' in page
+            last = last_diagnostic(table)
+            told = [table.name.folder, word(table.state), watermark(table), *([last.code, last.text] if last else ())]
+            assert all(" ".join(each.split()) in read for each in told), table.name
+
+
+def test_the_shop_has_tables_in_every_state(still) -> None:
+    """Else the page would not be tested with it."""
+    states = {word(table.state) for table in still.shown[0].view().status().tables}
+    assert states == {"unarmed", "waiting", "loading", "behind", "blocked", "latched"}
+    assert [word(table.state) for table in still.shown[1].view().status().tables] == ["level"]
+
+
+def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, client) -> None:
+    for item in still.shown:
+        status = item.view().status()
+        for table in status.tables:
+            answer = client.get(address(item, table))
+            assert answer.status_code == 200
+            read = words_of(answer.text)
+            told = [
+                in_words(table.state),
+                advice(table.state, engine_running=status.engine_running),
+                table.delta_folder,
+            ]
+            told += [f"{each.path} {each.state}" for each in table.files]
+            told += [each.why for each in table.files] + [each.message for each, _ in table.diagnostics]
+            told += [f"Rows processed {table.rows_processed:,}", f"Bytes processed {table.bytes_processed:,}"]
+            assert [each for each in told if " ".join(each.split()) not in read] == []
+
+
+def test_files_history_and_first_rows_are_shown(client) -> None:
+    read = words_of(client.get(ORDERS).text)
+    assert "00000000000000000001.parquet applied at version 1 40" in read
+    assert "00000000000000000003.parquet waiting - ready, goes in with the next cycle" in read
+    assert "MERGE" in read.partition("History")[2]
+    rows = read.partition("First rows")[2]
+    assert "Customer 20" in rows
+    assert len(re.findall(r"Customer \d+", rows)) == sights.MOST_ROWS - 1  # one has no customer any more
+    assert "1 NULL NULL 99.5 3 Customer 3 2026-11-02T08:15:29+00:00 37.5" in rows
+
+
+def test_a_refused_file_says_why(client) -> None:
+    read = words_of(client.get(f"/tables/{SHOP}/Items").text)
+    assert re.search(r"00000000000000000002.parquet refused - .*row marker", read)
+
+
+def test_null_is_told_from_a_text_and_long_cells_are_cut(client) -> None:
+    page = client.get(f"/tables/{EVIL}/{quote(EVIL_TABLE)}").text
+    assert page.count('<i class="null">NULL</i>') == 1
+    assert "<bdi>NULL</bdi>" in page
+    assert f"<bdi>{'x' * 200}…</bdi>" in page
+    assert "x" * 201 not in page
+
+
+@pytest.mark.parametrize("path", ["/", f"/tables/{EVIL}/{quote(EVIL_TABLE)}"])
+def test_what_a_publisher_wrote_is_text(client, path) -> None:
+    page = client.get(path).text
+    for attack in (EVIL_TABLE, EVIL_TEXT, "<b>", "<i>Item", "<u>", "</td> "):
+        assert attack not in page.replace('<b class="severity', "")
+    assert "&lt;i&gt;Item&lt;/i&gt;" in page
+    assert "onerror" in words_of(page)  # as a name
+    assert page.count("<script") == 1  # its own, from its own address
+
+
+def test_no_inline_script_or_style_stands_in_any_page(client) -> None:
+    for path in ("/", ORDERS):
+        page = client.get(path).text
+        assert "style=" not in page
+        assert re.findall(r"<script[^>]*>[^<]", page) == []
+        assert set(re.findall(r'(?:src|href)="(//|\w+:)', page)) == set()  # nothing from elsewhere
+
+
+@pytest.mark.parametrize("path", ["/", ORDERS, "/absent", "/metrics", "/healthz", "/assets/page.js"])
+def test_every_answer_forbids_foreign_scripts_frames_and_caches(client, path) -> None:
+    answer = client.get(path)
+    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+
+
+def test_the_page_is_for_reading(client) -> None:
+    assert {client.request(method, "/").status_code for method in ("POST", "PUT", "DELETE", "PATCH")} == {405}
+    assert client.head("/").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/tables/x/Orders", f"/tables/{SHOP}/Absent", f"/tables/{SHOP}/..%2f..%2fetc/passwd"])
+def test_what_is_not_there_is_said_to_be_so(client, path) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "There is no such table" in answer.text
+
+
+def test_all_that_the_page_asks_for_is_served(client) -> None:
+    asked = set(re.findall(r'(?:src|href)="/assets/([^"]+)"', client.get("/").text))
+    assert asked == set(ASSETS)
+    for name, kind in ASSETS.items():
+        answer = client.get(f"/assets/{name}")
+        assert answer.headers["content-type"].partition(";")[0] == kind
+        assert answer.content
+
+
+def test_a_mirror_that_cannot_be_looked_at_is_told_and_the_others_are_shown(window, visitor) -> None:
+    (window.folder / EVIL).rename(window.folder / "elsewhere")
+    page = visitor.get("/")
+    assert page.status_code == 200
+    assert "no such folder" in words_of(page.text)
+    assert "Sales.schema/Orders" in page.text
+    assert visitor.get(f"/tables/{EVIL}/Orders").status_code == 404
+
+
+def test_a_table_without_readable_rows_still_has_its_page(window, visitor, monkeypatch) -> None:
+    monkeypatch.setattr(window.writers[SHOP], "rows", lambda *_, **__: None)
+    page = words_of(visitor.get(ORDERS).text)
+    assert "no version" in page.partition("First rows")[2]
+    assert "MERGE" in page
+
+
+def test_an_engine_s_failure_stands_on_the_page(window, visitor) -> None:
+    window.change(SHOP, state=DatabaseStatus.STOPPED, error="No <Java>")
+    assert "Stopped" in words_of(visitor.get("/").text)
+    assert "No &lt;Java&gt;" in visitor.get("/").text
+
+
+def test_many_readers_cost_one_look(still) -> None:
+    looks = sights.Sights(still, clock=lambda: 0.0)
+    before = still.views
+    for _ in range(5):
+        looks.all()
+    assert still.views - before == len(still.shown)
+
+
+def test_a_change_is_seen_as_soon_as_a_look_is_old(window) -> None:
+    now = [0.0]
+    looks = sights.Sights(window, clock=lambda: now[0])
+    assert word(looks.one(SHOP).status.tables[0].state) == "behind"
+    window.apply()
+    assert word(looks.one(SHOP).status.tables[0].state) == "behind"
+    now[0] += sights.FRESH_SECONDS
+    assert word(looks.one(SHOP).status.tables[0].state) == "level"
+
+
+def test_looking_takes_a_fifth_of_the_time_at_most(window) -> None:
+    now = [0.0]
+
+    def slow_clock():
+        now[0] += 5.0  # each look takes five seconds
+        return now[0]
+
+    looks = sights.Sights(window, clock=slow_clock)
+    looks.one(SHOP)
+    before = window.views
+    now[0] += 5 * sights.REST - 11
+    looks.one(SHOP)
+    assert window.views == before
+
+
+def test_rows_are_read_once_a_version(window, visitor, monkeypatch) -> None:
+    reads = []
+    writer = window.writers[SHOP]
+    rows = writer.rows
+    monkeypatch.setattr(writer, "rows", lambda *args, **options: reads.append(options) or rows(*args, **options))
+    for _ in range(3):
+        assert visitor.get(ORDERS).status_code == 200
+    assert [read["limit"] for read in reads] == [sights.MOST_ROWS]
+    window.apply()
+    visitor.get(ORDERS)
+    assert [read["version"] for read in reads] == [1, 2]
+
+
+def test_every_tone_has_a_look() -> None:
+    """A state without its colour would be hard to see."""
+    style = Path(sights.__file__).with_name("page").joinpath("page.css").read_text(encoding="utf-8")
+    assert all(f".state.{each}" in style for each in ("well", "busy", "idle", "stuck"))
+    assert tone  # its match is closed: mypy says so

@@ -1,0 +1,84 @@
+"""A shop's mirrored databases as the page shows them: tables in every state, and a hostile publisher's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.endpoint.databases import DatabaseStatus
+from mirror_engine.mirror import Mirror
+from mirror_engine.monitoring.shown import ShownItem
+from mirror_engine.testing.publisher import Publisher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHOP, EVIL = "6f1e0000-0000-4000-8000-000000000001", "6f1e0000-0000-4000-8000-000000000002"
+EVIL_TABLE = "<img src=x onerror=alert(1)>"
+EVIL_TEXT = "<script>document.title='owned'</script>"
+EVIL_COLUMNS = {"Id": pa.int64(), "</td>": pa.string(), "Long": pa.string(), "Empty": pa.string(), "Word": pa.string()}
+PLACED = datetime(2026, 11, 2, 8, 15, 29, tzinfo=timezone.utc)
+ORDERS = {"Id": pa.int64(), "Customer": pa.string(), "Placed": pa.timestamp("us", "UTC"), "Total": pa.float64()}
+
+
+class Window:
+    """`Shown` over real mirrors that write to memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.writers: dict[str, MemoryDeltaWriter] = {}
+        self.shown: list[ShownItem] = []
+        self.views = 0
+
+    def items(self) -> list[ShownItem]:
+        return self.shown
+
+    def add(self, item_id: str, workspace: str, name: str) -> Publisher:
+        publisher = Publisher(self.folder / item_id)
+        self.writers[item_id] = MemoryDeltaWriter()
+        self.shown.append(ShownItem(item_id, workspace, name, DatabaseStatus.RUNNING, "", lambda: self.mirror(item_id)))
+        return publisher
+
+    def mirror(self, item_id: str) -> Mirror:
+        self.views += 1
+        return Mirror(self.folder / item_id, writer=self.writers[item_id])
+
+    def apply(self) -> None:
+        for item in self.shown:
+            with item.view() as mirror:
+                mirror.once()
+
+    def change(self, item_id: str, **changes: object) -> None:
+        self.shown = [replace(item, **changes) if item.id == item_id else item for item in self.shown]
+
+
+def shop(folder: Path) -> Window:
+    """Tables in every state, and one whose every name is an attack."""
+    window = Window(folder)
+    publisher = window.add(SHOP, "Sales", "Shop")
+    orders = publisher.table("Sales.Orders", keys=["Id"], types=ORDERS)
+    orders.load(
+        *({"Id": at, "Customer": f"Customer {at}", "Placed": PLACED, "Total": at * 12.5} for at in range(1, 41))
+    )
+    orders.change((1, {"Id": 1, "Customer": None, "Total": 99.5}), (2, {"Id": 2}))
+    stores = publisher.table("Sales.Stores", keys=["Id"])
+    stores.insert({"Id": 1, "City": "Malmö"})
+    stores.skip()
+    stores.insert({"Id": 2, "City": "Kraków"})
+    items = publisher.table("Items", keys=["Sku"])
+    items.insert({"Sku": "A1", "Name": "Kettle"})
+    items.change((3, {"Sku": "A2", "Name": "Pot"}))
+    publisher.table("Returns", keys=["Id"])
+    publisher.folder("Sketches").land(b"no metadata yet")
+    evil = window.add(EVIL, "<b>Workspace", "<i>Item</i>")
+    table = evil.table(EVIL_TABLE, keys=["Id"], types=EVIL_COLUMNS)
+    table.insert({"Id": 1, "</td>": EVIL_TEXT, "Long": "x" * 500, "Empty": None, "Word": "NULL"})
+    evil.put(f"{EVIL_TABLE}/<u>notes.txt", b"")
+    window.apply()
+    publisher.table("Fresh", keys=["Id"]).insert({"Id": 1})
+    orders.insert({"Id": 41, "Customer": "Customer 41", "Total": 1.0})
+    return window
