@@ -48,7 +48,7 @@ JSON: dict[str, Any] = {
     "https": "https://127.0.0.1:41000",
     "http": "http://127.0.0.1:41002",
     "landing_zone": "https://onelake.dfs.fabric.microsoft.com/0b5c…/6f1e…/Files/LandingZone",
-    "page": "http://127.0.0.1:41002/",
+    "page": "http://127.0.0.1:41003/",
 }
 
 _ENTIRELY_ON_ITS_OWN = {"--background", "--print-env"}
@@ -71,8 +71,8 @@ Port = Annotated[
         "--port",
         metavar="PORT",
         min=0,
-        max=65533,
-        help="Of the proxy; http and https take the next two. 0 for any three.",
+        max=65532,
+        help="Of the proxy; http, https and the page take the next three. 0 for any four.",
     ),
 ]
 Background = Annotated[bool, typer.Option("--background", help="Return once it serves; it goes on.")]

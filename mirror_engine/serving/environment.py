@@ -32,6 +32,7 @@ class Card:
         workspace, workspace_id, item, item_id: where a publisher that asked for nothing else publishes to.
         environment: variables to be set. `PATH` stands for what its `PATH` begins with.
         https, http: the endpoint by its own address.
+        page: the one that shows how everything is.
     """
 
     store: str
@@ -43,20 +44,16 @@ class Card:
     environment: Mapping[str, str]
     https: str
     http: str
+    page: str
 
     @property
     def landing_zone(self) -> str:
         """Its landing zone as production would call it."""
         return f"https://onelake.{DFS}/{self.workspace_id}/{self.item_id}/Files/LandingZone"
 
-    @property
-    def page(self) -> str:
-        """The page that shows how everything is."""
-        return f"{self.http}/"
-
     def to_json(self) -> dict[str, Any]:
         """As plain values; `of` reads them back."""
-        return asdict(self) | {"landing_zone": self.landing_zone, "page": self.page}
+        return asdict(self) | {"landing_zone": self.landing_zone}
 
     @staticmethod
     def of(told: Mapping[str, Any]) -> Card:

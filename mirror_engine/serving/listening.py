@@ -20,7 +20,7 @@ class Listening:
     Attributes:
         address: an IP address of this machine.
         token: which every request must carry; None where any passes.
-        port: of the proxy; http and https take the next two. 0 for any free ones.
+        port: of the proxy; http, https and the page take the next three. 0 for any free ones.
         beyond_loopback: said on purpose.
 
     Raises:
@@ -51,6 +51,11 @@ class Listening:
                 f"--listen-anyway: no token of {LEAST_TOKEN_CHARACTERS} characters or more",
                 "Set MIRROR_ENGINE_TOKEN; whoever has it may read and write all of STORE.",
             )
+
+    @property
+    def page_port(self) -> int:
+        """Of the page; 0 for any free one."""
+        return self.port + 3 if self.port else 0
 
     @property
     def reached_at(self) -> str:

@@ -19,6 +19,9 @@ from mirror_engine.endpoint.server import Endpoint, Ports
 from mirror_engine.endpoint.switches import Switches
 from mirror_engine.endpoint.unmirrored import Unmirrored
 from mirror_engine.errors import RootInUse, UsageError
+from mirror_engine.monitoring.web import Web
+from mirror_engine.monitoring.web_requests import Counted
+from mirror_engine.monitoring.web_server import WebServer
 from mirror_engine.serving import az
 from mirror_engine.serving.composition import application
 from mirror_engine.serving.environment import Card, variables
@@ -26,12 +29,14 @@ from mirror_engine.serving.fleet import Fleet
 from mirror_engine.serving.layout import Private
 from mirror_engine.serving.listening import Listening
 from mirror_engine.serving.renewal import Renewal
+from mirror_engine.serving.shown import ShownStore
 from mirror_engine.storage.local_writable import WritableLocalStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from starlette.types import ASGIApp
     from typing_extensions import Self
 
     from mirror_engine.endpoint.databases import MirroredDatabases
@@ -93,10 +98,14 @@ class Server:
             storage = WritableLocalStorage(self._plan.store.absolute())
             items = Items(storage)
             item = _wanted(items, self._plan)
-            databases = self._databases(entered, items)
+            fleet = Fleet(self._plan.store.absolute(), items, self._plan.config, tell=self._tell_event)
+            databases = self._databases(entered, fleet)
+            web = Web(ShownStore(items, databases, fleet.mirror))
             lake = Lake(storage, items, self._plan.switches, tell=lambda lost: self._tell(lost.words))
-            endpoint = self._endpoint(entered, lake, databases)
-            self.card = self._card(endpoint, item)
+            services = application(lake, databases, self._plan.listening.token)
+            endpoint = self._endpoint(entered, Counted(services, web.metrics.requests))
+            page = self._page(entered, web)
+            self.card = self._card(endpoint, page, item)
             _put(self._private.card, self.card)
             entered.callback(self._private.card.unlink, missing_ok=True)
             self._entered = entered.pop_all()
@@ -120,21 +129,20 @@ class Server:
             ) from None
         self._private.card.unlink(missing_ok=True)  # of a server that was killed
 
-    def _databases(self, entered: ExitStack, items: Items) -> MirroredDatabases:
+    def _databases(self, entered: ExitStack, fleet: Fleet) -> MirroredDatabases:
         """Engines for all items, at work until the server ends; or none."""
         if not self._plan.has_engines:
             return Unmirrored()
-        fleet = Fleet(self._plan.store.absolute(), items, self._plan.config, tell=self._tell_event)
         entered.callback(fleet.end)
         fleet.begin()
         return fleet
 
-    def _endpoint(self, entered: ExitStack, lake: Lake, databases: MirroredDatabases) -> Endpoint:
+    def _endpoint(self, entered: ExitStack, services: ASGIApp) -> Endpoint:
         listening = self._plan.listening
         self._authority = authority(self._private.tls, listening.address)
         tls = self._authority.context()
         endpoint = Endpoint(
-            application(lake, databases, listening.token),
+            services,
             tls,
             listen=listening.address,
             ports=Ports.from_first(listening.port),
@@ -146,7 +154,14 @@ class Server:
         entered.enter_context(Renewal(self._private.tls, listening.address, tls, self._tell))
         return endpoint
 
-    def _card(self, endpoint: Endpoint, item: Item) -> Card:
+    def _page(self, entered: ExitStack, web: Web) -> WebServer:
+        listening = self._plan.listening
+        page = WebServer(web, port=listening.page_port, secret=listening.token, tell=self._tell)
+        page.start()
+        entered.callback(page.stop)
+        return page
+
+    def _card(self, endpoint: Endpoint, page: WebServer, item: Item) -> Card:
         az.install(self._private.programs)
         listening = self._plan.listening
         proxy = f"http://{listening.reached_at}:{endpoint.proxy_port}"
@@ -160,6 +175,7 @@ class Server:
             environment=variables(proxy, self._authority, self._private.programs, item, listening.token),
             https=f"https://{listening.reached_at}:{endpoint.https_port}",
             http=f"http://127.0.0.1:{endpoint.http_port}",
+            page=f"http://127.0.0.1:{page.port}/",
         )
 
 
