@@ -18,7 +18,7 @@ from mirror_engine.config import Config
 
 JSON = {"verdict": "level", "exit_code": 0, "batches": 40, "files": 212, "rows": 90417, "seconds": 3605.2}
 
-Format = Annotated[LogFormat, typer.Option("--log-format", help="How log lines on stderr are written.")]
+Format = Annotated[LogFormat, typer.Option("--log-format", metavar="FORMAT", help="Of lines on stderr: text or json.")]
 
 
 @configured(*WORKING)

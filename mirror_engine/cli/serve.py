@@ -78,7 +78,7 @@ Port = Annotated[
 Background = Annotated[bool, typer.Option("--background", help="Return once it serves; it goes on.")]
 PrintEnv = Annotated[bool, typer.Option("--print-env", help="Print the export lines alone, for eval.")]
 Stop = Annotated[bool, typer.Option("--stop", help="End the one that serves this STORE.")]
-Format = Annotated[LogFormat, typer.Option("--log-format", help="How log lines on stderr are written.")]
+Format = Annotated[LogFormat, typer.Option("--log-format", metavar="FORMAT", help="Of lines on stderr: text or json.")]
 
 
 @configured(*ALL)
