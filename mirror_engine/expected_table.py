@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _HEADER_BYTES = 64 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
+_SEPARATORS = ";\t|"  # that other programs write instead of commas
+_NUMBERS = "Write numbers with a point, and nothing but digits beside it; in CSV NULL is an empty field."
+_HINTS = {  # how values of a type are written; of all others as numbers
+    "timestamp": "Write times in ISO 8601: 2026-03-28T08:15:29Z.",
+    "date": "Write dates in ISO 8601: 2026-03-28.",
+    "boolean": "Write true or false.",
+    "binary": "Write binary in Base64.",
+    "string": "Write text in quotation marks.",  # only JSON has values that are none
+}
 _WITHIN = {"byte": "long", "timestamp_ntz": "timestamp"}  # types that delimited text does not declare
 
 
@@ -69,6 +78,7 @@ def _csv(path: Path, schema: pa.Schema) -> pa.Table:
     parsing = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse)
     try:
         _check_encoding(path)
+        _check_separator(path, schema)
         with pacsv.open_csv(_lines(path), reading, parsing) as header:
             names = header.schema.names
         parsing.ignore_empty_lines = len(names) > 1  # of a single column, one is a NULL
@@ -103,6 +113,23 @@ def _check_encoding(path: Path) -> None:
         while block := file.read(_BLOCK_BYTES):
             decoder.decode(block)
     decoder.decode(b"", final=True)
+
+
+def _check_separator(path: Path, schema: pa.Schema) -> None:
+    """Refuse a header that is one field, and names columns of the table where it is cut at something else."""
+    known = {folded(name) for name in schema.names}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header = file.readline(_HEADER_BYTES).rstrip("\r\n")
+    if "," in header or folded(header.strip('"')) in known:
+        return
+    for separator in _SEPARATORS:
+        names = [name.strip('" ') for name in header.split(separator)]
+        if len(names) > 1 and any(folded(name) in known for name in names):
+            word = "a tab" if separator == "\t" else f"`{separator}`"
+            raise UsageError(
+                f"{path}: its header is {', '.join(names)}, with {word} between the names",
+                "Separate fields by commas, in every line.",
+            )
 
 
 def _lines(path: Path) -> Path | pa.BufferReader:
@@ -171,6 +198,7 @@ def _spelled(path: Path, names: Sequence[str], schema: pa.Schema) -> list[str]:
 def _typed(path: Path, name: str, values: Sequence[Any], wanted: pa.DataType, first: int) -> pa.Array:
     """One column's values in the table's type; an error names the row and never the value."""
     word = delta_type(wanted) or "string"
+    hint = _HINTS.get(_WITHIN.get(word, word), _NUMBERS)
     try:
         if word == "string":
             return pa.array(_texts(values), wanted)
@@ -180,9 +208,9 @@ def _typed(path: Path, name: str, values: Sequence[Any], wanted: pa.DataType, fi
         typed = column_array(cells, _WITHIN.get(word, word)).cast(wanted)
         return _with_empty(typed, cells) if word == "binary" else typed
     except ColumnFault as fault:
-        raise UsageError(f"{path}, row {first + fault.position + 1}: column {name} is not {word}") from None
+        raise UsageError(f"{path}, row {first + fault.position + 1}: column {name} is not {word}", hint) from None
     except (pa.ArrowException, ArithmeticError):
-        raise UsageError(f"{path}: column {name} holds a value that no {word} can be") from None
+        raise UsageError(f"{path}: column {name} holds a value that no {word} can be", hint) from None
 
 
 def _with_empty(typed: pa.Array, cells: Sequence[str | None]) -> pa.Array:

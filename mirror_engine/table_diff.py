@@ -87,7 +87,8 @@ def compare(
     """
     names = [name for name in expected.column_names if name in found.column_names]
     if not names:
-        raise UsageError("the tables have no column in common", f"The table has {', '.join(found.column_names)}.")
+        here, there = (", ".join(table.column_names) or "none" for table in (found, expected))
+        raise UsageError("the tables have no column in common", f"The table has {here}; the expected one has {there}.")
     pairing = _Pairing(found, expected, names, _key_columns(key, found, expected), tolerance)
     first = slice(None, limit)
     return Difference(

@@ -199,6 +199,41 @@ def test_what_cannot_be_read_is_told_without_a_value(tmp_path, name, content, sa
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize(("separator", "named"), [(";", "`;`"), ("\t", "a tab"), ("|", "`[|]`")])
+@pytest.mark.parametrize("ratio", ["0.5", "0,5"])
+def test_another_separator_than_commas_is_named_with_the_names_in_the_header(tmp_path, separator, named, ratio) -> None:
+    path = written(tmp_path, "a.csv", separator.join(['\ufeff"ID"', "Ratio"]) + f"\r\n7{separator}{ratio}\r\n")
+    with pytest.raises(UsageError, match=rf"a\.csv: its header is ID, Ratio, with {named} between") as error:
+        read_expected(path, SCHEMA)
+    assert error.value.hint == "Separate fields by commas, in every line."
+
+
+def test_a_column_of_the_table_may_hold_what_others_separate_by(tmp_path) -> None:
+    path = written(tmp_path, "a.csv", "Id;Name\n7\n")
+    assert read_expected(path, pa.schema([("Id;Name", pa.int64()), ("Id", pa.int64())])).num_rows == 1
+    other = written(tmp_path, "b.csv", "Sku;Size\n7\n")
+    assert read_expected(other, SCHEMA).column_names == ["Sku;Size"]
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ("Ratio", "a point"),
+        ("Price", "a point"),
+        ("Id", "a point"),
+        ("At", "ISO 8601: 2026-03-28T08:15:29Z"),
+        ("Local", "ISO 8601: 2026-03-28T08:15:29Z"),
+        ("On", "2026-03-28."),
+        ("Sold", "true or false"),
+        ("Photo", "Base64"),
+    ],
+)
+def test_who_wrote_a_value_otherwise_is_told_how_it_is_written(tmp_path, column, says) -> None:
+    with pytest.raises(UsageError, match=f"row 1: column {column} is not") as error:
+        read_expected(written(tmp_path, "a.csv", f'{column}\n"1,2"\n'), SCHEMA)
+    assert says in error.value.hint
+
+
 def test_a_file_that_is_not_there_says_so(tmp_path) -> None:
     for name in ("none.csv", "none.json", "none.parquet"):
         with pytest.raises(UsageError, match="no such file"):
