@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from email.message import Message
 from email.parser import BytesParser
-from email.policy import HTTP
+from email.policy import compat32
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -41,7 +41,7 @@ async def batch(lake: Lake, call: Call) -> Response:
 
 def _parts(content_type: str, body: bytes) -> list[Message]:
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
-    whole = BytesParser(policy=HTTP).parsebytes(head + body)
+    whole = BytesParser(policy=compat32).parsebytes(head + body)  # newer ones refuse a bare slash in a boundary
     parts = whole.get_payload() if whole.is_multipart() else []
     found = [part for part in parts if isinstance(part, Message)]
     if not 0 < len(found) <= MOST_PARTS:
