@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mirror_engine.endpoint.items import Item
     from mirror_engine.events import Event
 
+LONGEST_LOOK_SECONDS = 0.5  # whoever asks whether a STORE is served holds the lock for a moment, too
 WORKSPACE, ITEM = "Workspace", "Mirror"  # made in a STORE that has none, where nobody named others
 
 
@@ -121,7 +122,7 @@ class Server:
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}", "Name a folder that you may write to.") from None
         try:
-            entered.enter_context(FileLock(self._private.lock, timeout=0))
+            entered.enter_context(FileLock(self._private.lock, timeout=LONGEST_LOOK_SECONDS))
         except Timeout:
             raise RootInUse(
                 f"{self._plan.store}: is being served already",

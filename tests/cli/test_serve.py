@@ -75,7 +75,8 @@ def test_a_command_that_cannot_be_run_is_wrong_usage(say, tmp_path) -> None:
 
 def test_it_serves_until_sigterm_and_prints_what_to_paste(say, tmp_path) -> None:
     def end_when_served() -> None:
-        while background.running(tmp_path) is None:
+        ends = time.monotonic() + 20
+        while not (tmp_path / ".mirror-engine/serve.json").exists() and time.monotonic() < ends:
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)
 
