@@ -41,16 +41,41 @@ def test_the_check_of_the_readme_says_what_the_program_says(tmp_path):
     play(tmp_path, "check", at_least=4)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_lines_that_point_a_publisher_here_work_when_they_are_pasted(tmp_path):
+    install, *lines = lines_of("publish")
+    assert install == "pip install --quiet '.[serve]'"
+    assert len(lines) == 5
+    (tmp_path / "docs").symlink_to(README.parent / "docs")
+    try:
+        done = run("\n".join(["set -e", *lines]), tmp_path)
+    finally:
+        run(lines[-1], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "id  city\n2   Wien\n1 row\n" in done.stdout
+
+
+def lines_of(name):
+    """The lines of a block to be pasted as a whole."""
+    text = README.read_text("utf-8")
+    return re.search(rf"<!-- {name} -->\n```sh\n(.*?)```\n<!-- /{name} -->", text, re.DOTALL)[1].splitlines()
+
+
 def play(folder, name, at_least):
     assert len(steps(name)) >= at_least
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command, shown in steps(name):
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=folder,
-            env={**os.environ, "PATH": path, "COLUMNS": "140"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run(command, folder)
         assert comparable((done.stdout + done.stderr).splitlines()) == comparable(shown), command
+
+
+def run(commands, folder):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", commands],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "COLUMNS": "140"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
