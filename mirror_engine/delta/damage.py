@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirror_engine.delta.commits import read_commit
+from mirror_engine.delta.parquet_footer import PARSE_FAULTS
 from mirror_engine.delta.tables_folder import LOG_FOLDER
 from mirror_engine.errors import MEND, TableDamaged
 
@@ -67,9 +68,10 @@ def _bad_checkpoint(folder: Path, names: Sequence[str], checkpoints: Sequence[in
         return f"checkpoint {hinted} of its Delta log is missing"
     for name in names:
         if (found := _CHECKPOINT.fullmatch(name)) and int(found[1]) == newest:
+            content = (folder / LOG_FOLDER / name).read_bytes()
             try:
-                pq.read_metadata(folder / LOG_FOLDER / name)
-            except pa.ArrowInvalid:
+                pq.read_metadata(pa.BufferReader(content))
+            except PARSE_FAULTS:
                 return f"checkpoint {newest} of its Delta log is damaged"
     return None
 
@@ -77,5 +79,5 @@ def _bad_checkpoint(folder: Path, names: Sequence[str], checkpoints: Sequence[in
 def _hinted(folder: Path) -> int | None:
     try:
         return int(json.loads((folder / LOG_FOLDER / "_last_checkpoint").read_bytes())["version"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mirror_engine.delta.base import BatchRecord
 
 _ACTION_COLUMNS = {"path", "num_records", "partition"}
+_OF_CONTENT = (DeltaError, ValueError, RecursionError)
+_PANIC = "PanicException"  # of deltalake's Rust over a few damaged checkpoints: no Exception, and no class to name
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
@@ -177,14 +179,23 @@ def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
 @contextlib.contextmanager
 def _reading(folder: Path) -> Iterator[None]:
     try:
-        yield
-    except (DeltaError, ValueError, RecursionError) as error:
-        raise damaged(folder, str(error) or type(error).__name__) from error
+        with _damage_told(folder):
+            yield
     except OSError as error:
         raise StorageUnavailable(
             f"{folder}: the Delta table cannot be read: {error.strerror or error}",
             "Check the disk and the rights on the folder.",
         ) from error
+
+
+@contextlib.contextmanager
+def _damage_told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, _OF_CONTENT) and type(error).__name__ != _PANIC:
+            raise
+        raise damaged(folder, str(error) or type(error).__name__) from error
 
 
 def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common class for types

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import pyarrow as pa
 import pytest
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
 
+import mirror_engine.delta.log
 from mirror_engine.delta.evolution import add_columns, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
@@ -392,6 +395,52 @@ def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(reading: SparkDe
     write_checkpoint(folder)
     commit(folder, 1).write_bytes(b'{"commitInfo": {')
     with pytest.raises(TableDamaged, match="commit 1 of its Delta log is cut off or damaged"):
+        reading.state("dbo/T")
+
+
+@pytest.mark.slow
+def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(reading: SparkDeltaWriter) -> None:
+    folder = made(reading._tables.path("dbo/T"))
+    write_checkpoint(folder)
+    (checkpoint,) = folder.glob("_delta_log/*.checkpoint.parquet")
+    good = checkpoint.read_bytes()
+    footer = int.from_bytes(good[-8:-4], "little") + 8
+    told = set()
+    for at in range(len(good) - footer, len(good), 60):
+        checkpoint.write_bytes(good[:at] + bytes([good[at] ^ 0xCE]) + good[at + 1 :])
+        try:
+            reading.state("dbo/T")
+        except TableDamaged as damaged:
+            told.add(damaged.fault)
+    assert "checkpoint 0 of its Delta log is damaged" in told
+
+
+def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(
+    reading: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it meets a checkpoint whose footer tells a negative offset; its class is no Exception and cannot be named."""
+    made(reading._tables.path("dbo/T"))
+
+    def panicking(_: object) -> DeltaTable:
+        raise type("PanicException", (BaseException,), {})("crashed")
+
+    monkeypatch.setattr(mirror_engine.delta.log, "DeltaTable", panicking)
+    with pytest.raises(TableDamaged, match="its Delta log cannot be read: crashed"):
+        reading.state("dbo/T")
+
+
+def test_a_table_that_goes_while_it_is_read_is_unavailable(
+    reading: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`status` looks on while the engine drops tables."""
+    folder = made(reading._tables.path("dbo/T"))
+
+    def gone(_: object) -> DeltaTable:
+        shutil.rmtree(folder)
+        raise TableNotFoundError
+
+    monkeypatch.setattr(mirror_engine.delta.log, "DeltaTable", gone)
+    with pytest.raises(StorageUnavailable, match="cannot be read"):
         reading.state("dbo/T")
 
 
