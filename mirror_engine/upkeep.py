@@ -65,6 +65,13 @@ class Upkeep:
             self._work.add_done_callback(lambda _: self._done())  # by then nothing is at hand any more
 
     def _is_due(self, table: TableName) -> bool:
+        try:
+            return self._has_aged(table)
+        except MirrorError as error:  # an old commit may be damaged where the table itself can be read
+            self._failed(table, str(error))
+            return False
+
+    def _has_aged(self, table: TableName) -> bool:
         known = self._doors.ledger.progress(table)
         if known is None or not known.has_table:
             return False
@@ -86,14 +93,16 @@ class Upkeep:
             done = self._doors.writer.maintain(folder, self._doors.config.retention_days * 24.0)
             state = self._doors.writer.state(folder)
         except MirrorError as error:
-            self._doors.tell(OperationFailed(table, str(error), self._pauses.begin(table)))
+            self._failed(table, str(error))
         except Exception as error:
             logging.getLogger(__name__).exception("maintenance of a table failed")
-            failed = f"maintenance failed, unforeseen: {type(error).__name__}"
-            self._doors.tell(OperationFailed(table, failed, self._pauses.begin(table)))
+            self._failed(table, f"maintenance failed, unforeseen: {type(error).__name__}")
         else:
             self._pauses.end([table])
             if state is not None and state.record is not None:
                 life = (folder, state.record.progress.generation)
                 self._due_from[life] = state.version + self._doors.config.maintain_after
             self._doors.tell(TableMaintained(table, dict(done), time.monotonic() - started))
+
+    def _failed(self, table: TableName, message: str) -> None:
+        self._doors.tell(OperationFailed(table, message, self._pauses.begin(table)))

@@ -12,7 +12,7 @@ from shop import Shop, row
 
 from mirror_engine.delta.base import HistoryEntry
 from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.errors import CommitFailed
+from mirror_engine.errors import CommitFailed, TableDamaged
 from mirror_engine.events import BatchCommitted, OperationFailed, TableMaintained
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.upkeep import Upkeep
@@ -175,6 +175,27 @@ def test_a_failure_is_told_and_the_next_try_is_put_off(shop, monkeypatch):
     ]
     assert len(shop.writer.asked) == 2
     assert shop.ids() == [0, 1, 2, 3, 4]
+
+
+def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, monkeypatch):
+    """An old commit may be damaged while its table is read from a later checkpoint."""
+
+    def damaged(_writer, table, *, limit=None):
+        if table == "dbo/Items":
+            raise TableDamaged(table, "commit 1 is damaged")
+        return ()
+
+    monkeypatch.setattr(Watched, "history", damaged)
+    for name in ("Items", "Orders"):
+        table = shop.orders(name)
+        for number in range(3):
+            table.insert(row(number))
+    with kept(shop) as cycle:
+        cycle()
+        cycle()
+    assert shop.writer.asked == ["dbo/Orders"]
+    told = [event for event in shop.events if isinstance(event, OperationFailed)]
+    assert [(each.table.table, each.retry_seconds) for each in told] == [("Items", 60.0)]
 
 
 def test_others_go_on_meanwhile_and_what_waited_for_it_is_taken_up_at_once(shop):
