@@ -147,6 +147,7 @@ WRONG = [
     *(
         {"batch": 1.0},
         {"batch": True},
+        {"foreign_version": "3"},
         {"generation": 7},
         {"synced_at": float("inf")},
         {"armed_at": {}},

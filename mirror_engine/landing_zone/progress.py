@@ -185,7 +185,7 @@ def _check(found: Progress) -> None:
         *(text for column in columns for text in (column.name, column.type)),
         *((found.latch.path, found.latch.identity, found.latch.etag) if found.latch else ()),
     ]
-    counts = [found.batch, found.delta_version, found.rows_processed, found.bytes_processed]
+    counts = [found.batch, found.delta_version, found.foreign_version, found.rows_processed, found.bytes_processed]
     counts += [*found.watermarks.values(), *found.diagnostics.values()]
     times = [found.synced_at, found.armed_at, found.gone_at]
     is_good = (

@@ -22,6 +22,7 @@ FULL = Progress(
     markers_seen=True,
     rows_processed=15,
     bytes_processed=2**40,
+    foreign_version=6,
     synced_at=1.25,
     armed_at=1.0,
     gone_at=3.5,
