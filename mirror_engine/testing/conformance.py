@@ -135,8 +135,9 @@ def _played(
     with World(publish, config) as world:
         happened = play(world)
         faults, said = tuple(world.faults()), tuple(world.diagnostics())
+        remedy = world.remedy(exercise.remedy)
     if faults:
-        return ExerciseResult(exercise.name, Ending.FAILED, faults, exercise.remedy, said)
+        return ExerciseResult(exercise.name, Ending.FAILED, faults, remedy, said)
     if not happened:
         why = "it was never at the point where it was to be disturbed: it read or wrote another way"
         remedy = "read with `source.rows()`, and write and rename change files through `files`"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sysconfig
 import tempfile
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,9 @@ RUNS_TO_SETTLE = 4
 RIVAL_SECONDS = 0.5  # a rival that waits for its turn gets it when the first is done
 LAST_SECONDS = 10.0
 LISTED = 5
+RAISING = "the publisher must survive this: a run that nothing disturbs must not end with an exception"
+_HOME = Path(__file__).parents[1]
+_LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
 
 class World:
@@ -56,6 +61,7 @@ class World:
         self._mirror = MirrorInTest(self._root, config, writer=MemoryDeltaWriter())
         self._rivals: list[threading.Thread] = []
         self._failure: BaseException | None = None
+        self._has_succeeded = False
 
     def __enter__(self) -> Self:
         return self
@@ -91,12 +97,18 @@ class World:
             return [f"a second publisher was still waiting {LAST_SECONDS:g} seconds after the first was done"]
         stuck = [reason(table).strip() for table in self._mirror.status().tables if needs_a_person(table.state)]
         if self._failure is not None:
-            return [f"the publisher keeps failing: {type(self._failure).__name__}: {self._failure}", *stuck]
+            return [f"the publisher keeps failing: {raised_where(self._failure)}", *stuck]
         try:
             mirrored = self._mirror.table(self.source.name).arrow().to_pylist()
         except UnknownTable:
             return stuck or [f"there is no mirrored table {self.source.name}", self._mirror.story().strip()]
         return [*stuck, *row_faults(self.source, mirrored)]
+
+    def remedy(self, known: str) -> str:
+        """What helps: what is known to help with the exercise, unless the publisher never got so far."""
+        if self._failure is None:
+            return known
+        return f"{RAISING}; {known}" if self._has_succeeded else RAISING
 
     def diagnostics(self) -> list[str]:
         """What the mirror said besides: warnings and errors."""
@@ -109,10 +121,25 @@ class World:
             self._failure = failure
         else:
             self._failure = None
+            self._has_succeeded = True
 
     def _run_rival(self) -> None:
         with suppress(Exception):  # one of two may well give up; what counts is what lies there then
             self._publish(self.source, ZoneFiles(self._zone), self.state)
+
+
+def raised_where(failure: BaseException) -> str:
+    """An exception by its type and the publisher's own line it came from; without its text, which may hold values."""
+    frames = [frame for frame in traceback.extract_tb(failure.__traceback__) if _is_source(Path(frame.filename))]
+    own = [frame for frame in frames if not any(Path(frame.filename).is_relative_to(each) for each in _LIBRARIES)]
+    # a publisher that is installed is a library, too: then the line where it was called
+    shown = own[-1:] or frames[:1]
+    return " at ".join([type(failure).__name__, *(f"{frame.filename}, line {frame.lineno}" for frame in shown)])
+
+
+def _is_source(file: Path) -> bool:
+    """Whether it is a file of Python at all, and none of the engine's."""
+    return file.is_file() and not file.is_relative_to(_HOME)
 
 
 def row_faults(source: Source, mirrored: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import threading
 
+import pyarrow as pa
 import pytest
 from careless_publishers import CARELESS, Careful
 
 from mirror_engine.errors import UsageError
 from mirror_engine.testing import Ending, Source, ZoneFiles, check_publisher
-from mirror_engine.testing.exercise_world import row_faults
+from mirror_engine.testing.exercise_world import RAISING, row_faults
 from mirror_engine.testing.exercises import EXERCISES
 from mirror_engine.testing.zone_files import Crash, Harm, InterruptedFiles, Interruption
 
@@ -82,10 +83,25 @@ def test_who_writes_past_the_kit_is_not_said_to_survive() -> None:
 
 def test_who_always_fails_is_told_why() -> None:
     def broken(*_: object):
-        raise PermissionError("no rights")
+        pa.array(["a value of the source"]).cast(pa.int64())
 
-    report = check_publisher(broken, only=["key change"])
-    assert report.results[0].faults == ("the publisher keeps failing: PermissionError: no rights",)
+    line = broken.__code__.co_firstlineno + 1
+    result = check_publisher(broken, only=["key change"]).results[0]
+    assert result.faults == (f"the publisher keeps failing: ArrowInvalid at {__file__}, line {line}",)
+    assert result.remedy == RAISING
+    assert "a value of the source" not in str(result)
+
+
+def test_who_fails_after_a_good_run_is_told_what_helps_with_the_exercise_too() -> None:
+    class Stumbles(Careful):
+        def run(self):
+            if any(path.endswith("2.parquet") for path in self.files.list(self.folder)):
+                self.files.read("no such file")
+            super().run()
+
+    result = check_publisher(Stumbles.publish, only=["lost rename answer"]).results[0]
+    assert result.faults[0].startswith(f"the publisher keeps failing: FileNotFoundError at {__file__}, line ")
+    assert result.remedy.startswith(f"{RAISING}; after a failed rename look")
 
 
 def test_who_publishes_nothing_is_told_so() -> None:
