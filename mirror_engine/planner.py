@@ -119,9 +119,10 @@ def plan(sighting: TableSighting, progress: Progress | None, circumstances: Circ
         case MetadataAbsent():
             if circumstances.config.metadata == "optional" and not _has_been_described(sight):
                 return _armed(sight, Metadata())
-            code = "ME009" if sight.is_known else "ME008"
-            absent = diagnose(code, f"{sight.table.folder}/{METADATA_FILE}", count=len(sighting.files))
-            return _without_metadata(sight, absent, "")
+            folder = sight.table.folder
+            if sight.is_known:
+                return _without_metadata(sight, diagnose("ME009", f"{folder}/{METADATA_FILE}"), "")
+            return _without_metadata(sight, diagnose("ME008", folder, count=len(sighting.files)), "")
 
 
 def _in_its_generation(sight: _Sight) -> _Sight:

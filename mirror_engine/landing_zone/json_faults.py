@@ -14,10 +14,15 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\[\s\S])*"|-?Infinity|NaN|[^\s"]')
 _OPEN_BACKSLASH = re.compile(r'(?<![\\"])"\\"(?=\s*(?:[,}\]]|$))')
 _WORD = re.compile(r"[^\W\d][\w.-]*")
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_IN_TEXT = {  # by how the parser's own message begins
-    "Unterminated string": "this text is never closed by a quotation mark",
-    "Invalid control character": "a line end or control character inside a text, or its closing quote is missing",
-    "Invalid \\": 'a backslash before this character means nothing, write it as "\\\\"',
+_SOMEHOW = "mend that place"
+_DOUBLED = "write the backslash twice"
+_IN_TEXT = {  # by how the parser's own message begins: the fault, and what mends it
+    "Unterminated string": ("this text is never closed by a quotation mark", "close the text"),
+    "Invalid control character": (
+        "a line end or control character inside a text, or its closing quote is missing",
+        _SOMEHOW,
+    ),
+    "Invalid \\": ("a backslash before this character means nothing", _DOUBLED),
 }
 DEEPEST = 32  # levels of objects and arrays; a `_metadata.json` has four
 _SHOWN = 40  # characters of a word that a message repeats
@@ -36,13 +41,15 @@ class JsonFault(Exception):
     Attributes:
         line, column: of the mistake, 1-based, in characters.
         fault: what is wrong, in plain words.
+        mending: what to do at that place, as far as that is known.
     """
 
-    def __init__(self, text: str, position: int, fault: str) -> None:
+    def __init__(self, text: str, position: int, fault: str, mending: str = _SOMEHOW) -> None:
         super().__init__(fault)
         self.line = text.count("\n", 0, position) + 1
         self.column = position - text.rfind("\n", 0, position)
         self.fault = fault
+        self.mending = mending
 
 
 @dataclass(frozen=True)
@@ -101,13 +108,13 @@ def _object(pairs: list[tuple[str, object]]) -> JsonObject:
 def _decoded(content: bytes) -> str:
     for bom, encoding in _WIDE_BOMS.items():
         if content.startswith(bom):
-            raise JsonFault("", 0, f"the file is written in {encoding}, JSON needs UTF-8")
+            raise JsonFault("", 0, f"the file is written in {encoding}, JSON needs UTF-8", "write it in UTF-8")
     content = content.removeprefix(_UTF8_BOM)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         good = content[: error.start].decode()
-        raise JsonFault(good, len(good), "these bytes are not UTF-8") from None
+        raise JsonFault(good, len(good), "these bytes are not UTF-8", "write it in UTF-8") from None
 
 
 def _refuse_half_pairs(text: str) -> None:
@@ -141,13 +148,13 @@ def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
         return JsonFault(text, 0, "the file is empty")
     line_start = text.rfind("\n", 0, at) + 1
     if (open_quote := _last(_OPEN_BACKSLASH, text, line_start, at)) is not None:
-        return JsonFault(text, open_quote, 'the text "\\" is never closed, a backslash is written as "\\\\"')
-    in_text = next((fault for start, fault in _IN_TEXT.items() if error.msg.startswith(start)), None)
+        return JsonFault(text, open_quote, 'the text "\\" is never closed', _DOUBLED)
+    in_text = next((found for start, found in _IN_TEXT.items() if error.msg.startswith(start)), None)
     if in_text is not None:
-        return JsonFault(text, at, in_text)
+        return JsonFault(text, at, *in_text)
     if (comma := _trailing_comma(text, at)) is not None:
-        return JsonFault(text, comma, "a comma follows the last entry")
-    return JsonFault(text, at, _unexpected(text, at, error.msg))
+        return JsonFault(text, comma, "a comma follows the last entry", "remove the comma")
+    return JsonFault(text, at, *_unexpected(text, at, error.msg))
 
 
 def _last(pattern: re.Pattern[str], text: str, start: int, at: int) -> int | None:
@@ -170,24 +177,26 @@ def _next_mark(text: str, at: int) -> int:
     return at
 
 
-def _unexpected(text: str, at: int, message: str) -> str:  # noqa: PLR0911 - one line per fault, read as a table
+def _unexpected(text: str, at: int, message: str) -> tuple[str, str]:  # noqa: PLR0911 - one line per fault, read as a table
     at = _next_mark(text, at)
     mark = text[at : at + 1]
     if not mark:
-        return "the file ends in the middle"
+        return "the file ends in the middle", "land the whole file"
     if text.startswith(("//", "/*", "#"), at):
-        return "a comment, JSON has none"
+        return "a comment, JSON has none", "remove the comment"
     if mark in {"'", "`", "\u201c", "\u201d", "\u2018", "\u2019"}:
-        return 'this quotation mark is none to JSON, use "'
+        return "this quotation mark is none to JSON", 'write "'
     if message.startswith("Extra data"):
-        return "more text follows the end of the object"
+        return "more text follows the end of the object", "remove what follows"
     if (word := _WORD.match(text, at)) is not None:
-        return f"the word {word[0][:_SHOWN]} is not in quotes"
+        is_known = word[0].lower() in {"true", "false", "null"}
+        mending = f"write {word[0].lower()}" if is_known else "write the word in quotation marks"
+        return f"the word {word[0][:_SHOWN]} is not in quotes", mending
     if "','" in message:
-        return "a comma or a closing bracket is missing before this"
+        return "a comma or a closing bracket is missing before this", _SOMEHOW
     if "':'" in message:
-        return "a colon is missing before this"
-    return f"{mark} is not expected here"
+        return "a colon is missing before this", "put a colon there"
+    return f"{mark} is not expected here", _SOMEHOW
 
 
 def _constant(text: str) -> int:

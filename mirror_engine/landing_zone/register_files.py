@@ -53,7 +53,7 @@ ENTRIES = (
         E,
         ("LZ-2.6",),
         "invalid JSON at line {line}, column {char}: {fault}",
-        "mend that place: the file must be JSON that any parser reads",
+        "{mending}: the file must be JSON that any parser reads",
     ),
     entry("ME011", E, ("LZ-2.6",), "{property} is {found}, expected {known}", "write one of the expected values"),
     entry("ME012", W, ("LZ-2.8",), "unknown property {property}, ignored", "check how the property is spelled"),

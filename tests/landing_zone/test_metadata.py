@@ -153,6 +153,31 @@ def test_broken_json_is_explained_where_it_breaks(content: bytes, line: int, col
 
 
 @pytest.mark.parametrize(
+    ("content", "mending"),
+    [
+        (b'{"a": 1,}', "remove the comma"),
+        (b'{"a": LastUpdateTimeFileDetection}', "write the word in quotation marks"),
+        (b'{"a": True}', "write true"),
+        (b'{"a": "\\q"}', "write the backslash twice"),
+        (b'{"a": "\\", "b": 1}', "write the backslash twice"),
+        (b'{"a": 1} // keys', "remove the comment"),
+        (b"{'a': 1}", 'write "'),
+        (b'{"a": 1}}', "remove what follows"),
+        (b'{"a": "x', "close the text"),
+        (b'{"a": 1', "land the whole file"),
+        (b'{"a" 1}', "put a colon there"),
+        ('{"a": 1}'.encode("utf-16"), "write it in UTF-8"),
+        (b'{"a": "\xff"}', "write it in UTF-8"),
+        (b'{"a": 1 "b": 2}', "mend that place"),
+        (b'{"a": NaN}', "mend that place"),
+    ],
+)
+def test_the_remedy_of_broken_json_fits_what_is_broken(content: bytes, mending: str) -> None:
+    _, said = parse(content, PATH)
+    assert said[0].remedy == f"{mending}: the file must be JSON that any parser reads"
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"[]", "_metadata.json is an array, expected one JSON object [ME011]"),

@@ -48,7 +48,9 @@ def test_e3_metadata_that_vanished() -> None:
 
 
 def test_e4_metadata_that_is_no_json() -> None:
-    said = message(diagnose("ME010", f"{FOLDER}/_metadata.json", line=3, char=5, fault="a bare word"))
+    said = message(
+        diagnose("ME010", f"{FOLDER}/_metadata.json", line=3, char=5, fault="a bare word", mending="quote it")
+    )
     assert said == (
         f"{METADATA}Exception reading the metadata file: _metadata.json, Exception: a bare word, line 3, column 5{TAIL}"
     )

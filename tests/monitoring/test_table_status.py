@@ -100,7 +100,7 @@ def test_files_of_an_unarmed_folder_wait_for_metadata() -> None:
     assert isinstance(found.state, Unarmed)
     assert (found.waiting[0].why, found.first_blocker) == (
         "the folder has no usable _metadata.json",
-        "Sales.schema/Orders/_metadata.json",
+        "Sales.schema/Orders",
     )
 
 
@@ -129,7 +129,7 @@ def test_everything_is_plain_json() -> None:
 
 
 STATES: dict[type, TableState] = {
-    Unarmed: Unarmed(diagnose("ME008", "New/_metadata.json", count=2), 2),
+    Unarmed: Unarmed(diagnose("ME008", "New", count=2), 2),
     Waiting: Waiting(expired=True),
     Loading: Loading(1),
     Level: Level(),

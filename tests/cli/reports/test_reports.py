@@ -62,7 +62,7 @@ def test_a_row_of_parquet_has_no_line_and_is_told_in_the_message() -> None:
 
 
 def test_a_fault_in_json_is_told_at_its_line() -> None:
-    fault = diagnose("ME010", "Items/_metadata.json", line=3, char=7, fault="a bare word")
+    fault = diagnose("ME010", "Items/_metadata.json", line=3, char=7, fault="a bare word", mending="quote it")
     assert line_of(fault, items()) == 3
     assert line_of(diagnose("ME016", "Items/_metadata.json"), items()) is None
 
