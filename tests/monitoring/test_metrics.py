@@ -1,0 +1,152 @@
+"""The metrics say of every table what `status` says of it, and who is ready is ready."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from shop_window import EVIL, EVIL_TABLE, SHOP, shop
+from starlette.testclient import TestClient
+
+from mirror_engine.endpoint.databases import DatabaseStatus
+from mirror_engine.monitoring.metrics import STATES, Metrics
+from mirror_engine.monitoring.readiness import OLDEST_HEARTBEAT_SECONDS, unready
+from mirror_engine.monitoring.sights import Sights
+from mirror_engine.monitoring.state_words import word
+from mirror_engine.monitoring.web import Web
+from mirror_engine.monitoring.web_requests import Counted
+
+
+@pytest.fixture
+def window(tmp_path):
+    return shop(tmp_path)
+
+
+def samples(text: str) -> dict[tuple[str, frozenset], float]:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_every_number_is_that_of_status(window) -> None:
+    now = window.mirror(SHOP).status().heartbeat + 7.0
+    told = samples(TestClient(Web(window, clock=lambda: now).app).get("/metrics").text)
+    left = set(told)
+
+    def number(name: str, **labels: str) -> float | None:
+        key = (f"mirror_engine_{name}", frozenset({"workspace": "Sales", "item": "Shop", **labels}.items()))
+        left.discard(key)
+        return told.get(key)
+
+    status = window.mirror(SHOP).status()
+    assert number("heartbeat_age_seconds") == pytest.approx(7.0, abs=0.01)
+    assert number("up") == 0
+    for table in status.tables:
+        name = table.name.normalized
+        assert number("files_waiting", table=name) == number("lag_files", table=name) == len(table.waiting)
+        assert number("files_applied_total", table=name) == len(table.files) - len(table.waiting)
+        assert number("rows_processed_total", table=name) == table.rows_processed
+        assert number("bytes_processed_total", table=name) == table.bytes_processed
+        assert number("rows", table=name) == table.rows_live
+        since = number("seconds_since_last_commit", table=name)
+        assert since == (pytest.approx(now - table.committed_at) if table.committed_at is not None else None)
+        assert (number("lag_seconds", table=name) > 0) == bool(table.waiting)
+        states = {state: number("table_state", table=name, state=state) for state in STATES}
+        assert states == {state: float(state == word(table.state)) for state in STATES}
+        for found, often in table.diagnostics:
+            assert number("diagnostics", table=name, code=found.code) == often
+    assert {labels for _, labels in left if ("item", "Shop") in labels} == set()  # nothing else is told of it
+
+
+def test_names_that_are_attacks_break_no_line(window) -> None:
+    evil = window.add("3", 'a"} 1\nx', "\ud800")
+    evil.table("T\x07able", keys=["Id"])
+    told = samples(Metrics(Sights(window), lambda: 0.0).text().decode())
+    items = {dict(labels).get("item") for _, labels in told}
+    assert items >= {"Shop", "<i>Item</i>", r"\ud800"}
+    assert {dict(labels).get("workspace") for _, labels in told} >= {'a"} 1\\nx'}
+    assert {dict(labels).get("table") for _, labels in told} >= {EVIL_TABLE, r"T\x07able"}
+
+
+def test_two_servers_share_no_numbers(window) -> None:
+    first, second = Metrics(Sights(window), lambda: 0.0), Metrics(Sights(window), lambda: 0.0)
+    first.requests.labels("GET", 200).inc()
+    assert b'requests_total{method="GET"' in first.text()
+    assert b'requests_total{method="GET"' not in second.text()
+
+
+def test_what_the_endpoint_answers_is_counted(window) -> None:
+    async def answer(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application's arguments
+        status = 404 if scope["path"] == "/absent" else 200
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    metrics = Metrics(Sights(window), lambda: 0.0)
+    client = TestClient(Counted(answer, metrics.requests))
+    for method, path in (("GET", "/"), ("GET", "/"), ("PUT", "/absent")):
+        client.request(method, path)
+    told = samples(metrics.text().decode())
+    counted = {tuple(sorted(dict(labels).values())): n for (name, labels), n in told.items() if "requests_total" in name}
+    assert counted == {("200", "GET"): 2.0, ("404", "PUT"): 1.0}
+
+
+def test_a_mirror_that_cannot_be_looked_at_is_down_and_the_others_are_told(window) -> None:
+    (window.folder / EVIL).rename(window.folder / "elsewhere")
+    told = samples(Metrics(Sights(window), lambda: 0.0).text().decode())
+    up = {dict(labels)["item"]: value for (name, labels), value in told.items() if name == "mirror_engine_up"}
+    assert up == {"<i>Item</i>": 0.0, "Shop": 0.0}
+    assert any(dict(labels).get("table") == "Sales.Orders" for _, labels in told)
+
+
+def ready(window, age_seconds: float = 0.0) -> list[str]:
+    newest = max(window.mirror(item.id).status().heartbeat for item in window.shown)
+    return unready(Sights(window).all(), newest + age_seconds)
+
+
+def test_who_runs_with_a_young_heartbeat_is_ready(window) -> None:
+    assert ready(window) == []
+    assert ready(window, OLDEST_HEARTBEAT_SECONDS - 10) == []
+
+
+def test_an_old_heartbeat_is_told_in_words(window) -> None:
+    assert "Sales/Shop: Running, last heartbeat 2 min ago" in ready(window, OLDEST_HEARTBEAT_SECONDS + 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "words"),
+    [
+        (DatabaseStatus.STARTING, "", ["Sales/Shop: Starting"]),
+        (DatabaseStatus.STOPPED, "no Java", ["Sales/Shop: its engine ended: no Java"]),
+        (DatabaseStatus.STOPPED, "", []),
+        (DatabaseStatus.STOPPING, "", []),
+        (DatabaseStatus.INITIALIZED, "", []),
+    ],
+)
+def test_only_what_should_run_must(window, state, error, words) -> None:
+    window.change(SHOP, state=state, error=error)
+    assert ready(window) == words
+
+
+def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window) -> None:
+    window.add("3", "Sales", "New")
+    (window.folder / EVIL).rename(window.folder / "elsewhere")
+    words = unready(Sights(window).all(), window.mirror(SHOP).status().heartbeat)
+    assert words[1:] == ["Sales/New: Running, no heartbeat yet"]
+    assert words[0].startswith("<b>Workspace/<i>Item</i>: ")
+    assert "no such folder" in words[0]
+
+
+def test_readiness_is_503_with_words_and_health_is_not_asked_of_the_mirrors(window) -> None:
+    heartbeat = min(window.mirror(item.id).status().heartbeat for item in window.shown)
+    now = [heartbeat]
+    client = TestClient(Web(window, clock=lambda: now[0]).app)
+    assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, "ready\n")
+    now[0] += 1000.0
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.text.splitlines()[0] == "not ready"
+    assert "Sales/Shop: Running, last heartbeat 16 min ago" in answer.text
+    looked = window.views
+    assert (client.get("/healthz").status_code, client.get("/healthz").text) == (200, "ok\n")
+    assert window.views == looked

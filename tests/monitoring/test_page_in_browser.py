@@ -1,0 +1,112 @@
+"""The page in a real browser: on a phone and a desk, light and dark, with scripts and without."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from browser import DESKTOP, PHONE, browser
+from shop_window import EVIL, EVIL_TABLE, SHOP, shop
+
+from mirror_engine.monitoring.web import Web
+from mirror_engine.monitoring.web_server import WebServer
+
+pytestmark = pytest.mark.slow
+
+PAGES = {
+    "overview": "/",
+    "behind": f"/tables/{SHOP}/Sales.schema/Orders",
+    "blocked": f"/tables/{SHOP}/Sales.schema/Stores",
+    "latched": f"/tables/{SHOP}/Items",
+    "unarmed": f"/tables/{SHOP}/Sketches",
+    "hostile": f"/tables/{EVIL}/{quote(EVIL_TABLE)}",
+    "absent": f"/tables/{SHOP}/Absent",
+}
+SIZES = {"phone": PHONE, "desktop": DESKTOP}
+
+
+@contextlib.contextmanager
+def served(window):
+    server = WebServer(Web(window), tell=pytest.fail)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    with served(shop(tmp_path_factory.mktemp("shop"))) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory) -> Path:
+    """Where screenshots are kept; CI names a folder."""
+    named = os.environ.get("MIRROR_TEST_ARTIFACTS")
+    folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_fits_is_complete_and_is_not_complained_of(opened, base, artefacts, page, size, scripts) -> None:
+    scheme = "dark" if scripts else "light"
+    tab = opened.open(base + PAGES[page], SIZES[size], scripts=scripts, scheme=scheme)
+    with contextlib.closing(tab):
+        if scripts:
+            tab.until(lambda: ">live<" in tab.html)
+        else:
+            assert "as of when it was loaded" in tab.html
+        tab.screenshot(artefacts / f"{page}-{size}-{scheme}{'' if scripts else '-no-scripts'}.png")
+        assert tab.width == SIZES[size][0]  # nothing sticks out
+        complaints = [each for each in tab.complaints if page != "absent" or "404" not in each]
+        assert complaints == []
+        assert {address for address in tab.asked if not address.startswith(f"{base}/")} == set()
+        assert any(address.endswith("page.js") for address in tab.asked) == scripts
+
+
+@pytest.mark.parametrize("page", ["overview", "hostile"])
+def test_nothing_that_a_publisher_wrote_runs_or_becomes_an_element(opened, base, page) -> None:
+    with contextlib.closing(opened.open(base + PAGES[page], DESKTOP, scripts=True)) as tab:
+        tab.until(lambda: ">live<" in tab.html)  # by now a script has set it anew
+        assert "<img" not in tab.html
+        assert "<title>owned" not in tab.html
+        assert tab.events("Page.javascriptDialogOpening") == []
+        assert "&lt;img src=x" in tab.html
+
+
+def test_the_page_moves_by_itself(opened, tmp_path) -> None:
+    window = shop(tmp_path)
+    with (
+        served(window) as base,
+        contextlib.closing(opened.open(base + PAGES["behind"], PHONE, scripts=True)) as table,
+        contextlib.closing(opened.open(f"{base}/", DESKTOP, scripts=True)) as overview,
+    ):
+        assert "behind: 1 file ready" in table.html
+        window.apply()
+        overview.until(lambda: ">loading<" not in overview.html)
+        table.say("Page.bringToFront")  # in the background it gave its connection back
+        table.until(lambda: "level: everything landed is in the table" in table.html)
+        assert len(table.events("Page.loadEventFired")) == 1  # without being loaded again
+
+
+def test_a_server_that_has_gone_is_told(opened, tmp_path) -> None:
+    with served(shop(tmp_path)) as base:
+        tab = opened.open(f"{base}/", DESKTOP, scripts=True)
+        tab.until(lambda: ">live<" in tab.html)
+    with contextlib.closing(tab):
+        tab.until(lambda: ">disconnected<" in tab.html)
+        assert "Sales.schema/Orders" in tab.html  # what was known stays
