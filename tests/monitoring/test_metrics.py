@@ -87,7 +87,9 @@ def test_what_the_endpoint_answers_is_counted(window) -> None:
     for method, path in (("GET", "/"), ("GET", "/"), ("PUT", "/absent")):
         client.request(method, path)
     told = samples(metrics.text().decode())
-    counted = {tuple(sorted(dict(labels).values())): n for (name, labels), n in told.items() if "requests_total" in name}
+    counted = {
+        tuple(sorted(dict(labels).values())): n for (name, labels), n in told.items() if "requests_total" in name
+    }
     assert counted == {("200", "GET"): 2.0, ("404", "PUT"): 1.0}
 
 

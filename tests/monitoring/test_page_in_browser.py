@@ -62,7 +62,9 @@ def artefacts(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_fits_is_complete_and_is_not_complained_of(opened, base, artefacts, page, size, scripts) -> None:
+def test_every_page_fits_is_complete_and_is_not_complained_of(  # noqa: PLR0913, PLR0917 - fixtures, and all that varies
+    opened, base, artefacts, page, size, scripts
+) -> None:
     scheme = "dark" if scripts else "light"
     tab = opened.open(base + PAGES[page], SIZES[size], scripts=scripts, scheme=scheme)
     with contextlib.closing(tab):

@@ -219,8 +219,28 @@ def test_rows_are_read_once_a_version(window, visitor, monkeypatch) -> None:
     assert [read["version"] for read in reads] == [1, 2]
 
 
-def test_every_tone_has_a_look() -> None:
-    """A state without its colour would be hard to see."""
-    style = Path(sights.__file__).with_name("page").joinpath("page.css").read_text(encoding="utf-8")
-    assert all(f".state.{each}" in style for each in ("well", "busy", "idle", "stuck"))
-    assert tone  # its match is closed: mypy says so
+PAGE_CSS = Path(sights.__file__).with_name("page").joinpath("page.css").read_text(encoding="utf-8")
+LIGHT, DARK = (dict(re.findall(r"--([\w-]+): #(\w+);", part)) for part in PAGE_CSS.partition("* {")[0].split("@media"))
+TONES = ("well", "busy", "idle", "stuck")
+
+
+def brightness(colour: str) -> float:
+    """Relative luminance, as WCAG 2 has it."""
+    whole = colour if len(colour) == 6 else "".join(digit * 2 for digit in colour)
+    parts = [int(whole[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_all_words_can_be_read_on_what_they_stand_on(palette) -> None:
+    pairs = [(ink, sheet) for ink in ("ink", "quiet", "link", *TONES) for sheet in ("paper", "sheet")]
+    for ink, sheet in [*pairs, *((each, f"{each}-sheet") for each in TONES)]:
+        darker, brighter = sorted(brightness(palette[name]) for name in (ink, sheet))
+        assert (brighter + 0.05) / (darker + 0.05) >= 4.5, (ink, sheet)
+
+
+def test_every_state_has_a_colour(still) -> None:
+    tones = {tone(table.state) for item in still.shown for table in item.view().status().tables}
+    assert tones == set(TONES)
+    assert all(f".state.{each} " in PAGE_CSS for each in TONES)

@@ -55,7 +55,8 @@ def test_the_loopback_s_names_are_answered_to(server, host) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "onelake.dfs.fabric.microsoft.com", "login.microsoftonline.com", ""]
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "onelake.dfs.fabric.microsoft.com", "login.microsoftonline.com", ""],
 )
 @pytest.mark.parametrize("target", ["/", "/metrics", "/healthz", "/assets/page.js"])
 def test_no_other_name_is_answered_to_not_even_the_real_service_s(server, locked, host, target) -> None:

@@ -111,3 +111,27 @@ def test_the_environment_is_the_one_that_is_documented(tmp_path) -> None:
     assert told["NODE_EXTRA_CA_CERTS"] == str(tmp_path / ".mirror-engine/tls/ca.pem")
     assert told["AZURE_CLIENT_SECRET"] == "x"  # noqa: S105 - as documented
     assert {"AZURE_TENANT_ID", "AZURE_CLIENT_ID"} < set(told)
+
+
+def test_the_page_stands_on_a_port_of_its_own_and_counts_what_the_endpoint_answers(tmp_path) -> None:
+    with served(tmp_path, workspace="Sales", item="Orders") as server:
+        page, http = port(server.card.page.rstrip("/")), port(server.card.http)
+        shown = exchange(page, request("GET", "/")).decode()
+        assert "Sales" in shown
+        assert "no engine is running, never ran here" in shown
+        assert status_of(exchange(http, request("GET", "/absent/x"))) == 404
+        assert b'requests_total{method="GET",status="404"} 1.0' in exchange(page, request("GET", "/metrics"))
+        assert status_of(exchange(page, request("GET", "/readyz"))) == 200  # nothing is to be mirrored
+
+
+def test_the_page_asks_for_the_token_and_stays_on_the_loopback(tmp_path) -> None:
+    listening = Listening("0.0.0.0", beyond_loopback=True, token=TOKEN)  # noqa: S104 - what is tested
+    with served(tmp_path, listening=listening) as server:
+        assert server.card.page.startswith("http://127.0.0.1:")
+        page = port(server.card.page.rstrip("/"))
+        assert status_of(exchange(page, request("GET", "/"))) == 401
+        assert status_of(exchange(page, request("GET", "/", "localhost", f"Authorization: Bearer {TOKEN}"))) == 200
+
+
+def test_four_ports_come_in_a_row() -> None:
+    assert (Listening(port=41000).page_port, Listening().page_port) == (41003, 0)

@@ -1,0 +1,57 @@
+"""The page of a store: what its engines do is what it shows."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+from starlette.testclient import TestClient
+
+from mirror_engine.config import Config
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.endpoint.items import Items
+from mirror_engine.monitoring.web import Web
+from mirror_engine.serving.fleet import Fleet
+from mirror_engine.serving.shown import ShownStore
+from mirror_engine.storage.local_writable import WritableLocalStorage
+from mirror_engine.testing.publisher import Publisher
+
+PATIENCE_SECONDS = 20.0
+
+
+@pytest.fixture
+def mirrored(tmp_path):
+    """A store with two items and their engines."""
+    items = Items(WritableLocalStorage(tmp_path))
+    writers = {items.ensure("Shop", name).id: MemoryDeltaWriter() for name in ("Orders", "Customers")}
+    config = Config(poll_interval_seconds=0.05)
+    fleet = Fleet(tmp_path, items, config, new_writer=lambda item: writers[item.id])
+    table = Publisher(tmp_path / "Shop" / "Orders").table("Orders", keys=["Id"], types={"Id": pa.int64()})
+    table.insert({"Id": 4711})
+    fleet.begin()
+    yield fleet, ShownStore(items, fleet, fleet.mirror)
+    fleet.end()
+
+
+def until(holds) -> None:
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def test_what_engines_do_is_shown_and_whoever_was_stopped_need_not_run(mirrored) -> None:
+    fleet, shown = mirrored
+    client = TestClient(Web(shown).app)
+    customers, orders = shown.items()
+    assert (customers.workspace, customers.name, orders.name) == ("Shop", "Customers", "Orders")
+    until(lambda: client.get("/readyz").text == "ready\n")
+    until(lambda: "4711" in client.get(f"/tables/{orders.id}/Orders").text)
+    until(lambda: ">level<" in client.get("/").text)
+    assert client.get("/").text.count("engine is running") == 2
+    assert 'mirror_engine_up{item="Orders",workspace="Shop"} 1.0' in client.get("/metrics").text
+    fleet.stop(next(item for item in fleet.all_items() if item.name == "Orders"))
+    until(lambda: "Stopped" in client.get("/").text)
+    until(lambda: client.get("/").text.count("no engine is running") == 1)
+    assert client.get("/readyz").status_code == 200
