@@ -244,3 +244,11 @@ def test_every_state_has_a_colour(still) -> None:
     tones = {tone(table.state) for item in still.shown for table in item.view().status().tables}
     assert tones == set(TONES)
     assert all(f".state.{each} " in PAGE_CSS for each in TONES)
+
+
+def test_names_that_no_encoding_knows_or_that_would_break_a_line_of_the_stream_are_written_out(window, visitor) -> None:
+    window.add("3", "a\r\ndata: b", "\ud800")
+    page = visitor.get("/")
+    assert page.status_code == 200
+    assert r"\ud800" in page.text
+    assert r"a\r\ndata: b" in page.text
