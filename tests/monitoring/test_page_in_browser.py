@@ -21,7 +21,6 @@ PAGES = {
     "behind": f"/tables/{SHOP}/Sales.schema/Orders",
     "blocked": f"/tables/{SHOP}/Sales.schema/Stores",
     "latched": f"/tables/{SHOP}/Items",
-    "unarmed": f"/tables/{SHOP}/Sketches",
     "hostile": f"/tables/{EVIL}/{quote(EVIL_TABLE)}",
     "absent": f"/tables/{SHOP}/Absent",
 }
