@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from mirror_engine.cli.fitting import FittingRows
 from mirror_engine.cli.output import grid, line
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.monitoring.cells import cell, plain
@@ -95,10 +96,7 @@ def _rows(heading: str, rows: Sequence[Mapping[str, Any]], total: int) -> Iterat
     if not rows:
         return
     yield from _headed(heading, len(rows), total)
-    lines = grid(*(line(name).plain for name in rows[0]))
-    for row in rows:
-        lines.add_row(*(line(cell(value)) for value in row.values()))
-    yield lines
+    yield FittingRows([line(name).plain for name in rows[0]], [[*map(cell, row.values())] for row in rows])
 
 
 def _different(found: Difference, headings: Headings) -> Iterator[RenderableType]:

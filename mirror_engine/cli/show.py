@@ -8,8 +8,9 @@ import typer
 
 from mirror_engine.cli import opening
 from mirror_engine.cli.columns import columns_of
+from mirror_engine.cli.fitting import FittingRows
 from mirror_engine.cli.options import Json, Root, Table, configured
-from mirror_engine.cli.output import grid, line, print_json, stdout
+from mirror_engine.cli.output import line, print_json, stdout
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.monitoring.cells import cell, plain
@@ -52,9 +53,7 @@ def show(  # noqa: PLR0913 - as many things as a person may say
             {"table": table, "version": version, "columns": columns_of(shown.schema), "rows": rows, "more": more}
         )
         return
-    lines = grid(*(line(name).plain for name in shown.column_names))
-    for row in shown.to_pylist():
-        lines.add_row(*(line(cell(value)) for value in row.values()))
-    stdout().print(lines)
+    headings = [line(name).plain for name in shown.column_names]
+    stdout().print(FittingRows(headings, [[*map(cell, row.values())] for row in shown.to_pylist()]))
     rest = "; there are more, see --limit" if more else ""
     stdout().print(line(f"{count(shown.num_rows, 'row')}{rest}", "dim"))

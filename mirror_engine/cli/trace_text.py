@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from mirror_engine.cli.differences import Headings, difference_text
+from mirror_engine.cli.fitting import FittingLine
 from mirror_engine.cli.output import bullet, line
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
@@ -112,17 +114,15 @@ def _met(traced: TracedChange) -> str:
     return count(len(traced.change.before), "row") if traced.change.before else "no row"
 
 
-def _effect(traced: TracedChange) -> Text:
+def _effect(traced: TracedChange) -> Group:
     style = {"inserted": "green", "updated": "cyan", "deleted": "red", "nothing": "dim"}[traced.did]
     told = Text.assemble((traced.did if traced.did != "nothing" else "no effect", style))
     if traced.why:
         told.append(f": {traced.why}")
-    for before, after in _pairs(traced)[:MOST_ROWS]:
-        told.append("\n")
-        told.append_text(_values(before, after, traced))
-    if len(_pairs(traced)) > MOST_ROWS:
-        told.append(f"\n… and {len(_pairs(traced)) - MOST_ROWS:,} more rows", "dim")
-    return told
+    pairs = _pairs(traced)
+    rows = [_values(before, after, traced) for before, after in pairs[:MOST_ROWS]]
+    more = [Text(f"… and {len(pairs) - MOST_ROWS:,} more rows", "dim")] if len(pairs) > MOST_ROWS else []
+    return Group(told, *rows, *more)
 
 
 def _pairs(traced: TracedChange) -> list[tuple[Row | None, Row | None]]:
@@ -133,21 +133,20 @@ def _pairs(traced: TracedChange) -> list[tuple[Row | None, Row | None]]:
     return list(zip_longest(before, after)) if traced.did != "nothing" else []
 
 
-def _values(before: Row | None, after: Row | None, traced: TracedChange) -> Text:
+def _values(before: Row | None, after: Row | None, traced: TracedChange) -> FittingLine:
     """One row, the changed values marked with `*`; of many columns only these."""
     row = after or before or {}
     changed = [name for name in row if before and after and name in traced.columns and _differ(before, after, name)]
     shown = [name for name in row if name in changed or len(row) <= MOST_COLUMNS]
-    told = Text()
+    told = []
     for name in shown:
-        told.append("  " if told.plain else "")
         if name in changed and before and after:
-            told.append(f"*{line(name).plain} {cell(before[name])} -> {cell(after[name])}", "bold")
+            told.append(line(f"*{name} {cell(before[name])} -> {cell(after[name])}", "bold"))
         else:
-            told.append(f"{line(name).plain} {cell(row[name])}")
+            told.append(line(f"{name} {cell(row[name])}"))
     if len(shown) < len(row):
-        told.append(f"{'  ' if shown else ''}({count(len(row) - len(shown), 'other column')})", "dim")
-    return told
+        told.append(Text(f"({count(len(row) - len(shown), 'other column')})", "dim"))
+    return FittingLine(told)
 
 
 def _differ(before: Row, after: Row, name: str) -> bool:
@@ -160,7 +159,8 @@ def _rows(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
         return
     yield line(f"{heading}: {count(len(rows), 'row')}", "bold")
     for row in rows[:MOST_ROWS]:
-        yield line("  " + "  ".join(f"{name} {cell(value)}" for name, value in row.items()))
+        values = FittingLine([line(f"{name} {cell(value)}") for name, value in row.items()])
+        yield Padding(values, (0, 0, 0, 2), expand=False)
     if len(rows) > MOST_ROWS:
         yield line(f"  … and {len(rows) - MOST_ROWS:,} more", "dim")
 

@@ -30,7 +30,8 @@ def wide(monkeypatch):
             return Console(width=columns, highlight=False, markup=False, emoji=False, file=made[-1])
 
         made.append(StringIO())
-        monkeypatch.setattr("mirror_engine.cli.trace.stdout", console)
+        for command in ("trace", "show"):
+            monkeypatch.setattr(f"mirror_engine.cli.{command}.stdout", console)
         return lambda: "\n".join(line.rstrip() for line in made[-1].getvalue().splitlines())
 
     made = []
@@ -63,6 +64,52 @@ def test_the_page_about_trace_shows_what_it_prints(shop, say, wide) -> None:
         shown = wide(WIDTH)
         assert say("trace", shop.root, *words.split()).code == 0
         assert printed.rstrip() == shown(), words
+
+
+def wide_rows(shop, say):
+    """A table of twelve columns, none of which has room for what stands in it; the second file waits."""
+    columns = [f"A column of a long name {letter}" for letter in "ABCDEFGHIJK"]
+    table = Publisher(shop.root).table(
+        "Wide", keys=["Id"], types={"Id": pa.int64(), **dict.fromkeys(columns, pa.string())}
+    )
+    table.load({"Id": 1, **{name: name[-1] * 20 for name in columns}})
+    say("once", shop.root)
+    table.upsert({"Id": 1, columns[0]: "new"}, {"Id": 2, columns[0]: "x"})
+    return columns
+
+
+def test_rows_that_do_not_fit_on_the_terminal_stand_below_each_other(shop, say, wide) -> None:
+    columns = wide_rows(shop, say)
+    shown = wide(80)
+    say("trace", shop.root, "Wide", "--what-if", "skip=2")
+    lines = [line.rstrip() for line in shown().splitlines()]
+    at = lines.index("Only as the files are")
+    told = ["Id: 2", f"{columns[0]}: x", *(f"{name}: NULL" for name in columns[1:])]
+    assert lines[at + 1 : at + 14] == [*told, ""]
+
+
+def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(shop, say, wide) -> None:
+    columns = wide_rows(shop, say)
+    say("once", shop.root)
+    shown = wide(80)
+    say("show", shop.root, "Wide")
+    lines = [line.rstrip() for line in shown().splitlines()]
+    assert (lines[0], lines[12:14], lines[24:]) == ("Id: 1", ["", "Id: 2"], [f"{columns[-1]}: NULL", "2 rows"])
+    shown = wide(600)
+    say("show", shop.root, "Wide")
+    assert shown().startswith(f"Id  {columns[0]}")
+
+
+def test_values_of_a_key_that_do_not_fit_stand_below_each_other(shop, say, wide) -> None:
+    columns = wide_rows(shop, say)
+    shown = wide(80)
+    say("trace", shop.root, "Wide", "--key", "1")
+    lines = [line.rstrip() for line in shown().splitlines()]
+    at = lines.index("  row 1   0 insert  no row   inserted")
+    values = ["Id 1", *(f"{name} {name[-1] * 20}" for name in columns)]
+    assert lines[at + 1 : at + 13] == [" " * 29 + value for value in values]
+    end = lines.index("In the end: 1 row")
+    assert lines[end + 1 : end + 4] == ["  Id 1", f"  {columns[0]} new", f"  {columns[1]} NULL"]
 
 
 def block(shop):
