@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from typing_extensions import Self
 
+    from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.endpoint.databases import MirroredDatabases
     from mirror_engine.endpoint.items import Item
     from mirror_engine.events import Event
@@ -58,6 +59,7 @@ class Plan:
         listening: where.
         switches: how it differs from the real service.
         config: of the engines.
+        new_writer: door 2 of an item; Spark where it gives None.
     """
 
     store: Path
@@ -67,6 +69,7 @@ class Plan:
     listening: Listening = field(default_factory=Listening)
     switches: Switches = field(default_factory=Switches)
     config: Config = field(default_factory=Config)
+    new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
 
 
 class Server:
@@ -99,7 +102,13 @@ class Server:
             storage = WritableLocalStorage(self._plan.store.absolute())
             items = Items(storage)
             item = _wanted(items, self._plan)
-            fleet = Fleet(self._plan.store.absolute(), items, self._plan.config, tell=self._tell_event)
+            fleet = Fleet(
+                self._plan.store.absolute(),
+                items,
+                self._plan.config,
+                tell=self._tell_event,
+                new_writer=self._plan.new_writer,
+            )
             databases = self._databases(entered, fleet)
             web = Web(ShownStore(items, databases, fleet.mirror))
             lake = Lake(storage, items, self._plan.switches, tell=lambda lost: self._tell(lost.words))

@@ -1,18 +1,29 @@
-"""A OneLake that is served, and clients in processes of their own, in just the environment that `serve` prints."""
+"""A OneLake that is served, and clients in processes of their own, in just the environment that `serve` prints.
+
+Two servers stand for the whole run: one without engines, where a client's files stay as they are, and one whose
+engines mirror into memory what publishers land.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
+import zlib
+from collections import defaultdict
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mirror_engine.config import Config
+from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.endpoint.switches import Switches
 from mirror_engine.serving.server import Plan, Server
 
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
+PATIENCE_SECONDS = 30
 
 
 class Refused(Exception):
@@ -32,7 +44,7 @@ class Client:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            command, env=environment, cwd=PROGRAMS, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -51,44 +63,124 @@ class Client:
         self._process.communicate()
 
 
+class Ground:
+    """A server, and the processes around it: clients that are asked, and publishers that run to their end."""
+
+    def __init__(self, server: Server, home: Path) -> None:
+        self.card = server.card
+        self.environment = self.card.around({"PATH": os.environ["PATH"], "HOME": str(home)})
+        self.landing_zone = Path(self.card.store, self.card.workspace, self.card.item, "Files", "LandingZone")
+        self._started: dict[tuple[str, ...], Client] = {}
+
+    def client(self, *command: str) -> Client:
+        """The one process of a program; `datalake` for a module in Python."""
+        if command not in self._started:
+            whole = command if len(command) > 1 else (sys.executable, str(PROGRAMS / "answering.py"), *command)
+            self._started[command] = Client(whole, self.environment)
+        return self._started[command]
+
+    def publish(self, *command: str) -> None:
+        subprocess.run(command, env=self.environment, check=True, timeout=120)
+
+    def end(self) -> None:
+        for each in self._started.values():
+            each.end()
+
+
+class MirroredGround(Ground):
+    """Its engines write to memory."""
+
+    def __init__(self, server: Server, home: Path, writers: Mapping[str, MemoryDeltaWriter]) -> None:
+        super().__init__(server, home)
+        self._writers = writers
+
+    def rows(self, table: str, item: str = "") -> list[dict[str, Any]] | None:
+        """A table's rows as they are now, in no order that counts; None where there is no table."""
+        writer = self._writers.get(item or self.card.item_id)
+        found = writer.rows(table) if writer else None
+        return None if found is None else sorted(found.to_pylist(), key=lambda row: list(map(str, row.values())))
+
+    def until_rows(self, table: str, rows: Sequence[Mapping[str, Any]], item: str = "") -> None:
+        self.until(lambda: self.rows(table, item) == rows, lambda: self.rows(table, item))
+
+    def until(self, holds: Callable[[], Any], told: Callable[[], Any] = lambda: None) -> None:
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < ends, told()
+            time.sleep(0.05)
+
+
+@contextmanager
+def standing(ground: Ground) -> Iterator[Any]:
+    yield ground
+    ground.end()
+
+
 @pytest.fixture(scope="session")
 def switches() -> Switches:
     return Switches()
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("clients") / "store"
-
-
-@pytest.fixture(scope="session")
-def served(store, switches) -> Iterator[Server]:
+def ground(tmp_path_factory, switches) -> Iterator[Ground]:
+    """A server without engines."""
     told: list[str] = []
-    with Server(Plan(store, has_engines=False, switches=switches), tell=told.append) as server:
-        yield server
+    plan = Plan(tmp_path_factory.mktemp("served") / "store", has_engines=False, switches=switches)
+    with Server(plan, tell=told.append) as server, standing(Ground(server, tmp_path_factory.mktemp("home"))) as made:
+        yield made
     assert told == []
 
 
 @pytest.fixture(scope="session")
-def environment(served, tmp_path_factory) -> dict[str, str]:
-    """What `serve` prints, and what any process has."""
+def mirrored(tmp_path_factory) -> Iterator[MirroredGround]:
+    """A server with engines."""
+    writers: defaultdict[str, MemoryDeltaWriter] = defaultdict(MemoryDeltaWriter)
+    plan = Plan(
+        tmp_path_factory.mktemp("mirrored") / "store",
+        config=Config(poll_interval_seconds=0.1),
+        new_writer=lambda item: writers[item.id],
+    )
     home = tmp_path_factory.mktemp("home")
-    return served.card.around({"PATH": os.environ["PATH"], "HOME": str(home)})
+    with Server(plan, tell=pytest.fail) as server, standing(MirroredGround(server, home, writers)) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
-def client(environment) -> Iterator[Callable[[str], Client]]:
-    """Starts a program, once."""
-    started: dict[str, Client] = {}
+def node(pytestconfig) -> Callable[[Path], str]:
+    """Puts a program beside the libraries for Node, which are installed once; gives its path."""
+    if not (shutil.which("node") and shutil.which("npm")):
+        pytest.skip("node or npm is missing")
+    wanted = (HERE / "node/package.json").read_text()
+    folder = pytestconfig.cache.mkdir(f"node-{zlib.crc32(wanted.encode()):08x}")
+    if not (folder / "installed").exists():
+        (folder / "package.json").write_text(wanted)
+        done = subprocess.run(
+            ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip(f"npm could not install the libraries: {done.stderr[-500:]}")
+        (folder / "installed").touch()
+    return lambda program: str(shutil.copy(program, folder))
 
-    def start(program: str) -> Client:
-        if program not in started:
-            started[program] = Client([sys.executable, "answering.py", program], environment)
-        return started[program]
 
-    yield start
-    for each in started.values():
-        each.end()
+@pytest.fixture
+def client(ground) -> Callable[..., Client]:
+    return ground.client
+
+
+@pytest.fixture
+def served(ground) -> Ground:
+    return ground
+
+
+@pytest.fixture
+def landing_zone(ground) -> Path:
+    return ground.landing_zone
 
 
 @pytest.fixture(scope="session")
@@ -104,12 +196,6 @@ _numbers = count(1)
 def table() -> str:
     """A table folder's name that nobody else uses."""
     return f"T{next(_numbers)}"
-
-
-@pytest.fixture
-def landing_zone(served) -> Path:
-    card = served.card
-    return Path(card.store) / card.workspace / card.item / "Files" / "LandingZone"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import random
 from functools import cache
 from typing import Any
@@ -12,10 +13,6 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential, EnvironmentCredential
 from azure.storage.filedatalake import DataLakeDirectoryClient, DataLakeFileClient, DataLakeServiceClient
 from places import DFS, ITEM, KEY, LANDING_ZONE, SAS, WORKSPACE
-
-import os
-
-MIB = 1 << 20
 
 
 def by_secret() -> ClientSecretCredential:
@@ -143,18 +140,6 @@ def drop(table: str) -> None:
     folder(table).delete_directory()
 
 
-def flush_if(table: str, name: str, etag: str) -> None:
-    file = folder(table).get_file_client(name)
-    file.append_data(b"x", 0)
-    file.flush_data(1, etag=etag, match_condition=_if_not_modified())
-
-
-def _if_not_modified() -> Any:
-    from azure.core import MatchConditions
-
-    return MatchConditions.IfNotModified
-
-
 def by_http(address: str, kind: str, table: str) -> dict[str, Any]:
     """The same over http, with what is no token."""
     return round_trip(table, DataLakeServiceClient(address, credential=KEYS[kind]))
@@ -171,15 +156,3 @@ def with_credential(kind: str, table: str) -> dict[str, Any]:
 def direct(address: str, table: str) -> dict[str, Any]:
     """Straight to the endpoint's own https address; only the token comes through the proxy."""
     return round_trip(table, DataLakeServiceClient(address, credential=DefaultAzureCredential()))
-
-
-def parent_of_the_file(table: str) -> None:
-    folder(table).get_sub_directory_client("none").get_file_client("a").append_data(b"x", 0)
-
-
-def create_managed(name: str) -> None:
-    service().get_file_system_client(WORKSPACE).create_directory(name)
-
-
-def land_outside_of_items() -> None:
-    service().get_file_system_client(WORKSPACE).get_file_client("Files/LandingZone/T/a").create_file()

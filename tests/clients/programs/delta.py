@@ -11,13 +11,14 @@ from azure.identity import DefaultAzureCredential
 from deltalake import DeltaTable, write_deltalake
 from places import ABFSS, ITEM, KEY, WORKSPACE
 
+SECRETS = ("tenant_id", "client_id", "client_secret")
 SCOPE = "https://storage.azure.com/.default"
 
 
 def options(kind: str, address: str = "") -> dict[str, str]:
     """Storage options as users write them."""
     if kind == "secret":
-        return {name: os.environ[name.upper()] for name in ("azure_tenant_id", "azure_client_id", "azure_client_secret")}
+        return {f"azure_{name}": os.environ[f"AZURE_{name.upper()}"] for name in SECRETS}
     if kind == "token":
         return {"bearer_token": DefaultAzureCredential().get_token(SCOPE).token, "use_fabric_endpoint": "true"}
     plain = {"account_name": "onelake", "azure_endpoint": address, "allow_http": "true"}

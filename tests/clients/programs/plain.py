@@ -26,7 +26,8 @@ def ask(client: str, method: str, path: str, headers: dict[str, str] | None = No
     """One request below the workspace; `{…}` in a path or header are filled in."""
     said = {name: _filled(value) for name, value in (headers or {}).items()}
     url = f"{DFS}/{WORKSPACE}/{_filled(path)}"
-    answer = clients()[client].request(method, url, headers=said, **({"data": body} if client == "requests" else {"content": body}))
+    content = {"data" if client == "requests" else "content": body}
+    answer = clients()[client].request(method, url, headers=said, **content)
     found = {"status": answer.status_code, "headers": {name.lower(): value for name, value in answer.headers.items()}}
     return found | {"text": answer.text}
 
