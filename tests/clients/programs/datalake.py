@@ -136,6 +136,10 @@ def etags(table: str) -> dict[str, str]:
     return found | {"": folder(table).get_directory_properties().etag}
 
 
+def create_folder(table: str) -> None:
+    folder(table).create_directory()
+
+
 def drop(table: str) -> None:
     folder(table).delete_directory()
 

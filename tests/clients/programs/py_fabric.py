@@ -50,6 +50,10 @@ def publish(table: str, schema: str | None = None, item: str = "") -> list[str]:
     return paths
 
 
+def next_name(table: str, schema: str | None = None) -> str:
+    return mirror().next_data_filename(table, schema=schema)
+
+
 def republish(table: str, rows: list[list[Any]]) -> None:
     """Drop a table's folder and land a new first file."""
     onelake.delete_path(credential().storage_token, WORKSPACE, ITEM, mirror().table_folder(table), recursive=True)
@@ -71,10 +75,6 @@ def file_operations(table: str) -> dict[str, Any]:
     seen["read"] = onelake.read_file(*said, f"{folder}/inner/a").decode()
     seen["deleted"] = [onelake.delete_path(*said, folder, recursive=True) for _ in range(2)]
     return seen
-
-
-def processed(table: str, schema: str | None = None) -> list[str]:
-    return mirror().list_processed(table, schema=schema)
 
 
 def create(name: str) -> str:

@@ -30,13 +30,3 @@ def publish(table: str, form: str, **more: Any) -> int:
 def files(folder: str, form: str) -> int:
     """Plain files outside of the landing zone, published by a rename."""
     return AbfssSink().write(f"{ABFSS}/{ITEM}/Files/{folder}", "orders", [batch([1, 2])], format=form)
-
-
-def make_folder(table: str) -> None:
-    import adlfs  # noqa: PLC0415 - the sink brings it
-    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - as above
-    from places import WORKSPACE  # noqa: PLC0415 - as above
-
-    host = "onelake.blob.fabric.microsoft.com"
-    place = adlfs.AzureBlobFileSystem("onelake", account_host=host, credential=DefaultAzureCredential())
-    place.makedirs(f"{WORKSPACE}/{LANDING_ZONE}/{table}", exist_ok=True)
