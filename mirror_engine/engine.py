@@ -115,6 +115,15 @@ class Engine:
         error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
         return {None: self._failed(None, error, self._pauses)}
 
+    def _unread(self, plans: Iterable[TableName], found: DeltaFolders) -> dict[TableName | None, TransientError]:
+        """Tables whose Delta logs have not been read yet: what the ledger says of them may be behind, or nothing."""
+        faults = {table: found.unread.get(self._doors.delta_folder(table)) for table in plans}
+        return {
+            table: fault if table in self._pauses.waiting else self._failed(table, fault, self._pauses)
+            for table, fault in faults.items()
+            if fault
+        }
+
     def next_try_seconds(self, longest: float) -> float:
         """How long to wait before the next cycle: less than `longest` where a paused table is due before."""
         return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest))
@@ -151,7 +160,8 @@ class Engine:
         at_hand: set[TableName | None],
     ) -> CycleResult:
         sighted = {sighting.name: sighting for sighting in zone.tables}
-        paused = self._pauses.waiting | at_hand
+        unread = self._unread(plans, outlook.found)
+        paused = self._pauses.waiting | at_hand | unread.keys()
         works = [
             Work(plan, sighted.get(table), zone.folder, str(outlook.moored.now))
             for table, plan in plans.items()
@@ -162,7 +172,7 @@ class Engine:
             self._announcements.say(table, plan.diagnostics)
         commits, failures = self._replayed(works, stop)
         failures = self._but_damaged(failures, outlook)
-        failures |= self._unseen(zone)
+        failures |= unread | self._unseen(zone)
         self._pauses.end_all_but(paused, failures)
         tried = {table: plan for table, plan in plans.items() if table not in paused and table not in failures}
         failures |= self._cleaned(zone)

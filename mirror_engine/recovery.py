@@ -29,11 +29,13 @@ class DeltaFolders:
         seen: folders that hold a Delta table, whether it can be read or not.
         foreign: those of them with a table that no mirror made, or a copy of one.
         damaged: those whose log cannot be read, and why.
+        unread: those that could not be looked at this time, and why; nothing is done with them before they are.
     """
 
     seen: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
     damaged: Mapping[str, TableDamaged] = field(default_factory=dict)
+    unread: Mapping[str, TransientError] = field(default_factory=dict)
 
 
 def recover(doors: Doors) -> DeltaFolders:
@@ -46,16 +48,17 @@ def recover(doors: Doors) -> DeltaFolders:
 
 
 def look_again(doors: Doors, found: DeltaFolders) -> DeltaFolders:
-    """The same, once more for those folders that were damaged: somebody may have mended or removed them."""
-    again = _looked_at(doors, found.damaged)
+    """The same, once more for those folders that were damaged or unread: somebody may have mended or removed them."""
+    unsure = {*found.damaged, *found.unread}
+    again = _looked_at(doors, unsure)
     for table in doors.ledger.tables():
-        if doors.delta_folder(table) in found.damaged.keys() - again.seen:
+        if doors.delta_folder(table) in unsure - again.seen:
             agree(doors, table, None)
-    return DeltaFolders(found.seen | again.seen, found.foreign | again.foreign, again.damaged)
+    return DeltaFolders(found.seen | again.seen, found.foreign | again.foreign, again.damaged, again.unread)
 
 
 def _looked_at(doors: Doors, folders: Iterable[str]) -> DeltaFolders:
-    seen, foreign, damaged = set(), set(), {}
+    seen, foreign, damaged, unread = set(), set(), {}, {}
     for folder in folders:
         seen.add(folder)
         try:
@@ -66,9 +69,9 @@ def _looked_at(doors: Doors, folders: Iterable[str]) -> DeltaFolders:
                 foreign.add(folder)
         except TableDamaged as error:
             damaged[folder] = error
-        except TransientError:
-            continue  # which proves nothing
-    return DeltaFolders(frozenset(seen), frozenset(foreign), damaged)
+        except TransientError as error:
+            unread[folder] = error
+    return DeltaFolders(frozenset(seen), frozenset(foreign), damaged, unread)
 
 
 def _is_ours(doors: Doors, folder: str, state: DeltaState) -> bool:

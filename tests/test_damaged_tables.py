@@ -14,11 +14,13 @@ from mirror_engine import Verdict
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import Latched, Level
 
 pytestmark = pytest.mark.slow  # each with tables on the disk: no part of the quick look
 
 NO_STOP = threading.Event()
+ORDERS = TableName("", "Orders")
 
 
 @pytest.fixture(autouse=True)
@@ -205,6 +207,47 @@ def test_a_foreign_commit_that_is_cut_off_latches_a_level_table_while_the_engine
         running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
         assert plan.state == Level()
+
+
+@pytest.mark.parametrize("ledger", ["kept", "lost"])
+@pytest.mark.parametrize("place", ["", f"{5:020}.json", f"{6:020}.json"], ids=["log", "newest", "foreign"])
+def test_a_log_that_cannot_be_looked_into_delays_its_table_alone(lake, place, ledger):
+    """As without the rights or under a bad sector; here a link to itself, which stops even root."""
+    lake.orders("Other").land_parquet(NO_ROWS)
+    lake.land()
+    knot, aside = lake.log / place, lake.root / "aside"
+    if knot.exists():
+        knot.rename(aside)
+    knot.symlink_to(knot)
+    if ledger == "lost":
+        shutil.rmtree(lake.root / ENGINE)
+    lake.status()
+    assert lake.once().verdict is Verdict.RETRY
+    assert lake.status("Other").delta_version == 1
+    assert not [event for event in lake.events if isinstance(event, TableDropped)]
+    knot.unlink()
+    if aside.exists():
+        aside.rename(knot)
+    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.status().watermarks == {"": 6}
+
+
+def test_a_table_that_could_not_be_read_at_the_start_is_known_again_while_the_engine_runs(lake):
+    """Its ledger is lost, too: until its log is read, nothing is done with it, and file 1 has long been moved away."""
+    lake.land()
+    shutil.rmtree(lake.root / ENGINE)
+    aside = lake.log.rename(lake.root / "aside")
+    lake.log.symlink_to(lake.log)
+    with lake.engine() as running:
+        running.cycle(NO_STOP)
+        assert list(running.last.failures) == [ORDERS]
+        assert running.doors.ledger.progress(ORDERS) is None
+        lake.log.unlink()
+        aside.rename(lake.log)
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+        assert running.last.plans[ORDERS].state == Level()
+    assert lake.status().watermarks == {"": 6}
 
 
 def test_a_log_that_cannot_be_read_now_is_no_damage(lake, monkeypatch):

@@ -53,13 +53,15 @@ def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeyp
     shop.orders().load(row(1))
     shop.once()
 
-    def state(folder):
-        raise StorageUnavailable(folder, "Try again.")
+    unavailable = StorageUnavailable("dbo/Orders", "Try again.")
+
+    def state(_):
+        raise unavailable
 
     with shop.engine() as running:
         before = running.doors.ledger.progress(ORDERS)
         monkeypatch.setattr(shop.writer, "state", state)
-        assert recover(running.doors) == DeltaFolders(seen=frozenset({"dbo/Orders"}))
+        assert recover(running.doors) == DeltaFolders(frozenset({"dbo/Orders"}), unread={"dbo/Orders": unavailable})
         assert running.doors.ledger.progress(ORDERS) == before
 
 

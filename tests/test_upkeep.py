@@ -180,7 +180,7 @@ def test_a_failure_is_told_and_the_next_try_is_put_off(shop, monkeypatch):
 def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, monkeypatch):
     """An old commit may be damaged while its table is read from a later checkpoint."""
 
-    def damaged(_writer, table, *, limit=None):
+    def damaged(_writer, table, **_):
         if table == "dbo/Items":
             raise TableDamaged(table, "commit 1 is damaged")
         return ()

@@ -34,6 +34,16 @@ def make_durable(folder: Path, since: int) -> None:
         TableDamaged: a data file that the log names is not there in full: power was lost before it was written.
         StorageUnavailable: it is not certain that all is on the disk.
     """
+    try:
+        _sync_commits(folder, since)
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{folder}: cannot be brought to the disk: {error.strerror or error}",
+            "Check the disk and the rights on the folder.",
+        ) from error
+
+
+def _sync_commits(folder: Path, since: int) -> None:
     sizes: dict[str, int] = {}
     logged = [f"{LOG_FOLDER}/_last_checkpoint"]
     vectors: list[Path] = []
@@ -43,17 +53,11 @@ def make_durable(folder: Path, since: int) -> None:
         if commit.has_vectors:
             vectors = list(folder.glob("deletion_vector*.bin"))
     data = {folder / unquote(path): size for path, size in sizes.items() if _is_inside(path)}
-    try:
-        _refuse_torn(folder, data)
-        for file in (*data, *vectors, *(folder / name for name in logged)):
-            _sync_file(file)
-        for each in _folders(folder, data, is_new=since < 0):
-            sync_folder(each)
-    except OSError as error:
-        raise StorageUnavailable(
-            f"{folder}: cannot be brought to the disk: {error.strerror or error}",
-            "Check the disk and the rights on the folder.",
-        ) from error
+    _refuse_torn(folder, data)
+    for file in (*data, *vectors, *(folder / name for name in logged)):
+        _sync_file(file)
+    for each in _folders(folder, data, is_new=since < 0):
+        sync_folder(each)
 
 
 def sync_folder(folder: Path) -> None:

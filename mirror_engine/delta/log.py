@@ -94,7 +94,7 @@ class DeltaLog:
         Raises:
             TableDamaged: they cannot be told.
         """
-        with _reading(self._folder):
+        with reading_log(self._folder):
             # not the extremes: they may lie beyond Python's dates
             actions = pa.table(self._table.get_add_actions())
             actions = actions.select([name for name in actions.column_names if name in _ACTION_COLUMNS])
@@ -120,7 +120,7 @@ class DeltaLog:
         Raises:
             TableDamaged: they cannot be told.
         """
-        with _reading(self._folder):
+        with reading_log(self._folder):
             record, version = self._newest_record()
             return DeltaState(self.version, self.schema, record, version)
 
@@ -137,8 +137,9 @@ class DeltaLog:
 
         Raises:
             TableDamaged: a commit cannot be read.
+            StorageUnavailable: it cannot be read now.
         """
-        with contextlib.suppress(FileNotFoundError):
+        with reading_log(self._folder), contextlib.suppress(FileNotFoundError):
             for version in range(self.version, -1, -1):
                 yield version, read_commit(self._folder, version).user_metadata
 
@@ -148,7 +149,7 @@ class DeltaLog:
         Raises:
             TableDamaged: a commit cannot be read.
         """
-        with _reading(self._folder):
+        with reading_log(self._folder):
             return [_entry(commit) for commit in self._table.history(limit)]
 
 
@@ -160,7 +161,7 @@ def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
         StorageUnavailable: the folder cannot be read.
         UsageError: the table has no such version, or no longer.
     """
-    with _reading(folder):
+    with reading_log(folder):
         if not is_table(folder):
             return None
         log = DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder))))
@@ -177,13 +178,20 @@ def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
 
 
 @contextlib.contextmanager
-def _reading(folder: Path) -> Iterator[None]:
+def reading_log(folder: Path) -> Iterator[None]:
+    """What is raised while a table's log is read, in the error tree's words.
+
+    Raises:
+        TableDamaged: its content is wrong.
+        StorageUnavailable: the disk, the rights, or somebody who took it away meanwhile.
+    """
     try:
         with _damage_told(folder):
             yield
     except OSError as error:
+        reason = error.strerror or str(error).partition("\n")[0]  # deltalake draws a tree of causes
         raise StorageUnavailable(
-            f"{folder}: the Delta table cannot be read: {error.strerror or error}",
+            f"{folder}: the Delta table cannot be read: {reason}",
             "Check the disk and the rights on the folder.",
         ) from error
 

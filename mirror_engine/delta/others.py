@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.commits import commit_file, read_commit
-from mirror_engine.delta.log import open_log
+from mirror_engine.delta.log import open_log, reading_log
 from mirror_engine.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,14 +26,13 @@ def changed_by_others(folder: Path, since: int) -> int:
         StorageUnavailable: it cannot be read now.
     """
     found, version = -1, since + 1
-    while True:
-        try:
+    with reading_log(folder), suppress(FileNotFoundError):
+        while True:
             told = commit_file(folder, version).stat()
-        except FileNotFoundError:
-            return found
-        if _changes(folder, version, (told.st_ino, told.st_mtime_ns)):
-            found = version
-        version += 1
+            if _changes(folder, version, (told.st_ino, told.st_mtime_ns)):
+                found = version
+            version += 1
+    return found
 
 
 @lru_cache(maxsize=4096)

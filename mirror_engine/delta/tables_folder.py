@@ -42,11 +42,13 @@ class TablesFolder:
         return self._root.joinpath(*parts)
 
     def tables(self) -> Sequence[str]:
-        """Every folder that holds a Delta log, directly here or one level down, sorted."""
+        """Every folder that holds a Delta log, or one that cannot be looked into; here or one level down, sorted."""
         found = []
         for pattern in ("*", "*/*"):
             found += [
-                folder.relative_to(self._root).as_posix() for folder in self._root.glob(pattern) if is_table(folder)
+                folder.relative_to(self._root).as_posix()
+                for folder in self._root.glob(pattern)
+                if _may_be_table(folder)
             ]
         return sorted(found)
 
@@ -84,6 +86,13 @@ def is_table(folder: Path) -> bool:
         return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in (folder / LOG_FOLDER).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def _may_be_table(folder: Path) -> bool:
+    try:
+        return is_table(folder)
+    except OSError:  # who reads it meets the same, at this table alone
+        return True
 
 
 def readable_by_deltalake(folder: Path) -> Path:

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.errors import StorageUnavailable, TransientError
 from mirror_engine.ledger import NEXT_POLL
 from mirror_engine.monitoring.fabric_files import FabricTable, beat, last_beat, write
 from mirror_engine.monitoring.status import MirrorStatus, table_status
@@ -57,7 +57,7 @@ def _rows_live(doors: Doors, table: TableName) -> int | None:
         return None
     try:
         return doors.writer.row_count(doors.delta_folder(table))
-    except TableDamaged:
+    except TransientError:  # the plan tells what is wrong with it
         return None
 
 
