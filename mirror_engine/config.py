@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "mirror-engine.toml"
 ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
-ENVIRONMENT_ELSEWHERE = frozenset({"MIRROR_ENGINE_CACHE", "MIRROR_ENGINE_TOKEN"})  # of this machine, not of a mirror
+ENVIRONMENT_ELSEWHERE = frozenset(
+    {"MIRROR_ENGINE_CACHE", "MIRROR_ENGINE_TOKEN", "MIRROR_ENGINE_CONTROL", "MIRROR_ENGINE_CONTROL_TOKEN"}
+)  # of this machine, not of a mirror
 
 _FOLDER_NAME = r"(?![._ ])[^\x00-\x1f\x7f-\x9f/\\:*?\"<>|]{1,100}(?<![. ])"
 _ZONE, _BATCH, _CLEAN, _MACHINE = "How the zone is read", "How it is applied", "What is cleaned up", "This machine"

@@ -84,6 +84,7 @@ class Mirror:
         self._clock = clock
         self._storage = storage or RetryingStorage(LocalStorage(self.root))
         self._is_lasting = False
+        self._waker: Waker | None = None
         self._writer = writer or self._spark_writer()
 
     def __enter__(self) -> Self:
@@ -118,6 +119,7 @@ class Mirror:
         """
         self._is_lasting = True
         with self._engine() as running, Waker(self.root, stop) as waker, Upkeep(running.doors, waker.ring) as upkeep:
+            self._waker = waker
             while not stop.is_set():
                 running.cycle(stop, upkeep.at_hand)
                 upkeep.begin(running.level)
@@ -126,6 +128,11 @@ class Mirror:
                     running.doors.ledger.note(NEXT_POLL, str(self._clock() + pause))
                 waker.wait(pause)
             return running.report()
+
+    def ring(self) -> None:
+        """End the pause of `run` before its next cycle, as an event in the landing zone does; from any thread."""
+        if self._waker:
+            self._waker.ring()
 
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""

@@ -13,6 +13,8 @@ from mirror_engine.cli.options import ALL, Json, configured
 from mirror_engine.cli.serving import (
     Batches,
     BlobBatch,
+    Faults,
+    HasControl,
     ItemName,
     Lenient,
     NoEngine,
@@ -52,6 +54,8 @@ def env(  # noqa: PLR0913 - one each for what one may want to say
     lenient: Lenient = False,
     rename_touches: RenameTouches = False,
     blob_batch: BlobBatch = Batches.REFUSE,
+    fault: Faults,
+    control: HasControl = False,
     as_json: Json = False,  # noqa: ARG001 - of errors; stdout belongs to the command
 ) -> None:
     """Run one command that meets a OneLake on this machine.
@@ -66,7 +70,7 @@ def env(  # noqa: PLR0913 - one each for what one may want to say
     need_extra()
     from mirror_engine.serving.listening import Listening  # noqa: PLC0415 - only when something is served
 
-    ways = Ways(lenient=lenient, rename_touches=rename_touches, blob_batch=blob_batch)
+    ways = Ways(lenient, rename_touches, blob_batch, fault, control)
     plan = plan_of(root, config, workspace, item, ways, listening=Listening(), has_engines=not no_engine)
     with opened(plan, log_to_stderr()) as server:
         code = _run(command, server.card.around(os.environ))

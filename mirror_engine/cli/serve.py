@@ -16,6 +16,8 @@ from mirror_engine.cli.output import line, print_json, stderr, stdout
 from mirror_engine.cli.serving import (
     Batches,
     BlobBatch,
+    Faults,
+    HasControl,
     ItemName,
     Lenient,
     NoEngine,
@@ -93,6 +95,8 @@ def serve(  # noqa: PLR0913 - one each for what one may want to say
     lenient: Lenient = False,
     rename_touches: RenameTouches = False,
     blob_batch: BlobBatch = Batches.REFUSE,
+    fault: Faults,
+    control: HasControl = False,
     listen: Listen = "127.0.0.1",
     listen_anyway: ListenAnyway = False,
     token: Token = None,
@@ -122,7 +126,7 @@ def serve(  # noqa: PLR0913 - one each for what one may want to say
         _stop(root)
         return
     listening = Listening(listen, token, port, beyond_loopback=listen_anyway)
-    ways = Ways(lenient=lenient, rename_touches=rename_touches, blob_batch=blob_batch)
+    ways = Ways(lenient, rename_touches, blob_batch, fault, control)
     plan = plan_of(root, config, workspace, item, ways, listening=listening, has_engines=not no_engine)
     if background or print_env:
         _tell(_in_background(context, root, starts=background), as_json=as_json, exports_only=print_env)

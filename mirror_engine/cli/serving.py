@@ -15,6 +15,8 @@ from mirror_engine.cli.log import Log, LogFormat
 from mirror_engine.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirror_engine.config import Config
     from mirror_engine.serving.listening import Listening
     from mirror_engine.serving.server import Plan, Server
@@ -49,6 +51,19 @@ BlobBatch = Annotated[
 ]
 
 
+Faults = Annotated[
+    list[str],
+    typer.Option(
+        "--fault",
+        metavar="FAULT",
+        default_factory=list,
+        help="Play a fault, as 'throttle status=429 path=*/Orders/* nth=3'; may be repeated.",
+        show_default=False,
+    ),
+]
+HasControl = Annotated[bool, typer.Option("--control", help="Let faults be switched while it runs.")]
+
+
 @dataclass(frozen=True)
 class Ways:
     """How the endpoint differs from the real service."""
@@ -56,6 +71,8 @@ class Ways:
     lenient: bool
     rename_touches: bool
     blob_batch: Batches
+    faults: Sequence[str]
+    has_control: bool
 
 
 def plan_of(  # noqa: PLR0913 - one each for what one may want to say
@@ -69,17 +86,20 @@ def plan_of(  # noqa: PLR0913 - one each for what one may want to say
     has_engines: bool,
 ) -> Plan:
     """What is to be served, from what was said."""
-    from mirror_engine.endpoint.switches import Switches  # noqa: PLC0415 - only when something is served
+    from mirror_engine.endpoint.fault_words import parse_fault  # noqa: PLC0415 - only when something is served
+    from mirror_engine.endpoint.switches import Switches  # noqa: PLC0415 - likewise
     from mirror_engine.serving.server import Plan  # noqa: PLC0415 - likewise
 
-    switches = Switches(ways.lenient, ways.rename_touches, ways.blob_batch.value)
-    return Plan(store, workspace, item, has_engines, listening, switches, config)
+    faults = [parse_fault(text) for text in ways.faults]
+    switches = Switches(ways.lenient, ways.rename_touches, ways.blob_batch.value, faults)
+    return Plan(store, workspace, item, has_engines, listening, switches, config, has_control=ways.has_control)
 
 
 def opened(plan: Plan, log: Log) -> Server:
     """The server of a plan; what goes wrong in it is logged."""
     from mirror_engine.serving.server import Server  # noqa: PLC0415 - the endpoint takes a moment
 
+    plan.switches.tell = lambda what: log.say("warning", "fault", about=what)
     return Server(
         plan,
         lambda what: log.say("error", "endpoint", about=what),

@@ -70,5 +70,8 @@ class MirroredDatabases(Protocol):
     def stop(self, item: Item) -> None:
         """Mirror no more, once the commit at hand is finished; a repeat does nothing."""
 
+    def poll(self, item: Item) -> None:
+        """Look at the item's landing zone now, and apply what can be applied; returns when that is done."""
+
     def forget(self, item: Item) -> None:
         """Stop, and let go of the item's folder, which is about to be renamed or removed."""

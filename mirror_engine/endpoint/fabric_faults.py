@@ -26,6 +26,7 @@ class FabricFault(Enum):
     MirroringDefinitionMissing = (400, "The item has no definition.", False)
     MirroredDatabaseNotReady = (400, "The mirrored database is still being initialized.", True)
     OperationNotAllowed = (400, "The default schema changes only while mirroring is Initialized or Stopped.", False)
+    TokenExpired = (401, "The access token has expired; send a new one.", False)
     RequestBodyTooLarge = (413, "The request's body is too large.", False)
     TooManyRequests = (429, "Too many requests.", True)
     ServiceUnavailable = (503, "The service is busy; try again later.", True)

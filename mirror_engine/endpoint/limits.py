@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from mirror_engine.endpoint.cut import EXTENSION
 from mirror_engine.endpoint.refusals import refuse
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The next request of this connection."""
         super().on_message_begin()
+        self.scope["extensions"] = {EXTENSION: {"now": self.transport.abort}}
         self._await_head()
 
     def on_headers_complete(self) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect, Request
 
 from mirror_engine.endpoint.call import Call
+from mirror_engine.endpoint.cut import Cut, cut
 from mirror_engine.endpoint.dialect import dialect_of
 from mirror_engine.endpoint.faults import EndpointFault, Fault
 from mirror_engine.endpoint.headers import of_call
+from mirror_engine.endpoint.played import played
 from mirror_engine.endpoint.routes import operation_of
 from mirror_engine.errors import StorageUnavailable
 
@@ -38,11 +40,15 @@ class OneLake:
             response = await self._answered(call, dialect_of(call))
         except ClientDisconnect:
             return
+        except Cut:
+            await cut(scope, receive)
+            return
         await response(scope, receive, send)
 
     async def _answered(self, call: Call, dialect: Dialect) -> Response:
         try:
-            response = await operation_of(call, dialect)(self._lake, call)
+            operation = await played(self._lake, call, operation_of(call, dialect))
+            response = await operation(self._lake, call)
         except EndpointFault as refused:
             return dialect.refusal(call, refused)
         except StorageUnavailable as failed:

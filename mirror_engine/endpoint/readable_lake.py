@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, BinaryIO
 from mirror_engine.endpoint import address as addresses
 from mirror_engine.endpoint.conditions import NONE
 from mirror_engine.endpoint.faults import EndpointFault, Fault
+from mirror_engine.endpoint.late import HEAD, LISTS, Ghost
 from mirror_engine.endpoint.properties import Properties
 from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -67,6 +69,39 @@ class ReadableLake:
             EndpointFault: PATH_NOT_FOUND.
         """
         return Properties.of(self._present(address))
+
+    def seen(self, address: Address) -> Properties:
+        """The same, but for names that are not to be known yet.
+
+        Raises:
+            EndpointFault: PATH_NOT_FOUND.
+        """
+        if self.switches.late.is_hidden(address.path, HEAD):
+            raise EndpointFault(Fault.PATH_NOT_FOUND)
+        return self.properties(address)
+
+    def stands(self, address: Address) -> bool:
+        """Whether something is there."""
+        return self._standing(address) is not None
+
+    def ghost(self, folder: Address) -> Ghost:
+        """A folder as it is now, to be remembered.
+
+        Raises:
+            EndpointFault: PATH_NOT_FOUND.
+        """
+        entry, folders, contents = self._present(folder), {}, {}
+        pending = [folder.path]
+        while pending:
+            path = pending.pop()
+            folders[path] = self._storage.list(path) or ()
+            for each in folders[path]:
+                if each.kind is Kind.FOLDER:
+                    pending.append(f"{path}/{each.name}")
+                elif each.name == METADATA_FILE and each.kind is Kind.FILE:
+                    with met(), self._storage.open(f"{path}/{each.name}") as file:
+                        contents[f"{path}/{each.name}"] = file.read()
+        return Ghost(folder.path, entry, folders, contents)
 
     def children(self, folder: Address, start_from: str = "") -> Iterator[Listed]:
         """What lies directly in a folder, by name (code points; a folder sorts by its bare name).
@@ -131,9 +166,12 @@ class ReadableLake:
 
     def _visible(self, path: str) -> Sequence[Entry] | None:
         entries = self._storage.list(path)
-        return entries and [
-            entry for entry in entries if entry.kind is not Kind.OTHER and not entry.name.startswith(ENGINE)
-        ]
+        return entries and [entry for entry in entries if self._is_shown(path, entry)]
+
+    def _is_shown(self, path: str, entry: Entry) -> bool:
+        if entry.kind is Kind.OTHER or entry.name.startswith(ENGINE):
+            return False
+        return not self.switches.late.is_hidden(f"{path}/{entry.name}", LISTS)
 
     def _present(self, address: Address) -> Entry:
         found = self._standing(address)

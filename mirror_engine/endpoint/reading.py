@@ -23,7 +23,7 @@ _OK, _PARTIAL = 200, 206
 
 async def properties(lake: Lake, call: Call) -> Response:
     """What is known of a file or folder, a workspace too."""
-    found = await quick(lambda: lake.properties(lake.address(call.raw_path)))
+    found = await quick(lambda: lake.seen(lake.address(call.raw_path)))
     Conditions.of(call.headers).check_read(found)
     return Response(headers={**of_path(found), "Content-Length": str(found.size)})
 

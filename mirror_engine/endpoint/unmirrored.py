@@ -52,5 +52,8 @@ class Unmirrored:
         with self._lock:
             self._told[item.id] = DatabaseStatus.STOPPED
 
+    def poll(self, item: Item) -> None:
+        """See `MirroredDatabases`; nobody looks."""
+
     def forget(self, item: Item) -> None:
         """See `MirroredDatabases`; there is nothing to let go of."""

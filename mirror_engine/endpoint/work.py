@@ -51,10 +51,19 @@ async def document(call: Call) -> bytes:
     Raises:
         EndpointFault: REQUEST_BODY_TOO_LARGE.
     """
+    return await bounded(call.body, DOCUMENT_BYTES)
+
+
+async def bounded(body: AsyncIterator[bytes], most_bytes: int) -> bytes:
+    """A body of few bytes, whole.
+
+    Raises:
+        EndpointFault: REQUEST_BODY_TOO_LARGE.
+    """
     read = bytearray()
-    async for piece in call.body:
+    async for piece in body:
         read += piece
-        if len(read) > DOCUMENT_BYTES:
+        if len(read) > most_bytes:
             raise EndpointFault(Fault.REQUEST_BODY_TOO_LARGE)
     return bytes(read)
 

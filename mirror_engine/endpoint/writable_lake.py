@@ -13,6 +13,7 @@ from mirror_engine.endpoint.items import NameInUse, NameUnusable
 from mirror_engine.endpoint.pieces import assembled
 from mirror_engine.endpoint.properties import Properties
 from mirror_engine.endpoint.readable_lake import ReadableLake, met
+from mirror_engine.endpoint.stamps import stamp_of
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class WritableLake(ReadableLake):
     def _now(self) -> int:
         """Never the same twice: with the identity it makes the entity tag."""
         self._last_ns = max(self._clock(), self._last_ns + 1)
-        return self._last_ns
+        return stamp_of(self._last_ns)
 
 
 def check_no_folder(found: Entry | None) -> None:

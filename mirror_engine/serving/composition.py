@@ -8,6 +8,7 @@ from mirror_engine.endpoint.app import Services
 from mirror_engine.endpoint.entra import entra_app
 from mirror_engine.endpoint.fabric import FabricApi
 from mirror_engine.endpoint.fabric_app import fabric_app
+from mirror_engine.endpoint.fabric_played import PlayedFabric
 from mirror_engine.endpoint.onelake import OneLake
 
 if TYPE_CHECKING:
@@ -23,4 +24,6 @@ def application(lake: Lake, databases: MirroredDatabases, secret: str | None) ->
         databases: who mirrors it.
         secret: which Entra asks for; None where any passes.
     """
-    return Services(OneLake(lake), entra_app(secret), fabric_app(FabricApi(lake.items, databases)))
+    lake.switches.poll = databases.poll
+    fabric = PlayedFabric(fabric_app(FabricApi(lake.items, databases)), lake.switches)
+    return Services(OneLake(lake), entra_app(secret), fabric)

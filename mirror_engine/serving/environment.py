@@ -7,6 +7,7 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.endpoint.control import PATH as CONTROL_PATH
 from mirror_engine.endpoint.hosts import DFS
 
 if TYPE_CHECKING:
@@ -109,3 +110,13 @@ def variables(proxy: str, authority: Authority, programs: Path, item: Item, secr
         "FABRIC_MIRRORED_DATABASE_ID": item.id,
         "PATH": str(programs),
     }
+
+
+def control_variables(http: str, token: str) -> dict[str, str]:
+    """What a test needs to switch faults while it runs.
+
+    Args:
+        http: the http listener's URL.
+        token: of this run.
+    """
+    return {"MIRROR_ENGINE_CONTROL": f"{http}{CONTROL_PATH}", "MIRROR_ENGINE_CONTROL_TOKEN": token}

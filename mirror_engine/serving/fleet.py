@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.endpoint.databases import DatabaseStatus, FabricError, TableReport
 from mirror_engine.endpoint.definition import read_definition
+from mirror_engine.endpoint.late import Late
 from mirror_engine.endpoint.unmirrored import INITIALIZING_SECONDS
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import ENGINE
@@ -16,7 +17,10 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_errors import INTERNAL
 from mirror_engine.monitoring.fabric_files import read_tables, write_stopped
 from mirror_engine.monitoring.times import NEVER
+from mirror_engine.serving.engine_view import EngineView
+from mirror_engine.serving.polls import Polls
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.storage.retrying import RetryingStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from mirror_engine.endpoint.items import Item, Items
     from mirror_engine.events import Event
 
+POLL_SECONDS = 60.0  # a first commit starts a JVM
 STOPPED = f"{ENGINE}/stopped"  # stands in an item that was stopped: its tables are rebuilt at the next start
 
 
@@ -40,6 +45,8 @@ class _Life:
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)  # one start or stop at a time
+    mirror: Mirror | None = None  # while it runs
+    polls: Polls = field(default_factory=Polls)
 
 
 class Fleet:
@@ -51,6 +58,7 @@ class Fleet:
         config: for all items; an item's definition wins where it says something.
         tell: gets every event with the item it is of, from any thread.
         new_writer: door 2 of an item; Spark where it gives None.
+        late: what engines are not to know yet.
         clock: seconds that only grow.
     """
 
@@ -62,6 +70,7 @@ class Fleet:
         *,
         tell: Callable[[Item, Event], None] = lambda *_: None,
         new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None,
+        late: Late | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -69,6 +78,7 @@ class Fleet:
         self._config = config
         self._tell = tell
         self._new_writer = new_writer
+        self._late = late or Late()
         self._clock = clock
         self._lives: dict[str, _Life] = {}
         self._lock = threading.Lock()
@@ -102,7 +112,10 @@ class Fleet:
 
     def mirror(self, item: Item, listeners: Sequence[Callable[[Event], None]] = ()) -> Mirror:
         """The item's mirror, to be looked at or run."""
-        return Mirror(self.root(item), self._config_of(item), writer=self._new_writer(item), listeners=listeners)
+        root = self.root(item)
+        storage = RetryingStorage(EngineView(LocalStorage(root), self._late, item.path))
+        writer = self._new_writer(item)
+        return Mirror(root, self._config_of(item), writer=writer, storage=storage, listeners=listeners)
 
     def status(self, item: Item) -> tuple[DatabaseStatus, FabricError | None]:
         """See `MirroredDatabases`."""
@@ -144,6 +157,14 @@ class Fleet:
             life.status = DatabaseStatus.STOPPING if life.thread else DatabaseStatus.STOPPED
             life.stop.set()
 
+    def poll(self, item: Item) -> None:
+        """See `MirroredDatabases`; gives up after `POLL_SECONDS`, and does nothing where no engine runs."""
+        life = self._life(item)
+        before = life.polls.begun
+        if life.mirror:
+            life.mirror.ring()
+            life.polls.wait(before, POLL_SECONDS)
+
     def forget(self, item: Item) -> None:
         """See `MirroredDatabases`."""
         with self._lock:
@@ -160,9 +181,11 @@ class Fleet:
     def _live(self, item: Item, life: _Life, was_stopped: bool) -> None:  # noqa: FBT001 - a thread's argument
         """One engine from start to stop, on a thread of its own."""
         try:
-            with self.mirror(item, [lambda event: self._tell(item, event)]) as mirror:
+            life.polls = Polls()
+            with self.mirror(item, [lambda event: self._tell(item, event), life.polls]) as mirror:
                 if was_stopped:
                     mirror.restart()
+                life.mirror = mirror
                 self._runs(item, life)
                 mirror.run(life.stop)
         except MirrorError as error:
@@ -187,7 +210,7 @@ class Fleet:
         if life.status is DatabaseStatus.STOPPING:
             write_stopped(LocalStorage(self.root(item)), now=time.time())
         with self._lock:
-            life.status, life.thread = DatabaseStatus.STOPPED, None
+            life.status, life.thread, life.mirror = DatabaseStatus.STOPPED, None, None
 
     def _config_of(self, item: Item) -> Config:
         if item.definition is None:

@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from mirror_engine.config import Config
 from mirror_engine.endpoint.authority import authority
+from mirror_engine.endpoint.control import Control
 from mirror_engine.endpoint.items import Items, NameUnusable
 from mirror_engine.endpoint.lake import Lake
 from mirror_engine.endpoint.server import Endpoint, Ports
@@ -24,7 +25,7 @@ from mirror_engine.monitoring.web_requests import Counted
 from mirror_engine.monitoring.web_server import WebServer
 from mirror_engine.serving import az
 from mirror_engine.serving.composition import application
-from mirror_engine.serving.environment import Card, variables
+from mirror_engine.serving.environment import Card, control_variables, variables
 from mirror_engine.serving.fleet import Fleet
 from mirror_engine.serving.layout import Private
 from mirror_engine.serving.listening import Listening
@@ -60,6 +61,7 @@ class Plan:
         switches: how it differs from the real service.
         config: of the engines.
         new_writer: door 2 of an item; Spark where it gives None.
+        has_control: whether faults may be switched while it runs.
     """
 
     store: Path
@@ -70,6 +72,7 @@ class Plan:
     switches: Switches = field(default_factory=Switches)
     config: Config = field(default_factory=Config)
     new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
+    has_control: bool = False
 
 
 class Server:
@@ -102,13 +105,7 @@ class Server:
             storage = WritableLocalStorage(self._plan.store.absolute())
             items = Items(storage)
             item = _wanted(items, self._plan)
-            fleet = Fleet(
-                self._plan.store.absolute(),
-                items,
-                self._plan.config,
-                tell=self._tell_event,
-                new_writer=self._plan.new_writer,
-            )
+            fleet = self._fleet(items)
             databases = self._databases(entered, fleet)
             web = Web(ShownStore(items, databases, fleet.mirror))
             lake = Lake(storage, items, self._plan.switches, tell=lambda lost: self._tell(lost.words))
@@ -139,6 +136,11 @@ class Server:
             ) from None
         self._private.card.unlink(missing_ok=True)  # of a server that was killed
 
+    def _fleet(self, items: Items) -> Fleet:
+        plan, store = self._plan, self._plan.store.absolute()
+        late = plan.switches.late
+        return Fleet(store, items, plan.config, tell=self._tell_event, new_writer=plan.new_writer, late=late)
+
     def _databases(self, entered: ExitStack, fleet: Fleet) -> MirroredDatabases:
         """Engines for all items, at work until the server ends; or none."""
         if not self._plan.has_engines:
@@ -151,8 +153,9 @@ class Server:
         listening = self._plan.listening
         self._authority = authority(self._private.tls, listening.address)
         tls = self._authority.context()
+        self._control = Control(services, self._plan.switches) if self._plan.has_control else None
         endpoint = Endpoint(
-            services,
+            self._control or services,
             tls,
             listen=listening.address,
             ports=Ports.from_first(listening.port),
@@ -175,6 +178,10 @@ class Server:
         az.install(self._private.programs)
         listening = self._plan.listening
         proxy = f"http://{listening.reached_at}:{endpoint.proxy_port}"
+        http = f"http://127.0.0.1:{endpoint.http_port}"
+        told = variables(proxy, self._authority, self._private.programs, item, listening.token)
+        if self._control:
+            told |= control_variables(http, self._control.token)
         return Card(
             store=str(self._plan.store.absolute()),
             pid=os.getpid(),
@@ -182,9 +189,9 @@ class Server:
             workspace_id=item.workspace.id,
             item=item.name,
             item_id=item.id,
-            environment=variables(proxy, self._authority, self._private.programs, item, listening.token),
+            environment=told,
             https=f"https://{listening.reached_at}:{endpoint.https_port}",
-            http=f"http://127.0.0.1:{endpoint.http_port}",
+            http=http,
             page=f"http://127.0.0.1:{page.port}/",
         )
 

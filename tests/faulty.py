@@ -1,0 +1,86 @@
+"""A OneLake that plays faults on real sockets, and a plain client of it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wire import running
+
+from mirror_engine.endpoint.fault_words import parse_fault
+from mirror_engine.endpoint.items import Items
+from mirror_engine.endpoint.lake import Lake
+from mirror_engine.endpoint.switches import Switches
+from mirror_engine.endpoint.unmirrored import Unmirrored
+from mirror_engine.serving.composition import application
+from mirror_engine.storage.local_writable import WritableLocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ITEM = "shop/orders"
+ZONE = f"{ITEM}/Files/LandingZone"
+TABLE = f"{ZONE}/Orders"
+FABRIC = "api.fabric.microsoft.com"
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        return self.headers["x-ms-error-code"] or ""
+
+
+class Client:
+    """One request, one connection."""
+
+    def __init__(self, port: int, told: list[Any], lake: Lake | None = None) -> None:
+        self.port = port
+        self.told = told
+        self.lake = lake
+
+    def __call__(self, method: str, target: str, body: bytes = b"", **headers: str) -> Answer:
+        """Send a request; an underscore in a header's name is a dash there."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        with contextlib.closing(connection):
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, f"/{target}", body, {"Content-Length": str(len(body)), **named})
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+
+    def upload(self, path: str, content: bytes) -> Answer:
+        """Create, append and flush, as the SDKs do."""
+        self.create(path)
+        assert self("PATCH", f"{path}?action=append&position=0", content).status == 202
+        return self("PATCH", f"{path}?action=flush&position={len(content)}")
+
+    def create(self, path: str) -> Answer:
+        answer = self("PUT", f"{path}?resource=file")
+        assert answer.status == 201
+        return answer
+
+    def length(self, path: str) -> int | None:
+        """Of a file, by HEAD; None where there is none."""
+        answer = self("HEAD", path)
+        return int(answer.headers["Content-Length"]) if answer.status == 200 else None
+
+
+@contextlib.contextmanager
+def faulty(folder: Path, *faults: str, databases: Any = None) -> Iterator[Client]:
+    """A client of a OneLake with the item `shop/orders` and the folder of a table; the folder's PUT comes first."""
+    told: list[Any] = []
+    storage = WritableLocalStorage(folder)
+    items = Items(storage)
+    items.ensure("shop", "orders")
+    storage.make_folder(TABLE)
+    switches = Switches(faults=[parse_fault(text) for text in faults], tell=told.append)
+    lake = Lake(storage, items, switches, tell=told.append)
+    with running(application(lake, databases or Unmirrored(), None)) as endpoint:
+        yield Client(endpoint.http_port, told, lake)

@@ -1,0 +1,118 @@
+"""Faults that the engine of a served item meets: names that show late, drops that are seen late, looks in between."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from faulty import TABLE, faulty
+
+from mirror_engine.config import Config
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.endpoint.databases import DatabaseStatus
+from mirror_engine.endpoint.fault_words import parse_fault
+from mirror_engine.serving.fleet import Fleet
+
+pytestmark = pytest.mark.slow
+
+METADATA = {"keyColumns": ["id"], "FileFormat": "CSV", "FileExtension": "csv"}
+COLUMNS = [{"Name": name, "DataType": "Int64", "IsNullable": True} for name in ("id", "n")]
+FIRST = f"{TABLE}/00000000000000000001.csv"
+PATIENCE_SECONDS = 20.0
+
+
+class Served:
+    """An item, its engine, and a client that publishes to it."""
+
+    def __init__(self, folder, client, fleet, writer):
+        self.folder, self.client, self.fleet, self.writer = folder, client, fleet, writer
+        self.item = next(iter(fleet.all_items()))
+
+    def arm(self):
+        told = METADATA | {"SchemaDefinition": {"Columns": COLUMNS}}
+        self.client.upload(f"{TABLE}/_metadata.json", json.dumps(told).encode())
+
+    def publish(self, row, path=FIRST):
+        self.client.upload(f"{TABLE}/_new", f"id,n\n{row}\n".encode())
+        self.client("PUT", path, x_ms_rename_source=f"/{TABLE}/_new")
+
+    def rows(self):
+        found = self.writer.rows("dbo/Orders")
+        return None if found is None else [(row["id"], row["n"]) for row in found.to_pylist()]
+
+    def until(self, holds):
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < ends, (self.rows(), self.fleet.tables(self.item))
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Serves with the faults it is called with."""
+    opened = []
+
+    def serve(*faults, poll_interval_seconds=0.05):
+        writer = MemoryDeltaWriter()
+        config = Config(poll_interval_seconds=poll_interval_seconds)
+        at_work = faulty(tmp_path)
+        client = at_work.__enter__()
+        opened.append(lambda: at_work.__exit__(None, None, None))
+        switches = client.lake.switches
+        fleet = Fleet(tmp_path, client.lake.items, config, new_writer=lambda _: writer, late=switches.late)
+        switches.poll = fleet.poll
+        switches.add([parse_fault(text) for text in faults])
+        opened.append(fleet.end)
+        fleet.begin()
+        at = Served(tmp_path, client, fleet, writer)
+        at.until(lambda: fleet.status(at.item)[0] is DatabaseStatus.RUNNING)
+        return at
+
+    yield serve
+    for close in reversed(opened):
+        close()
+
+
+def test_the_engine_learns_late_of_a_new_name(served) -> None:
+    at = served("delay_visibility seconds=0.8 from=engine path=*.csv")
+    at.arm()
+    begun = time.monotonic()
+    at.publish("1,1")
+    assert at.client.length(FIRST)
+    at.until(lambda: at.rows() == [(1, 1)])
+    assert time.monotonic() - begun >= 0.8
+
+
+def test_the_engine_learns_late_of_a_drop_and_then_sees_what_came_in_its_place(served) -> None:
+    at = served("detect_delay seconds=0.8 path=*/Orders")
+    at.arm()
+    at.publish("1,1")
+    at.until(lambda: at.rows() == [(1, 1)])
+    begun = time.monotonic()
+    assert at.client("DELETE", f"{TABLE}?recursive=true").status == 200
+    assert at.client.length(FIRST) is None
+    at.arm()
+    at.publish("2,2")
+    while time.monotonic() < begun + 0.6:
+        assert at.rows() == [(1, 1)]
+        time.sleep(0.02)
+    at.until(lambda: at.rows() == [(2, 2)])
+    assert at.client.length(FIRST) is not None
+    assert [report.error for report in at.fleet.tables(at.item)] == [None]
+
+
+def test_the_engine_meets_the_empty_file_of_an_upload_that_has_only_begun(served) -> None:
+    at = served("poll_mid_upload operation=create path=*/0*.csv", poll_interval_seconds=60)
+    at.arm()
+    at.client.create(FIRST)
+    at.until(lambda: [bool(report.error) for report in at.fleet.tables(at.item)] == [True])
+    at.client("PATCH", f"{FIRST}?action=append&position=0&flush=true", b"id,n\n1,1\n")
+    assert at.rows() in (None, [])
+
+
+def test_a_poll_sees_what_the_request_has_done(served) -> None:
+    at = served("poll_mid_upload operation=rename", poll_interval_seconds=60)
+    at.arm()
+    at.publish("1,1")
+    assert at.rows() == [(1, 1)]
