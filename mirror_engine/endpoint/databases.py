@@ -64,6 +64,9 @@ class MirroredDatabases(Protocol):
     def tables(self, item: Item) -> Sequence[TableReport]:
         """The item's tables, by schema and name; the same that its monitoring files say."""
 
+    def add(self, item: Item) -> None:
+        """A new item of the REST API: it initializes for a moment, then waits to be started."""
+
     def start(self, item: Item) -> None:
         """Begin to mirror; a repeat does nothing. After a stop all tables are rebuilt (LZ-7.7)."""
 

@@ -12,10 +12,19 @@ from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError
 
 MIRRORING = "mirroring.json"
-PLATFORM = ".platform"
 _INLINE = "InlineBase64"
 _SOURCE, _TARGET, _FORMAT = "GenericMirror", "MountedRelationalDatabase", "Delta"
 _MOST_DAYS = 30
+
+
+PLAIN = json.dumps(
+    {
+        "properties": {
+            "source": {"type": _SOURCE, "typeProperties": {}},
+            "target": {"type": _TARGET, "typeProperties": {"format": _FORMAT}},
+        }
+    }
+).encode()  # of items that nobody gave one: made by a command, or found
 
 
 class CorruptedPayload(Exception):

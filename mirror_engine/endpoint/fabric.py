@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mirror_engine.endpoint.databases import DatabaseStatus
 from mirror_engine.endpoint.definition import CorruptedPayload, parts_of, payload_of, read_definition
 from mirror_engine.endpoint.fabric_faults import FabricFault, FabricRefusal
-from mirror_engine.endpoint.fabric_words import item_json, table_json, workspace_json
+from mirror_engine.endpoint.fabric_words import DEFAULT_SCHEMA, item_json, table_json, workspace_json
 from mirror_engine.endpoint.items import NameInUse, NameUnusable
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ class FabricApi:
         name, description = _text(asked, "displayName", _MOST_NAME), _text(asked, "description", _MOST_DESCRIPTION, "")
         definition = asked.body.get("definition")
         payload = None if definition is None else _payload(definition)
-        return self._json(_named(lambda: self._items.create(workspace, name, description, payload)))
+        item = _named(lambda: self._items.create(workspace, name, description, payload))
+        self._databases.add(item)
+        return self._json(item)
 
     def get_item(self, asked: Asked) -> Any:  # noqa: ANN401 - JSON
         """`GET M/{id}`."""
@@ -180,8 +182,8 @@ def _payload(definition: object) -> bytes:
         raise FabricRefusal(FabricFault.CorruptedPayload, str(corrupted)) from None
 
 
-def _schema(payload: bytes) -> str | None:
-    return read_definition(payload).default_schema
+def _schema(payload: bytes) -> str:
+    return read_definition(payload).default_schema or DEFAULT_SCHEMA
 
 
 def _named(make: Callable[[], _Made]) -> _Made:

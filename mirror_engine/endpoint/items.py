@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from mirror_engine.endpoint.definition import PLAIN
 from mirror_engine.endpoint.item_book import GUID, ItemNote, WorkspaceNote, new_id, read_book, write_book
 from mirror_engine.endpoint.item_names import SUFFIXES, NameInUse, NameUnusable, check_name, is_shown
 from mirror_engine.landing_zone.layout import ENGINE, TABLES, ZONE
@@ -49,7 +50,8 @@ class Item:
         name: the folder's, and the display name.
         workspace: where it lies.
         description: free text.
-        definition: `mirroring.json` as it was given; None where none was.
+        definition: `mirroring.json` as it was given, a plain one where nobody was asked for it; None where the REST
+            API was given none.
     """
 
     id: str
@@ -175,7 +177,7 @@ class Items:
             found = workspace and self.item(workspace, item_name)
             if not found:
                 check_name(item_name)
-            return found or self.create(self.ensure_workspace(workspace_name), item_name)
+            return found or self.create(self.ensure_workspace(workspace_name), item_name, definition=PLAIN)
 
     def _workspace(self, name: str) -> Workspace:
         if name not in self._book:
@@ -186,7 +188,7 @@ class Items:
     def _item(self, workspace: Workspace, name: str) -> Item:
         notes = self._notes(workspace)
         if name not in notes:
-            notes[name] = ItemNote(new_id(name))
+            notes[name] = ItemNote(new_id(name), definition=PLAIN)
             self._save()
         note = notes[name]
         return Item(note.id, name, workspace, note.description, note.definition)

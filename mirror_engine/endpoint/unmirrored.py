@@ -33,14 +33,18 @@ class Unmirrored:
     def status(self, item: Item) -> tuple[DatabaseStatus, FabricError | None]:
         """See `MirroredDatabases`."""
         with self._lock:
-            now = self._clock()
-            if now < self._ready_at.setdefault(item.id, now + INITIALIZING_SECONDS):
+            if self._clock() < self._ready_at.get(item.id, 0.0):
                 return DatabaseStatus.INITIALIZING, None
             return self._told.get(item.id, DatabaseStatus.INITIALIZED), None
 
     def tables(self, item: Item) -> Sequence[TableReport]:  # noqa: ARG002 - none are read
         """See `MirroredDatabases`."""
         return ()
+
+    def add(self, item: Item) -> None:
+        """See `MirroredDatabases`."""
+        with self._lock:
+            self._ready_at[item.id] = self._clock() + INITIALIZING_SECONDS
 
     def start(self, item: Item) -> None:
         """See `MirroredDatabases`."""

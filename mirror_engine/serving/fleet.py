@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from mirror_engine.endpoint.databases import DatabaseStatus, FabricError, TableR
 from mirror_engine.endpoint.definition import read_definition
 from mirror_engine.endpoint.late import Late
 from mirror_engine.endpoint.unmirrored import INITIALIZING_SECONDS
-from mirror_engine.errors import MirrorError
+from mirror_engine.errors import MirrorError, StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_errors import INTERNAL
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from mirror_engine.events import Event
 
 POLL_SECONDS = 60.0  # a first commit starts a JVM
-STOPPED = f"{ENGINE}/stopped"  # stands in an item that was stopped: its tables are rebuilt at the next start
+IDLE = f"{ENGINE}/idle"  # stands in an item that is not to be mirrored, and holds its status; a restart heeds it
 
 
 @dataclass
@@ -57,6 +58,7 @@ class Fleet:
         items: which there are.
         config: for all items; an item's definition wins where it says something.
         tell: gets every event with the item it is of, from any thread.
+        tell_end: is told why an engine has ended that was not to end.
         new_writer: door 2 of an item; Spark where it gives None.
         late: what engines are not to know yet.
         clock: seconds that only grow.
@@ -69,6 +71,7 @@ class Fleet:
         config: Config,
         *,
         tell: Callable[[Item, Event], None] = lambda *_: None,
+        tell_end: Callable[[str], None] = lambda _: None,
         new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None,
         late: Late | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -77,6 +80,7 @@ class Fleet:
         self._items = items
         self._config = config
         self._tell = tell
+        self._tell_end = tell_end
         self._new_writer = new_writer
         self._late = late or Late()
         self._clock = clock
@@ -84,13 +88,9 @@ class Fleet:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Mirror every item there is, but for those that were stopped."""
+        """Mirror every item there is, but for those that were stopped, or never started."""
         for item in self.all_items():
-            life = self._life(item)
-            life.ready_at = self._clock()
-            if (self.root(item) / STOPPED).exists():
-                life.status = DatabaseStatus.STOPPED
-            else:
+            if not self._rests_as(item):
                 self.start(item)
 
     def end(self) -> None:
@@ -130,15 +130,22 @@ class Fleet:
         reports = [_report(entry) for entry in entries]
         return sorted(reports, key=lambda report: (report.schema, report.table))
 
+    def add(self, item: Item) -> None:
+        """See `MirroredDatabases`."""
+        self._rest(item, DatabaseStatus.INITIALIZED)
+        with self._lock:
+            self._lives[item.id] = _Life(self._clock() + INITIALIZING_SECONDS)
+
     def start(self, item: Item) -> None:
         """See `MirroredDatabases`."""
         life = self._life(item)
         with life.turn:
-            if life.status in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}:
+            is_forgotten = self._lives.get(item.id) is not life
+            if is_forgotten or life.status in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}:
                 return
             if life.thread:
                 life.thread.join()  # still at its last commit
-            was_stopped = (self.root(item) / STOPPED).exists()
+            was_stopped = self._rests_as(item) is DatabaseStatus.STOPPED
             thread = threading.Thread(target=self._live, args=(item, life, was_stopped), name=f"mirror {item.name}")
             with self._lock:
                 life.stop, life.error = threading.Event(), None
@@ -151,9 +158,7 @@ class Fleet:
         with life.turn, self._lock:
             if life.status in {DatabaseStatus.STOPPING, DatabaseStatus.STOPPED}:
                 return
-            marker = self.root(item) / STOPPED
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
+            self._rest(item, DatabaseStatus.STOPPED)
             life.status = DatabaseStatus.STOPPING if life.thread else DatabaseStatus.STOPPED
             life.stop.set()
 
@@ -167,16 +172,32 @@ class Fleet:
 
     def forget(self, item: Item) -> None:
         """See `MirroredDatabases`."""
-        with self._lock:
-            life = self._lives.pop(item.id, None)
-            if life:
+        life = self._life(item)
+        with life.turn:  # a start that is on its way comes first; one that waits finds it forgotten
+            with self._lock:
+                del self._lives[item.id]
                 life.stop.set()
-        if life and life.thread:
-            life.thread.join()
+            if life.thread:
+                life.thread.join()
 
     def _life(self, item: Item) -> _Life:
         with self._lock:
-            return self._lives.setdefault(item.id, _Life(self._clock() + INITIALIZING_SECONDS))
+            if item.id not in self._lives:
+                self._lives[item.id] = _Life(self._clock(), self._rests_as(item) or DatabaseStatus.INITIALIZED)
+            return self._lives[item.id]
+
+    def _rest(self, item: Item, status: DatabaseStatus) -> None:
+        """Note that an item is not mirrored, until it is started."""
+        note = self.root(item) / IDLE
+        note.parent.mkdir(exist_ok=True)
+        note.write_text(status.value, encoding="ascii")
+
+    def _rests_as(self, item: Item) -> DatabaseStatus | None:
+        """The status of an item that is not to be mirrored; None for all others."""
+        with suppress(FileNotFoundError):
+            said = (self.root(item) / IDLE).read_text(encoding="ascii")
+            return DatabaseStatus.INITIALIZED if said == DatabaseStatus.INITIALIZED else DatabaseStatus.STOPPED
+        return None
 
     def _live(self, item: Item, life: _Life, was_stopped: bool) -> None:  # noqa: FBT001 - a thread's argument
         """One engine from start to stop, on a thread of its own."""
@@ -189,9 +210,9 @@ class Fleet:
                 self._runs(item, life)
                 mirror.run(life.stop)
         except MirrorError as error:
-            self._fail(life, str(error))
+            self._fail(item, life, str(error))
         except Exception as error:
-            self._fail(life, f"unforeseen: {type(error).__name__}")
+            self._fail(item, life, f"unforeseen: {type(error).__name__}")
             raise
         finally:
             self._ended(item, life)
@@ -200,15 +221,19 @@ class Fleet:
         with self._lock:
             if life.status is DatabaseStatus.STARTING:  # nobody has stopped it meanwhile
                 life.status = DatabaseStatus.RUNNING
-                (self.root(item) / STOPPED).unlink(missing_ok=True)
+                (self.root(item) / IDLE).unlink(missing_ok=True)
 
-    def _fail(self, life: _Life, message: str) -> None:
+    def _fail(self, item: Item, life: _Life, message: str) -> None:
         with self._lock:
             life.error = FabricError(INTERNAL, message)
+        self._tell_end(f"{item.path} is mirrored no longer: {message}")
 
     def _ended(self, item: Item, life: _Life) -> None:
         if life.status is DatabaseStatus.STOPPING:
-            write_stopped(LocalStorage(self.root(item)), now=time.time())
+            try:
+                write_stopped(LocalStorage(self.root(item)), now=time.time())
+            except StorageUnavailable as error:
+                self._fail(item, life, str(error))
         with self._lock:
             life.status, life.thread, life.mirror = DatabaseStatus.STOPPED, None, None
 

@@ -138,8 +138,15 @@ class Server:
 
     def _fleet(self, items: Items) -> Fleet:
         plan, store = self._plan, self._plan.store.absolute()
-        late = plan.switches.late
-        return Fleet(store, items, plan.config, tell=self._tell_event, new_writer=plan.new_writer, late=late)
+        return Fleet(
+            store,
+            items,
+            plan.config,
+            tell=self._tell_event,
+            tell_end=self._tell,
+            new_writer=plan.new_writer,
+            late=plan.switches.late,
+        )
 
     def _databases(self, entered: ExitStack, fleet: Fleet) -> MirroredDatabases:
         """Engines for all items, at work until the server ends; or none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 
 import pytest
@@ -35,7 +36,7 @@ def definition(content=MIRRORING):
 
 @pytest.fixture
 def databases():
-    return Unmirrored(clock=iter(range(1_000_000)).__next__)
+    return Unmirrored(clock=(half / 2 for half in itertools.count()).__next__)
 
 
 @pytest.fixture
@@ -216,6 +217,32 @@ def test_other_paths_and_methods_are_refused_in_the_same_form(client):
 def test_a_new_database_takes_a_moment():
     databases, item = Unmirrored(clock=lambda: now[0]), type("Item", (), {"id": "x"})
     now = [0.0]
+    databases.add(item)
     assert databases.status(item)[0] is DatabaseStatus.INITIALIZING
     now[0] = unmirrored.INITIALIZING_SECONDS
     assert databases.status(item)[0] is DatabaseStatus.INITIALIZED
+
+
+def test_an_item_is_initialized_soon_after_it_was_made_whether_anybody_looks_or_not(client, databases):
+    made = create(client)
+    for _ in range(4):
+        databases._clock()
+    assert client.post(f"{client.items}/{made['id']}/startMirroring").status_code == 200
+
+
+def test_an_item_that_a_command_made_or_somebody_s_folder_can_be_started(client):
+    [found] = client.get(client.items).json()["value"]
+    at = f"{client.items}/{found['id']}"
+    assert client.post(f"{at}/startMirroring").status_code == 200
+    assert client.post(f"{at}/getDefinition").json()["definition"]["parts"]
+    same = definition({"properties": {**MIRRORING["properties"], "target": {"type": "MountedRelationalDatabase"}}})
+    named = definition(
+        {
+            "properties": {
+                **MIRRORING["properties"],
+                "target": {"type": "MountedRelationalDatabase", "typeProperties": {"defaultSchema": "dbo"}},
+            }
+        }
+    )
+    for meant in (same, named):  # the same schema, told or not
+        assert client.post(f"{at}/updateDefinition", json={"definition": meant}).status_code == 200

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from mirror_engine.config import Config
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.endpoint.databases import DatabaseStatus
 from mirror_engine.endpoint.items import Items
-from mirror_engine.errors import SetupError
+from mirror_engine.errors import SetupError, StorageUnavailable
 from mirror_engine.serving.fleet import Fleet
 from mirror_engine.storage.local_writable import WritableLocalStorage
 from mirror_engine.testing.publisher import Publisher
@@ -34,7 +36,8 @@ class Store:
 
     def open(self, folder):
         config = Config(poll_interval_seconds=0.05)
-        self.fleet = Fleet(folder, self.items, config, new_writer=self.writer_of)
+        self.said = []
+        self.fleet = Fleet(folder, self.items, config, new_writer=self.writer_of, tell_end=self.said.append)
 
     def writer_of(self, item):
         return self.writers.setdefault(item.id, MemoryDeltaWriter())
@@ -124,6 +127,7 @@ def test_start_and_stop_may_be_repeated(store):
 
 def test_a_new_item_waits_to_be_started(store):
     item = store.items.create(store.item.workspace, "sales")
+    store.fleet.add(item)
     assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZING
     time.sleep(1.1)
     assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
@@ -132,6 +136,35 @@ def test_a_new_item_waits_to_be_started(store):
     store.fleet.forget(item)
     store.items.remove(item)
     assert not (store.root.parent / "sales").exists()
+
+
+def test_what_was_never_started_waits_when_the_store_is_served_anew_too(store, tmp_path):
+    item = store.items.create(store.item.workspace, "sales")
+    store.fleet.add(item)
+    store.fleet.end()
+    store.open(tmp_path)
+    store.fleet.begin()
+    assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
+    assert store.status() in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
+
+
+def test_a_stopped_item_stays_so_under_a_new_name(store):
+    store.fleet.begin()
+    store.fleet.stop(store.item)
+    store.fleet.forget(store.item)
+    renamed = store.items.change(replace(store.item, name="sold"))
+    assert store.fleet.status(renamed)[0] is DatabaseStatus.STOPPED
+
+
+def test_a_start_that_comes_too_late_leaves_no_engine_behind(store):
+    """It waited while the item was let go of; were it started, an engine would write into a removed folder."""
+    life = store.fleet._life(store.item)
+    with life.turn:
+        late = threading.Thread(target=store.fleet.start, args=(store.item,))
+        late.start()
+        del store.fleet._lives[store.item.id]
+    late.join()
+    assert life.thread is None
 
 
 def test_the_definition_names_the_schema(store):
@@ -154,6 +187,18 @@ def test_an_engine_that_cannot_run_says_why(store, monkeypatch):
     monkeypatch.setattr("mirror_engine.mirror.Mirror.run", refuse)
     store.fleet.start(store.item)
     store.until(lambda: store.fleet.status(store.item)[1])
+    assert store.said == ["shop/orders is mirrored no longer: no Java 17 was found\n  -> Install one."]
     status, error = store.fleet.status(store.item)
     assert (status, error.code) == (DatabaseStatus.STOPPED, "InternalError")
     assert error.message.startswith("no Java 17 was found")
+
+
+def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
+    def refuse(*_, **__):
+        raise StorageUnavailable("Files/Monitoring: the disk is full")
+
+    monkeypatch.setattr("mirror_engine.serving.fleet.write_stopped", refuse)
+    store.fleet.start(store.item)
+    store.fleet.stop(store.item)
+    store.until(lambda: store.status() is DatabaseStatus.STOPPED)
+    assert "the disk is full" in store.fleet.status(store.item)[1].message
