@@ -15,6 +15,8 @@ from mirror_engine.running import Verdict
 from mirror_engine.table_names import find_table
 from mirror_engine.testing.expectations import Expectations, reason
 from mirror_engine.testing.rows import Rows
+from mirror_engine.validation.judge import NEVER_CAME, judge
+from mirror_engine.validation.place import place_of
 
 if TYPE_CHECKING:
     import os
@@ -119,7 +121,7 @@ class MirrorInTest:
         return tuple(self._said)
 
     def assert_no_diagnostics(self, above: str | None = None, *, ignore: Collection[str] = ()) -> None:
-        """Hold the runs so far to silence.
+        """Hold the runs so far to silence, and what lies there to that of `validate` on keys that never came.
 
         Args:
             above: `info` lets information pass, `warning` warnings too; None lets nothing pass.
@@ -131,7 +133,8 @@ class MirrorInTest:
         """
         __tracebackhide__ = True
         lowest = 0 if above is None else GRAVITY.index(Severity(above)) + 1
-        said = [found for found in self._said if found.severity in GRAVITY[lowest:] and found.code not in ignore]
+        said = [*self._said, *self._never_came()]
+        said = [found for found in said if found.severity in GRAVITY[lowest:] and found.code not in ignore]
         if said:
             what = "anything" if above is None else f"anything above {above}"
             raise AssertionError("\n".join([f"the mirror should not say {what}", *map(_in_full, said)]))
@@ -166,6 +169,13 @@ class MirrorInTest:
         known = {table.state.diagnostic for table in tables if isinstance(table.state, Latched | Unarmed)}
         told += [*self._failures, *(_in_full(found) for found in self.diagnostics[:LISTED] if found not in known)]
         return "\n".join(told or [f"  {len(tables)} tables, all level; nothing was said"])
+
+    def _never_came(self) -> list[Diagnostic]:
+        """ME077 and ME078 (LZ-4.7): the engine applies such files without a word, as the service does."""
+        if not self.has_run:
+            return []
+        verdicts = judge(place_of(self.root, self.config))
+        return [found for found, _ in verdicts.all() if found.code in NEVER_CAME]
 
     def close(self) -> None:
         """Let go of the writer."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.validation.place import Place
 
+NEVER_CAME = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
+
 
 def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf) -> Verdicts:
     """Say what the service would make of a place.

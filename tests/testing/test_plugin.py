@@ -238,6 +238,27 @@ def test_diagnostics_pass_up_to_a_severity(mirror: MirrorInTest, publisher: Publ
         mirror.assert_no_diagnostics()
 
 
+def test_changes_to_keys_that_never_came_are_said_as_validate_says_them(
+    mirror: MirrorInTest, publisher: Publisher
+) -> None:
+    orders = publisher.table("Orders", keys=["id"])
+    orders.load({"id": 1})
+    orders.update({"id": 2})
+    mirror.assert_no_diagnostics()  # nothing was run
+    mirror.run_until_level()
+    orders.delete({"id": 3})
+    mirror.run_until_level()
+    mirror.assert_no_diagnostics(above="warning")
+    mirror.assert_no_diagnostics(ignore=["ME077", "ME078"])
+    with pytest.raises(AssertionError) as raised:
+        mirror.assert_no_diagnostics(above="info")
+    assert [line for line in str(raised.value).splitlines() if "->" not in line] == [
+        "the mirror should not say anything above info",
+        "  warning: Orders/00000000000000000002.parquet: updates that met no row, inserted: 1 [ME077]",
+        "  warning: Orders/00000000000000000003.parquet: deletes that met no row: 1 [ME078]",
+    ]
+
+
 @pytest.mark.mirror_config(strict=True)
 @pytest.mark.mirror_config(default_schema="main", strict=False)
 def test_the_nearest_marker_s_options_win(mirror: MirrorInTest) -> None:
