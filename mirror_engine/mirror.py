@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 
 from mirror_engine.change_batches import BatchReader
 from mirror_engine.config import Config
+from mirror_engine.delta.durable import sync_folder
 from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.delta.reading import EveryRow
 from mirror_engine.doors import Doors
@@ -248,6 +249,7 @@ class Mirror:
         lock = FileLock(self.root / LOCK, timeout=LONGEST_LOOK_SECONDS)
         try:
             (self.root / TABLES).mkdir(exist_ok=True)
+            sync_folder(self.root)  # where that has a name, all tables have theirs
             (self.root / LOCK).parent.mkdir(exist_ok=True)
             lock.acquire()
         except Timeout:

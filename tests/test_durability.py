@@ -74,6 +74,11 @@ def test_a_commit_is_on_the_disk_before_it_is_recorded_and_its_files_are_moved(l
     assert MOVED not in done[:first]
 
 
+def test_the_folder_of_all_tables_has_its_name_on_the_disk_before_a_table_is_in_it(tmp_path, done):
+    Lake(tmp_path / "another", files=1)
+    assert in_order(done, "fsync another", "fsync _delta_log", "fsync Tables", "record 1")
+
+
 @pytest.mark.parametrize("ledger", ["behind", "lost"])
 def test_a_commit_that_is_found_is_brought_to_the_disk_before_it_is_recorded(lake, done, tmp_path, ledger):
     """Its process was killed after the commit, and nobody knows what the system had written by then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -104,10 +105,12 @@ def _cut_off(folder: Path, version: int) -> TableDamaged:
 
 
 def commits_after(folder: Path, version: int) -> Iterator[tuple[int, Commit]]:
-    """Every commit after a version, in order, as far as none is missing."""
-    while True:
-        version += 1
-        try:
-            yield version, read_commit(folder, version)
-        except FileNotFoundError:
-            return
+    """Every commit after a version, in order; those that log cleanup took are passed over."""
+    following = version + 1
+    if not commit_file(folder, following).exists():
+        left = (int(name.stem) for name in (folder / LOG_FOLDER).glob("*.json") if name.stem.isdecimal())
+        following = min((each for each in left if each > version), default=following)
+    with suppress(FileNotFoundError):
+        while True:
+            yield following, read_commit(folder, following)
+            following += 1

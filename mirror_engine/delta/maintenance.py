@@ -40,6 +40,7 @@ def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: floa
         make_durable(folder, log.version)  # what it replaced may go now
         before = _count_parquet(folder)
         spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
+    make_durable(folder, log.version)  # VACUUM commits, too
     return {
         "files_added": metrics["numFilesAdded"],
         "files_removed": metrics["numFilesRemoved"],

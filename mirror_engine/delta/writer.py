@@ -103,7 +103,7 @@ class SparkDeltaWriter:
             else:
                 operation = "NOTHING"
                 record_only(self._tables.path(table), log, version + 1, record, to_metadata(record))
-        self.make_durable(table, log.version)
+        self.make_durable(table, min(record.progress.delta_version, log.version))  # with what others did since
         return Outcome(self._version_of(table, record), changes.met, operation)
 
     def changed_by_others(self, table: str, since: int) -> int:

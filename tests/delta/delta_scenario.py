@@ -63,12 +63,14 @@ class Scenario:
         self, writer: DeltaWriter, schema: TableSchema, keys: Sequence[str] = (), table: str = "dbo/T"
     ) -> None:
         self.writer, self.schema, self.keys, self.table = writer, schema, tuple(keys), table
-        self.batch = 0
+        self.batch, self.version = 0, -1
         self.generation = "g1"
 
     def record(self, *files: FileRows) -> BatchRecord:
         applied = {file.path: AppliedFile(file.etag, file.digest, -1, file.row_count, 1) for file in files}
-        progress = Progress(self.generation, "1:1", self.batch, key_columns=self.keys, applied=applied)
+        progress = Progress(
+            self.generation, "1:1", self.batch, delta_version=self.version, key_columns=self.keys, applied=applied
+        )
         return BatchRecord("mirror", "anchor", progress, tuple(applied), "T")
 
     def create(self) -> Outcome:
@@ -79,7 +81,9 @@ class Scenario:
 
     def apply(self, *files: FileRows) -> Outcome:
         self.batch += 1
-        return self.writer.apply(self.table, ChangeBatch(files, self.schema, self.keys), self.record(*files))
+        outcome = self.writer.apply(self.table, ChangeBatch(files, self.schema, self.keys), self.record(*files))
+        self.version = outcome.version
+        return outcome
 
     def change(self, *rows: Sequence[Any]) -> Outcome:
         """Apply one file with all columns of the table."""

@@ -14,6 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.delta import durable, evolution
 from mirror_engine.delta.durable import make_durable
+from mirror_engine.delta.log import open_log
+from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 
@@ -152,10 +154,79 @@ def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(
     log = tmp_path / "Tables/dbo/T/_delta_log"
     assert names(tmp_path, synced[1:])[0] == f"Tables/dbo/T/_delta_log/{0:020}.json"
     assert names(tmp_path, synced[-4:]) == ["Tables/dbo/T/_delta_log", "Tables/dbo/T", "Tables/dbo", "Tables"]
+    table.change()
     synced.clear()
     table.change()
     assert synced[-2:] == [log, log.parent]
-    assert synced.count(log / f"{1:020}.json") == 2
+    assert synced.count(log / f"{2:020}.json") == 2
+
+
+@needs_proc
+def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path: Path, synced: list[Path]) -> None:
+    """Were theirs torn by a power cut, nothing after it could be read either."""
+    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark was started"))
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change()
+    folder = tmp_path / "Tables/dbo/T"
+    rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["x"]})
+    before = set(folder.rglob("*"))
+    write_deltalake(str(folder), rows, mode="append")
+    synced.clear()
+    table.change()
+    assert set(folder.rglob("*")) - before <= set(synced)
+
+
+@needs_proc
+def test_a_commit_is_brought_to_the_disk_where_log_cleanup_took_those_before_it(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    for day in ("mon", "tue", "wed"):
+        append(tmp_path, day)
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    make_durable(tmp_path, 0)
+    assert tmp_path / "_delta_log" / f"{2:020}.json" in synced
+
+
+class CompactingSpark:
+    """As far as maintenance needs a session: deltalake does the work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.conf = self
+
+    def get(self, name: str, default: None) -> None:
+        """Nothing is set."""
+
+    def set(self, name: str, value: str) -> None:
+        """Nothing heeds it."""
+
+    def unset(self, name: str) -> None:
+        """Nothing heeds it."""
+
+    def sql(self, statement: str) -> CompactingSpark:
+        if statement.startswith("OPTIMIZE"):
+            DeltaTable(str(self.folder)).optimize.compact()
+        else:
+            DeltaTable(str(self.folder)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+        return self
+
+    def collect(self) -> list[dict[str, dict[str, int]]]:
+        return [{"metrics": {"numFilesAdded": 1, "numFilesRemoved": 2}}]
+
+
+@needs_proc
+def test_all_that_maintenance_commits_is_on_the_disk(tmp_path: Path, synced: list[Path]) -> None:
+    append(tmp_path, "mon")
+    append(tmp_path, "mon")
+    before = set(tmp_path.rglob("*"))
+    log = open_log(tmp_path)
+    assert log is not None
+    done = tidy(CompactingSpark(tmp_path), tmp_path, log, 0.0)
+    assert done["files_deleted"] == 2
+    new = set(tmp_path.rglob("*")) - before
+    assert len(new) == 4  # a data file, and the commits of OPTIMIZE and of VACUUM's start and end
+    assert new <= set(synced)
 
 
 @needs_proc
