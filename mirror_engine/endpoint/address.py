@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OPEN_FOLDERS = ("Files", "Tables")
 SEGMENT_BYTES = 255
+MOST_SEGMENTS, MOST_CHARACTERS = 63, 1024  # of a whole path: what the real service takes, and what tools can walk
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ def inside(folder: Address, directory: str, items: Items) -> Address:
 
 def _below(folder: Address, names: Sequence[str], items: Items) -> Address:
     written = (*folder.written, *names)
+    if len(written) > MOST_SEGMENTS or len("/".join(written)) > MOST_CHARACTERS:
+        raise EndpointFault(Fault.INVALID_URI, "The path is too long.")
     if folder.item is None and names:
         item = items.item(folder.workspace, names[0])
         if item is None:

@@ -41,7 +41,10 @@ async def batch(lake: Lake, call: Call) -> Response:
 
 def _parts(content_type: str, body: bytes) -> list[Message]:
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
-    whole = BytesParser(policy=compat32).parsebytes(head + body)  # newer ones refuse a bare slash in a boundary
+    try:
+        whole = BytesParser(policy=compat32).parsebytes(head + body)  # newer ones refuse a bare slash in a boundary
+    except RecursionError:  # multipart in multipart in multipart
+        raise EndpointFault(Fault.BAD_REQUEST, "A batch holds requests, and no batches.") from None
     parts = whole.get_payload() if whole.is_multipart() else []
     found = [part for part in parts if isinstance(part, Message)]
     if not 0 < len(found) <= MOST_PARTS:

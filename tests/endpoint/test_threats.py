@@ -1,0 +1,343 @@
+"""Attacks by raw bytes on a server that runs: what is refused, what is not told, and that it goes on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from urllib.parse import urlsplit
+
+import pytest
+from faulty import Client
+from wire import connected, exchange, request, rest_of, status_of
+
+from mirror_engine.serving.server import Plan, Server
+
+pytestmark = pytest.mark.slow
+
+SECRET = b"what lies outside of STORE"
+ZONE = "Workspace/Mirror/Files/LandingZone"
+
+
+class Attacked:
+    """A served STORE with a secret beside it, and what was told."""
+
+    def __init__(self, folder):
+        self.store = folder / "store"
+        (folder / "secret").write_bytes(SECRET)
+        self.secret = folder / "secret"
+        self.told = []
+        self.server = Server(Plan(self.store, has_engines=False), tell=self.told.append)
+
+    def __enter__(self):
+        card = self.server.__enter__().card
+        self.port = urlsplit(card.http).port
+        self.client = Client(self.port, self.told)
+        self.before = self.files()
+        return self
+
+    def __exit__(self, *_):
+        self.server.__exit__(None, None, None)
+
+    def files(self):
+        below = self.store.parent.rglob("*")
+        return {
+            str(path): path.lstat().st_size for path in below if path.is_file() and ".mirror-engine" not in path.parts
+        }
+
+    def says(self, method, target, *headers, body=b"") -> bytes:
+        return exchange(self.port, request(method, target, "localhost", *headers, body=body))
+
+    def is_well(self):
+        assert self.client("HEAD", ZONE).status == 200
+        return True
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory):
+    with Attacked(tmp_path_factory.mktemp("attacked")) as attacked:
+        yield attacked
+
+
+WAYS_OUT = [
+    "..",
+    "%2e%2e",
+    ".%2E",
+    "..%2f..%2f..%2f..%2fsecret",
+    "%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2fsecret",
+    "..%5c..%5csecret",
+    "..\\..\\secret",
+    "x%00.parquet",
+    "%00",
+    ".",
+    "%2e",
+    "a%2fb",
+    "a%5cb",
+]
+TOO_LONG = "a" * 256
+
+
+@pytest.mark.parametrize("way", [*WAYS_OUT, TOO_LONG, "%ff%fe", "%c0%ae%c0%ae"])
+@pytest.mark.parametrize(
+    ("method", "query", "headers"),
+    [
+        ("PUT", "?resource=file", ("Content-Length: 0",)),
+        ("GET", "", ()),
+        ("DELETE", "?recursive=true", ()),
+        ("PUT", "", ("x-ms-blob-type: BlockBlob", "Content-Length: 0")),
+    ],
+)
+def test_no_spelling_of_a_way_out_leads_anywhere(attacked, way, method, query, headers) -> None:
+    for target in (f"/{ZONE}/{way}/secret{query}", f"/{ZONE}/{way}{query}"):
+        answer = attacked.says(method, target, *headers)
+        assert status_of(answer) == 400
+        assert SECRET not in answer
+    assert attacked.files() == attacked.before
+
+
+@pytest.mark.parametrize("way", ["%252e%252e", "%252e%252e%252fsecret", "%2500"])
+def test_what_is_encoded_twice_is_decoded_once_and_is_a_name(attacked, way) -> None:
+    answer = attacked.says("GET", f"/{ZONE}/{way}")
+    assert status_of(answer) == 404
+    assert (
+        status_of(attacked.says("GET", f"/{ZONE}?resource=filesystem&directory={way}/..")) == 404 or attacked.is_well()
+    )
+
+
+@pytest.mark.parametrize("way", ["../../../../secret", "/../../../../secret", "..%2f..%2f..%2f..%2fsecret", "x%00"])
+@pytest.mark.parametrize("header", ["x-ms-rename-source", "x-ms-copy-source"])
+def test_the_source_of_a_rename_or_copy_leads_out_as_little(attacked, way, header) -> None:
+    for source in (f"/{ZONE}/{way}", f"http://localhost/{ZONE}/{way}", f"/Workspace/Mirror/{way}"):
+        answer = attacked.says("PUT", f"/{ZONE}/stolen", f"{header}: {source}", "Content-Length: 0")
+        assert status_of(answer) in {400, 403, 404}
+    assert attacked.files() == attacked.before
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "/Workspace/.mirror-engine/tls/endpoint.pem",
+        "/.mirror-engine/tls/endpoint.pem",
+        "/.mirror-engine/serve.json",
+        "/Workspace/Mirror/.mirror-engine/ledger.sqlite",
+        "file:///etc/passwd",
+        "http://169.254.169.254/latest/meta-data",
+        "//elsewhere.example/Workspace/Mirror/Files/x",
+        "https://onelake.dfs.fabric.microsoft.com.elsewhere.example/Workspace/Mirror/Files/x",
+        "https://onelake.dfs.fabric.microsoft.com@elsewhere.example/Workspace/Mirror/Files/x",
+    ],
+)
+@pytest.mark.parametrize("header", ["x-ms-rename-source", "x-ms-copy-source"])
+def test_keys_and_other_hosts_are_no_source(attacked, source, header) -> None:
+    answer = attacked.says("PUT", f"/{ZONE}/stolen", f"{header}: {source}", "Content-Length: 0")
+    assert status_of(answer) in {400, 403, 404}
+    assert attacked.files() == attacked.before
+
+
+@pytest.mark.parametrize(
+    "target", ["/.mirror-engine/serve.json", "/Workspace/.mirror-engine", "/Workspace/Mirror/.mirror-engine/x"]
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
+def test_what_is_private_is_not_there(attacked, target, method) -> None:
+    assert status_of(attacked.says(method, target)) == 404
+    assert status_of(attacked.says(method, target.replace(".mirror", "%2emirror"))) == 404
+
+
+def test_links_that_somebody_planted_are_not_followed(tmp_path) -> None:
+    with Attacked(tmp_path) as attacked:
+        zone = attacked.store / ZONE
+        (zone / "T").mkdir()
+        (zone / "T/file").symlink_to(attacked.secret)
+        (zone / "T/folder").symlink_to(tmp_path, target_is_directory=True)
+        (zone / "link").symlink_to(tmp_path, target_is_directory=True)
+        (attacked.store / "Away").symlink_to(tmp_path, target_is_directory=True)
+        (attacked.store / "Workspace/Away").symlink_to(tmp_path, target_is_directory=True)
+        for target in (
+            f"{ZONE}/T/file",
+            f"{ZONE}/T/folder/secret",
+            f"{ZONE}/link/secret",
+            "Away/store/Files/x",
+            "Workspace/Away/Files/x",
+        ):
+            for method, query in (
+                ("GET", ""),
+                ("HEAD", ""),
+                ("DELETE", ""),
+                ("PUT", "?resource=file"),
+                ("PUT", "?resource=directory"),
+            ):
+                assert attacked.client(method, target + query).status == 404, (method, target)
+        listed = attacked.client("GET", "Workspace?resource=filesystem&recursive=true").body
+        assert not any(name in listed for name in (b"secret", b"link", b"file", b"folder", b"Away"))
+        assert attacked.client("PUT", f"{ZONE}/T/x", x_ms_copy_source=f"/{ZONE}/T/file").status == 404
+        assert attacked.client("PUT", f"{ZONE}/T/x", x_ms_rename_source=f"/{ZONE}/T/file").status == 404
+        assert attacked.secret.read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("name", ["CON", "nul.parquet", "a:b", "a*b?", "trailing.", "COM1.csv", "~", "$x", "a|b", "é"])
+def test_names_that_only_windows_minds_are_names_here_and_stay_inside(attacked, name) -> None:
+    quoted = name.replace("?", "%3F").replace("é", "%C3%A9")
+    assert attacked.client("PUT", f"{ZONE}/{quoted}?resource=file").status == 201
+    assert (attacked.store / ZONE / name).is_file()
+    assert attacked.client("DELETE", f"{ZONE}/{quoted}").status == 200
+
+
+SMUGGLED = b"DELETE /Workspace/Mirror/Files/LandingZone?recursive=true HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("Content-Length: 4", "Transfer-Encoding: chunked"),
+        ("Transfer-Encoding: chunked", "Content-Length: 4"),
+        ("Content-Length: 4", "Content-Length: 5"),
+        ("Content-Length: +4",),
+        ("Content-Length: 0x4",),
+        ("Content-Length: -1",),
+        ("Transfer-Encoding: xchunked",),
+        ("Transfer-Encoding: chunked, identity",),
+        ("Content-Length : 4",),
+        ("X: y\rTransfer-Encoding: chunked",),
+    ],
+)
+def test_a_request_does_not_hide_in_another_s_body(attacked, headers) -> None:
+    body = b"0\r\n\r\n" + SMUGGLED
+    first = request("PUT", f"/{ZONE}/x", "localhost", "x-ms-blob-type: BlockBlob", *headers, body=body)
+    answer = exchange(attacked.port, first.replace(b"Connection: close\r\n", b""))
+    assert status_of(answer) == 400
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert attacked.is_well()
+
+
+@pytest.mark.parametrize(
+    "chunks", [b"ZZ\r\n", b"-1\r\n", b"FFFFFFFFFFFFFFFFFFFF\r\n", b"5;x\r\nab", b"4\r\nabcdEF\r\n", b"\r\n\r\n"]
+)
+def test_garbage_instead_of_chunks_commits_nothing(attacked, chunks) -> None:
+    head = request("PUT", f"/{ZONE}/garbage", "localhost", "x-ms-blob-type: BlockBlob", "Transfer-Encoding: chunked")
+    with connected(attacked.port) as connection:
+        connection.sendall(head + chunks)
+        connection.shutdown(socket.SHUT_WR)
+        rest_of(connection)
+    assert attacked.client("HEAD", f"{ZONE}/garbage").status == 404
+
+
+LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<BlockList><Latest>&b;</Latest></BlockList>"""
+OUTSIDE = b"""<!DOCTYPE l [<!ENTITY x SYSTEM "file:///etc/passwd">]><BlockList><Latest>&x;</Latest></BlockList>"""
+
+
+@pytest.mark.parametrize(
+    ("document", "status"),
+    [
+        (LAUGHS, 400),
+        (LAUGHS.decode().replace("?>", ' encoding="utf-16"?>').encode("utf-16"), 400),
+        (OUTSIDE, 400),
+        (b"<BlockList>" + b"<a>" * 100_000, 400),
+        (b"<BlockList><Latest>QQ==</Latest></BlockList>" + b" " * (4 << 20), 413),
+        (b"\x00\xff", 400),
+    ],
+)
+def test_an_xml_bomb_is_refused(attacked, document, status) -> None:
+    assert attacked.client("PUT", f"{ZONE}/x?comp=blocklist", document).status == status
+    assert attacked.is_well()
+
+
+def test_a_batch_that_unfolds_without_end_is_refused(tmp_path) -> None:
+    with Attacked(tmp_path) as attacked:
+        attacked.server._plan.switches.blob_batch = "accept"
+        kind = {"Content_Type": "multipart/mixed; boundary=b"}
+        many = b"--b\r\nContent-Type: application/http\r\n\r\nDELETE /x HTTP/1.1\r\n\r\n" * 300 + b"--b--"
+        assert attacked.client("POST", "Workspace?restype=container&comp=batch", many, **kind).status == 400
+        huge = b"--b\r\n" + b"x" * (5 << 20)
+        assert attacked.client("POST", "Workspace?restype=container&comp=batch", huge, **kind).status == 413
+        nested = b"".join(
+            b"--b%d\r\nContent-Type: multipart/mixed; boundary=b%d\r\n\r\n" % (n, n + 1) for n in range(30_000)
+        )
+        nested = nested.replace(b"--b0\r\n", b"--b\r\n", 1)
+        assert attacked.client("POST", "Workspace?restype=container&comp=batch", nested, **kind).status in {202, 400}
+        assert attacked.told == []
+        target = b"/Workspace/Mirror/Files/%2e%2e/x"
+        escaping = b"--b\r\nContent-Type: application/http\r\n\r\nDELETE " + target + b" HTTP/1.1\r\n\r\n--b--"
+        answer = attacked.client("POST", "Workspace?restype=container&comp=batch", escaping, **kind)
+        assert b"HTTP/1.1 400" in answer.body
+
+
+@pytest.mark.parametrize("deep", ["/a" * 512, "/a" * 60, f"/{'a' * 250}" * 4])
+def test_a_path_that_nobody_could_walk_is_refused(attacked, deep) -> None:
+    assert status_of(attacked.says("PUT", f"/{ZONE}{deep}?resource=file", "Content-Length: 0")) == 400
+    source = f"x-ms-rename-source: /{ZONE}{deep}"
+    assert status_of(attacked.says("PUT", f"/{ZONE}/x", source, "Content-Length: 0")) == 400
+    assert attacked.files() == attacked.before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "action=append&position=99999999999999999999999",
+        "action=flush&position=-1",
+        "action=append&position=1e9",
+        "action=append&position=٣",
+    ],
+)
+def test_numbers_without_bound_are_refused(attacked, query) -> None:
+    attacked.client("PUT", f"{ZONE}/n?resource=file")
+    answer = attacked.says("PATCH", f"/{ZONE}/n?{query}".encode().decode("latin-1"), "Content-Length: 1", body=b"x")
+    assert status_of(answer) == 400
+    attacked.client("DELETE", f"{ZONE}/n")
+
+
+def test_secrets_stand_in_no_log_and_no_answer(attacked, caplog, capfd) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = "s3cr3t-token"  # noqa: S105 - a test's own
+    sas = f"sv=2024&sig={secret}"
+    headers = (f"Authorization: Bearer {secret}", f"x-ms-rename-source: /{ZONE}/none?{sas}", "Content-Length: 0")
+    answers = [
+        attacked.says("PUT", f"/{ZONE}/x?{sas}", *headers),
+        attacked.says(
+            "PUT", f"/{ZONE}/x?{sas}", f"x-ms-copy-source: https://elsewhere.example/x?{sas}", "Content-Length: 0"
+        ),
+        attacked.says("GET", f"/{ZONE}/..?{sas}", f"Authorization: SharedKey onelake:{secret}"),
+        attacked.says("PATCH", f"/{ZONE}/x?action=x&{sas}"),
+        attacked.says("PUT", f"/{ZONE}/x?resource={secret}&sig={secret}", "Content-Length: 0"),
+        attacked.says("GET", f"/{ZONE}?resource=filesystem&continuation={secret}"),
+        attacked.says("PUT", f"/{ZONE}/x?comp=blocklist&{sas}", "Content-Length: 14", body=b"<s3cr3t-token>"),
+        exchange(attacked.port, f"BROKEN {secret}\r\n\r\n".encode()),
+    ]
+    assert all(status_of(answer) >= 400 for answer in answers)
+    said = b"".join(answers) + "\n".join([caplog.text, *attacked.told, *capfd.readouterr()]).encode()
+    assert secret.encode() not in said
+    kept = [path for path in (attacked.store / ".mirror-engine").rglob("*") if path.is_file()]
+    assert kept
+    assert not any(secret.encode() in path.read_bytes() for path in kept)
+
+
+def test_a_crowd_of_idle_and_broken_connections_does_not_keep_others_out(attacked) -> None:
+    crowd = [connected(attacked.port) for _ in range(100)]
+    try:
+        for number, connection in enumerate(crowd):
+            connection.sendall(b"PUT /x HTTP/1.1\r\nHost: local"[: number % 30] or b"\x16\x03")
+        assert attacked.is_well()
+    finally:
+        for connection in crowd:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            connection.close()
+    assert attacked.is_well()
+
+
+def test_bodies_that_end_too_soon_leave_nothing_behind(attacked) -> None:
+    def give_up(number):
+        with connected(attacked.port) as connection:
+            head = request(
+                "PUT", f"/{ZONE}/half{number}", "localhost", "x-ms-blob-type: BlockBlob", "Content-Length: 4000000"
+            )
+            connection.sendall(head + os.urandom(1_500_000))
+
+    threads = [threading.Thread(target=give_up, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert attacked.is_well()
+    assert [attacked.client("HEAD", f"{ZONE}/half{number}").status for number in range(8)] == [404] * 8
+    assert attacked.files() == attacked.before
