@@ -88,14 +88,16 @@ async def delete(lake: Lake, call: Call) -> Response:
 
 async def lease(lake: Lake, call: Call) -> Response:
     """A lease without effect (D): acquired, changed, renewed, released, broken."""
-    await quick(lambda: lake.properties(lake.address(call.raw_path)))
+    found = await quick(lambda: lake.properties(lake.address(call.raw_path)))
     action = call.headers.get("x-ms-lease-action", "").lower()
     statuses = {"acquire": _CREATED, "break": _ACCEPTED, "change": _OK, "renew": _OK, "release": _OK}
     if action not in statuses:
         raise EndpointFault(Fault.INVALID_HEADER_VALUE, "x-ms-lease-action is none that is known.")
     known = call.headers.get("x-ms-proposed-lease-id") or call.headers.get("x-ms-lease-id") or ""
     held = known if known.isascii() and known.isprintable() and known else str(uuid4())
-    return Response(status_code=statuses[action], headers={"x-ms-lease-id": held})
+    answer = made(found, statuses[action])
+    answer.headers.update({"x-ms-lease-id": held, "x-ms-lease-time": "0"})
+    return answer
 
 
 async def list_paths(lake: Lake, call: Call) -> Response:

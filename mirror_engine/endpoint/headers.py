@@ -46,6 +46,7 @@ def of_path(found: Properties) -> dict[str, str]:
     said = {
         "ETag": found.etag,
         "Last-Modified": http_date(found.modified_ns),
+        "x-ms-creation-time": http_date(found.modified_ns),  # Azure's C++ library cannot do without
         "Accept-Ranges": "bytes",
         "Content-Type": CONTENT_TYPE,
         "x-ms-resource-type": "directory" if found.is_folder else "file",
@@ -56,6 +57,7 @@ def of_path(found: Properties) -> dict[str, str]:
         "x-ms-owner": "$superuser",
         "x-ms-group": "$superuser",
         "x-ms-permissions": "---------",
+        "x-ms-acl": "user::---,group::---,other::---",  # by it Arrow tells that there are real folders
     }
     return said | ({"x-ms-meta-hdi_isfolder": "true"} if found.is_folder else {})
 

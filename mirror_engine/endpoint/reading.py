@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from mirror_engine.endpoint.properties import Properties
 
 _OK, _PARTIAL = 200, 206
+_OF_CONTAINERS = {  # Azure always says all of these, and its C++ library ends the process where one is missing
+    "x-ms-namespace-enabled": "true",
+    "x-ms-has-legal-hold": "false",
+    "x-ms-has-immutability-policy": "false",
+    "x-ms-immutable-storage-with-versioning-enabled": "false",
+    "x-ms-default-encryption-scope": "$account-encryption-key",
+    "x-ms-deny-encryption-scope-override": "false",
+}
 
 
 async def properties(lake: Lake, call: Call) -> Response:
@@ -31,7 +39,7 @@ async def properties(lake: Lake, call: Call) -> Response:
 async def container(lake: Lake, call: Call) -> Response:
     """What is known of a workspace."""
     found = await quick(lambda: lake.properties(lake.address(call.raw_path)))
-    return Response(headers={**of_path(found), "x-ms-namespace-enabled": "true", "x-ms-has-legal-hold": "false"})
+    return Response(headers={**of_path(found), **_OF_CONTAINERS})
 
 
 async def read(lake: Lake, call: Call) -> Response:

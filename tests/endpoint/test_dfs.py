@@ -228,6 +228,18 @@ def test_every_answer_says_what_it_answers(client):
     assert client.head(f"{URL}/no").content == b""
 
 
+def test_what_azure_s_libraries_for_other_languages_cannot_do_without_is_said(client):
+    upload(client, f"{URL}/T/x", b"abc")
+    leased = client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "break"}).headers
+    assert {"etag", "last-modified", "x-ms-lease-time", "x-ms-lease-id"} <= leased.keys()
+    looked_at = client.head(f"{URL}/T/x").headers
+    assert (looked_at["x-ms-creation-time"], looked_at["x-ms-acl"][:9]) == (looked_at["last-modified"], "user::---")
+    container = client.get("https://onelake.blob.fabric.microsoft.com/shop?restype=container").headers
+    said = {"has-immutability-policy", "immutable-storage-with-versioning-enabled", "deny-encryption-scope-override"}
+    assert {container[f"x-ms-{name}"] for name in said} == {"false"}
+    assert "x-ms-default-encryption-scope" in container
+
+
 def test_properties_and_leases_have_no_effect(client):
     upload(client, f"{URL}/T/x", b"abc")
     assert client.patch(f"{URL}/T/x?action=setProperties").status_code == 200
