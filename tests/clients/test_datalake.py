@@ -49,6 +49,23 @@ def test_2_upload_data_with_overwrite(datalake, table, landing_zone, size):
     path.unlink()
 
 
+def test_1_the_asynchronous_library_lands_many_files_at_once(datalake, table):
+    assert datalake.asynchronously(table, 20) == list(range(1, 21))
+
+
+def test_1_leases_metadata_access_control_and_renamed_folders(datalake, refused, table):
+    assert datalake.what_else_there_is(table) == {
+        "owner": "$superuser",
+        "content": "abc",
+        "exists": [False, True],
+        "workspace": True,
+        "no workspace": False,
+        "status": "available",
+    }
+    with refused("400 UnsupportedQueryParameter"):
+        datalake.set_access_control(f"{table}-renamed")
+
+
 def test_2_upload_data_with_overwrite_replaces_longer_content(datalake, table, landing_zone):
     datalake.upload(table, "a.bin", 1000)
     datalake.upload(table, "a.bin", 10)
@@ -78,6 +95,11 @@ def test_2_upload_data_without_overwrite_is_refused_on_an_existing_file(datalake
 def test_2_upload_data_of_nothing_sends_nothing(datalake, table):
     assert datalake.upload_new(table, "a.bin", 0) == {}
     assert not datalake.exists(table, "a.bin")
+
+
+def test_2_upload_data_in_pieces_that_come_in_any_order(datalake, table, landing_zone):
+    digest = datalake.upload_in_pieces(table, "a.bin", 20 * MIB + 1)
+    assert hashlib.sha256((landing_zone / table / "a.bin").read_bytes()).hexdigest() == digest
 
 
 def test_3_rename_file_passes_with_a_bare_account_url(datalake, table, landing_zone):
@@ -114,6 +136,12 @@ def test_5_a_bare_key_and_a_token_are_refused_over_http_by_the_library(datalake,
 @pytest.mark.parametrize("kind", ["secret", "default", "environment", "az"])
 def test_6_credentials_of_azure_identity(datalake, table, kind):
     assert datalake.with_credential(kind, table) == ROUND
+
+
+@pytest.mark.parametrize("authority", ["login.microsoft.com", "https://localhost:{port}"])
+def test_6_other_hosts_for_tokens(datalake, table, served, authority):
+    port = served.card.https.rpartition(":")[2]
+    assert datalake.by_authority(authority.format(port=port), table) == ROUND
 
 
 def test_6_straight_to_the_https_address_with_the_token_alone_by_the_proxy(datalake, table, served):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import os
@@ -11,7 +12,9 @@ from typing import Any
 
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential, EnvironmentCredential
+from azure.identity.aio import DefaultAzureCredential as AsyncCredential
 from azure.storage.filedatalake import DataLakeDirectoryClient, DataLakeFileClient, DataLakeServiceClient
+from azure.storage.filedatalake.aio import DataLakeServiceClient as AsyncServiceClient
 from places import DFS, ITEM, KEY, LANDING_ZONE, SAS, WORKSPACE
 
 
@@ -160,3 +163,64 @@ def with_credential(kind: str, table: str) -> dict[str, Any]:
 def direct(address: str, table: str) -> dict[str, Any]:
     """Straight to the endpoint's own https address; only the token comes through the proxy."""
     return round_trip(table, DataLakeServiceClient(address, credential=DefaultAzureCredential()))
+
+
+def upload_in_pieces(table: str, name: str, size: int) -> str:
+    """Several appends at once, in any order."""
+    content = random.Random(size).randbytes(size)
+    file = folder(table).get_file_client(name)
+    file.upload_data(content, overwrite=True, chunk_size=1 << 20, max_concurrency=4)
+    return hashlib.sha256(content).hexdigest()
+
+
+def what_else_there_is(table: str) -> dict[str, Any]:
+    """Leases, metadata, access control, folders renamed, the workspace itself."""
+    place = folder(table)
+    place.create_directory(permissions="rwxr-x---", umask="0027", metadata={"made": "by"})
+    file = place.create_file("a", metadata={"made": "by"})
+    lease = file.acquire_lease(lease_duration=15)
+    file.upload_data(b"abc", overwrite=True, lease=lease)
+    lease.renew()
+    lease.release()
+    file.set_metadata({"made": "again"})
+    renamed = place.rename_directory(f"{WORKSPACE}/{LANDING_ZONE}/{table}-renamed")
+    moved = renamed.get_file_client("a")
+    return {
+        "owner": moved.get_access_control()["owner"],
+        "content": moved.download_file().readall().decode(),
+        "exists": [place.exists(), renamed.exists()],
+        "workspace": service().get_file_system_client(WORKSPACE).exists(),
+        "no workspace": service().get_file_system_client("none").exists(),
+        "status": moved.get_file_properties().lease.state,
+    }
+
+
+def set_access_control(table: str) -> None:
+    folder(table).set_access_control(permissions="rwxrwxrwx")
+
+
+def by_authority(authority: str, table: str) -> dict[str, Any]:
+    """Another host for tokens than the usual one."""
+    told = os.environ
+    said = (told["AZURE_TENANT_ID"], told["AZURE_CLIENT_ID"], told["AZURE_CLIENT_SECRET"])
+    return round_trip(table, DataLakeServiceClient(DFS, ClientSecretCredential(*said, authority=authority)))
+
+
+def asynchronously(table: str, count: int) -> list[int]:
+    """Many uploads and renames at once; the sizes of what came out."""
+    return asyncio.run(_land_at_once(table, count))
+
+
+async def _land_at_once(table: str, count: int) -> list[int]:
+    credential = AsyncCredential()
+    async with credential, AsyncServiceClient(DFS, credential=credential) as service:
+        place = service.get_file_system_client(WORKSPACE).get_directory_client(f"{LANDING_ZONE}/{table}")
+        await place.create_directory()
+
+        async def land(number: int) -> None:
+            file = place.get_file_client(f"_{number}")
+            await file.upload_data(b"x" * number, overwrite=True)
+            await file.rename_file(f"{WORKSPACE}/{LANDING_ZONE}/{table}/{number:020}")
+
+        await asyncio.gather(*map(land, range(1, count + 1)))
+        return [path.content_length async for path in place.get_paths()]
