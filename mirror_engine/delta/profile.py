@@ -43,6 +43,8 @@ _SETTINGS = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "20",
+    # each broadcast would start a thread, up to 128 of them
+    "spark.sql.broadcastExchange.maxThreadThreshold": "8",
     # Delta; no metastore
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
