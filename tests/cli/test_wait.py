@@ -48,11 +48,11 @@ def test_when_time_is_up_each_table_says_why(shop, say) -> None:
     shop.orders.skip()
     shop.orders.upsert({"Id": 3, "Name": "three"})
     say("once", shop.root)
-    said = say("wait", shop.root, "--timeout", "0.1", "--every", "0.05")
+    said = say("wait", shop.root, "--timeout", "1", "--every", "0.05")  # a first look may take long
     assert said.code == 4
     assert said.err.count("No engine is running: start") == 1
     head, *lines = said.out.splitlines()
-    assert head.startswith("not reached after 0.")
+    assert head.startswith("not reached after ")
     assert head.endswith(" s; no engine is running")
     assert lines[0].startswith("  Sales.schema/Orders: blocked: waits for 00000000000000000002.parquet")
     assert lines[2].startswith("  Items: latched: 00000000000000000002.parquet: 0 bytes [ME023]")
