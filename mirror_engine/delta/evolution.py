@@ -6,6 +6,7 @@ cannot add a NOT NULL column to an empty table, and deltalake forgets table feat
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -50,6 +51,7 @@ _PROPERTIES = {
 }
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
+_HERE, _NO_REPLACE = -100, 1  # AT_FDCWD and RENAME_NOREPLACE of Linux
 
 Json = dict[str, Any]
 
@@ -251,18 +253,41 @@ def _write_through(file: Path, text: str) -> None:
 
 
 def _publish(passing: Path, target: Path) -> None:
-    """Give a file its final name, unless something has it: a rename would replace that."""
+    """Give a file its final name, unless something has it: a plain rename would replace that."""
     try:
         os.link(passing, target)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        content = passing.read_bytes()
-        with target.open("xb") as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                target.unlink()  # half a commit would damage the table
-                raise
+        if not _renamed_if_free(passing, target):
+            _write_anew(passing, target)
+
+
+def _renamed_if_free(passing: Path, target: Path) -> bool:
+    """Rename in one step, for file systems without hard links; False where the system cannot.
+
+    Raises:
+        OSError: it failed; `FileExistsError` where something has the name.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_HERE, os.fsencode(passing), _HERE, os.fsencode(target), _NO_REPLACE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in {*_NO_LINKS, errno.EINVAL}:
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def _write_anew(passing: Path, target: Path) -> None:
+    """The last resort: for a moment, a reader may see a commit that is empty."""
+    content = passing.read_bytes()
+    with target.open("xb") as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            target.unlink()  # half a commit would damage the table
+            raise

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.delta.log
+from mirror_engine.delta import evolution
 from mirror_engine.delta.evolution import add_columns, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
@@ -206,6 +210,30 @@ def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
         add_columns(folder, log, schema_of("Id", "City:string", "new"))
     assert not create_table(folder, SIMPLE, record(), "")
     assert [path.name for path in (folder / "_delta_log").iterdir() if path.suffix != ".json"] == []
+
+
+@pytest.mark.parametrize("renames", [True, False])
+def test_without_hard_links_a_version_is_whole_and_written_by_one_writer_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, renames: bool
+) -> None:
+    """As on FAT, and on shares; where the system can rename into a free name, no reader sees an empty commit."""
+
+    def no_links(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    folder = made(tmp_path / "T")
+    log = open_log(folder)
+    assert log is not None
+    monkeypatch.setattr(os, "link", no_links)
+    if renames:
+        monkeypatch.setattr(evolution, "_write_anew", lambda *_: pytest.fail("seen empty for a moment"))
+    else:
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: None)
+    record_only(folder, log, 1, record(1), "first")
+    with pytest.raises(CommitConflict):
+        record_only(folder, log, 1, record(1), "second")
+    assert b"first" in commit(folder, 1).read_bytes()
+    assert sorted(path.name for path in (folder / "_delta_log").iterdir()) == [f"{0:020}.json", f"{1:020}.json"]
 
 
 @pytest.mark.parametrize(
