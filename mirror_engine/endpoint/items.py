@@ -156,12 +156,15 @@ class Items:
         """The workspace of that name or GUID, made where it is missing.
 
         Raises:
+            NameInUse: something else stands there.
             NameUnusable: nothing was made.
         """
         with self._lock:
             found = self.workspace(name)
             if found is None:
                 check_name(name)
+                if self._storage.stat(name):
+                    raise NameInUse(name)
                 self._storage.make_folder(name)
             return found or self._workspace(name)
 
@@ -169,7 +172,7 @@ class Items:
         """The item of that name, made with its workspace where it is missing.
 
         Raises:
-            NameInUse: only another spelling of the name is there.
+            NameInUse: another spelling of the name, or something else, stands there.
             NameUnusable: nothing was made.
         """
         with self._lock:

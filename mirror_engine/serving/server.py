@@ -14,12 +14,13 @@ from filelock import FileLock, Timeout
 from mirror_engine.config import Config
 from mirror_engine.endpoint.authority import authority
 from mirror_engine.endpoint.control import Control
-from mirror_engine.endpoint.items import Items, NameUnusable
+from mirror_engine.endpoint.items import Items, NameInUse, NameUnusable
 from mirror_engine.endpoint.lake import Lake
 from mirror_engine.endpoint.server import Endpoint, Ports
 from mirror_engine.endpoint.switches import Switches
 from mirror_engine.endpoint.unmirrored import Unmirrored
 from mirror_engine.errors import RootInUse, UsageError
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.monitoring.web import Web
 from mirror_engine.monitoring.web_requests import Counted
 from mirror_engine.monitoring.web_server import WebServer
@@ -123,6 +124,7 @@ class Server:
 
     def _hold(self, entered: ExitStack) -> None:
         """The STORE, for one process at a time."""
+        _check_no_root(self._plan.store)
         try:
             self._private.make()
         except OSError as error:
@@ -203,6 +205,16 @@ class Server:
         )
 
 
+def _check_no_root(store: Path) -> None:
+    """A ROOT, or the workspace around it, would be served as if its `Files` were an item, and written into."""
+    zones = [*store.glob(ZONE), *store.glob(f"*/{ZONE}")]
+    if zones:
+        raise UsageError(
+            f"{store}: holds {zones[0].relative_to(store)}, but a STORE holds WORKSPACE/ITEM/{ZONE}",
+            "Name the folder that the workspaces lie in.",
+        )
+
+
 def _wanted(items: Items, plan: Plan) -> Item:
     """The item that is told to the publisher: the one that was named, or the first, or a new one."""
     workspace = plan.workspace or next((each.name for each in items.workspaces()), WORKSPACE)
@@ -210,6 +222,11 @@ def _wanted(items: Items, plan: Plan) -> Item:
     first = next((each.name for each in items.items(known)), ITEM) if known else ITEM
     try:
         return items.ensure(workspace, plan.item or first)
+    except NameInUse as error:
+        raise UsageError(
+            f"--workspace, --item: a file, a link or another spelling of {error} stands in its way",
+            "Take the name as it is spelled there, or another one.",
+        ) from None
     except NameUnusable as error:
         raise UsageError(f"--workspace, --item: {error}", "Take a name that a folder may have.") from None
 

@@ -55,6 +55,25 @@ def test_a_name_that_no_folder_may_have_is_wrong_usage(tmp_path, name) -> None:
     assert background.running(tmp_path) is None  # and the STORE is free again
 
 
+def test_what_stands_in_a_name_s_way_is_wrong_usage(tmp_path) -> None:
+    (tmp_path / "shop/orders").mkdir(parents=True)
+    (tmp_path / "notes").write_text("no workspace")
+    (tmp_path / "shop/list").write_text("no item")
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "shop")
+    for workspace, item in (("shop", "ORDERS"), ("notes", "x"), ("shop", "list"), ("elsewhere", "orders")):
+        with pytest.raises(UsageError, match="stands in its way"), served(tmp_path, workspace=workspace, item=item):
+            pass
+
+
+@pytest.mark.parametrize("above", ["", "Mirror"], ids=["a ROOT", "a workspace"])
+def test_a_folder_that_is_no_store_is_left_alone(tmp_path, above) -> None:
+    zone = tmp_path / above / "Files/LandingZone"
+    zone.mkdir(parents=True)
+    with pytest.raises(UsageError, match="Files/LandingZone"), served(tmp_path):
+        pass
+    assert not (tmp_path / ".mirror-engine").exists()
+
+
 def test_one_process_serves_a_store(tmp_path) -> None:
     with served(tmp_path) as first:
         with pytest.raises(RootInUse, match="being served already"), served(tmp_path):
