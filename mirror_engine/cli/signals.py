@@ -27,6 +27,7 @@ class Stopping:
     def __init__(self) -> None:
         self.stop = threading.Event()
         self.interrupted = False
+        self._is_met = False
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Stopping:  # noqa: PYI034 - final in all but name
@@ -42,10 +43,12 @@ class Stopping:
         return exit_codes.INTERRUPTED if self.interrupted else otherwise
 
     def _met(self, number: int, _: FrameType | None) -> None:
-        if self.stop.is_set():
+        if self._is_met:
             # every commit is whole or absent, so there is nothing to tidy up
             os._exit(exit_codes.INTERRUPTED)
         self.interrupted = number == signal.SIGINT
-        self.stop.set()
+        self._is_met = True
+        # this thread may be in the midst of waiting for `stop`, with its lock in hand
+        threading.Thread(target=self.stop.set, name="stopping", daemon=True).start()
         if sys.stderr.isatty():
             os.write(2, b"\nstopping after the commit at hand; again to stop at once\n")
