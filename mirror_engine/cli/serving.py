@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,7 +96,7 @@ def plan_of(  # noqa: PLR0913 - one each for what one may want to say
 
 
 def opened(plan: Plan, log: Log) -> Server:
-    """The server of a plan; what goes wrong in it is logged."""
+    """The server of a plan; what goes wrong in it, or is refused, is logged."""
     from mirror_engine.serving.server import Server  # noqa: PLC0415 - the endpoint takes a moment
 
     plan.switches.tell = lambda what: log.say("warning", "fault", about=what)
@@ -104,6 +104,7 @@ def opened(plan: Plan, log: Log) -> Server:
         plan,
         lambda what: log.say("error", "endpoint", about=what),
         lambda item, event: log.tell(event, mirror=item.path),
+        lambda refused: log.say("warning", "refused", **asdict(refused)),
     )
 
 

@@ -19,6 +19,7 @@ import uvicorn
 from mirror_engine.endpoint.guard import Guard
 from mirror_engine.endpoint.limits import IDLE_SECONDS, MOST_CONNECTIONS, LimitedBodies, LimitedProtocol
 from mirror_engine.endpoint.proxy import agrees
+from mirror_engine.endpoint.refused import RefusalsTold, Refused
 from mirror_engine.endpoint.unforeseen import Unforeseen
 from mirror_engine.errors import UsageError
 
@@ -59,6 +60,7 @@ class Endpoint:
         ports: asked for; `https_port`, `http_port` and `proxy_port` tell what was got.
         secret: see `Guard`.
         tell: is told of faults of the program, in words without anything a client sent.
+        tell_refused: is told of each refused request and tunnel.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -70,9 +72,11 @@ class Endpoint:
         ports: Ports | None = None,
         secret: str | None = None,
         tell: Callable[[str], None] = lambda _: None,
+        tell_refused: Callable[[Refused], None] = lambda _: None,
     ) -> None:
         is_open = not ip_address(listen).is_loopback
-        self._app = Guard(LimitedBodies(Unforeseen(app, tell)), secret, is_open=is_open)
+        self._app = RefusalsTold(Guard(LimitedBodies(Unforeseen(app, tell)), secret, is_open=is_open), tell_refused)
+        self._tell_refused = tell_refused
         self._tls = tls
         self._listen = listen
         self._wanted = ports or Ports()
@@ -173,7 +177,7 @@ class Endpoint:
         """One connection, from its first byte to its end."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may go whenever they like
-            if is_proxy and not await agrees(connection):
+            if is_proxy and not await agrees(connection, self._tell_refused):
                 return
             protocol = LimitedProtocol(self._server.config, self._server.server_state, {})
             handshake = HANDSHAKE_SECONDS if tls else None

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.endpoint.databases import MirroredDatabases
     from mirror_engine.endpoint.items import Item
+    from mirror_engine.endpoint.refused import Refused
     from mirror_engine.events import Event
 
 LONGEST_LOOK_SECONDS = 0.5  # whoever asks whether a STORE is served holds the lock for a moment, too
@@ -83,6 +84,7 @@ class Server:
         plan: what and how.
         tell: is told of what goes wrong, in words without anything a client sent.
         tell_event: gets every event of the engines, with the item it is of.
+        tell_refused: gets every request that was refused.
 
     Raises:
         RootInUse: on entering, where another process serves this STORE.
@@ -94,10 +96,12 @@ class Server:
         plan: Plan,
         tell: Callable[[str], None],
         tell_event: Callable[[Item, Event], None] = lambda *_: None,
+        tell_refused: Callable[[Refused], None] = lambda _: None,
     ) -> None:
         self._plan = plan
         self._tell = tell
         self._tell_event = tell_event
+        self._tell_refused = tell_refused
         self._private = Private.of(plan.store.absolute())
 
     def __enter__(self) -> Self:
@@ -170,6 +174,7 @@ class Server:
             ports=Ports.from_first(listening.port),
             secret=listening.token,
             tell=self._tell,
+            tell_refused=self._tell_refused,
         )
         endpoint.start()
         entered.callback(endpoint.stop)

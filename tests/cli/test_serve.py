@@ -73,6 +73,20 @@ def test_a_command_that_cannot_be_run_is_wrong_usage(say, tmp_path) -> None:
     assert background.running(tmp_path) is None
 
 
+def test_a_refused_request_is_a_line_of_the_log(say, tmp_path) -> None:
+    ask = (
+        "import os, urllib.request as r, urllib.error\n"
+        "at = 'https://onelake.dfs.fabric.microsoft.com/nowhere/x?sig=hush'\n"
+        "try: r.urlopen(at)\n"
+        "except urllib.error.HTTPError: pass"
+    )
+    said = say("env", tmp_path, "--no-engine", "--", PYTHON, "-c", ask)
+    assert said.code == 0
+    assert "event=refused method=GET host=onelake.dfs.fabric.microsoft.com path=/nowhere/x status=404" in said.err
+    assert "code=WorkspaceNotFound" in said.err
+    assert "hush" not in said.err
+
+
 def test_it_serves_until_sigterm_and_prints_what_to_paste(say, tmp_path) -> None:
     def end_when_served() -> None:
         ends = time.monotonic() + 20
