@@ -78,6 +78,7 @@ soak: .venv/.tools .venv/.java
 bench: .venv/.tools .venv/.java
 	PYTHONPATH=benchmarks $(BIN)/python benchmarks/validate.py
 	PYTHONPATH=benchmarks $(BIN)/python benchmarks/memory.py
+	PYTHONPATH=benchmarks $(BIN)/python benchmarks/endpoint.py
 
 clean:
 	rm -rf .venv demo

@@ -20,6 +20,7 @@ MOST_HEADERS = 100
 MOST_BODY_BYTES = 4 * 1024**3
 MOST_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, forms, batches
 MOST_CONNECTIONS = 256
+READ_AHEAD_BYTES = 1024**2  # of one body
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 60.0  # between two pieces of a body
 IDLE_SECONDS = 120  # between two requests on one connection
@@ -84,6 +85,12 @@ class LimitedProtocol(HttpToolsProtocol):
         if length > MOST_HEAD_BYTES or len(self.headers) > MOST_HEADERS:
             raise HeadTooLarge  # answered with 400 by what called the parser
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Bodies are read ahead further than uvicorn would: each pause costs a turn of the loop."""
+        super().on_body(body)
+        if self.flow.read_paused and len(self.cycle.body) < READ_AHEAD_BYTES:
+            self.flow.resume_reading()
 
     def _await_head(self) -> None:
         self._is_in_head, self._head_bytes = True, 0

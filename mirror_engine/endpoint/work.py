@@ -83,6 +83,9 @@ async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same bytes in pieces worth a thread's while."""
     gathered = bytearray()
     async for piece in body:
+        if not gathered and len(piece) >= PIECE_BYTES:
+            yield piece
+            continue
         gathered += piece
         if len(gathered) >= PIECE_BYTES:
             yield bytes(gathered)
