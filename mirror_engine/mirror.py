@@ -228,8 +228,7 @@ class Mirror:
 
     def _profile(self) -> Literal["steady", "brief"]:
         """What the JVM is set up for: long work, or a little that is soon over."""
-        zone = self._poller().look()
-        lying = sum(file.size for sighting in zone.tables for file in sighting.files)
+        lying = sum(file.size for sighting in self._poller().look().tables for file in sighting.files)
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
 
     def _poller(self) -> Poller:
