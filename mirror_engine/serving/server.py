@@ -32,6 +32,7 @@ from mirror_engine.serving.layout import Private
 from mirror_engine.serving.listening import Listening
 from mirror_engine.serving.renewal import Renewal
 from mirror_engine.serving.shown import ShownStore
+from mirror_engine.serving.unfinished import unfinished
 from mirror_engine.storage.local_writable import WritableLocalStorage
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from mirror_engine.endpoint.items import Item
     from mirror_engine.endpoint.refused import Refused
     from mirror_engine.events import Event
+    from mirror_engine.goals import NotYet
 
 LONGEST_LOOK_SECONDS = 0.5  # whoever asks whether a STORE is served holds the lock for a moment, too
 WORKSPACE, ITEM = "Workspace", "Mirror"  # made in a STORE that has none, where nobody named others
@@ -110,7 +112,7 @@ class Server:
             storage = WritableLocalStorage(self._plan.store.absolute())
             items = Items(storage)
             item = _wanted(items, self._plan)
-            fleet = self._fleet(items)
+            fleet = self._engines = self._fleet(items)
             databases = self._databases(entered, fleet)
             web = Web(ShownStore(items, databases, fleet.mirror))
             lake = Lake(storage, items, self._plan.switches, tell=lambda lost: self._tell(lost.words))
@@ -122,6 +124,10 @@ class Server:
             entered.callback(self._private.card.unlink, missing_ok=True)
             self._entered = entered.pop_all()
         return self
+
+    def unfinished(self) -> list[tuple[Item, NotYet]]:
+        """What keeps the tables from holding all that has landed; nothing where no engines are to apply it."""
+        return unfinished(self._engines) if self._plan.has_engines else []
 
     def __exit__(self, *_: object) -> None:
         self._entered.close()
