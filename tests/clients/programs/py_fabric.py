@@ -50,17 +50,6 @@ def publish(table: str, schema: str | None = None, item: str = "") -> list[str]:
     return paths
 
 
-def next_name(table: str, schema: str | None = None) -> str:
-    return mirror().next_data_filename(table, schema=schema)
-
-
-def republish(table: str, rows: list[list[Any]]) -> None:
-    """Drop a table's folder and land a new first file."""
-    onelake.delete_path(credential().storage_token, WORKSPACE, ITEM, mirror().table_folder(table), recursive=True)
-    mirror().ensure_table(table, key_columns=["id"])
-    mirror().write_rows(table, orders(*map(tuple, rows)), mode="insert")
-
-
 def file_operations(table: str) -> dict[str, Any]:
     """Folders, renames, listings, reads, deletes."""
     said = (credential().storage_token, WORKSPACE, ITEM)

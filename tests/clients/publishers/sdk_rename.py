@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ TABLE = f"{os.environ['FABRIC_MIRRORED_DATABASE_ID']}/Files/LandingZone/Sales.sc
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 
 
-def main() -> None:
+def main(called: str) -> None:
     service = DataLakeServiceClient("https://onelake.dfs.fabric.microsoft.com", DefaultAzureCredential())
     workspace = service.get_file_system_client(WORKSPACE)
     folder = workspace.get_directory_client(TABLE)
@@ -28,7 +29,7 @@ def main() -> None:
         folder.delete_directory()
     folder.create_directory()
     land(folder, "_metadata.json", json.dumps({"keyColumns": ["id"]}).encode())
-    publish(folder, [(key, f"customer {key}", key * 1.5) for key in range(1, 1001)])
+    publish(folder, [(key, f"{called} {key}", key * 1.5) for key in range(1, 1001)])
     publish(folder, [(1001, "new", 0.5, INSERT), (1, "renamed", 2.5, UPDATE)])
     publish(folder, [(key, None, None, DELETE) for key in range(2, 999)])
     publish(folder, [(999, "again", 9.0, UPSERT), (1002, "first seen", None, UPSERT)])
@@ -55,4 +56,4 @@ def land(folder: DataLakeDirectoryClient, name: str, content: bytes) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
