@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+_OVERRIDABLE = frozenset({"PUT", "POST", "PATCH", "DELETE"})  # the others are answered otherwise on the wire
 _OVERRIDES = ("x-http-method-override", "x-http-method")  # Hadoop's client sends PATCH so
 
 
@@ -45,9 +46,9 @@ class Call:
         """The request that Starlette has."""
         scope = request.scope
         headers = {name.lower(): value for name, value in request.headers.items()}
-        overrides = (headers[name] for name in _OVERRIDES if name in headers)
+        meant = next((headers[name].upper() for name in _OVERRIDES if name in headers), "")
         return Call(
-            method=next(overrides, request.method).upper(),
+            method=meant if meant in _OVERRIDABLE and request.method in _OVERRIDABLE else request.method,
             host=named_host(scope["headers"]) or "",
             raw_path=scope.get("raw_path") or scope["path"].encode(),
             query=_query(scope["query_string"]),

@@ -92,6 +92,8 @@ def _get(call: Call, _: Dialect) -> Operation:
         return blob.account
     if call.query.get("comp") == "list":
         return blob.list_blobs
+    if call.query.get("comp"):  # block lists, tags: what is known of a blob beside its bytes
+        raise EndpointFault(Fault.UNSUPPORTED_QUERY_PARAMETER)
     if call.query.get("restype") == "container":
         return reading.container
     return reading.read
@@ -108,6 +110,8 @@ def _head(call: Call, _: Dialect) -> Operation:
 def _delete(call: Call, dialect: Dialect) -> Operation:
     if call.query.get("restype") in _OF_CONTAINER or call.query.get("resource") == "filesystem":
         return blob.managed
+    if call.query.get("comp"):
+        raise EndpointFault(Fault.UNSUPPORTED_QUERY_PARAMETER)
     return dfs.delete if dialect is Dialect.DFS else blob.delete
 
 

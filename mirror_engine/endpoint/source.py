@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mirror_engine.endpoint.faults import EndpointFault, Fault
-from mirror_engine.endpoint.hosts import is_served
+from mirror_engine.endpoint.hosts import LOOPBACK_ADDRESSES, LOOPBACK_NAMES, is_served
 
 if TYPE_CHECKING:
     from mirror_engine.endpoint.address import Address
@@ -22,16 +22,25 @@ def source_of(lake: Lake, call: Call, header: str) -> Address:
     Raises:
         EndpointFault: INVALID_SOURCE_URI of another host or none at all, SOURCE_PATH_NOT_FOUND, INVALID_URI.
     """
+    path = _path(call, call.headers[header])
     try:
-        written = urlsplit(call.headers[header])
-        host = (written.hostname or "").lower()
-    except ValueError as problem:
-        raise EndpointFault(Fault.INVALID_SOURCE_URI) from problem
-    if (written.scheme or written.netloc) and not (is_served(host) or host == call.host):
-        raise EndpointFault(Fault.INVALID_SOURCE_URI, "The source lies on another host.")
-    try:
-        return lake.address(written.path.encode())
+        return lake.address(path.encode("latin-1"))  # as it came: a client may send UTF-8 bare
     except EndpointFault as refused:
         if refused.fault in _ABSENT:
             raise EndpointFault(Fault.SOURCE_PATH_NOT_FOUND) from None
         raise
+
+
+def _path(call: Call, written: str) -> str:
+    if written.startswith("/"):  # two slashes are as one, and name no host
+        return written.partition("?")[0]
+    try:
+        url = urlsplit(written)
+        host = (url.hostname or "").lower()
+    except ValueError as problem:
+        raise EndpointFault(Fault.INVALID_SOURCE_URI) from problem
+    if (url.scheme or url.netloc) and not (
+        is_served(host) or host in {call.host, *LOOPBACK_NAMES, *LOOPBACK_ADDRESSES}
+    ):
+        raise EndpointFault(Fault.INVALID_SOURCE_URI, "The source lies on another host.")
+    return url.path

@@ -245,6 +245,37 @@ def test_properties_and_leases_have_no_effect(client):
     assert client.patch(f"{URL}/T/x?action=setProperties").status_code == 200
     acquired = client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"})
     assert (acquired.status_code, len(acquired.headers["x-ms-lease-id"])) == (201, 36)
+    assert acquired.headers["etag"] == client.head(f"{URL}/T/x").headers["etag"]
     assert client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "release"}).status_code == 200
     assert code(client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "steal"}))[0] == 400
+    assert client.get(f"{URL}/T/x").content == b"abc"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"//{LANDING}/T/%C3%BC",
+        f"/{LANDING}//T/ü?resource=file".encode(),
+        f"http://localhost:1/{LANDING}/T/%C3%BC",
+        f"https://127.0.0.1:1/onelake/{LANDING}/T/%C3%BC?sig=x",
+    ],
+)
+def test_a_source_is_understood_as_clients_write_it(client, source):
+    upload(client, f"{URL}/T/%C3%BC", b"abc")
+    assert client.put(f"{URL}/T/y", headers={"x-ms-rename-source": source}).status_code == 201
+
+
+def test_a_method_is_overridden_by_none_that_is_answered_otherwise_on_the_wire(client):
+    upload(client, f"{URL}/T/x", b"abc")
+    for method, meant in (("POST", "HEAD"), ("POST", "GET"), ("GET", "DELETE"), ("HEAD", "DELETE")):
+        answer = client.request(method, f"{URL}/T/x", headers={"X-HTTP-Method-Override": meant})
+        assert answer.status_code == (405 if method == "POST" else 200)
+    assert client.get(f"{URL}/T/x").content == b"abc"
+
+
+@pytest.mark.parametrize(("method", "component"), [("GET", "blocklist"), ("GET", "tags"), ("DELETE", "tags")])
+def test_a_component_that_onelake_does_not_know_is_not_taken_for_the_file(client, method, component):
+    upload(client, f"{URL}/T/x", b"abc")
+    refused = client.request(method, f"{URL}/T/x?comp={component}")
+    assert (refused.status_code, refused.headers["x-ms-error-code"]) == (400, "UnsupportedQueryParameter")
     assert client.get(f"{URL}/T/x").content == b"abc"
