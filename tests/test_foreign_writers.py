@@ -17,6 +17,8 @@ from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import CommitConflict
 from mirror_engine.landing_zone.layout import ENGINE
 
+pytestmark = pytest.mark.slow
+
 NO_STOP = threading.Event()
 
 

@@ -33,6 +33,6 @@ def test_every_test_that_the_page_of_promises_names_is_there():
 
 def test_every_promise_names_a_test():
     page = (ROOT / "docs/promises.md").read_text()
-    promises = re.split(r"^## (?=\d\. )", page, flags=re.M)[1:]
+    promises = re.split(r"^## (?=\d\. )", page, flags=re.MULTILINE)[1:]
     assert len(promises) == 8
     assert all(NAMED.search(promise) for promise in promises)

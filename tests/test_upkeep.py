@@ -17,6 +17,8 @@ from mirror_engine.events import BatchCommitted, OperationFailed, TableMaintaine
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.upkeep import Upkeep
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60.0
 NO_STOP = threading.Event()
 

@@ -15,6 +15,8 @@ import pytest
 
 from mirror_engine.serving import background
 
+pytestmark = pytest.mark.slow
+
 PYTHON = sys.executable
 PROGRAM = [PYTHON, "-m", "mirror_engine.cli.main"]
 TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own

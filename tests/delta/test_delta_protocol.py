@@ -54,6 +54,8 @@ from mirror_engine.landing_zone.change import same_rows
 if TYPE_CHECKING:
     from broken_logs import Break
 
+pytestmark = pytest.mark.slow
+
 MAPPING_OFF = {"delta.columnMapping.mode": None}
 NTZ = {"name": "n", "type": "timestamp_ntz", "nullable": True, "metadata": {}}
 PLAIN = {"name": "n", "type": "string", "nullable": True, "metadata": {}}

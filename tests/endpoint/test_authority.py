@@ -20,6 +20,8 @@ from mirror_engine.endpoint.authority import LEAST_LEFT, LIFE, Authority, author
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime.now(timezone.utc)
 NODE = shutil.which("node")
 OPENSSL = shutil.which("openssl")

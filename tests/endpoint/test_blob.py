@@ -7,6 +7,8 @@ import base64
 import pytest
 from endpoint.speaking import BLOB, ITEM, LANDING, onelake, parsed
 
+pytestmark = pytest.mark.slow
+
 URL = f"{BLOB}/{LANDING}"
 BELOW = f"{ITEM}/Files/LandingZone"
 BLOCK = {"x-ms-blob-type": "BlockBlob"}

@@ -15,6 +15,8 @@ from mirror_engine.endpoint.control import PATH
 from mirror_engine.serving.listening import Listening
 from mirror_engine.serving.server import Plan, Server
 
+pytestmark = pytest.mark.slow
+
 
 @contextlib.contextmanager
 def controlled(store, *, has_control=True, token=None):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mirror_engine.endpoint.address import Address
     from mirror_engine.endpoint.readable_lake import Listed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["memory", "local"])
 def shore(request: pytest.FixtureRequest, tmp_path: Path) -> Shore:

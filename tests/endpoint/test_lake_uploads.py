@@ -16,6 +16,8 @@ from mirror_engine.storage.memory_writable import WritableMemoryStorage
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["memory", "local"])
 def shore(request: pytest.FixtureRequest, tmp_path: Path) -> Shore:

@@ -13,6 +13,8 @@ from mirror_engine.endpoint.faults import Fault
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["memory", "local"])
 def shore(request: pytest.FixtureRequest, tmp_path: Path) -> Shore:

@@ -14,6 +14,8 @@ from mirror_engine.endpoint.limits import LimitedBodies
 from mirror_engine.endpoint.server import Endpoint, Ports
 from mirror_engine.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 
 async def counting(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
     """Answers with how many bytes of a body came."""

@@ -14,6 +14,8 @@ from mirror_engine.endpoint import proxy
 if TYPE_CHECKING:
     from mirror_engine.endpoint.server import Endpoint
 
+pytestmark = pytest.mark.slow
+
 
 async def named(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
     """Answers with the host that was asked for."""

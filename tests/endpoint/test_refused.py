@@ -8,6 +8,8 @@ from wire import ONELAKE, exchange, request, running
 
 from mirror_engine.endpoint.refused import Refused
 
+pytestmark = pytest.mark.slow
+
 HUSH = "hush"
 TOKEN = "let me in"  # noqa: S105 - a test's own
 

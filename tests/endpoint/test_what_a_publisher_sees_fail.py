@@ -7,6 +7,8 @@ from faulty import ITEM, TABLE, ZONE, faulty
 
 from mirror_engine.endpoint.lake import LostFile
 
+pytestmark = pytest.mark.slow
+
 FILE = f"{TABLE}/1.parquet"
 STAGED = f"{TABLE}/_1.parquet"
 

@@ -15,6 +15,8 @@ from mirror_engine.monitoring.state_words import word
 from mirror_engine.monitoring.web import Web
 from mirror_engine.monitoring.web_requests import Counted
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def window(tmp_path):

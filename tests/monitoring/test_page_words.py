@@ -10,6 +10,8 @@ from starlette.testclient import TestClient
 from mirror_engine.monitoring.page_words import MOST_CHARACTERS, MOST_COLUMNS, MOST_FILES, FirstRows, named
 from mirror_engine.monitoring.web import Web
 
+pytestmark = pytest.mark.slow
+
 
 def shown(*values: object, kind: pa.DataType) -> list[str | None]:
     return [row[0] for row in FirstRows.of(pa.table({"c": pa.array(values, kind)})).rows]

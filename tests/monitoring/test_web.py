@@ -17,6 +17,8 @@ from mirror_engine.monitoring.page_words import address, last_diagnostic, tone, 
 from mirror_engine.monitoring.state_words import advice, in_words, word
 from mirror_engine.monitoring.web import ASSETS, HEADERS, Web
 
+pytestmark = pytest.mark.slow
+
 ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
 
 

@@ -18,6 +18,8 @@ from mirror_engine.monitoring.web_server import WebServer
 if TYPE_CHECKING:
     import socket
 
+pytestmark = pytest.mark.slow
+
 SECRET = "let me in, please"  # noqa: S105 - a test's own
 ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
 

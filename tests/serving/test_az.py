@@ -11,6 +11,8 @@ import pytest
 
 from mirror_engine.serving import az
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_token_is_told_as_json_or_bare(capsys) -> None:
     assert az.main(["account", "get-access-token", "--output", "json", "--scope", "https://x/.default"]) == 0

@@ -19,6 +19,8 @@ from mirror_engine.serving.fleet import Fleet
 from mirror_engine.storage.local_writable import WritableLocalStorage
 from mirror_engine.testing.publisher import Publisher
 
+pytestmark = pytest.mark.slow
+
 TYPES = {"id": pa.int64(), "n": pa.int64()}
 PATIENCE_SECONDS = 20.0
 

@@ -22,6 +22,8 @@ from mirror_engine.serving.server import Plan, Server
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 
 

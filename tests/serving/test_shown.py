@@ -17,6 +17,8 @@ from mirror_engine.serving.shown import ShownStore
 from mirror_engine.storage.local_writable import WritableLocalStorage
 from mirror_engine.testing.publisher import Publisher
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_SECONDS = 20.0
 
 
