@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,13 @@ from mirror_engine.endpoint.definition import read_definition
 from mirror_engine.endpoint.late import Late
 from mirror_engine.endpoint.unmirrored import INITIALIZING_SECONDS
 from mirror_engine.errors import MirrorError, StorageUnavailable
-from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_errors import INTERNAL
 from mirror_engine.monitoring.fabric_files import read_tables, write_stopped
 from mirror_engine.monitoring.times import NEVER
 from mirror_engine.serving.engine_view import EngineView
 from mirror_engine.serving.polls import Polls
+from mirror_engine.serving.rest import Rest
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from mirror_engine.events import Event
 
 POLL_SECONDS = 60.0  # a first commit starts a JVM
-IDLE = f"{ENGINE}/idle"  # stands in an item that is not to be mirrored, and holds its status; a restart heeds it
 
 
 @dataclass
@@ -90,7 +88,7 @@ class Fleet:
     def begin(self) -> None:
         """Mirror every item there is, but for those that were stopped, or never started."""
         for item in self.all_items():
-            if not self._rests_as(item):
+            if not Rest.of(self.root(item)):
                 self.start(item)
 
     def end(self) -> None:
@@ -112,10 +110,13 @@ class Fleet:
 
     def mirror(self, item: Item, listeners: Sequence[Callable[[Event], None]] = ()) -> Mirror:
         """The item's mirror, to be looked at or run."""
+        return self._mirror(item, self._config_of(item), listeners)
+
+    def _mirror(self, item: Item, config: Config, listeners: Sequence[Callable[[Event], None]]) -> Mirror:
         root = self.root(item)
         storage = RetryingStorage(EngineView(LocalStorage(root), self._late, item.path))
         writer = self._new_writer(item)
-        return Mirror(root, self._config_of(item), writer=writer, storage=storage, listeners=listeners)
+        return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
     def status(self, item: Item) -> tuple[DatabaseStatus, FabricError | None]:
         """See `MirroredDatabases`."""
@@ -132,8 +133,8 @@ class Fleet:
 
     def add(self, item: Item) -> None:
         """See `MirroredDatabases`."""
-        self._rest(item, DatabaseStatus.INITIALIZED)
         with self._lock:
+            self._rest(item, DatabaseStatus.INITIALIZED)
             self._lives[item.id] = _Life(self._clock() + INITIALIZING_SECONDS)
 
     def start(self, item: Item) -> None:
@@ -145,8 +146,8 @@ class Fleet:
                 return
             if life.thread:
                 life.thread.join()  # still at its last commit
-            was_stopped = self._rests_as(item) is DatabaseStatus.STOPPED
-            thread = threading.Thread(target=self._live, args=(item, life, was_stopped), name=f"mirror {item.name}")
+            rest = Rest.of(self.root(item))
+            thread = threading.Thread(target=self._live, args=(item, life, rest), name=f"mirror {item.name}")
             with self._lock:
                 life.stop, life.error = threading.Event(), None
                 life.status, life.thread = DatabaseStatus.STARTING, thread
@@ -183,29 +184,23 @@ class Fleet:
     def _life(self, item: Item) -> _Life:
         with self._lock:
             if item.id not in self._lives:
-                self._lives[item.id] = _Life(self._clock(), self._rests_as(item) or DatabaseStatus.INITIALIZED)
+                rest = Rest.of(self.root(item))
+                self._lives[item.id] = _Life(self._clock(), rest.status if rest else DatabaseStatus.INITIALIZED)
             return self._lives[item.id]
 
     def _rest(self, item: Item, status: DatabaseStatus) -> None:
-        """Note that an item is not mirrored, until it is started."""
-        note = self.root(item) / IDLE
-        note.parent.mkdir(exist_ok=True)
-        note.write_text(status.value, encoding="ascii")
+        Rest(status, self._config_of(item).default_schema).note(self.root(item))
 
-    def _rests_as(self, item: Item) -> DatabaseStatus | None:
-        """The status of an item that is not to be mirrored; None for all others."""
-        with suppress(FileNotFoundError):
-            said = (self.root(item) / IDLE).read_text(encoding="ascii")
-            return DatabaseStatus.INITIALIZED if said == DatabaseStatus.INITIALIZED else DatabaseStatus.STOPPED
-        return None
-
-    def _live(self, item: Item, life: _Life, was_stopped: bool) -> None:  # noqa: FBT001 - a thread's argument
+    def _live(self, item: Item, life: _Life, rest: Rest | None) -> None:
         """One engine from start to stop, on a thread of its own."""
         try:
             life.polls = Polls()
-            with self.mirror(item, [lambda event: self._tell(item, event), life.polls]) as mirror:
-                if was_stopped:
-                    mirror.restart()
+            listeners: list[Callable[[Event], None]] = [lambda event: self._tell(item, event), life.polls]
+            if rest and rest.status is DatabaseStatus.STOPPED:
+                config = replace(self._config_of(item), default_schema=rest.default_schema)
+                with self._mirror(item, config, listeners) as before:
+                    before.restart()
+            with self.mirror(item, listeners) as mirror:
                 life.mirror = mirror
                 self._runs(item, life)
                 mirror.run(life.stop)
@@ -221,7 +216,7 @@ class Fleet:
         with self._lock:
             if life.status is DatabaseStatus.STARTING:  # nobody has stopped it meanwhile
                 life.status = DatabaseStatus.RUNNING
-                (self.root(item) / IDLE).unlink(missing_ok=True)
+                Rest.end(self.root(item))
 
     def _fail(self, item: Item, life: _Life, message: str) -> None:
         with self._lock:

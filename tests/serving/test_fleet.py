@@ -204,3 +204,16 @@ def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
     store.fleet.stop(store.item)
     store.until(lambda: store.status() is DatabaseStatus.STOPPED)
     assert "the disk is full" in store.fleet.status(store.item)[1].message
+
+
+def test_a_schema_that_changes_while_stopped_leaves_no_table_under_the_old_one(store):
+    store.publish((0, {"id": 1, "n": 1}))
+    store.fleet.begin()
+    store.until(store.rows)
+    store.fleet.stop(store.item)
+    store.until(lambda: store.status() is DatabaseStatus.STOPPED)
+    target = {"type": "MountedRelationalDatabase", "typeProperties": {"defaultSchema": "raw"}}
+    content = {"properties": {"source": {"type": "GenericMirror"}, "target": target}}
+    changed = store.items.change(replace(store.item, definition=json.dumps(content).encode()))
+    store.fleet.start(changed)
+    store.until(lambda: store.writer_of(changed).tables() == ["raw/Orders"])
