@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_engine.config import Config
+    from mirror_engine.endpoint.refused import Refused
     from mirror_engine.serving.listening import Listening
     from mirror_engine.serving.server import Plan, Server
 
@@ -104,8 +105,13 @@ def opened(plan: Plan, log: Log) -> Server:
         plan,
         lambda what: log.say("error", "endpoint", about=what),
         lambda item, event: log.tell(event, mirror=item.path),
-        lambda refused: log.say("warning", "refused", **asdict(refused)),
+        lambda refused: _log_refused(log, refused),
     )
+
+
+def _log_refused(log: Log, refused: Refused) -> None:
+    name, fields = refused.to_json()
+    log.say("warning", name, **fields)
 
 
 def log_to_stderr(log_format: LogFormat = LogFormat.TEXT) -> Log:

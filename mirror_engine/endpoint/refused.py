@@ -1,12 +1,14 @@
 """Tells of each refused request what was asked and how it was refused, and nothing that a client keeps secret.
 
+The real service refuses one thing that passes here: a body whose length is not told, not even as none (chapter 13.2).
+
 No query, in which a signature may stand; no header of the client's but the host it named; no body.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.endpoint.hosts import named_host
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _CODES = (b"x-ms-error-code", b"x-ms-public-api-error-code")
 _LEAST, _ABSENT = 400, 404
+_NO_LENGTH = 411, "MissingContentLengthHeader"
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Refused:
         path: as it was sent, percent-encoded, without the query.
         status: of the answer.
         code: OneLake's or Fabric's name for the refusal; `""` where the answer has none.
+        is_tolerated: it was not refused here, but the real service does so.
     """
 
     method: str
@@ -36,6 +40,12 @@ class Refused:
     path: str
     status: int
     code: str
+    is_tolerated: bool = False
+
+    def to_json(self) -> tuple[str, dict[str, Any]]:
+        """An event's name, and its fields."""
+        told = asdict(self)
+        return "tolerated" if told.pop("is_tolerated") else "refused", told
 
 
 class RefusalsTold:
@@ -54,8 +64,11 @@ class RefusalsTold:
         """Answer one request."""
 
         async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start" and _is_told(scope["method"], message["status"]):
-                self._tell(_refused(scope, message))
+            if message["type"] == "http.response.start":
+                if _is_told(scope["method"], message["status"]):
+                    self._tell(_refused(scope, message["status"], _code(message)))
+                elif _lacks_length(scope):
+                    self._tell(_refused(scope, *_NO_LENGTH, is_tolerated=True))
             await send(message)
 
         await self._app(scope, receive, sending)
@@ -65,7 +78,16 @@ def _is_told(method: str, status: int) -> bool:
     return status >= _LEAST and (method, status) != ("HEAD", _ABSENT)
 
 
-def _refused(scope: Scope, message: Message) -> Refused:
-    code = next((value for name, value in message["headers"] if name in _CODES), b"").decode("latin-1")
+def _lacks_length(scope: Scope) -> bool:
+    """Whether a request that writes says nothing of its body."""
+    names = {name for name, _ in scope["headers"]}
+    return scope["method"] in {"PUT", "PATCH"} and names.isdisjoint({b"content-length", b"transfer-encoding"})
+
+
+def _code(message: Message) -> str:
+    return next((value for name, value in message["headers"] if name in _CODES), b"").decode("latin-1")
+
+
+def _refused(scope: Scope, status: int, code: str, *, is_tolerated: bool = False) -> Refused:
     path = scope["raw_path"].decode("latin-1")
-    return Refused(scope["method"], named_host(scope["headers"]) or "", path, message["status"], code)
+    return Refused(scope["method"], named_host(scope["headers"]) or "", path, status, code, is_tolerated)

@@ -48,6 +48,15 @@ def test_what_the_guard_and_the_proxy_refuse_is_told_too(endpoint, told) -> None
     ]
 
 
+def test_a_write_that_does_not_tell_its_length_is_told_as_the_real_service_refuses_it(endpoint, told) -> None:
+    url = f"/{LANDING}/T/1.csv?resource=file"
+    for header in ("Content-Length: 0", "X: none"):
+        exchange(endpoint.http_port, request("PUT", url, ONELAKE, header))
+    [one] = told
+    assert one == Refused("PUT", ONELAKE, f"/{LANDING}/T/1.csv", 411, "MissingContentLengthHeader", is_tolerated=True)
+    assert one.to_json()[0] == "tolerated"
+
+
 def test_what_is_answered_is_not_told_nor_that_head_found_nothing(endpoint, told) -> None:
     for asked in (request("GET", f"/{LANDING}?resource=filesystem"), request("HEAD", f"/{LANDING}/T/x.csv")):
         exchange(endpoint.http_port, asked)
