@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -110,11 +111,18 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate()),
     }
     try:
-        code = child.wait()
+        code = _ended(child)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else ENDED_BY_SIGNAL - code
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int:
+    """Its exit code; looks up now and then, as a signal that another thread took does not wake this one."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(LOOK_SECONDS)
 
 
 def _finish(server: Server, seconds: float | None) -> int:

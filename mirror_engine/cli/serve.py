@@ -139,7 +139,7 @@ def _serve(plan: Plan, log_format: LogFormat, *, as_json: bool) -> int:
     logging.getLogger().addHandler(logging.NullHandler())  # libraries' own words would break the lines
     with Stopping() as stopping, opened(plan, log_to_stderr(log_format)) as server:
         _tell(server.card, as_json=as_json, exports_only=False)
-        stopping.stop.wait()
+        stopping.wait()
     return stopping.exit_code(exit_codes.LEVEL)
 
 

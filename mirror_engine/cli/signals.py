@@ -13,6 +13,7 @@ from mirror_engine.cli import exit_codes
 if TYPE_CHECKING:
     from types import FrameType
 
+LOOK_SECONDS = 0.5
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -37,6 +38,11 @@ class Stopping:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # as signal.signal itself gave it
+
+    def wait(self) -> None:
+        """Until a signal. One that another thread took does not wake this one: so it looks up now and then."""
+        while not self.stop.wait(LOOK_SECONDS):
+            pass
 
     def exit_code(self, otherwise: int) -> int:
         """130 after Ctrl+C, else the given one."""

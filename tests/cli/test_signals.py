@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 
 import pytest
 
@@ -16,3 +18,17 @@ def test_a_signal_in_the_midst_of_a_wait_is_not_lost() -> None:
             signal.raise_signal(signal.SIGTERM)
         assert stopping.stop.wait(10)
         assert not stopping.interrupted
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_that_another_thread_takes_ends_the_wait() -> None:
+    """A system may hand it to any thread; it is the main thread that has to hear of it."""
+
+    def take() -> None:
+        time.sleep(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    with Stopping() as stopping:
+        threading.Thread(target=take).start()
+        stopping.wait()
+    assert stopping.stop.is_set()
