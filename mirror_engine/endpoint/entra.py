@@ -12,8 +12,10 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from mirror_engine.endpoint.faults import EndpointFault
 from mirror_engine.endpoint.hosts import LOGINS
 from mirror_engine.endpoint.tokens import LIFE_SECONDS, access_token
+from mirror_engine.endpoint.work import bounded
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -73,11 +75,10 @@ async def _configuration(request: Request) -> JSONResponse:
 
 
 async def _token(request: Request, secret: str | None) -> JSONResponse:
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_FORM_BYTES:
-            return _error(413, "invalid_request", 90015, "The request is too long.")
+    try:
+        body = await bounded(request.stream(), MOST_FORM_BYTES)
+    except EndpointFault:
+        return _error(413, "invalid_request", 90015, "The request is too long.")
     form = dict(parse_qsl(request.url.query)) | dict(parse_qsl(body.decode("latin-1")))
     if "grant_type" not in form:
         return _error(400, "invalid_request", 900144, "The request body must contain the parameter: 'grant_type'.")

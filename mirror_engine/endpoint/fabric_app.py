@@ -14,7 +14,9 @@ from starlette.routing import Route
 
 from mirror_engine.endpoint.fabric import Asked, FabricApi
 from mirror_engine.endpoint.fabric_faults import FabricFault, FabricRefusal
+from mirror_engine.endpoint.faults import EndpointFault
 from mirror_engine.endpoint.openapi import BASE, DOCUMENT, OPERATIONS
+from mirror_engine.endpoint.work import bounded
 from mirror_engine.errors import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.endpoint.openapi import Operation
 
-_MOST_BYTES = 4 << 20
 _NOT_FOUND = 404
 _DOCUMENT_PATH = f"{BASE}/openapi.json"
 
@@ -73,12 +74,10 @@ async def _asked(request: Request, operation: Operation) -> Asked:
 
 
 async def _content(request: Request) -> bytes:
-    read = bytearray()
-    async for piece in request.stream():
-        read += piece
-        if len(read) > _MOST_BYTES:
-            raise FabricRefusal(FabricFault.RequestBodyTooLarge)
-    return bytes(read)
+    try:
+        return await bounded(request.stream())
+    except EndpointFault:
+        raise FabricRefusal(FabricFault.RequestBodyTooLarge) from None
 
 
 async def _not_known(_: Request, problem: Exception) -> Response:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_HEAD_BYTES = 16 * 1024
 MOST_HEADERS = 100
 MOST_BODY_BYTES = 4 * 1024**3
-MOST_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, forms, batches
+MOST_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
 MOST_CONNECTIONS = 256
 READ_AHEAD_BYTES = 1024**2  # of one body
 HEAD_SECONDS = 10.0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from anyio import to_thread
 
 from mirror_engine.endpoint.faults import EndpointFault, Fault
+from mirror_engine.endpoint.limits import MOST_TEXT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 PIECE_BYTES = 1 << 20
-DOCUMENT_BYTES = 4 << 20  # of XML and batches (rule 9.6)
 
 
 async def quick(call: Callable[_Given, _Answer], *given: _Given.args, **named: _Given.kwargs) -> _Answer:
@@ -51,10 +51,10 @@ async def document(call: Call) -> bytes:
     Raises:
         EndpointFault: REQUEST_BODY_TOO_LARGE.
     """
-    return await bounded(call.body, DOCUMENT_BYTES)
+    return await bounded(call.body)
 
 
-async def bounded(body: AsyncIterator[bytes], most_bytes: int) -> bytes:
+async def bounded(body: AsyncIterator[bytes], most_bytes: int = MOST_TEXT_BYTES) -> bytes:
     """A body of few bytes, whole.
 
     Raises:
