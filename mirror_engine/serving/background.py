@@ -93,5 +93,5 @@ def stop(store: Path) -> Card | None:
 def _card(private: Private) -> Card | None:
     try:
         return Card.of(json.loads(private.card.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, KeyError):  # or one that another version wrote, and left behind
         return None

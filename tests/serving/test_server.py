@@ -95,6 +95,15 @@ def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp
     assert (private.folder / ".gitignore").read_text() == "*\n"
 
 
+def test_a_card_that_another_version_left_behind_is_none(tmp_path) -> None:
+    with served(tmp_path) as server:
+        for left in ("{", '{"pid": 1}'):
+            Private.of(tmp_path).card.write_text(left)
+            assert background.running(tmp_path) is None
+        Private.of(tmp_path).card.write_text(json.dumps(server.card.to_json()))
+        assert background.running(tmp_path) == server.card
+
+
 def test_a_token_is_asked_for_and_told_to_the_publisher(tmp_path) -> None:
     with served(tmp_path, listening=Listening(token=TOKEN)) as server:
         http = port(server.card.http)
