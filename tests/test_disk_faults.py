@@ -180,12 +180,14 @@ def test_a_read_only_zone_is_mirrored_all_the_same_and_cleared_later(disk):
     assert shop.ids() == [1, 2]
 
 
-@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
-def test_a_commit_that_a_full_disk_refuses_leaves_nothing_in_the_log(disk, monkeypatch, links):
-    if not links:
+@pytest.mark.parametrize("ways", [2, 1, 0], ids=["links", "no links", "neither links nor renames"])
+def test_a_commit_that_a_full_disk_refuses_leaves_nothing_in_the_log(disk, monkeypatch, ways):
+    if ways < 2:
         monkeypatch.setattr(evolution.os, "link", failing(errno.EPERM))
+    if ways < 1:
+        monkeypatch.setattr(evolution, "_renamed_if_free", lambda *_: False)
     action = {"commitInfo": {"userMetadata": "x" * 6000}}
-    for free_pages in range(1, 3 if links else 6):
+    for free_pages in range(1, 3 if ways else 6):
         with disk.filled(free_pages=free_pages), pytest.raises(StorageUnavailable, match="cannot be written"):
             evolution._put(disk.path / "Orders", 0, [action, action])
         assert list((disk.path / "Orders/_delta_log").glob("*.json")) == []

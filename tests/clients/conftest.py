@@ -116,12 +116,12 @@ def standing(ground: Ground) -> Iterator[Any]:
     ground.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def switches() -> Switches:
     return Switches()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ground(tmp_path_factory, switches) -> Iterator[Ground]:
     """A server without engines."""
     told: list[str] = []
@@ -131,7 +131,7 @@ def ground(tmp_path_factory, switches) -> Iterator[Ground]:
     assert told == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def mirrored(tmp_path_factory) -> Iterator[MirroredGround]:
     """A server with engines."""
     writers: defaultdict[str, MemoryDeltaWriter] = defaultdict(MemoryDeltaWriter)

@@ -98,16 +98,19 @@ def test_a_page_that_really_unfolds_to_much_is_refused_before_it_does_whatever_t
     assert len(content) < MEGABYTE
     del zeros, sink
     program = (
-        "import io, resource, sys\n"
+        "import io, sys\n"
+        "from pathlib import Path\n"
         "from mirror_engine.config import Config\n"
         "from mirror_engine.delta.parquet import open_parquet\n"
         "content = sys.stdin.buffer.read()\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "def peak():\n"
+        "    return int(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
+        "before = peak()\n"
         "try:\n"
         "    list(open_parquet(io.BytesIO(content), 'x', Config(row_bytes=1 << 20)).batches())\n"
         "except Exception as error:\n"
         "    print(type(error).__name__, error.diagnostic.code)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        "print(peak() - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], input=content, capture_output=True, check=True)
     said, more = done.stdout.decode().splitlines()
