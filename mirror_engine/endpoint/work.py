@@ -79,7 +79,7 @@ async def sent(file: BinaryIO, start: int, length: int) -> AsyncIterator[bytes]:
         file.close()
 
 
-async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes | memoryview]:
     """The same bytes in pieces worth a thread's while."""
     gathered = bytearray()
     async for piece in body:
@@ -88,7 +88,7 @@ async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             continue
         gathered += piece
         if len(gathered) >= PIECE_BYTES:
-            yield bytes(gathered)
-            gathered.clear()
+            yield memoryview(gathered)
+            gathered = bytearray()
     if gathered:
-        yield bytes(gathered)
+        yield memoryview(gathered)

@@ -70,7 +70,8 @@ class LocalStagedFile:
         with told("write", STAGING):
             file = self._opened()
             file.flush()
-            os.fsync(file.fileno())
+            if self.size:  # of an empty file there is nothing to lose
+                os.fsync(file.fileno())
         self.close()
         self._is_sealed = True
 
