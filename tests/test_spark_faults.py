@@ -1,0 +1,77 @@
+"""The same failures with real Spark, a sample: calls around a commit, and a full disk under Delta's own files."""
+
+from __future__ import annotations
+
+import pytest
+from shop import Shop, row
+from small_disk import small_disk
+
+import mirror_engine.engine
+import mirror_engine.mirror
+from mirror_engine import Verdict
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.testing.faults import Fault, Script, faulty
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
+
+
+class Once(Script):
+    """The first call of that name fails."""
+
+    def __init__(self, called, fault):
+        super().__init__()
+        self.called = called
+        self.fault = fault
+
+    def play(self, name, call):
+        if self.called and name.split()[0] == self.called:
+            self.called = ""
+            self._faults = {len(self.calls) + 1: self.fault}
+        return super().play(name, call)
+
+
+def rows_of(shop):
+    with shop.mirror() as mirror:
+        return sorted((found["id"], found["city"]) for found in mirror.rows("Orders").to_pylist())
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_a_commit_of_spark_that_fails_is_made_once(tmp_path, mirror_writer, fault):
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    writer = mirror_writer(tmp_path)
+    orders.load(row(1), row(2))
+    for called in ("create", "apply", "row_count"):
+        script = Once(called, fault)
+        shop.writer = faulty(writer, script)
+        assert shop.once().verdict is Verdict.RETRY
+        assert not script.called
+        assert any(shop.once().verdict is Verdict.LEVEL for _ in range(2))
+        orders.insert(row(3))
+        orders.delete({"id": 1, "city": None})
+    shop.once()
+    assert rows_of(shop) == [(2, "Linz"), (3, "Linz"), (3, "Linz"), (3, "Linz")]
+
+
+def test_a_full_disk_under_deltas_own_files_delays_and_does_nothing_else(tmp_path, mirror_writer):
+    with small_disk(tmp_path / "disk", megabytes=8) as disk:
+        shop = Shop(disk.path, mirror_writer(disk.path))
+        orders = shop.orders()
+        orders.load(row(1), row(2))
+        shop.once()
+        orders.update({"id": 1, "city": "Wels"})
+        for free_pages in (2, 24, 32):  # for the ledger, for the staged rows, for some of Spark's files
+            with disk.filled(free_pages=free_pages):
+                try:
+                    assert shop.once(storage=LocalStorage(disk.path)).verdict in {Verdict.RETRY, Verdict.LEVEL}
+                except StorageUnavailable:
+                    assert free_pages == 2
+        assert any(shop.once().verdict is Verdict.LEVEL for _ in range(2))
+        assert rows_of(shop) == [(1, "Wels"), (2, "Linz")]
