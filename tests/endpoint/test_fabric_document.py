@@ -5,15 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from mirror_engine.endpoint.fabric import FabricApi
 from mirror_engine.endpoint.fabric_app import fabric_app
@@ -23,12 +16,31 @@ from mirror_engine.endpoint.unmirrored import Unmirrored
 from mirror_engine.storage.memory_writable import WritableMemoryStorage
 
 EXAMPLES = int(os.environ.get("MIRROR_TEST_REST_EXAMPLES", "15"))
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 _storage = WritableMemoryStorage()
 _items = Items(_storage)
-_document = schemathesis.openapi.from_asgi("/v1/openapi.json", fabric_app(FabricApi(_items, Unmirrored())))
-_operations = {found.ok().definition.raw["operationId"]: found.ok() for found in _document.get_all_operations()}
+
+
+@pytest.fixture(scope="module")
+def operations():
+    """Each operation of the document by its id."""
+    import schemathesis  # noqa: PLC0415 - it takes seconds, of every run that only collects
+
+    document = schemathesis.openapi.from_asgi("/v1/openapi.json", fabric_app(FabricApi(_items, Unmirrored())))
+    return {found.ok().definition.raw["operationId"]: found.ok() for found in document.get_all_operations()}
+
+
+@pytest.fixture(scope="module")
+def checks():
+    from schemathesis import checks as general  # noqa: PLC0415 - as above
+    from schemathesis.specs.openapi import checks  # noqa: PLC0415 - as above
+
+    return [
+        general.not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+    ]
 
 
 def known(parameter):
@@ -39,17 +51,17 @@ def known(parameter):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", [each.id for each in OPERATIONS])
-def test_whatever_is_asked_the_answer_is_one_of_the_document(operation):
+def test_whatever_is_asked_the_answer_is_one_of_the_document(operations, checks, operation):
     reached = set()
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(case=_operations[operation].as_strategy(), aimed=st.booleans())
+    @given(case=operations[operation].as_strategy(), aimed=st.booleans())
     def ask(case, aimed):
         if aimed:  # a drawn GUID is never one that is there
             case.path_parameters |= {name: known(name) for name in case.path_parameters}
         response = case.call()
         reached.add(response.status_code)
-        case.validate_response(response, checks=CHECKS)
+        case.validate_response(response, checks=checks)
 
     ask()
     assert reached - {404}
