@@ -114,7 +114,7 @@ class BatchReader:
 
 def is_full(config: Config, count: int, size: int, following: FileSighting) -> bool:
     """Whether a commit of so many files and bytes ends before the following file (LZ-4.16); one always fits."""
-    return count > 0 and (count >= config.files_per_commit or size + following.size > config.batch_bytes)
+    return count > 0 and (count >= config.batch_files or size + following.size > config.batch_bytes)
 
 
 def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableFacts) -> ChangeBatch:

@@ -108,7 +108,7 @@ class Config:
             "resume",
         ),
     ] = "rebuild"
-    files_per_commit: Annotated[
+    batch_files: Annotated[
         int, whole(_BATCH, "Most change files in one commit; 1 to debug order (LZ-4.16).", "FILES", 1)
     ] = 1000
     batch_bytes: Annotated[

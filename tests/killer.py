@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirror_engine.delta.base import DeltaWriter
 
 COMMAND = [sys.executable, "-m", "mirror_engine.cli.main", "run"]
-OPTIONS = ["--poll-interval", "0.3", "--files-per-commit", "3", "--workers", str(len(KINDS))]
+OPTIONS = ["--poll-interval", "0.3", "--batch-files", "3", "--workers", str(len(KINDS))]
 # a killed engine's JVM is a new one each time: it is to be warm soon
 ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"}
 LONGEST_WAIT_SECONDS = 40.0

@@ -18,7 +18,7 @@ class Lake(Shop):
     """Its table `Orders` has one commit more than `files` were applied, the newest of that version."""
 
     def __init__(self, root, files=5):
-        super().__init__(root, files_per_commit=1)
+        super().__init__(root, batch_files=1)
         self.writer = SparkDeltaWriter(root / TABLES, root / SCRATCH, lambda: pytest.fail("Spark was started"))
         self.table = self.orders()
         self.table.land_parquet(NO_ROWS)

@@ -28,10 +28,10 @@ def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
 
 
 def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) -> None:
-    (tmp_path / "mirror-engine.toml").write_text("workers = 3\nretention_days = 4\nfiles_per_commit = 5\n")
+    (tmp_path / "mirror-engine.toml").write_text("workers = 3\nretention_days = 4\nbatch_files = 5\n")
     variables = {"MIRROR_ENGINE_WORKERS": "6", "MIRROR_ENGINE_RETENTION_DAYS": "8", "HOME": "/"}
     config = load(tmp_path, {"workers": "9"}, variables)
-    assert (config.workers, config.retention_days, config.files_per_commit) == (9, 8, 5)
+    assert (config.workers, config.retention_days, config.batch_files) == (9, 8, 5)
 
 
 def test_a_named_file_replaces_the_one_in_root(tmp_path: Path) -> None:

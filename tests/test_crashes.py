@@ -24,7 +24,7 @@ from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.testing.faults import Fault, Script, faulty
 from mirror_engine.testing.publisher import Publisher
 
-CONFIG = Config(files_per_commit=2, workers=1, cleanup_days=0)  # files that are moved away are deleted at once
+CONFIG = Config(batch_files=2, workers=1, cleanup_days=0)  # files that are moved away are deleted at once
 MOST_CALLS = 400
 UNUSED = {"rows", "maintain", "close"}  # by the engine; the first two serve commands, the last never fails
 

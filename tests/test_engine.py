@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shutil
 import threading
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from quick_folder import quick_folder
 from shop import TYPES, Shop, row
 
 import mirror_engine.engine
@@ -19,6 +22,8 @@ from mirror_engine.landing_zone.states import Blocked, Latched, Level
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.faults import Fault, Script, faulty
 from mirror_engine.testing.publisher import Publisher
+
+RAGGED = ("", "a", "b", "ab")  # columns beside the key, file by file
 
 
 @pytest.fixture
@@ -34,8 +39,8 @@ def test_a_second_once_does_nothing(shop):
     assert shop.ids() == [1]
 
 
-def test_files_per_commit_bounds_a_commit(tmp_path):
-    shop = Shop(tmp_path, files_per_commit=1)
+def test_batch_files_bounds_a_commit(tmp_path):
+    shop = Shop(tmp_path, batch_files=1)
     orders = shop.orders()
     for number in range(5):
         orders.insert(row(number))
@@ -55,6 +60,24 @@ def test_batch_bytes_counts_every_file_of_a_commit(tmp_path):
     names = [orders.insert(row(number)) for number in range(3)]
     sizes = [(tmp_path / "Files/LandingZone" / name).stat().st_size for name in names]
     assert Shop(tmp_path, batch_bytes=sum(sizes) - 1).once().batches == 2
+
+
+@pytest.mark.slow
+def test_a_backlog_of_a_thousand_ragged_files_becomes_few_commits():
+    with quick_folder() as folder:
+        shop = Shop(Path(folder), batch_files=400)
+        orders = shop.orders()
+        for number in range(1000):
+            columns = {name: [f"{name}{number}"] for name in RAGGED[number % 4]}
+            orders.land_parquet(pa.table({"id": [number % 250], **columns, "__rowMarker__": pa.array([4], pa.int32())}))
+        report = shop.once()
+        assert (report.batches, report.files, report.verdict) == (3, 1000, Verdict.LEVEL)
+        with shop.mirror() as mirror:
+            rows = {row.pop("id"): row for row in mirror.rows("Orders").to_pylist()}
+    assert rows == {
+        number % 250: {name: f"{name}{number}" if name in RAGGED[number % 4] else None for name in "ab"}
+        for number in range(750, 1000)
+    }
 
 
 def test_a_bad_file_latches_its_table_alone_after_all_before_it(shop):

@@ -56,7 +56,7 @@ class Watched(MemoryDeltaWriter):
 
 @pytest.fixture
 def shop(tmp_path):
-    return Shop(tmp_path / "shop", Watched(), maintain_after=3, files_per_commit=1, poll_interval_seconds=60.0)
+    return Shop(tmp_path / "shop", Watched(), maintain_after=3, batch_files=1, poll_interval_seconds=60.0)
 
 
 def until(is_so):
@@ -134,7 +134,7 @@ def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_afte
 
 
 def test_zero_means_never(tmp_path):
-    shop = Shop(tmp_path / "shop", Watched(), maintain_after=0, files_per_commit=1)
+    shop = Shop(tmp_path / "shop", Watched(), maintain_after=0, batch_files=1)
     orders = shop.orders()
     with kept(shop) as cycle:
         for number in range(5):
@@ -239,7 +239,7 @@ def test_a_table_kept_tidy_by_spark_has_few_files_and_every_row_and_an_engine_st
 ):
     root = tmp_path / "shop"
     root.mkdir()
-    shop = Shop(root, mirror_writer(root), maintain_after=3, files_per_commit=1, poll_interval_seconds=60.0)
+    shop = Shop(root, mirror_writer(root), maintain_after=3, batch_files=1, poll_interval_seconds=60.0)
     orders = shop.orders()
     with kept(shop) as cycle:
         for number in range(3):

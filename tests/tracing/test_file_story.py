@@ -108,7 +108,7 @@ def test_a_file_that_never_was_is_told(shop) -> None:
 
 
 def test_a_plan_says_in_how_many_commits_and_what_is_left(tmp_path) -> None:
-    shop = Shop(tmp_path, files_per_commit=2)
+    shop = Shop(tmp_path, batch_files=2)
     table = shop.orders()
     for number in range(5):
         table.insert(row(number))
