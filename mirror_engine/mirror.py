@@ -8,19 +8,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from filelock import FileLock, Timeout
-
 from mirror_engine.change_batches import BatchReader
 from mirror_engine.config import Config
-from mirror_engine.delta.durable import sync_folder
 from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.delta.reading import EveryRow
 from mirror_engine.doors import Doors
 from mirror_engine.engine import Engine
-from mirror_engine.errors import RootInUse, StorageUnavailable, UnknownTable, UsageError
+from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.events import ignore
+from mirror_engine.holding import held, is_held
 from mirror_engine.janitor import Janitor
-from mirror_engine.landing_zone.layout import LEDGER, LOCK, LOGS, SCRATCH, TABLES
+from mirror_engine.landing_zone.layout import LEDGER, LOGS, SCRATCH, TABLES
 from mirror_engine.ledger import NEXT_POLL, Ledger
 from mirror_engine.monitoring.overview import Heart, mirror_status
 from mirror_engine.outlook import Look, Outlook
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
-LONGEST_LOOK_SECONDS = 0.5  # `status` holds the lock for a moment, too
 TRIES_OF_ONCE = 4  # with pauses of 1, 2 and 4 seconds between
 
 
@@ -138,7 +135,7 @@ class Mirror:
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
         with self.look() as seen:
-            return mirror_status(self.root, seen.doors, seen.zone, seen.plans, engine_running=self._is_held())
+            return mirror_status(self.root, seen.doors, seen.zone, seen.plans, engine_running=is_held(self.root))
 
     @contextmanager
     def look(self) -> Iterator[Look]:
@@ -191,7 +188,7 @@ class Mirror:
             UnknownTable: no such table.
             RootInUse: another engine holds this ROOT.
         """
-        with self._held():
+        with held(self.root):
             folders = [self._find(table) for table in tables] or self.tables()
             return {folder: self._writer.maintain(folder, self.config.retention_days * 24.0) for folder in folders}
 
@@ -238,32 +235,8 @@ class Mirror:
         return Doors(self._storage, self._writer, ledger, self.config, self._clock, tell)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """ROOT, for one engine at a time.
-
-        Raises:
-            RootInUse: another engine holds it.
-            StorageUnavailable: it cannot be written.
-        """
-        lock = FileLock(self.root / LOCK, timeout=LONGEST_LOOK_SECONDS)
-        try:
-            (self.root / TABLES).mkdir(exist_ok=True)
-            sync_folder(self.root)  # where that has a name, all tables have theirs
-            (self.root / LOCK).parent.mkdir(exist_ok=True)
-            lock.acquire()
-        except Timeout:
-            raise RootInUse(f"{self.root}: another engine is at work here", "Stop it first, or wait for it.") from None
-        except OSError as fault:
-            message = f"{self.root}: cannot be written: {fault.strerror or fault}"
-            raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from fault
-        try:
-            yield
-        finally:
-            lock.release()
-
-    @contextmanager
     def _engine(self) -> Iterator[Running]:
-        with self._held():
+        with held(self.root):
             ledger = Ledger.open(self.root / LEDGER)
             doors = self._doors(ledger, self._tell)
             reader = ChangeFileReader(self._storage, self.config, EveryRow(self.root / SCRATCH))
@@ -286,15 +259,3 @@ class Mirror:
 
     def _find(self, table: str) -> str:
         return find_table(table, self.tables(), self.config.schema_of_bare_tables)
-
-    def _is_held(self) -> bool:
-        lock = self.root / LOCK
-        if not lock.exists():
-            return False
-        try:
-            with FileLock(lock, timeout=0):
-                return False
-        except Timeout:
-            return True
-        except OSError:  # whoever may only read cannot ask
-            return False

@@ -12,8 +12,7 @@ from quick_folder import quick_folder
 from shop import TYPES, Shop, row
 
 import mirror_engine.engine
-from mirror_engine import Config, Verdict
-from mirror_engine import mirror as mirror_module
+from mirror_engine import Config, Verdict, holding
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import RootInUse
 from mirror_engine.events import TableDropped, TableLatched
@@ -330,9 +329,9 @@ def test_who_owned_a_table_first_keeps_it(shop):
 
 
 def test_a_second_engine_says_so_and_stops(shop, monkeypatch):
-    monkeypatch.setattr(mirror_module, "LONGEST_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(holding, "LONGEST_LOOK_SECONDS", 0.01)
     shop.orders().insert(row(1))
-    with shop.mirror() as first, shop.mirror() as second, first._held():
+    with shop.mirror() as second, holding.held(shop.root):
         with pytest.raises(RootInUse, match="another engine"):
             second.once()
         assert second.status().engine_running

@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 from json_shapes import documented, shape
 
-from mirror_engine import mirror as mirror_module
+from mirror_engine import holding
 from mirror_engine.landing_zone.layout import LOCK
 from mirror_engine.testing.faults import Fault
 
@@ -51,7 +51,7 @@ def test_once_ends_with_3_where_a_table_is_blocked(shop, say) -> None:
 
 @pytest.mark.parametrize("command", ["once", "maintain"])
 def test_a_second_engine_says_so_and_ends_with_4(shop, say, command, monkeypatch) -> None:
-    monkeypatch.setattr(mirror_module, "LONGEST_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(holding, "LONGEST_LOOK_SECONDS", 0.01)
     (shop.root / LOCK).parent.mkdir()
     with FileLock(shop.root / LOCK):
         said = say(command, shop.root)
