@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.text import Text
-from typing_extensions import assert_never
 
 from mirror_engine.cli.output import NAMES, bullet, grid, line
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
-from mirror_engine.monitoring.state_words import advice, in_words, word
+from mirror_engine.landing_zone.states import Level
+from mirror_engine.monitoring.state_words import advice, in_words, tone, watermark, word
 from mirror_engine.monitoring.times import span
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
 
 Line = tuple[str, str]  # a mark, and what is said behind it
+STYLES = {"stuck": "bold red", "idle": "yellow", "busy": "cyan", "well": "green"}  # most urgent first
 MOST_LINES = 8  # of one kind below one table
 MOST_CHARACTERS = 100  # of one value of the partner events, which may be any text
 
@@ -71,7 +71,7 @@ def _overview(tables: Iterable[TableStatus], now: float) -> RenderableType:
         table.add_row(
             line(found.name.folder),
             line(word(found.state), style_of(found.state)),
-            _applied(found),
+            watermark(found),
             "-" if found.delta_version is None else f"v{found.delta_version}",
             "-" if found.rows_live is None else f"{found.rows_live:,}",
             f"{len(found.waiting):,}" if found.waiting else "-",
@@ -82,43 +82,12 @@ def _overview(tables: Iterable[TableStatus], now: float) -> RenderableType:
 
 def style_of(state: TableState) -> str:
     """Red where somebody must act, green where all is well."""
-    match state:
-        case Level():
-            return "green"
-        case Loading() | Behind():
-            return "cyan"
-        case Latched() | Blocked():
-            return "bold red"
-        case Unarmed() | Waiting():
-            return "yellow"
-        case _:
-            assert_never(state)
-
-
-def _applied(table: TableStatus) -> str:
-    """The watermark, or how many partitions have one."""
-    match len(table.watermarks):
-        case 0:
-            return "-"
-        case 1:
-            return str(next(iter(table.watermarks.values())))
-        case several:
-            return f"{several} partitions"
+    return STYLES[tone(state)]
 
 
 def _urgency(table: TableStatus) -> int:
     """Tables that wait for a person come first, level ones last."""
-    match table.state:
-        case Latched() | Blocked():
-            return 0
-        case Unarmed() | Waiting():
-            return 1
-        case Loading() | Behind():
-            return 2
-        case Level():
-            return 3
-        case _:
-            assert_never(table.state)
+    return list(STYLES).index(tone(table.state))
 
 
 def _has_something_to_say(table: TableStatus) -> bool:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from typing_extensions import assert_never
-
 from mirror_engine.landing_zone.register import Severity
-from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
+from mirror_engine.landing_zone.states import Latched, Unarmed
 from mirror_engine.monitoring.cells import cell
 
 if TYPE_CHECKING:
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.shown import ShownItem
     from mirror_engine.monitoring.status import FileStatus, TableStatus
 
@@ -67,32 +64,6 @@ class FirstRows:
         columns = [_texts(column) for column in table.columns[:MOST_COLUMNS]]
         rows = list(zip(*columns, strict=True))
         return FirstRows(table.column_names[:MOST_COLUMNS], max(0, table.num_columns - MOST_COLUMNS), rows)
-
-
-def tone(state: TableState) -> str:
-    """How urgent a state is: `well`, `busy`, `idle`, or `stuck` where somebody must act."""
-    match state:
-        case Level():
-            return "well"
-        case Loading() | Behind():
-            return "busy"
-        case Unarmed() | Waiting():
-            return "idle"
-        case Latched() | Blocked():
-            return "stuck"
-        case _:
-            assert_never(state)
-
-
-def watermark(table: TableStatus) -> str:
-    """The watermark, or how many partitions have one; `-` for none."""
-    match len(table.watermarks):
-        case 0:
-            return "-"
-        case 1:
-            return str(next(iter(table.watermarks.values())))
-        case several:
-            return f"{several} partitions"
 
 
 def last_diagnostic(table: TableStatus) -> Diagnostic | None:

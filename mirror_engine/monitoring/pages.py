@@ -13,7 +13,7 @@ from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.monitoring import page_words
 from mirror_engine.monitoring.page_words import FirstRows, Some
 from mirror_engine.monitoring.sights import MOST_COMMITS, MOST_ROWS
-from mirror_engine.monitoring.state_words import advice, in_words, word
+from mirror_engine.monitoring.state_words import advice, in_words, tone, watermark, word
 from mirror_engine.monitoring.times import iso, span
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def _environment() -> Environment:
     )
     made.filters |= {"number": "{:,}".format, "moment": moment, "span": span, "iso": iso}
     made.globals |= {"Some": Some, "count": count, "word": word, "in_words": in_words, "advice": advice}
+    made.globals |= {"tone": tone, "watermark": watermark}
     made.globals |= {"words": page_words, "most_rows": MOST_ROWS, "most_commits": MOST_COMMITS}
     return made
 

@@ -20,6 +20,7 @@ from mirror_engine.landing_zone.states import (
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.monitoring.status import TableStatus
 
 START_ENGINE = "No engine is running: start `mirror-engine run`, or apply once with `mirror-engine once`."
 
@@ -69,6 +70,32 @@ def advice(state: TableState, *, engine_running: bool) -> str:
         case _:
             assert_never(state)
     return remedy
+
+
+def tone(state: TableState) -> str:
+    """How urgent a state is: `well`, `busy`, `idle`, or `stuck` where somebody must act."""
+    match state:
+        case Level():
+            return "well"
+        case Loading() | Behind():
+            return "busy"
+        case Unarmed() | Waiting():
+            return "idle"
+        case Latched() | Blocked():
+            return "stuck"
+        case _:
+            assert_never(state)
+
+
+def watermark(table: TableStatus) -> str:
+    """The watermark, or how many partitions have one; `-` for none."""
+    match len(table.watermarks):
+        case 0:
+            return "-"
+        case 1:
+            return str(next(iter(table.watermarks.values())))
+        case several:
+            return f"{several} partitions"
 
 
 def _said(diagnostic: Diagnostic) -> str:

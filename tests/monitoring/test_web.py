@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from mirror_engine.endpoint.databases import DatabaseStatus
 from mirror_engine.monitoring import sights
-from mirror_engine.monitoring.page_words import address, last_diagnostic, tone, watermark
-from mirror_engine.monitoring.state_words import advice, in_words, word
+from mirror_engine.monitoring.page_words import address, last_diagnostic
+from mirror_engine.monitoring.state_words import advice, in_words, tone, watermark, word
 from mirror_engine.monitoring.web import ASSETS, HEADERS, Web
 
 pytestmark = pytest.mark.slow
