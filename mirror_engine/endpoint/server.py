@@ -127,20 +127,7 @@ class Endpoint:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        config = uvicorn.Config(
-            self._app,
-            loop="asyncio",
-            http=LimitedProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=GOODBYE_SECONDS,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(limited_http(self._app))
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.001)
@@ -183,6 +170,30 @@ class Endpoint:
             handshake = HANDSHAKE_SECONDS if tls else None
             await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake)
             await protocol.lost.wait()
+
+
+def limited_http(app: ASGIApp, *, idle_seconds: int = IDLE_SECONDS, most_at_once: int | None = None) -> uvicorn.Config:
+    """How an application is served: within limits, and nothing of a request in any log.
+
+    Args:
+        app: gets no lifespan events.
+        idle_seconds: between two requests on one connection.
+        most_at_once: connections and answers on their way; None where the caller counts them.
+    """
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=LimitedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=most_at_once,
+        timeout_keep_alive=idle_seconds,
+        timeout_graceful_shutdown=GOODBYE_SECONDS,
+    )
 
 
 def bound(address: str, port: int) -> socket.socket:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from mirror_engine.endpoint.guard import OwnGuard
-from mirror_engine.endpoint.limits import LimitedBodies, LimitedProtocol
-from mirror_engine.endpoint.server import bound
+from mirror_engine.endpoint.limits import LimitedBodies
+from mirror_engine.endpoint.server import bound, limited_http
 from mirror_engine.endpoint.unforeseen import Unforeseen
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ LOOPBACK = "127.0.0.1"
 MOST_BODY_BYTES = 1024  # nobody has to send one
 MOST_CONNECTIONS = 64
 IDLE_SECONDS = 30
-GOODBYE_SECONDS = 3
 
 
 class WebServer:
@@ -43,21 +42,8 @@ class WebServer:
     ) -> None:
         self.port = port
         self._web = web
-        config = uvicorn.Config(
-            OwnGuard(LimitedBodies(Unforeseen(web.app, tell), MOST_BODY_BYTES), secret),
-            loop="asyncio",
-            http=LimitedProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=GOODBYE_SECONDS,
-        )
-        self._server = uvicorn.Server(config)
+        app = OwnGuard(LimitedBodies(Unforeseen(web.app, tell), MOST_BODY_BYTES), secret)
+        self._server = uvicorn.Server(limited_http(app, idle_seconds=IDLE_SECONDS, most_at_once=MOST_CONNECTIONS))
 
     def start(self) -> None:
         """Listen; returns when requests are answered.
