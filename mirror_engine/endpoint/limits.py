@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_engine.endpoint.cut import EXTENSION
-from mirror_engine.endpoint.refusals import refuse
+from mirror_engine.endpoint.refusals import Answer, refuse
 
 if TYPE_CHECKING:
     import uvicorn
@@ -123,21 +123,15 @@ class LimitedBodies:
         if _told_length(scope) > self._most_bytes:
             await refuse(send, 413, "RequestBodyTooLarge", "The request's body is too large.")
             return
-        has_begun = False
-
-        async def sending(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
+        answer = Answer(send)
         try:
-            await self._app(scope, _Body(receive, self._most_bytes, self._pause_seconds), sending)
+            await self._app(scope, _Body(receive, self._most_bytes, self._pause_seconds), answer)
         except BodyTooLarge:
-            if has_begun:
+            if answer.has_begun:
                 raise
             await refuse(send, 413, "RequestBodyTooLarge", "The request's body is too large.")
         except asyncio.TimeoutError:
-            if has_begun:
+            if answer.has_begun:
                 raise
             await refuse(send, 408, "OperationTimedOut", "The request's body did not go on.")
 

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from starlette.types import Send
+    from starlette.types import Message, Send
+
+
+class Answer:
+    """A `send` that knows whether an answer has begun: from then on no refusal can take its place."""
+
+    def __init__(self, send: Send) -> None:
+        self.has_begun = False
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        """Send the answer's next part."""
+        self.has_begun = True
+        await self._send(message)
 
 
 async def refuse(send: Send, status: int, code: str, message: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:

@@ -7,12 +7,12 @@ import traceback
 from typing import TYPE_CHECKING
 
 from mirror_engine.endpoint.limits import BodyTooLarge
-from mirror_engine.endpoint.refusals import refuse
+from mirror_engine.endpoint.refusals import Answer, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class Unforeseen:
@@ -24,15 +24,9 @@ class Unforeseen:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        has_begun = False
-
-        async def sending(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
+        answer = Answer(send)
         try:
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, answer)
         except (BodyTooLarge, asyncio.TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001 - the last line of defence
@@ -42,5 +36,5 @@ class Unforeseen:
                 for frame in reversed(traceback.extract_tb(error.__traceback__)[-3:])
             )
             self._tell(f"unforeseen {type(error).__name__} in {places}")
-            if not has_begun:
+            if not answer.has_begun:
                 await refuse(send, 500, "InternalError", "A fault of the endpoint; its log says where.")
