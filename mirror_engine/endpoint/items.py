@@ -102,6 +102,11 @@ class Items:
         with self._lock:
             return [self._item(workspace, name) for name in self._folders(workspace.path)]
 
+    def all(self) -> Sequence[Item]:
+        """Every item of every workspace, by workspace and name."""
+        with self._lock:
+            return [item for workspace in self.workspaces() for item in self.items(workspace)]
+
     def item(self, workspace: Workspace, segment: str) -> Item | None:
         """By GUID, by name, or by name with `.MountedRelationalDatabase` or `.MirroredDatabase`."""
         with self._lock:

@@ -53,7 +53,7 @@ class Fleet:
 
     Args:
         store: the folder that the items lie in.
-        items: which there are.
+        items: which there are; kept as an attribute.
         config: for all items; an item's definition wins where it says something.
         tell: gets every event with the item it is of, from any thread.
         tell_end: is told why an engine has ended that was not to end.
@@ -75,7 +75,7 @@ class Fleet:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._items = items
+        self.items = items
         self._config = config
         self._tell = tell
         self._tell_end = tell_end
@@ -87,7 +87,7 @@ class Fleet:
 
     def begin(self) -> None:
         """Mirror every item there is, but for those that were stopped, or never started."""
-        for item in self.all_items():
+        for item in self.items.all():
             if not Rest.of(self.root(item)):
                 self.start(item)
 
@@ -99,10 +99,6 @@ class Fleet:
                 life.stop.set()
         for thread in threads:
             thread.join()
-
-    def all_items(self) -> list[Item]:
-        """Every item of every workspace."""
-        return [item for workspace in self._items.workspaces() for item in self._items.items(workspace)]
 
     def root(self, item: Item) -> Path:
         """The item's ROOT."""

@@ -31,8 +31,7 @@ class ShownStore:
 
     def items(self) -> Sequence[ShownItem]:
         """See `Shown`."""
-        found = [item for workspace in self._items.workspaces() for item in self._items.items(workspace)]
-        return [self._shown(item) for item in sorted(found, key=lambda item: (item.workspace.name, item.name))]
+        return [self._shown(item) for item in self._items.all()]
 
     def _shown(self, item: Item) -> ShownItem:
         state, error = self._databases.status(item)

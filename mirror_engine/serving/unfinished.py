@@ -19,7 +19,7 @@ _AT_WORK = frozenset({DatabaseStatus.STARTING, DatabaseStatus.RUNNING})
 
 def unfinished(fleet: Fleet) -> list[tuple[Item, NotYet]]:
     """Each table that is not level, of the items that are mirrored; each engine that could not go on."""
-    return [(item, each) for item in fleet.all_items() for each in _of(fleet, item)]
+    return [(item, each) for item in fleet.items.all() for each in _of(fleet, item)]
 
 
 def _of(fleet: Fleet, item: Item) -> Sequence[NotYet]:

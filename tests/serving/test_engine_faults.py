@@ -27,7 +27,7 @@ class Served:
 
     def __init__(self, folder, client, fleet, writer):
         self.folder, self.client, self.fleet, self.writer = folder, client, fleet, writer
-        self.item = next(iter(fleet.all_items()))
+        self.item = next(iter(fleet.items.all()))
 
     def arm(self):
         told = METADATA | {"SchemaDefinition": {"Columns": COLUMNS}}

@@ -53,7 +53,7 @@ def test_what_engines_do_is_shown_and_whoever_was_stopped_need_not_run(mirrored)
     until(lambda: ">level<" in client.get("/").text)
     assert client.get("/").text.count("engine is running") == 2
     assert 'mirror_engine_up{item="Orders",workspace="Shop"} 1.0' in client.get("/metrics").text
-    fleet.stop(next(item for item in fleet.all_items() if item.name == "Orders"))
+    fleet.stop(next(item for item in fleet.items.all() if item.name == "Orders"))
     until(lambda: "Stopped" in client.get("/").text)
     until(lambda: client.get("/").text.count("no engine is running") == 1)
     assert client.get("/readyz").status_code == 200
