@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_engine.endpoint.cut import EXTENSION
 from mirror_engine.endpoint.refusals import Answer, refuse
+from mirror_engine.endpoint.uploads import LIMITS
 
 if TYPE_CHECKING:
     import uvicorn
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 MOST_HEAD_BYTES = 16 * 1024
 MOST_HEADERS = 100
-MOST_BODY_BYTES = 4 * 1024**3
 MOST_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
 MOST_CONNECTIONS = 256
 READ_AHEAD_BYTES = 1024**2  # of one body
@@ -111,7 +111,7 @@ class BodyTooLarge(Exception):
 class LimitedBodies:
     """An ASGI application whose requests have bodies of bounded size, sent without long pauses."""
 
-    def __init__(self, app: ASGIApp, most_bytes: int = MOST_BODY_BYTES, pause_seconds: float = BODY_SECONDS) -> None:
+    def __init__(self, app: ASGIApp, most_bytes: int = LIMITS.body_bytes, pause_seconds: float = BODY_SECONDS) -> None:
         self._app = app
         self._most_bytes = most_bytes
         self._pause_seconds = pause_seconds
