@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from quick_folder import quick_folder
@@ -17,6 +16,7 @@ RUN = """
 import sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
+from peak_memory import peak_bytes
 from mirror_engine import Config, Mirror
 from mirror_engine.delta.evolution import record_only
 from mirror_engine.delta.log import open_log
@@ -40,8 +40,7 @@ writer = Staging(root / "Tables", root / ".mirror-engine/scratch", None)
 with Mirror(root, Config(batch_bytes=batch_bytes), writer=writer) as mirror:
     report = mirror.once()
 assert report.files == files and report.rows == files * 12_500
-# a process inherits the peak of the one that started it, but for this one
-print(report.batches, int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) * 1024)
+print(report.batches, peak_bytes())
 """
 
 
@@ -49,7 +48,7 @@ def peak_bytes(files, batch_bytes):
     """How many batches a backlog took, and the most memory."""
     with quick_folder() as folder:
         command = [sys.executable, "-c", RUN, folder, str(files), str(batch_bytes)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     batches, peak = map(int, done.stdout.split())
     return batches, peak

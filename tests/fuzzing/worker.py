@@ -10,7 +10,6 @@ import argparse
 import faulthandler
 import json
 import random
-import resource
 import sys
 import time
 import traceback
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fuzzing.catalogue import target
+from peak_memory import peak_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,6 @@ except ImportError:
 
 HANG_SECONDS = 120
 LONGEST_INPUT = 1 << 15
-KIB = 1024
 
 
 class Watched:
@@ -47,7 +46,7 @@ class Watched:
         self._told = 0.0
         for seed in target.begun_with:
             target.run(seed)
-        self._peak = _peak_bytes()
+        self._peak = peak_bytes()
 
     def run(self, content: bytes) -> None:
         """Run it once, and write down what comes of it."""
@@ -60,7 +59,7 @@ class Watched:
             self._note(_signature(escaped), content)
         faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)  # until the next is done
         self.executions += 1
-        grown = _peak_bytes() - self._peak
+        grown = peak_bytes() - self._peak
         if grown > self.target.most_bytes:
             self._note(f"memory grew by {grown >> 20} MiB", content)
             self._peak += grown
@@ -70,7 +69,7 @@ class Watched:
     def tell(self) -> None:
         """Write down how far it is."""
         self._told = time.monotonic()
-        told = {"executions": self.executions, "peak_bytes": _peak_bytes(), "found": self.found}
+        told = {"executions": self.executions, "peak_bytes": peak_bytes(), "found": self.found}
         (self.folder / "told.json").write_text(json.dumps(told))
 
     def _note(self, signature: str, content: bytes) -> None:
@@ -83,13 +82,6 @@ def _signature(escaped: BaseException) -> str:
     frames = traceback.extract_tb(escaped.__traceback__)[-3:]
     places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
     return f"{type(escaped).__name__} at {places}"
-
-
-def _peak_bytes() -> int:
-    status = Path("/proc/self/status")
-    if status.exists():  # elsewhere a process inherits the peak of the one that started it
-        return int(status.read_text().partition("VmHWM:")[2].split()[0]) * KIB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB
 
 
 def by_chance(watched: Watched, seconds: float, seed: int) -> None:
