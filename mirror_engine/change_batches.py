@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.base import ChangeBatch, FileRows
-from mirror_engine.delta.reader import ReadRequest, TableFacts
 from mirror_engine.errors import PublisherError
 from mirror_engine.events import Event, FileRead
 from mirror_engine.landing_zone.change_file import sequence_of
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.delta.reader import ChangeFileReader
+    from mirror_engine.delta.reader import ReadsInOrder, TableFacts, WaitingFiles
     from mirror_engine.landing_zone.column_types import Column
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import FileSighting
-
-COUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
 
 
 @dataclass(frozen=True)
@@ -66,50 +64,42 @@ class CutBatch:
 class BatchReader:
     """Reads change files one after the other until a bound is reached (LZ-4.16) or one is refused (LZ-4.17)."""
 
-    def __init__(self, reader: ChangeFileReader, config: Config, tell: Callable[[Event], None]) -> None:
+    def __init__(self, reader: ReadsInOrder, config: Config, tell: Callable[[Event], None]) -> None:
         self._reader = reader
         self._config = config
         self._tell = tell
 
-    def cut(  # noqa: PLR0913 - where the files lie, and what they are read against
-        self,
-        zone: str,
-        table: TableName,
-        files: Sequence[FileSighting],
-        metadata: Metadata,
-        *,
-        known: Progress,
-        facts: TableFacts,
-    ) -> CutBatch:
-        """Read the next batch of a table folder in the landing zone, which is `zone` from ROOT.
+    def cut(self, waiting: WaitingFiles, known: Progress) -> CutBatch:
+        """Read the next batch of a table folder.
 
         Raises:
             ZoneChanged: a file is no longer what was sighted.
             StorageUnavailable: it could not be read.
         """
+        table, metadata, facts = waiting.table, waiting.metadata, waiting.facts
         read: list[FileRows] = []
         refusal = None
         size = 0
         try:
-            for file in files:
-                if is_full(self._config, len(read), size, file):
-                    break
-                try:
-                    found = self._reader.read(ReadRequest(zone, table, file, metadata, facts))
-                except PublisherError as refused:
-                    refusal = refused
-                    break
-                read.append(found.rows)
-                facts = found.facts
-                size += max(file.size, found.rows.row_count * COUNTED_ROW_BYTES)
-                self._tell(FileRead(table, file.path, found.rows.row_count))
+            with closing(self._reader.in_order(waiting)) as reading:
+                for file in waiting.files:
+                    if is_full(self._config, len(read), size, file):
+                        break
+                    found = next(reading)
+                    read.append(found.rows)
+                    facts = found.facts
+                    size += found.rows.counted_bytes
+                    self._tell(FileRead(table, found.rows.path, found.rows.row_count))
+        except PublisherError as refused:
+            refusal = refused
         except BaseException:
             for rows in read:
                 rows.rows.close()
             raise
         said = [said for rows in read for said in rows.diagnostics]
         said += _repeats(table, read, known)
-        return CutBatch(tuple(files[: len(read)]), _batch(read, metadata, facts), facts, metadata, refusal, tuple(said))
+        files = tuple(waiting.files[: len(read)])
+        return CutBatch(files, _batch(read, metadata, facts), facts, metadata, refusal, tuple(said))
 
 
 def is_full(config: Config, count: int, size: int, following: FileSighting) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from mirror_engine.delta.base import BatchRecord, Outcome
-from mirror_engine.delta.reader import TableFacts
+from mirror_engine.delta.reader import TableFacts, WaitingFiles
 from mirror_engine.errors import CommitConflict, PublisherError, ZoneChanged
 from mirror_engine.events import (
     BatchCommitted,
@@ -144,7 +144,7 @@ class Replayer:
         state = self._doors.writer.state(self._doors.delta_folder(work.table))
         _check_agreement(work.table, known, state)
         facts = self._facts(work.table, known, state)
-        cut = self._reader.cut(work.zone, work.table, tuple(work.waiting), step.metadata, known=known, facts=facts)
+        cut = self._reader.cut(WaitingFiles(work.zone, work.table, tuple(work.waiting), step.metadata, facts), known)
         try:
             committed = self._commit(work, cut, known, state, started) if cut.files else None
         finally:

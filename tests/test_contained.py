@@ -18,7 +18,7 @@ from quick_folder import quick_folder
 from shop import Shop, name, row
 
 from mirror_engine import Verdict
-from mirror_engine.change_batches import COUNTED_ROW_BYTES
+from mirror_engine.delta.base import COUNTED_ROW_BYTES
 from mirror_engine.landing_zone.layout import MONITORING
 from mirror_engine.storage.local import LocalStorage
 

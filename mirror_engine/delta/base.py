@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array[Any]]  # which rows of a batch, as booleans
 
 
+COUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
+
+
 class RowSource(Protocol):
     """Typed rows in file order, readable more than once, never all in memory at once unless they are few."""
 
@@ -47,6 +50,7 @@ class FileRows:
         has_marker: whether the file had a marker column.
         byte_count: of its data columns (LZ-9.3).
         diagnostics: warnings and information about it.
+        landed_bytes: its size.
     """
 
     path: str
@@ -58,11 +62,17 @@ class FileRows:
     has_marker: bool
     byte_count: int
     diagnostics: tuple[Diagnostic, ...] = ()
+    landed_bytes: int = 0
 
     @property
     def row_count(self) -> int:
         """How many rows it holds."""
         return sum(self.markers.values())
+
+    @property
+    def counted_bytes(self) -> int:
+        """What it counts for where a bound is on the bytes of a batch."""
+        return max(self.landed_bytes, self.row_count * COUNTED_ROW_BYTES)
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,11 @@ class ChangeBatch:
     files: tuple[FileRows, ...]
     schema: TableSchema
     key_columns: tuple[str, ...] = ()
+
+    @property
+    def counted_bytes(self) -> int:
+        """What its files count for."""
+        return sum(file.counted_bytes for file in self.files)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.delta.base import FileRows
 from mirror_engine.delta.change_bytes import at_hand, guarded
@@ -26,7 +26,7 @@ from mirror_engine.landing_zone.partitions import parse_folder
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.delta.open_file import OpenFile
@@ -87,6 +87,38 @@ class ReadRequest:
         return f"{self.table.folder}/{self.file.path}"
 
 
+@dataclass(frozen=True)
+class WaitingFiles:
+    """Change files of one table folder that wait to be read, in detection order; see `ReadRequest`.
+
+    Attributes:
+        facts: the table's before the first of them.
+    """
+
+    zone: str
+    table: TableName
+    files: Sequence[FileSighting]
+    metadata: Metadata
+    facts: TableFacts
+
+    def request(self, place: int, facts: TableFacts) -> ReadRequest:
+        """For the file at a place, with the facts before it."""
+        return ReadRequest(self.zone, self.table, self.files[place], self.metadata, facts)
+
+
+class ReadsInOrder(Protocol):
+    """Reads waiting files, each against the facts after the one before; where it does so changes nothing."""
+
+    def in_order(self, waiting: WaitingFiles) -> Generator[ReadFile, None, None]:
+        """The files, one after the other as they are asked for; what was read beyond goes when it is closed.
+
+        Raises:
+            PublisherError: the next file breaks the protocol; nothing of it may be applied.
+            ZoneChanged: another file lies there than was sighted, or none.
+            StorageUnavailable: the storage or the scratch folder failed.
+        """
+
+
 class ChangeFileReader:
     """Reads change files of one ROOT's landing zone, each whole or not at all."""
 
@@ -127,6 +159,14 @@ class ChangeFileReader:
             found.rows.rows.close()
             raise
         return found
+
+    def in_order(self, waiting: WaitingFiles) -> Generator[ReadFile, None, None]:
+        """See `ReadsInOrder`; no file is opened before it is asked for."""
+        facts = waiting.facts
+        for place in range(len(waiting.files)):
+            found = self.read(waiting.request(place, facts))
+            facts = found.facts
+            yield found
 
     def _check_unchanged(self, path: str, before: Entry, request: ReadRequest) -> None:
         after = self._storage.stat(path)
@@ -169,6 +209,7 @@ class ChangeFileReader:
             has_marker=file.marker is not None,
             byte_count=taken.byte_count,
             diagnostics=said,
+            landed_bytes=size,
         )
         return ReadFile(rows, _facts_after(file, terms, taken, request.facts))
 
