@@ -20,7 +20,9 @@ MOST_HEAD_BYTES = 16 * 1024
 MOST_HEADERS = 100
 MOST_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
 MOST_CONNECTIONS = 256
-READ_AHEAD_BYTES = 1024**2  # of one body
+READ_BYTES = 1024**2  # from a connection at once
+PIECE_BYTES = READ_BYTES // 2  # of a body, handed on at once
+PIECE_SECONDS = 0.1  # after which less of it is handed on, too
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 60.0  # between two pieces of a body
 IDLE_SECONDS = 120  # between two requests on one connection
@@ -55,6 +57,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A head is awaited from the start."""
         super().connection_made(transport)
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined] # of a plain one, which would read a quarter of it
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -87,10 +90,19 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Bodies are read ahead further than uvicorn would: each pause costs a turn of the loop."""
-        super().on_body(body)
-        if self.flow.read_paused and len(self.cycle.body) < READ_AHEAD_BYTES:
-            self.flow.resume_reading()
+        """Bodies are handed on in large pieces, as each costs turns of the loop and of a thread."""
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        if cycle.body or len(body) < PIECE_BYTES:
+            if not cycle.body:
+                self.loop.call_later(PIECE_SECONDS, cycle.message_event.set)
+            cycle.body += body
+        else:
+            cycle.body = body  # type: ignore[assignment] # as it came: uvicorn makes bytes of it, which copies none
+        if len(cycle.body) >= PIECE_BYTES:
+            self.flow.pause_reading()
+            cycle.message_event.set()
 
     def _await_head(self) -> None:
         self._is_in_head, self._head_bytes = True, 0

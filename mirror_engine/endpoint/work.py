@@ -40,7 +40,7 @@ async def received(lake: Lake, call: Call) -> AsyncIterator[Body]:
         EndpointFault: REQUEST_BODY_TOO_LARGE, SERVER_BUSY.
     """
     with await quick(lake.receive, call.length) as body:
-        async for piece in _pieces(call.body):
+        async for piece in call.body:
             await quick(body.write, piece)
         yield body
 
@@ -77,18 +77,3 @@ async def sent(file: BinaryIO, start: int, length: int) -> AsyncIterator[bytes]:
             yield piece
     finally:
         file.close()
-
-
-async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes | memoryview]:
-    """The same bytes in pieces worth a thread's while."""
-    gathered = bytearray()
-    async for piece in body:
-        if not gathered and len(piece) >= PIECE_BYTES:
-            yield piece
-            continue
-        gathered += piece
-        if len(gathered) >= PIECE_BYTES:
-            yield memoryview(gathered)
-            gathered = bytearray()
-    if gathered:
-        yield memoryview(gathered)
