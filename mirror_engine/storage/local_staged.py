@@ -106,8 +106,11 @@ class LocalStagedFile:
 
 def opened_staging(root: Path) -> int:
     """The open folder of staged files, made where needed; the caller closes it."""
+    parts = STAGING.split("/")
+    with suppress(FileNotFoundError):
+        return walked(root, parts)
     root.mkdir(parents=True, exist_ok=True)
-    return walked(root, STAGING.split("/"), _made_private)
+    return walked(root, parts, _made_private)
 
 
 def _made_private(name: str, folder: int) -> None:
