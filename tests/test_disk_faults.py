@@ -14,7 +14,8 @@ from small_disk import run, small_disk
 import mirror_engine.engine
 import mirror_engine.mirror
 from mirror_engine import Verdict
-from mirror_engine.delta import evolution
+from mirror_engine.delta import new_commit
+from mirror_engine.delta.new_commit import put_commit
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
 from mirror_engine.landing_zone.names import TableName
@@ -183,22 +184,22 @@ def test_a_read_only_zone_is_mirrored_all_the_same_and_cleared_later(disk):
 @pytest.mark.parametrize("ways", [2, 1, 0], ids=["links", "no links", "neither links nor renames"])
 def test_a_commit_that_a_full_disk_refuses_leaves_nothing_in_the_log(disk, monkeypatch, ways):
     if ways < 2:
-        monkeypatch.setattr(evolution.os, "link", failing(errno.EPERM))
+        monkeypatch.setattr(new_commit.os, "link", failing(errno.EPERM))
     if ways < 1:
-        monkeypatch.setattr(evolution, "_renamed_if_free", lambda *_: False)
+        monkeypatch.setattr(new_commit, "_renamed_if_free", lambda *_: False)
     action = {"commitInfo": {"userMetadata": "x" * 6000}}
     for free_pages in range(1, 3 if ways else 6):
         with disk.filled(free_pages=free_pages), pytest.raises(StorageUnavailable, match="cannot be written"):
-            evolution._put(disk.path / "Orders", 0, [action, action])
+            put_commit(disk.path / "Orders", 0, [action, action])
         assert list((disk.path / "Orders/_delta_log").glob("*.json")) == []
-    evolution._put(disk.path / "Orders", 0, [action, action])
+    put_commit(disk.path / "Orders", 0, [action, action])
     assert len((disk.path / "Orders/_delta_log" / f"{0:020}.json").read_text().splitlines()) == 2
 
 
 def test_a_commit_to_a_read_only_disk_says_so(disk):
-    evolution._put(disk.path / "Orders", 0, [{}])
+    put_commit(disk.path / "Orders", 0, [{}])
     with disk.read_only(), pytest.raises(StorageUnavailable, match="Read-only file system"):
-        evolution._put(disk.path / "Orders", 1, [{}])
+        put_commit(disk.path / "Orders", 1, [{}])
 
 
 def failing(code):

@@ -29,7 +29,8 @@ JSON: dict[str, Any] = {
             "files": ["00000000000000000002.parquet"],
             "rows": 4,
             "engine": "mirror_engine 0.1.0",
-            "metrics": {"numOutputRows": "4"},
+            "metrics": {"numTargetRowsUpdated": "4"},
+            "plan": "broadcast; files are rewritten; without inserts; bounds on Sku",
         }
     ],
 }
@@ -81,4 +82,5 @@ def _commit(entry: HistoryEntry) -> dict[str, Any]:
         "rows": entry.rows,
         "engine": entry.engine,
         "metrics": dict(entry.metrics),
+        "plan": entry.plan,
     }

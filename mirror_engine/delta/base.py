@@ -172,6 +172,7 @@ class HistoryEntry:
         rows: rows of those files.
         engine: who made it.
         metrics: Delta's own operation metrics.
+        plan: how the batch was merged, in words; `""` where there was no choice.
     """
 
     version: int
@@ -181,6 +182,7 @@ class HistoryEntry:
     rows: int = 0
     engine: str = ""
     metrics: Mapping[str, str] = field(default_factory=dict)
+    plan: str = ""
 
 
 class DeltaWriter(Protocol):

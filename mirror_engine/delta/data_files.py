@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mirror_engine.delta.base import Chosen
+    from mirror_engine.delta.file_bounds import Bounds
     from mirror_engine.delta.log import DataFile, DeltaLog
     from mirror_engine.landing_zone.column_types import Column
 
@@ -41,8 +42,10 @@ def count_rows(log: DeltaLog) -> int:
     return sum(_count(file) for file in log.data_files())
 
 
-def scan(log: DeltaLog, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The named columns of every row, in no order.
+def scan(
+    log: DeltaLog, names: Sequence[str], bounds: Bounds | None = None, batch_rows: int = _BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The named columns of every row, or of the files that may hold rows within bounds, in no order.
 
     Raises:
         TableDamaged: a data file is missing or unreadable.
@@ -50,26 +53,28 @@ def scan(log: DeltaLog, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """
     columns = [column for name in names for column in log.schema.columns if column.name == name]
     physical = log.physical_names
-    for file in log.data_files():
-        yield from _rows_of(file, columns, [physical[column.name] for column in columns])
+    for file in log.data_files(bounds):
+        yield from _rows_of(file, columns, [physical[column.name] for column in columns], batch_rows)
 
 
-def _rows_of(file: DataFile, columns: Sequence[Column], physical: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _rows_of(
+    file: DataFile, columns: Sequence[Column], physical: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(tuple(columns))
     first = 0
-    for batch in _read(file, physical):
+    for batch in _read(file, physical, batch_rows):
         arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
         yield rows if file.kept is None else rows.filter(_selected(file.kept, first, batch.num_rows))
         first += batch.num_rows
 
 
-def _read(file: DataFile, physical: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read(file: DataFile, physical: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as parquet:
             present = set(parquet.schema_arrow.names)
             wanted = [name for name in physical if name in present]
-            yield from parquet.iter_batches(_BATCH_ROWS, columns=wanted)
+            yield from parquet.iter_batches(batch_rows, columns=wanted)
     except FileNotFoundError:
         raise TableDamaged(file.path, "the Delta log names this file, and it is not there") from None
     except pa.ArrowInvalid as error:
@@ -85,13 +90,13 @@ def _values(batch: pa.RecordBatch, name: str, file: DataFile, field: pa.Field[An
     return pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place).cast(field.type)
 
 
-def _selected(kept: Sequence[bool], first: int, count: int) -> pa.Array[Any]:
-    known = list(kept[first : first + count])
-    return pa.array(known + [True] * (count - len(known)))
+def _selected(kept: pa.BooleanArray, first: int, count: int) -> pa.BooleanArray:
+    known = kept.slice(first, count)
+    return pa.concat_arrays([known, pa.repeat(True, count - len(known))])
 
 
 def _count(file: DataFile) -> int:
-    gone = 0 if file.kept is None else sum(not kept for kept in file.kept)
+    gone = 0 if file.kept is None else len(file.kept) - file.kept.true_count
     if file.rows is not None:
         return file.rows - gone
     try:

@@ -6,21 +6,17 @@ cannot add a NOT NULL column to an empty table, and deltalake forgets table feat
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import json
-import os
 import uuid
-from contextlib import suppress
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.delta.new_commit import put_commit
 from mirror_engine.delta.record import now_ms
-from mirror_engine.delta.tables_folder import LOG_FOLDER
-from mirror_engine.errors import CommitConflict, StorageUnavailable
+from mirror_engine.errors import CommitConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from mirror_engine.delta.base import BatchRecord
@@ -28,6 +24,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.column_types import Column, TableSchema
 
 ENGINE = "mirror_engine/"
+VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
 ENGINE_INFO = f"{ENGINE}{version_of('mirror-engine')}"
 
 _ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
@@ -47,11 +44,8 @@ _OLD_FEATURES = {
 }
 _PROPERTIES = {
     "delta.checkpointInterval": "50",  # every tenth commit would take seconds
-    "delta.enableDeletionVectors": "false",  # a small MERGE would take twice as long
+    VECTORS: "false",  # a small MERGE would take twice as long
 }
-
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
-_HERE, _NO_REPLACE = -100, 1  # AT_FDCWD and RENAME_NOREPLACE of Linux
 
 Json = dict[str, Any]
 
@@ -81,11 +75,14 @@ def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadat
         "configuration": configuration,
         "createdTime": now_ms(),
     }
-    protocol = _protocol({"minReaderVersion": 1, "minWriterVersion": 2}, _features(schema, configuration))
+    protocol = _protocol(
+        {"minReaderVersion": 1, "minWriterVersion": 2},
+        _features([column.type for column in schema.columns], configuration),
+    )
     information = _information("CREATE TABLE", metadata, configuration)
     actions = [{"protocol": protocol}, {"metaData": described}, _transaction(record)]
     try:
-        _put(folder, 0, [information, *actions])
+        put_commit(folder, 0, [information, *actions])
     except CommitConflict:
         return False
     return True
@@ -106,9 +103,26 @@ def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> int:
     known = log.fields
     if known.keys() >= set(schema.names):
         return log.version
-    before = log.table.metadata()
-    configuration = dict(before.configuration)
+    configuration = dict(log.table.metadata().configuration)
     fields = _fields(schema, known, configuration)
+    return _described_anew(folder, log, "ADD COLUMNS", fields, configuration)
+
+
+def allow_vectors(folder: Path, log: DeltaLog) -> None:
+    """Let changes mark a table's rows as deleted instead of writing whole files anew, in a commit of its own.
+
+    Raises:
+        CommitConflict: another writer was first; nothing was written.
+        StorageUnavailable: nothing was written.
+    """
+    configuration = {**log.table.metadata().configuration, VECTORS: "true"}
+    _described_anew(folder, log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
+
+
+def _described_anew(
+    folder: Path, log: DeltaLog, operation: str, fields: Sequence[Json], configuration: Mapping[str, str]
+) -> int:
+    before = log.table.metadata()
     described = {
         "id": before.id,
         "name": before.name,
@@ -121,10 +135,10 @@ def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> int:
     }
     actions: list[Json] = [{"metaData": {name: value for name, value in described.items() if value is not None}}]
     protocol = _protocol_of(log)
-    wanted = _protocol(protocol, _features(schema, configuration))
+    wanted = _protocol(protocol, _features([field["type"] for field in fields], configuration))
     if wanted != protocol:
         actions.append({"protocol": wanted})
-    _put(folder, log.version + 1, [_information("ADD COLUMNS", None, configuration), *actions])
+    put_commit(folder, log.version + 1, [_information(operation, None, configuration), *actions])
     return log.version + 1
 
 
@@ -143,7 +157,7 @@ def record_only(folder: Path, log: DeltaLog, version: int, record: BatchRecord, 
         StorageUnavailable: nothing was written.
     """
     information = _information("WRITE", metadata, log.table.metadata().configuration)
-    _put(folder, version, [information, _transaction(record)])
+    put_commit(folder, version, [information, _transaction(record)])
 
 
 def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:
@@ -173,10 +187,11 @@ def _schema_string(fields: Sequence[Json]) -> str:
     return json.dumps({"type": "struct", "fields": list(fields)}, ensure_ascii=False)
 
 
-def _features(schema: TableSchema, configuration: Mapping[str, str]) -> set[str]:
+def _features(types: Sequence[object], configuration: Mapping[str, str]) -> set[str]:
     mapped = {"columnMapping"} if configuration.get(_MAPPING_MODE, "none") != "none" else set()
-    naive = {"timestampNtz"} if any(column.type == "timestamp_ntz" for column in schema.columns) else set()
-    return mapped | naive
+    naive = {"timestampNtz"} if "timestamp_ntz" in types else set()
+    vectors = {"deletionVectors"} if configuration.get(VECTORS) == "true" else set()
+    return mapped | naive | vectors
 
 
 def _protocol_of(log: DeltaLog) -> Json:
@@ -221,73 +236,3 @@ def _information(operation: str, metadata: str | None, configuration: Mapping[st
     if configuration.get("delta.enableInCommitTimestamps") == "true":
         information["inCommitTimestamp"] = now_ms()
     return {"commitInfo": information}
-
-
-def _put(folder: Path, version: int, actions: Iterable[Json]) -> None:
-    """Write a commit file whole, and only if there is none of that version."""
-    text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
-    log = folder / LOG_FOLDER
-    passing = log / f".{uuid.uuid4().hex}.tmp"
-    try:
-        log.mkdir(parents=True, exist_ok=True)
-        _write_through(passing, text)
-        _publish(passing, log / f"{version:020}.json")
-    except FileExistsError:
-        raise CommitConflict(f"{folder.name}: version {version} was written by somebody else") from None
-    except OSError as error:
-        raise StorageUnavailable(
-            f"{folder}: the Delta log cannot be written: {error.strerror or error}",
-            "Check the disk and the rights on the folder.",
-        ) from error
-    finally:
-        with suppress(OSError):  # what cannot be written cannot be removed either
-            passing.unlink()
-
-
-def _write_through(file: Path, text: str) -> None:
-    """Write a file that is on the disk when it gets its name: a commit is never seen torn."""
-    with file.open("w", encoding="utf-8") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-
-
-def _publish(passing: Path, target: Path) -> None:
-    """Give a file its final name, unless something has it: a plain rename would replace that."""
-    try:
-        os.link(passing, target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if not _renamed_if_free(passing, target):
-            _write_anew(passing, target)
-
-
-def _renamed_if_free(passing: Path, target: Path) -> bool:
-    """Rename in one step, for file systems without hard links; False where the system cannot.
-
-    Raises:
-        OSError: it failed; `FileExistsError` where something has the name.
-    """
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    if rename(_HERE, os.fsencode(passing), _HERE, os.fsencode(target), _NO_REPLACE) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in {*_NO_LINKS, errno.EINVAL}:
-        return False
-    raise OSError(number, os.strerror(number))
-
-
-def _write_anew(passing: Path, target: Path) -> None:
-    """The last resort: for a moment, a reader may see a commit that is empty."""
-    content = passing.read_bytes()
-    with target.open("xb") as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            target.unlink()  # half a commit would damage the table
-            raise

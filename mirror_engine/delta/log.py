@@ -15,7 +15,8 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.delta.base import DeltaState, HistoryEntry
 from mirror_engine.delta.commits import is_empty, read_commit
 from mirror_engine.delta.damage import damaged
-from mirror_engine.delta.record import carried_from, from_metadata, rows_of
+from mirror_engine.delta.file_bounds import may_hold
+from mirror_engine.delta.record import carried_from, from_metadata, plan_of, rows_of
 from mirror_engine.delta.tables_folder import is_table, readable_by_deltalake
 from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.landing_zone.column_types import Column, TableSchema
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirror_engine.delta.base import BatchRecord
+    from mirror_engine.delta.file_bounds import Bounds
 
 _ACTION_COLUMNS = {"path", "num_records", "partition"}
 _OF_CONTENT = (DeltaError, ValueError, RecursionError)
@@ -40,13 +42,14 @@ class DataFile:
         path: where it lies.
         rows: how many rows it holds by its statistics, deleted ones included; None where it has none.
         partition: values of the partition columns, by their logical names.
-        kept: per row from the first, False where a deletion vector took it; None without one.
+        kept: per row from the first, False where a deletion vector took it; rows after its end are kept. None
+            without one.
     """
 
     path: Path
     rows: int | None
     partition: Mapping[str, str | None]
-    kept: Sequence[bool] | None
+    kept: pa.BooleanArray | None
 
 
 class DeltaLog:
@@ -88,15 +91,17 @@ class DeltaLog:
         """The newest transaction version of an application; None for none."""
         return self._table.transaction_version(application)
 
-    def data_files(self) -> Sequence[DataFile]:
-        """The files that make up this version.
+    def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
+        """The files that make up this version, or those of them that may hold rows within some bounds.
 
         Raises:
             TableDamaged: they cannot be told.
         """
         with reading_log(self._folder):
-            # not the extremes: they may lie beyond Python's dates
             actions = pa.table(self._table.get_add_actions())
+            if bounds and not self._is_mapped:
+                actions = actions.filter(may_hold(actions, bounds))
+            # not the extremes: they may lie beyond Python's dates
             actions = actions.select([name for name in actions.column_names if name in _ACTION_COLUMNS])
             kept = self._kept() if "deletionVectors" in (self._table.protocol().reader_features or ()) else {}
         return [
@@ -109,10 +114,21 @@ class DeltaLog:
             for action in actions.to_pylist()
         ]
 
-    def _kept(self) -> Mapping[str, Sequence[bool]]:
+    @property
+    def marks_rows(self) -> bool:
+        """Whether changes mark rows as deleted instead of writing whole files anew (deletion vectors)."""
+        return self._table.metadata().configuration.get("delta.enableDeletionVectors") == "true"
+
+    @property
+    def _is_mapped(self) -> bool:
+        """Whether columns have other names within the files, and in their statistics."""
+        return any(name != physical for name, physical in self.physical_names.items())
+
+    def _kept(self) -> Mapping[str, pa.BooleanArray]:
         """Selection vectors by the file's name, which is unique within a table."""
-        vectors = pa.table(self._table.deletion_vectors()).to_pylist()
-        return {unquote(vector["filepath"]).rpartition("/")[2]: vector["selection_vector"] for vector in vectors}
+        vectors = pa.table(self._table.deletion_vectors())
+        paths, selections = vectors["filepath"].to_pylist(), vectors["selection_vector"]
+        return {unquote(path).rpartition("/")[2]: kept.values for path, kept in zip(paths, selections, strict=True)}
 
     def state(self) -> DeltaState:
         """The version, its schema and the newest record.
@@ -222,4 +238,5 @@ def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
         rows_of(record) if record else 0,
         commit.get("engineInfo", ""),
         {name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
+        plan_of(metadata),
     )

@@ -32,6 +32,8 @@ _SMALL_SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 SMALL_ROWS = 50_000
+_LARGE_SETTINGS = {"spark.databricks.delta.merge.materializeSource": "none"}  # what is staged never changes
+_BROADCAST_BYTES = 32 * 1024 * 1024  # of staged Parquet: in memory a few times as much, in each executor
 _INTEGER_SUFFIXES = {"byte": "Y", "short": "S", "integer": "", "long": "L"}
 _LONGEST_BOUND = 512  # characters; Delta's statistics know the first 32
 
@@ -68,16 +70,44 @@ def merge_changes(
         confs(spark, {_APPLICATION: transaction.application, _TRANSACTION: str(transaction.version)}),
         says(spark, transaction.metadata),
     ):
-        source = _staged_rows(spark, batch, changes).alias("s")
-        builder = DeltaTable.forPath(spark, str(target)).alias("t").merge(source, _condition(batch, changes))
+        source = _staged_rows(spark, batch, changes)
+        source = source.hint("broadcast") if _is_broadcast(changes) else source
+        builder = DeltaTable.forPath(spark, str(target)).alias("t").merge(source.alias("s"), _condition(batch, changes))
         values = {quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
         if Role.DELETE in changes.roles:
             builder = builder.whenMatchedDelete(f"s.{ROLE} = {Role.DELETE:d}")
         if changes.roles & {Role.SET, Role.SET_ONLY}:
             builder = builder.whenMatchedUpdate(set=values)
-        if changes.roles & {Role.SET, Role.INSERT}:
+        if _inserts(changes):
             builder = builder.whenNotMatchedInsert(f"s.{ROLE} IN ({Role.SET:d}, {Role.INSERT:d})", values)
         builder.execute()
+
+
+def merge_plan(batch: ChangeBatch, changes: StagedChanges, *, marks_rows: bool) -> str:
+    """How `merge_changes` goes about it, for people who read the table's history.
+
+    Args:
+        batch: what is merged.
+        changes: the same, staged.
+        marks_rows: whether the table has deletion vectors.
+    """
+    bounded = _bounded_keys(batch, changes)
+    return "; ".join(
+        [
+            "broadcast" if _is_broadcast(changes) else "shuffled",
+            "rows are marked" if marks_rows else "files are rewritten",
+            "with inserts" if _inserts(changes) else "without inserts",
+            f"bounds on {', '.join(bounded)}" if bounded else "no bounds",
+        ]
+    )
+
+
+def _inserts(changes: StagedChanges) -> bool:
+    return bool(changes.roles & {Role.SET, Role.INSERT})
+
+
+def _is_broadcast(changes: StagedChanges) -> bool:
+    return sum(file.stat().st_size for file in changes.folder.iterdir()) <= _BROADCAST_BYTES
 
 
 @contextmanager
@@ -103,7 +133,7 @@ def says(spark: SparkSession, metadata: str) -> Any:  # noqa: ANN401 - a context
 
 def sized(spark: SparkSession, rows: int) -> Any:  # noqa: ANN401 - a context manager, typed by `confs`
     """Settings for a commit in which Spark touches at most so many rows."""
-    return confs(spark, _SMALL_SETTINGS if rows <= SMALL_ROWS else {})
+    return confs(spark, _SMALL_SETTINGS if rows <= SMALL_ROWS else _LARGE_SETTINGS)
 
 
 def _staged_rows(spark: SparkSession, batch: ChangeBatch, changes: StagedChanges) -> DataFrame:
@@ -117,23 +147,33 @@ def _condition(batch: ChangeBatch, changes: StagedChanges) -> SparkColumn:
     from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     condition = f.expr(f"s.{ROLE} <> {Role.INSERT:d}")
-    for name, (low, high) in zip(batch.key_columns, changes.bounds, strict=True):
-        place = batch.schema.names.index(name)
+    bounded = _bounded_keys(batch, changes)
+    for name in batch.key_columns:
         column = f.col(f"t.{quoted(name)}")
-        condition &= column == f.col(f"s.c{place}")
-        word = batch.schema.columns[place].type
-        lowest, highest = _literal(low.as_py(), word), _literal(high.as_py(), word)
-        if lowest is not None and highest is not None:
-            condition &= (column >= lowest) & (column <= highest)
+        condition &= column == f.col(f"s.c{batch.schema.names.index(name)}")
+        if name in bounded:
+            word, low, high = bounded[name]
+            condition &= (column >= _literal(low, word)) & (column <= _literal(high, word))
     return condition
 
 
-def _literal(value: object, word: str) -> SparkColumn | None:
-    """A value of a type whose literals are exactly that type, so that Delta can hold it against statistics."""
+def _bounded_keys(batch: ChangeBatch, changes: StagedChanges) -> Mapping[str, tuple[str, int | str, int | str]]:
+    """Type and extremes of the key columns whose literals are exactly of their type, as Delta compares them."""
+    words = {column.name: column.type for column in batch.schema.columns}
+    found = zip(batch.key_columns, changes.bounds, strict=True)
+    extremes = ((name, words[name], low.as_py(), high.as_py()) for name, (low, high) in found)
+    return {
+        name: (word, low, high) for name, word, low, high in extremes if all(_is_exact(x, word) for x in (low, high))
+    }
+
+
+def _is_exact(value: object, word: str) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_BOUND
+    return isinstance(value, int) and word in _INTEGER_SUFFIXES
+
+
+def _literal(value: int | str, word: str) -> SparkColumn:
     from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
-    if isinstance(value, int) and word in _INTEGER_SUFFIXES:
-        return f.expr(f"{value}{_INTEGER_SUFFIXES[word]}")
-    if isinstance(value, str) and len(value) <= _LONGEST_BOUND:
-        return f.lit(value)
-    return None
+    return f.lit(value) if isinstance(value, str) else f.expr(f"{value}{_INTEGER_SUFFIXES[word]}")

@@ -13,13 +13,21 @@ from mirror_engine.landing_zone.progress import Progress
 FORMAT = 1
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY = "version"
+_PLAN_KEY = "plan"
 _NO_RECORD = (KeyError, TypeError, ValueError, RecursionError)
 
 
-def to_metadata(record: BatchRecord) -> str:
-    """The `userMetadata` of the commit that holds the record's files."""
+def to_metadata(record: BatchRecord, plan: str = "") -> str:
+    """The `userMetadata` of the commit that holds the record's files.
+
+    Args:
+        record: what the commit says about itself.
+        plan: how the batch was merged, in words for people; `""` where there was no choice.
+    """
+    planned = {_PLAN_KEY: plan} if plan else {}
     return json.dumps(
         {
+            **planned,
             _FORMAT_KEY: FORMAT,
             "mirror": record.mirror,
             "anchor": record.anchor,
@@ -68,6 +76,14 @@ def carried_from(metadata: object) -> int | None:
     except _NO_RECORD:
         return None
     return version if isinstance(version, int) else None
+
+
+def plan_of(metadata: object) -> str:
+    """How the batch of a commit of ours was merged, in words for people; `""` where there was no choice."""
+    if from_metadata(metadata) is None or carried_from(metadata) is not None:
+        return ""
+    plan = json.loads(str(metadata)).get(_PLAN_KEY, "")
+    return plan if isinstance(plan, str) else ""
 
 
 def now_ms() -> int:

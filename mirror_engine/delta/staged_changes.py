@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.base import Met
 from mirror_engine.delta.collapse import NO_KEY, KeyCodes, NetChanges, Role, collapse, key_codes, met
-from mirror_engine.delta.data_files import scan
+from mirror_engine.delta.prior_rows import prior_rows
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from mirror_engine.delta.log import DeltaLog
 
 ROLE = "role"  # the last column of the staged Parquet: a `collapse.Role`
-_CHUNK_ROWS = 1_000_000
 _FILE_ROWS = 2_000_000
 
 
@@ -99,9 +98,9 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path) -> Iterator[StagedC
 def _stage(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
     keys = _keys(batch)
     codes = key_codes(keys.columns) if batch.key_columns else _no_keys(len(keys.markers))
-    prior = _prior(keys.columns, codes, log)
+    prior = prior_rows(keys.columns, codes, log)
     found = met(codes.codes, keys.markers, prior)
-    net = append_where_unmatched(collapse(codes.codes, keys.markers), codes.codes, prior)
+    net = settled(collapse(codes.codes, keys.markers), codes.codes, prior)
     folder.mkdir(parents=True)
     rows = _lay_down(batch, net, folder)
     matching = net.position[net.role != Role.INSERT]
@@ -115,23 +114,24 @@ def _roles(net: NetChanges) -> frozenset[Role]:
     return matching | {Role.INSERT} if np.any(net.copies) else matching
 
 
-def append_where_unmatched(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
-    """The same net changes without matching, where the table holds none of the keys they match; else as they are.
+def settled(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
+    """The same net changes, now that it is known which keys the table holds: only those match, and none inserts.
 
-    Then a delete does nothing, `SET` inserts, `SET_ONLY` leaves its copies: the batch is an append.
+    Of a key it lacks a delete does nothing, `SET` inserts, `SET_ONLY` leaves its copies; of one it holds `SET` is
+    `SET_ONLY`. So a batch whose keys are all new is an append, and one of held keys only needs no insert clause.
 
     Args:
         net: of the batch.
         codes: per change of the batch its key's code.
         prior: per code how many rows of the key the table holds.
     """
-    keys = codes[net.position]
-    matching = (net.role != Role.INSERT) & (keys >= 0)
-    if np.any(prior[keys[matching]] > 0):
-        return net
-    copies = net.copies + (net.role == Role.SET)
-    left = (net.role != Role.DELETE) & (copies > 0)
-    return NetChanges(net.position[left], np.full(int(left.sum()), Role.INSERT, dtype=np.int8), copies[left])
+    matching = np.flatnonzero(net.role != Role.INSERT)
+    held = np.zeros(len(net.role), dtype=np.bool_)
+    held[matching] = prior[codes[net.position[matching]]] > 0
+    copies = net.copies + ((net.role == Role.SET) & ~held)
+    role = np.where(held, np.where(net.role == Role.DELETE, Role.DELETE, Role.SET_ONLY), Role.INSERT)
+    left = held | (copies > 0)
+    return NetChanges(net.position[left], role[left].astype(np.int8), copies[left])
 
 
 def _keys(batch: ChangeBatch) -> _Keys:
@@ -161,35 +161,6 @@ def _type_of(batch: ChangeBatch, name: str) -> str:
 def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array[Any]:
     place = rows.schema.get_field_index(name)
     return pa.nulls(rows.num_rows, kind) if place < 0 else rows.column(place)
-
-
-def _prior(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> Integers:
-    """Per key of the batch, how many rows of it the table holds before."""
-    prior = np.zeros(codes.count, dtype=np.int64)
-    names = keys.column_names
-    if codes.count and set(names) <= set(log.schema.names):
-        wanted = keys.take(codes.first_position)
-        for chunk in _chunks(log, wanted):
-            both = key_codes(pa.concat_tables([wanted, chunk.cast(wanted.schema)])).codes
-            seen = both[codes.count :]
-            prior += np.bincount(seen[(seen >= 0) & (seen < codes.count)], minlength=codes.count)
-    return prior
-
-
-def _chunks(log: DeltaLog, wanted: pa.Table) -> Iterator[pa.Table]:
-    """The table's keys that may be among those wanted, in pieces of a bounded size."""
-    first = wanted.column(0).combine_chunks()
-    waiting: list[pa.RecordBatch] = []
-    for batch in scan(log, wanted.column_names):
-        # a filter by equal bits would lose a NaN or a zero of the other sign
-        found = batch if pa.types.is_floating(first.type) else batch.filter(pc.is_in(batch.column(0), value_set=first))
-        if found.num_rows:
-            waiting.append(found)
-        if sum(rows.num_rows for rows in waiting) >= _CHUNK_ROWS:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def _lay_down(batch: ChangeBatch, net: NetChanges, folder: Path) -> int:

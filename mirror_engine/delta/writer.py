@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.delta.base import Outcome
 from mirror_engine.delta.data_files import count_rows, read_rows
 from mirror_engine.delta.durable import make_durable
-from mirror_engine.delta.evolution import add_columns, create_table, record_only
+from mirror_engine.delta.evolution import add_columns, allow_vectors, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
-from mirror_engine.delta.merge import Transaction, append, merge_changes, sized
+from mirror_engine.delta.merge import Transaction, append, merge_changes, merge_plan, sized
 from mirror_engine.delta.others import changed_by_others
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.spark_failures import spark_failures
@@ -40,6 +40,8 @@ _SETTINGS = {
     # changes hash faster than a large table sorts
     "spark.sql.join.preferSortMergeJoin": "false",
 }
+
+MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than writing their files anew
 
 
 class SparkDeltaWriter:
@@ -175,10 +177,14 @@ class SparkDeltaWriter:
         return log
 
     def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
-        folder = self._tables.path(table)
-        transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
-        rows = changes.rows + count_rows(self._log(table))
-        with spark_failures(table, "commit"), self._session() as spark, sized(spark, rows):
+        folder, log = self._tables.path(table), self._log(table)
+        rows = count_rows(log)
+        marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
+        if marks_rows and not log.marks_rows:
+            allow_vectors(folder, log)
+        plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
+        transaction = Transaction(record.application, record.progress.batch, to_metadata(record, plan))
+        with spark_failures(table, "commit"), self._session() as spark, sized(spark, changes.rows + rows):
             if changes.matches:
                 merge_changes(spark, folder, batch, changes, transaction)
                 return "MERGE"

@@ -12,7 +12,7 @@ import pytest
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 
-from mirror_engine.delta import durable, evolution
+from mirror_engine.delta import durable, new_commit
 from mirror_engine.delta.durable import make_durable
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
@@ -140,14 +140,14 @@ def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_no
 def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(
     tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish = evolution._publish
+    publish = new_commit._publish
 
     def published(passing: Path, target: Path) -> None:
         assert synced[-1] == passing
         publish(passing, target)
         synced.append(target)
 
-    monkeypatch.setattr(evolution, "_publish", published)
+    monkeypatch.setattr(new_commit, "_publish", published)
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark was started"))
     table = Scenario(writer, SIMPLE, ["Id"])
     table.create()

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.delta.log
-from mirror_engine.delta import evolution
+from mirror_engine.delta import new_commit
 from mirror_engine.delta.evolution import add_columns, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
@@ -226,7 +226,7 @@ def test_without_hard_links_a_version_is_whole_and_written_by_one_writer_only(
     assert log is not None
     monkeypatch.setattr(os, "link", no_links)
     if renames:
-        monkeypatch.setattr(evolution, "_write_anew", lambda *_: pytest.fail("seen empty for a moment"))
+        monkeypatch.setattr(new_commit, "_write_anew", lambda *_: pytest.fail("seen empty for a moment"))
     else:
         monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: None)
     record_only(folder, log, 1, record(1), "first")

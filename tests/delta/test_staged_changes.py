@@ -18,10 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.delta.base import ChangeBatch
-from mirror_engine.delta.collapse import Role
+from mirror_engine.delta.collapse import Role, key_codes
 from mirror_engine.delta.evolution import create_table
+from mirror_engine.delta.file_bounds import bounds_of
 from mirror_engine.delta.log import DeltaLog, open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.delta.prior_rows import prior_rows
 from mirror_engine.delta.staged_changes import ROLE, StagedChanges, staged
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 
@@ -109,8 +111,30 @@ def test_changes_of_keys_the_table_lacks_are_an_append(tmp_path: Path) -> None:
         assert ready.rows == 2
 
 
+def test_changes_of_held_keys_need_no_insert_clause(tmp_path: Path) -> None:
+    log = table_of(tmp_path / "T", [(1, "x", 0), (2, "x", 0), (3, "x", 0)])
+    file = file_rows("f", SCHEMA, SCHEMA.names, (4, 1, "x", 1), (2, 2, "x", 2), (2, 9, "x", 3), (1, 3, "x", 4))
+    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+        assert ready.roles == {Role.SET_ONLY, Role.DELETE}
+        assert ready.bounds[0] == (pa.scalar(1, pa.int32()), pa.scalar(3, pa.int32())), (
+            "what the table lacks widens no bound"
+        )
+
+
+def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path: Path) -> None:
+    table_of(tmp_path / "T", [(1, "x", 0), (2, "x", 0)])
+    append(tmp_path / "T", [(7, "x", 0), (9, "x", 0)])
+    log = open_log(tmp_path / "T")
+    assert log is not None
+    old, new = sorted(log.data_files(), key=lambda file: pq.read_table(file.path)["a"][0].as_py())
+    old.path.unlink()
+    wanted = pa.table({"a": pa.array([8, 9], pa.int32()), "b": ["x", "x"]})
+    assert [file.path for file in log.data_files(bounds_of(wanted))] == [new.path]
+    assert prior_rows(wanted, key_codes(wanted), log).tolist() == [0, 1]
+
+
 def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_engine.delta.staged_changes._CHUNK_ROWS", 1)
+    monkeypatch.setattr("mirror_engine.delta.prior_rows._CHUNK_ROWS", 1)
     table_of(tmp_path / "T", [(1, "x", 0)])
     append(tmp_path / "T", [(2, "x", 0)])
     log = open_log(tmp_path / "T")

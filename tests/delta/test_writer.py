@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delta_scenario import Scenario, schema_of
+from deltalake import DeltaTable
+from independent_readers import by_deltalake
 
 from mirror_engine.delta import merge as merge_module
 from mirror_engine.delta import writer as writer_module
@@ -180,3 +182,29 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path
     (tmp_path / "engine" / "scratch" / "spooled").mkdir()
     Scenario(writer, SIMPLE, ["Id"]).change()
     assert [path.name for path in (tmp_path / "engine").rglob("*")] == ["scratch", "spooled"]
+
+
+@pytest.mark.spark
+def test_a_large_tables_rows_are_marked_instead_of_written_anew(
+    fresh: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "MARKED_FROM_ROWS", 4)
+    table = Scenario(fresh, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "a"), (0, 2, "b"), (0, 3, "c"))
+    table.change((1, 1, "A"))  # of three rows: the file is written anew
+    table.change((0, 4, "d"), (0, 4, "e"))
+    table.change((1, 2, "B"), (2, 3, None), (2, 9, None))
+    table.change((4, 4, "D"), (4, 5, "E"))
+    assert table.found() == [(1, "A"), (2, "B"), (4, "D"), (4, "D"), (5, "E")]
+    assert fresh.row_count(table.table) == 5
+    plans = {entry.operation: entry.plan for entry in reversed(fresh.history(table.table)) if entry.plan}
+    assert plans == {"MERGE": "broadcast; rows are marked; with inserts; bounds on Id"}
+    folder = fresh._tables.path(table.table)
+    log = open_log(folder)
+    assert log is not None
+    assert any(file.kept is not None for file in log.data_files())
+    marked = sorted((row["Id"], row["City"]) for row in by_deltalake(DeltaTable(str(folder))))
+    assert marked == table.found(), "what others read"
+    fresh.maintain(table.table, 168)
+    assert table.found() == marked
