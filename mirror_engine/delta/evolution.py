@@ -29,6 +29,7 @@ ENGINE_INFO = f"{ENGINE}{version_of('mirror-engine')}"
 
 _ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_INDEXED = "delta.dataSkippingNumIndexedCols"
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 _MAPPED_READER, _MAPPED_WRITER = 2, 5
 _FEATURES_READER, _FEATURES_WRITER = 3, 7
@@ -88,10 +89,10 @@ def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadat
     return True
 
 
-def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> int:
-    """Give a table the columns it lacks, in one commit of its own; nothing is written where it has them all.
+def evolve(folder: Path, log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) -> int:
+    """Give a table the columns it lacks, and its keys statistics, in one commit; nothing is written where it has all.
 
-    Old rows have NULL in them, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
+    Old rows have NULL in new columns, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
 
     Returns:
         The table's version after it.
@@ -101,11 +102,20 @@ def add_columns(folder: Path, log: DeltaLog, schema: TableSchema) -> int:
         StorageUnavailable: nothing was written.
     """
     known = log.fields
-    if known.keys() >= set(schema.names):
+    before = dict(log.table.metadata().configuration)
+    configuration = before | _statistics(schema, key_columns, before)
+    if known.keys() >= set(schema.names) and configuration == before:
         return log.version
-    configuration = dict(log.table.metadata().configuration)
+    operation = "SET TBLPROPERTIES" if known.keys() >= set(schema.names) else "ADD COLUMNS"
     fields = _fields(schema, known, configuration)
-    return _described_anew(folder, log, "ADD COLUMNS", fields, configuration)
+    return _described_anew(folder, log, operation, fields, configuration)
+
+
+def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
+    """The property by which all keys have statistics: Delta looks at the first 32 columns otherwise."""
+    places = [place for place, name in enumerate(schema.names, 1) if name in key_columns]
+    known = int(before.get(_INDEXED, "32"))
+    return {_INDEXED: str(max(places))} if 0 <= known < max(places, default=0) else {}
 
 
 def allow_vectors(folder: Path, log: DeltaLog) -> None:

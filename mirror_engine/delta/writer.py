@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.delta.base import Outcome
 from mirror_engine.delta.data_files import count_rows, read_rows
 from mirror_engine.delta.durable import make_durable
-from mirror_engine.delta.evolution import add_columns, allow_vectors, create_table, record_only
+from mirror_engine.delta.evolution import evolve, allow_vectors, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.merge import Transaction, append, merge_changes, merge_plan, sized
@@ -99,7 +99,7 @@ class SparkDeltaWriter:
         refuse_repeated(table, record, log.transaction_version(record.application))
         self._clear_leftovers()
         with staged(batch, log, self._scratch) as changes:
-            version = add_columns(self._tables.path(table), log, batch.schema)
+            version = evolve(self._tables.path(table), log, batch.schema, batch.key_columns)
             if changes.rows:
                 operation = self._commit(table, batch, changes, record)
             else:

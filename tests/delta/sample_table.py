@@ -12,7 +12,7 @@ from delta_history import State, read_history
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable
 
-from mirror_engine.delta.evolution import add_columns, create_table
+from mirror_engine.delta.evolution import evolve, create_table
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.delta.record import carried, to_metadata
@@ -36,7 +36,7 @@ def make_sample(folder: Path) -> None:
     writing.batch([{"add": first}])
     log = open_log(folder)
     assert log is not None
-    add_columns(folder, log, WIDER)
+    evolve(folder, log, WIDER)
     second = writing.file([(1, "Wels", _MOMENT, 1.5), (3, None, None, float("nan"))])
     writing.batch([{"remove": writing.removed(first)}, {"add": second}])
     third = {**writing.file([(1, "Wels", _MOMENT, 1.5), (3, None, None, float("nan"))]), "dataChange": False}

@@ -18,7 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.delta.log
 from mirror_engine.delta import new_commit
-from mirror_engine.delta.evolution import add_columns, create_table, record_only
+from mirror_engine.delta.evolution import evolve, create_table, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.delta.record import carried, from_metadata, to_metadata
@@ -207,7 +207,7 @@ def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
     with pytest.raises(CommitConflict):
         record_only(folder, log, log.version + 1, record(1), "")
     with pytest.raises(CommitConflict):
-        add_columns(folder, log, schema_of("Id", "City:string", "new"))
+        evolve(folder, log, schema_of("Id", "City:string", "new"))
     assert not create_table(folder, SIMPLE, record(), "")
     assert [path.name for path in (folder / "_delta_log").iterdir() if path.suffix != ".json"] == []
 
@@ -275,7 +275,7 @@ def test_a_table_asks_of_its_readers_what_its_columns_need(
     assert create_table(tmp_path, schema_of(*first), record(), "")
     log = open_log(tmp_path)
     assert log is not None
-    add_columns(tmp_path, log, schema_of(*first, *then))
+    evolve(tmp_path, log, schema_of(*first, *then))
     log = open_log(tmp_path)
     assert log is not None
     assert log.schema == schema_of(*first, *then)
@@ -290,7 +290,7 @@ def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path)
     create_table(tmp_path, schema_of("Id!", "day:string", partitions=["day"]), record(), "")
     log = open_log(tmp_path)
     assert log is not None
-    add_columns(tmp_path, log, schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
+    evolve(tmp_path, log, schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
     log = open_log(tmp_path)
     assert log is not None
     names = log.physical_names
@@ -298,10 +298,24 @@ def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path)
     assert names["Qty (kg)"].startswith("col-")
     assert log.schema == schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"])
     assert log.table.metadata().configuration["delta.columnMapping.maxColumnId"] == "3"
-    add_columns(tmp_path, log, log.schema)
+    evolve(tmp_path, log, log.schema)
     again = open_log(tmp_path)
     assert again is not None
     assert again.version == 1
+
+
+def test_a_key_far_to_the_right_has_statistics(tmp_path: Path) -> None:
+    wide = schema_of(*(f"c{place}" for place in range(39)), "Id")
+    create_table(tmp_path, wide, record(), "")
+    log = open_log(tmp_path)
+    assert log is not None
+    assert evolve(tmp_path, log, wide, ["c3"]) == 0
+    assert evolve(tmp_path, log, wide, ["Id", "c3"]) == 1
+    log = open_log(tmp_path)
+    assert log is not None
+    assert log.table.metadata().configuration["delta.dataSkippingNumIndexedCols"] == "40"
+    assert log.schema == wide
+    assert evolve(tmp_path, log, wide, ["Id", "c3"]) == 1
 
 
 def test_rows_of_foreign_writers_are_read_with_their_partitions(reading: SparkDeltaWriter) -> None:
@@ -345,7 +359,7 @@ def test_a_column_no_file_has_is_null_in_every_row(reading: SparkDeltaWriter) ->
     write_deltalake(str(folder), pa.table({"old": [1, 2, 3]}))
     log = open_log(folder)
     assert log is not None
-    add_columns(folder, log, schema_of("new"))
+    evolve(folder, log, schema_of("new"))
     found = reading.rows("dbo/T")
     assert found is not None
     assert found.to_pylist() == [{"new": None}] * 3
