@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.delta.base import Outcome
 from mirror_engine.delta.data_files import count_rows, read_rows
 from mirror_engine.delta.durable import make_durable
-from mirror_engine.delta.evolution import evolve, allow_vectors, create_table, record_only
+from mirror_engine.delta.evolution import allow_vectors, create_table, evolve, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.merge import Transaction, append, merge_changes, merge_plan, sized

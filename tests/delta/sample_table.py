@@ -12,7 +12,7 @@ from delta_history import State, read_history
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable
 
-from mirror_engine.delta.evolution import evolve, create_table
+from mirror_engine.delta.evolution import create_table, evolve
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.delta.record import carried, to_metadata

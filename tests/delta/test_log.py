@@ -18,7 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.delta.log
 from mirror_engine.delta import new_commit
-from mirror_engine.delta.evolution import evolve, create_table, record_only
+from mirror_engine.delta.evolution import create_table, evolve, record_only
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.delta.record import carried, from_metadata, to_metadata
