@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.delta.java import find_java; fi
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test mutants fuzz torture soak bench clean
+.PHONY: help demo check test mutants fuzz torture soak bench bench-smoke clean
 .DELETE_ON_ERROR:
 
 help:
@@ -18,7 +18,8 @@ help:
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo 'make torture 200 kills at chosen moments, and generated zones by the thousand; hours, with Spark'
 	@echo 'make soak    half an hour of run with 20 tables: does anything grow? (MIRROR_SOAK_MINUTES)'
-	@echo 'make bench   measure speed, side by side; minutes, on a quiet machine'
+	@echo 'make bench   measure speed, side by side; an hour or two, on a quiet machine; ONLY="merge tiny" takes minutes'
+	@echo 'make bench-smoke  the same with next to no rows: do they run, and come to equal rows?'
 	@echo 'make clean   remove the environment and the demo'
 
 # A stamp per stage: the environment is made anew when what it is made from has changed.
@@ -75,10 +76,12 @@ torture: .venv/.tools .venv/.java
 soak: .venv/.tools .venv/.java
 	PYTHONPATH=tests $(BIN)/python -m soak
 
+# Some works alone: make bench ONLY="merge tiny"
 bench: .venv/.tools .venv/.java
-	PYTHONPATH=benchmarks $(BIN)/python benchmarks/validate.py
-	PYTHONPATH=benchmarks $(BIN)/python benchmarks/memory.py
-	PYTHONPATH=benchmarks $(BIN)/python benchmarks/endpoint.py
+	PYTHONPATH=benchmarks $(BIN)/python -m speed $(ONLY)
+
+bench-smoke: .venv/.tools .venv/.java
+	PYTHONPATH=benchmarks $(BIN)/python -m speed --small --rounds 1 $(ONLY)
 
 clean:
 	rm -rf .venv demo

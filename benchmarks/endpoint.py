@@ -99,6 +99,7 @@ def main() -> None:
     given.add_argument("--files", type=int, default=64)
     given.add_argument("--mib", type=int, default=8)
     given.add_argument("work", nargs="*")
+    given.add_argument("--results", type=Path, default=RESULTS)
     options = given.parse_args()
     if options.work:
         work(options.work[0], options.work[1], Path(options.work[2]))
@@ -131,8 +132,8 @@ def main() -> None:
         "ratio_to_copy": {name: round(seconds[name] / seconds["copy"], 2) for name in ("upload", "put")},
         "ratio_to_copy_synced": {name: round(seconds[name] / seconds["copy, synced"], 2) for name in ("upload", "put")},
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "endpoint.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    options.results.mkdir(exist_ok=True)
+    (options.results / "endpoint.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(told, indent=1))
 
 

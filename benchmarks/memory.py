@@ -9,16 +9,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from measure import machine
 
+from measure import family, lines_of, machine
 from mirror_engine.testing.publisher import Publisher
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RESULTS = Path(__file__).parent / "results"
 ROWS_PER_FILE = 25_000  # 1 MiB
@@ -45,7 +42,7 @@ def peaks(command: list[str]) -> dict[str, int]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
     while process.poll() is None:
         now = {"python": 0, "jvm": 0}
-        for pid in _family(process.pid):
+        for pid in family(process.pid):
             name, resident = _resident(pid)
             now["jvm" if name == "java" else "python"] += resident
         now["together"] = sum(now.values())
@@ -56,23 +53,9 @@ def peaks(command: list[str]) -> dict[str, int]:
     return {kind: most // 2**20 for kind, most in highest.items()}
 
 
-def _family(pid: int) -> Iterator[int]:
-    yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in _read(children).split():
-            yield from _family(int(child))
-
-
 def _resident(pid: int) -> tuple[str, int]:
-    facts = dict(line.partition(":")[::2] for line in _read(Path(f"/proc/{pid}/status")).splitlines())
+    facts = dict(line.partition(":")[::2] for line in lines_of(Path(f"/proc/{pid}/status")))
     return facts.get("Name", "").strip(), int((facts.get("VmRSS") or "0").split()[0]) * 1024
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:  # ended meanwhile
-        return ""
 
 
 def measured(batch_files: int, batches: int, driver_memory: str) -> dict[str, Any]:
@@ -96,6 +79,7 @@ def main() -> None:
     given.add_argument("--times", type=int, default=20)
     given.add_argument("--batch-files", type=int, default=4)
     given.add_argument("--driver-memory", default="512m")
+    given.add_argument("--results", type=Path, default=RESULTS)
     options = given.parse_args()
     small, large = (options.batch_files, options.batches), (options.batch_files, options.batches * options.times)
     runs = {
@@ -104,8 +88,8 @@ def main() -> None:
         "batch x 8": measured(options.batch_files * 8, options.batches, options.driver_memory),
     }
     told = {"machine": machine(), "driver_memory": options.driver_memory, "peak_mib": runs}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "memory.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    options.results.mkdir(exist_ok=True)
+    (options.results / "memory.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(told, indent=1))
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from measure import interleaved, machine
 
+from measure import interleaved, machine
 from mirror_engine.testing.publisher import Publisher
 
 RESULTS = Path(__file__).parent / "results"
@@ -64,6 +64,7 @@ def main() -> None:
     given.add_argument("--rounds", type=int, default=5)
     given.add_argument("--files", type=int, default=1000)
     given.add_argument("--groups", type=int, default=14)
+    given.add_argument("--results", type=Path, default=RESULTS)
     options = given.parse_args()
     with tempfile.TemporaryDirectory(prefix="mirror-engine-bench-") as folder:
         home = Path(folder)
@@ -101,8 +102,8 @@ def main() -> None:
             name: round(figures[name].median_seconds / figures[scan].median_seconds, 2) for name, scan in scans.items()
         },
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "validate.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    options.results.mkdir(exist_ok=True)
+    (options.results / "validate.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(told, indent=1))
 
 

@@ -1,0 +1,51 @@
+"""Every work by name, with the title under which the table shows it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from speed.works import arrival, bulk, collapse, growth, idle, many, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from speed.bench import Bench
+    from speed.figures import Line
+
+BENCHMARKS = Path(__file__).parents[1]
+SCRIPTS = {
+    "validate": ["--rounds", "1", "--files", "10", "--groups", "1"],
+    "memory": ["--batches", "1", "--times", "2", "--batch-files", "1"],
+    "endpoint": ["--rounds", "1", "--files", "8", "--mib", "1"],
+}
+
+
+class Work(NamedTuple):
+    """A work of the table."""
+
+    title: str
+    run: Callable[[Bench], Line]
+
+
+WORKS = {
+    "load": Work("initial load, 5M rows x 10 columns, 5 files, new table", bulk.load),
+    "merge": Work("MERGE of 100,000 net changes, random keys, into those 5M", bulk.merge),
+    "newest": Work("the same with keys in the newest 4 %", bulk.newest),
+    "tiny": Work("3 changes into 1,000 rows, warm session", many.tiny),
+    "backlog": Work("backlog: 1,000 files x 100 rows, repeated keys", many.backlog),
+    "collapse": Work("collapse of 5M changes over 1M keys x 10 columns in 50 files", collapse.collapse),
+    "start": Work("start to first applied file, `once`, tiny zone", start.start),
+    "arrival": Work("file lands -> row visible, `run`, one file a second", arrival.arrival),
+    "idle": Work("1,000 idle tables", idle.idle),
+    "growth": Work("growth: 1M -> 5M -> 20M rows, keys in the newest part", growth.growth),
+}
+
+
+def run_script(name: str, results: Path, *, small: bool) -> None:
+    """One of the older scripts, which measure whole processes."""
+    given = SCRIPTS[name] if small else []
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--results", str(results), *given]
+    subprocess.run(command, check=True)  # noqa: S603 - our own

@@ -1,0 +1,73 @@
+"""The peer `collapse`: the product up to the net changes that a commit would take, without Spark."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measure import lines_of
+from mirror_engine import Config, Mirror
+from mirror_engine.delta.evolution import record_only
+from mirror_engine.delta.log import open_log
+from mirror_engine.delta.record import to_metadata
+from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+
+if TYPE_CHECKING:
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch
+    from mirror_engine.delta.staged_changes import StagedChanges
+
+ONE_BATCH = 1 << 40
+
+
+class Collapsing:
+    """Commands of the peer `collapse`."""
+
+    def __init__(self) -> None:
+        self._idle_bytes = _resident("VmRSS")
+
+    def once(self, root: str, target: str) -> dict[str, Any]:
+        """Read and collapse all that has landed as one batch; its net changes are copied to `target`, untimed.
+
+        Returns:
+            the seconds until they lay ready, and the most memory taken meanwhile.
+        """
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+        writer = _Ready(Path(root), Path(target))
+        started = time.perf_counter()
+        with Mirror(root, Config(batch_bytes=ONE_BATCH), writer=writer) as mirror:
+            mirror.once()
+        assert writer.commits == 1, "more than one batch"
+        return {"seconds": writer.at - started, "peak_bytes": writer.peak_bytes - self._idle_bytes}
+
+
+class _Ready(SparkDeltaWriter):
+    """Notes when the net changes lie ready, and commits that without them."""
+
+    def __init__(self, root: Path, target: Path) -> None:
+        super().__init__(root / TABLES, root / SCRATCH, _no_session)
+        self._target = target
+        self.commits = 0
+        self.at = 0.0
+        self.peak_bytes = 0
+
+    def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:  # noqa: ARG002
+        self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
+        self.commits += 1
+        shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)
+        log = open_log(self._tables.path(table))
+        assert log
+        record_only(self._tables.path(table), log, log.version + 1, record, to_metadata(record))
+        return "APPEND"
+
+
+def _no_session() -> Any:  # noqa: ANN401 - never called
+    raise AssertionError("no Spark here")
+
+
+def _resident(name: str) -> int:
+    """A line of this process's status in bytes (Linux)."""
+    found = next(line for line in lines_of(Path("/proc/self/status")) if line.startswith(name))
+    return int(found.split()[1]) * 1024

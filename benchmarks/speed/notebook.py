@@ -1,0 +1,97 @@
+"""The notebook everyone writes: Spark and Delta as they come, the last row per key, one MERGE a file.
+
+`python -m speed.notebook TABLE FILE ...` is the same as a whole process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine import Config
+from mirror_engine.delta.jars import delta_jars
+from mirror_engine.delta.java import find_java
+from mirror_engine.events import ignore
+from mirror_engine.landing_zone.change import MARKER_COLUMN
+from speed.engines import HEAP
+from speed.rows import DELETE, KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def plain_session() -> SparkSession:
+    """Spark and Delta with their defaults; with jars that are here already, which spares it looking for them."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - the tests hand over a session of their own
+
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    jars = delta_jars(Config(), java, ignore)
+    builder = SparkSession.builder.appName("notebook")
+    for name, value in {
+        "spark.jars": ",".join(jar.as_uri() for jar in jars),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.driver.memory": HEAP,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+class Notebook:
+    """Commands of the peer `notebook`.
+
+    Args:
+        spark: the session; by default one of its own.
+    """
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        self._spark = spark or plain_session()
+
+    def append(self, table: str, files: list[str]) -> dict[str, Any]:
+        """One append a file."""
+        started = time.perf_counter()
+        for file in files:
+            self._spark.read.parquet(file).write.format("delta").mode("append").save(table)
+        return {"seconds": time.perf_counter() - started}
+
+    def merge(self, table: str, files: list[str]) -> dict[str, Any]:
+        """One MERGE a file; where there is no table, the first file, without markers, makes it."""
+        started = time.perf_counter()
+        for file in files:
+            self._merge(table, _last_per_key(self._spark.read.parquet(file)))
+        return {"seconds": time.perf_counter() - started}
+
+    def _merge(self, table: str, changes: DataFrame) -> None:
+        from delta.tables import DeltaTable  # noqa: PLC0415 - imports Spark
+
+        if not DeltaTable.isDeltaTable(self._spark, table):
+            changes.write.format("delta").save(table)
+            return
+        merge = DeltaTable.forPath(self._spark, table).alias("t").merge(changes.alias("s"), f"t.{KEY} = s.{KEY}")
+        if MARKER_COLUMN in changes.columns:
+            merge = merge.whenMatchedDelete(f"s.{MARKER_COLUMN} = {DELETE}").whenMatchedUpdateAll()
+            merge = merge.whenNotMatchedInsertAll(f"s.{MARKER_COLUMN} <> {DELETE}")
+        else:
+            merge = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll()
+        merge.execute()
+
+
+def _last_per_key(changes: DataFrame) -> DataFrame:
+    from pyspark.sql import Window  # noqa: PLC0415 - as above
+    from pyspark.sql import functions as f  # noqa: PLC0415 - as above
+
+    latest_first = Window.partitionBy(KEY).orderBy(f.col("place").desc())
+    numbered = changes.withColumn("place", f.monotonically_increasing_id())
+    return numbered.withColumn("rank", f.row_number().over(latest_first)).where("rank = 1").drop("place", "rank")
+
+
+if __name__ == "__main__":
+    Notebook().merge(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,76 @@
+"""`run` at its daily work: from a file's landing to its rows' being visible, one file a second and table."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from speed import equality, floor, rows
+from speed.bench import Told
+from speed.figures import Goal, Line
+from speed.places import mirrored, zone
+from speed.running import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from speed.bench import Bench, Turn
+
+CHANGES_A_FILE = 100
+KEYS = 1_000
+
+
+def arrival(bench: Bench) -> Line:
+    """One table alone, then several at once; whole runs of the command line."""
+    sizes = bench.sizes
+    many = f"{sizes.arrival_tables} tables"
+    turns = {"one table": _turn(bench, "one table", 1), many: _turn(bench, many, sizes.arrival_tables)}
+    figures = bench.compare(turns, 0)
+    return Line(
+        figures,
+        (
+            Goal("p50 ≤ 1.5 s", figures.median("one table, p50"), " s", at_most=1.5),
+            Goal("p95 ≤ 3 s", figures.median("one table, p95"), " s", at_most=3),
+            Goal("ten tables at once: p50 ≤ 3 s", figures.median(f"{many}, p50"), " s", at_most=3),
+        ),
+        f"a file of {CHANGES_A_FILE} changes a second into each table, {sizes.arrival_seconds} a round after"
+        f" {sizes.arrival_warm_up_files} that warm up",
+    )
+
+
+def _turn(bench: Bench, name: str, count: int) -> Turn:
+    first, seconds = bench.sizes.arrival_warm_up_files, bench.sizes.arrival_seconds
+    folder = bench.home / "data" / f"arrival-{first + seconds}"
+    files = rows.histories(folder, 1, first + seconds, CHANGES_A_FILE, keys=KEYS)
+    expected = equality.of_query(floor.after([], files))
+    tables = [f"Orders{number}" for number in range(count)]
+
+    def turn(place: Path) -> Told:
+        zone(place, tables)
+        with Run(place) as run:
+            for file in files[:first]:
+                for table in tables:
+                    run.land(table, file)
+                run.await_all()
+            _at_a_steady_pace(run, files[first:], tables)
+            run.await_all()
+        for table in tables[1:]:
+            equality.check(name, mirrored(place, table), expected)
+        waits = run.waits(files[first:])
+        found = {f"{name}, p50": statistics.median(waits), f"{name}, p95": float(np.percentile(waits, 95))}
+        return Told(found, mirrored(place, tables[0]), expected)
+
+    return turn
+
+
+def _at_a_steady_pace(run: Run, files: Sequence[Path], tables: Sequence[str]) -> None:
+    """A file a second into each table, each at a moment of its own; who is late goes on at once."""
+    begun = time.monotonic()
+    for second, file in enumerate(files):
+        for at, table in enumerate(tables):
+            time.sleep(max(begun + second + at / len(tables) - time.monotonic(), 0))
+            run.land(table, file)
