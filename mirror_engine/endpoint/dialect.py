@@ -31,11 +31,15 @@ class Dialect(Enum):
     def refusal(self, call: Call, refused: EndpointFault) -> Response:
         """An error as this dialect writes it; without a body for HEAD."""
         code = refused.fault.dfs_code if self is Dialect.DFS else refused.fault.blob_code
-        body, kind = (_json if self is Dialect.DFS else _xml)(code, f"{refused.message}\nRequestId:{call.id}")
+        body, kind = self.error(code, f"{refused.message}\nRequestId:{call.id}")
         if call.method == "HEAD" or refused.fault.status == _NOT_MODIFIED:
             body, kind = b"", ""
         headers = {**of_call(call), "x-ms-error-code": code, **refused.headers}
         return Response(body, refused.fault.status, headers, media_type=kind or None)
+
+    def error(self, code: str, message: str) -> tuple[bytes, str]:
+        """The body of an error, and its media type."""
+        return (_json if self is Dialect.DFS else _xml)(code, message)
 
 
 def dialect_of(call: Call) -> Dialect:

@@ -19,7 +19,7 @@ from mirror_engine.endpoint.tokens import carries
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-_ASKS_FOR = b'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
+_ASKS_FOR = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
 
 
 class Guard:
@@ -41,14 +41,15 @@ class Guard:
         """Serve one request, or refuse it."""
         host = named_host(scope["headers"])
         if host is None:
-            await refuse(send, 400, "InvalidHeaderValue", "A request names one host.")
+            await refuse(scope, send, 400, "InvalidHeaderValue", "A request names one host.")
         elif not self._knows(host):
-            await refuse(send, 421, "InvalidUri", "This endpoint does not answer to that host name.")
+            await refuse(scope, send, 421, "InvalidUri", "This endpoint does not answer to that host name.")
         elif not self._is_from_here(scope):
-            await refuse(send, 403, "AuthorizationFailure", "Pages of other sites may not use this endpoint.")
+            await refuse(scope, send, 403, "AuthorizationFailure", "Pages of other sites may not use this endpoint.")
         elif host not in LOGINS and not self._is_authorized(scope):
-            challenge = [(b"www-authenticate", _ASKS_FOR)]
-            await refuse(send, 401, "Unauthorized", "This endpoint asks for the token it was started with.", challenge)
+            challenge = {"www-authenticate": _ASKS_FOR}
+            message = "This endpoint asks for the token it was started with."
+            await refuse(scope, send, 401, "Unauthorized", message, headers=challenge)
         else:
             await self._app(scope, receive, send)
 

@@ -133,7 +133,7 @@ class LimitedBodies:
         if scope["type"] != "http":
             return
         if _told_length(scope) > self._most_bytes:
-            await refuse(send, 413, "RequestBodyTooLarge", "The request's body is too large.")
+            await refuse(scope, send, 413, "RequestBodyTooLarge", "The request's body is too large.")
             return
         answer = Answer(send)
         try:
@@ -141,11 +141,11 @@ class LimitedBodies:
         except BodyTooLarge:
             if answer.has_begun:
                 raise
-            await refuse(send, 413, "RequestBodyTooLarge", "The request's body is too large.")
+            await refuse(scope, send, 413, "RequestBodyTooLarge", "The request's body is too large.")
         except asyncio.TimeoutError:
             if answer.has_begun:
                 raise
-            await refuse(send, 408, "OperationTimedOut", "The request's body did not go on.")
+            await refuse(scope, send, 408, "OperationTimedOut", "The request's body did not go on.")
 
 
 class _Body:

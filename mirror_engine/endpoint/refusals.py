@@ -1,14 +1,19 @@
-"""How the endpoint refuses what no dialect has looked at yet."""
+"""How the endpoint refuses what no operation has looked at yet."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from starlette.requests import Request
 
-    from starlette.types import Message, Send
+from mirror_engine.endpoint.call import Call
+from mirror_engine.endpoint.dialect import dialect_of
+from mirror_engine.endpoint.headers import of_call
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import Message, Scope, Send
 
 
 class Answer:
@@ -24,15 +29,20 @@ class Answer:
         await self._send(message)
 
 
-async def refuse(send: Send, status: int, code: str, message: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-    """Answer in OneLake's error form and close the connection, as the request's body may still be on its way."""
-    body = json.dumps({"error": {"code": code, "message": message}}).encode()
-    told = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"x-ms-error-code", code.encode()),
-        (b"connection", b"close"),
-        *headers,
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": told})
+async def refuse(  # noqa: PLR0913 - all that an answer is made of
+    scope: Scope, send: Send, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None
+) -> None:
+    """Answer as the request's dialect writes errors, and close the connection: a body may still be on its way."""
+    call = Call.of(Request(scope))
+    body, kind = dialect_of(call).error(code, message)
+    told = {
+        "content-type": kind,
+        "content-length": str(len(body)),
+        "connection": "close",
+        "x-ms-error-code": code,
+        **of_call(call),
+        **(headers or {}),
+    }
+    encoded = [(name.encode(), value.encode()) for name, value in told.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": body})

@@ -37,4 +37,4 @@ class Unforeseen:
             )
             self._tell(f"unforeseen {type(error).__name__} in {places}")
             if not answer.has_begun:
-                await refuse(send, 500, "InternalError", "A fault of the endpoint; its log says where.")
+                await refuse(scope, send, 500, "InternalError", "A fault of the endpoint; its log says where.")

@@ -118,6 +118,24 @@ def test_a_body_that_is_told_too_large_is_refused_before_a_byte_of_it(endpoint: 
     assert size > 2**64 or b"x-ms-error-code: RequestBodyTooLarge\r\n" in answer
 
 
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("onelake.blob.fabric.microsoft.com", b"<Error><Code>RequestBodyTooLarge</Code>"),
+        ("onelake.dfs.fabric.microsoft.com", b'{"error": {"code": "RequestBodyTooLarge"'),
+    ],
+)
+def test_a_body_that_is_too_large_is_refused_in_the_words_of_the_dialect(small: Endpoint, host, kind) -> None:
+    told = request("PUT", "/", host, "Content-Length: 1001", "x-ms-blob-type: BlockBlob")
+    chunks = b"64\r\n" + b"a" * 100 + b"\r\n"
+    untold = request("PUT", "/", host, "Transfer-Encoding: chunked") + chunks * 11
+    for asked in (told, untold):
+        answer = exchange(small.http_port, asked)
+        assert status_of(answer) == 413
+        assert kind in body_of(answer)
+        assert b"x-ms-request-id: " in answer
+
+
 def test_a_body_of_unknown_length_is_cut_where_it_gets_too_large(small: Endpoint) -> None:
     chunk = b"64\r\n" + b"a" * 100 + b"\r\n"
     head = request("PUT", "/", "localhost", "Transfer-Encoding: chunked")
@@ -128,6 +146,15 @@ def test_a_body_of_unknown_length_is_cut_where_it_gets_too_large(small: Endpoint
 def test_a_body_that_does_not_go_on_is_given_up(small: Endpoint) -> None:
     head = request("PUT", "/", "localhost", "Content-Length: 100")
     assert status_of(exchange(small.http_port, head + b"a" * 50)) == 408
+
+
+def test_a_body_that_goes_on_slowly_is_waited_for(small: Endpoint) -> None:
+    with connected(small.http_port) as connection:
+        connection.sendall(request("PUT", "/", "localhost", "Content-Length: 100"))
+        for _ in range(10):
+            connection.sendall(b"a" * 10)
+            time.sleep(0.06)
+        assert body_of(rest_of(connection)) == b"3\r\n100\r\n0\r\n\r\n"
 
 
 def test_a_body_of_two_lengths_is_refused(endpoint: Endpoint) -> None:
