@@ -123,7 +123,7 @@ class Items:
             NameInUse, NameUnusable: nothing was made.
         """
         with self._lock:
-            self._check_free(workspace, name)
+            self._check_free(workspace.path, name)
             item = Item(str(uuid.uuid4()), name, workspace, description, definition)
             self._storage.make_folder(f"{item.path}/{ZONE}")
             self._storage.make_folder(f"{item.path}/{TABLES}")
@@ -141,7 +141,7 @@ class Items:
             notes = self._notes(item.workspace)
             name = {note.id: name for name, note in notes.items()}[item.id]
             if name != item.name:
-                self._check_free(item.workspace, item.name, but=name)
+                self._check_free(item.workspace.path, item.name, but=name)
                 self._storage.rename(f"{item.workspace.path}/{name}", item.path)
                 del notes[name]
             self._keep(item)
@@ -161,15 +161,13 @@ class Items:
         """The workspace of that name or GUID, made where it is missing.
 
         Raises:
-            NameInUse: something else stands there.
+            NameInUse: another spelling of the name, or something else, stands there.
             NameUnusable: nothing was made.
         """
         with self._lock:
             found = self.workspace(name)
             if found is None:
-                check_name(name)
-                if self._storage.stat(name):
-                    raise NameInUse(name)
+                self._check_free("", name)
                 self._storage.make_folder(name)
             return found or self._workspace(name)
 
@@ -211,10 +209,10 @@ class Items:
     def _save(self) -> None:
         write_book(self._storage, self._book, self._clock())
 
-    def _check_free(self, workspace: Workspace, name: str, but: str | None = None) -> None:
+    def _check_free(self, folder: str, name: str, but: str | None = None) -> None:
         """Names that differ in case only are one name: to Fabric, and to some disks."""
         check_name(name)
-        standing = [entry.name for entry in self._storage.list(workspace.path) or ()]
+        standing = [entry.name for entry in self._storage.list(folder) or ()]
         if any(name.casefold() == other.casefold() for other in standing if other != but):
             raise NameInUse(name)
 

@@ -62,9 +62,11 @@ def test_what_stands_in_a_name_s_way_is_wrong_usage(tmp_path) -> None:
     (tmp_path / "notes").write_text("no workspace")
     (tmp_path / "shop/list").write_text("no item")
     (tmp_path / "elsewhere").symlink_to(tmp_path / "shop")
-    for workspace, item in (("shop", "ORDERS"), ("notes", "x"), ("shop", "list"), ("elsewhere", "orders")):
+    names = (("shop", "ORDERS"), ("Shop", "orders"), ("notes", "x"), ("shop", "list"), ("elsewhere", "orders"))
+    for workspace, item in names:
         with pytest.raises(UsageError, match="stands in its way"), served(tmp_path, workspace=workspace, item=item):
             pass
+    assert {path.name for path in tmp_path.iterdir()} == {"shop", "notes", "elsewhere", ".mirror-engine"}
 
 
 @pytest.mark.parametrize("above", ["", "Mirror"], ids=["a ROOT", "a workspace"])
