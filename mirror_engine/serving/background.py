@@ -26,15 +26,24 @@ LOOK_SECONDS = 0.05
 
 
 def running(store: Path) -> Card | None:
-    """Who serves a STORE now; None for nobody."""
+    """Who serves a STORE now; None for nobody. One that is just starting or ending is waited for.
+
+    Raises:
+        TransientError: somebody has held the STORE for `START_SECONDS` and does not say who.
+    """
     private = Private.of(store.absolute())
-    if not private.lock.exists():
-        return None
-    try:
-        with FileLock(private.lock, timeout=0):
-            return None
-    except Timeout:
-        return _card(private)
+    ends = time.monotonic() + START_SECONDS
+    while private.lock.exists():
+        try:
+            with FileLock(private.lock, timeout=0):
+                return None
+        except Timeout:
+            if card := _card(private):
+                return card
+        if time.monotonic() > ends:
+            raise TransientError(f"{store}: who serves it does not say how it is reached", "Try again in a while.")
+        time.sleep(LOOK_SECONDS)
+    return None
 
 
 def start(store: Path, words: Sequence[str], environ: Mapping[str, str]) -> Card:
@@ -77,7 +86,7 @@ def stop(store: Path) -> Card | None:
     """End whoever serves a STORE, and wait for it; what it was, None where there was nobody.
 
     Raises:
-        TransientError: it has not ended after `STOP_SECONDS`.
+        TransientError: it has not ended after `STOP_SECONDS`; else as `running`.
     """
     card = running(store)
     if card is None:

@@ -7,12 +7,15 @@ import os
 import shlex
 import stat
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 from wire import exchange, request, status_of
 
-from mirror_engine.errors import RootInUse, UsageError
+from mirror_engine.errors import RootInUse, TransientError, UsageError
 from mirror_engine.serving import background
 from mirror_engine.serving.environment import Card
 from mirror_engine.serving.layout import Private
@@ -97,13 +100,34 @@ def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp
     assert (private.folder / ".gitignore").read_text() == "*\n"
 
 
-def test_a_card_that_another_version_left_behind_is_none(tmp_path) -> None:
+def test_who_serves_a_store_without_a_card_that_can_be_read_is_not_known(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(background, "START_SECONDS", 0.1)
     with served(tmp_path) as server:
         for left in ("{", '{"pid": 1}'):
             Private.of(tmp_path).card.write_text(left)
-            assert background.running(tmp_path) is None
+            for ask in (background.running, background.stop):
+                with pytest.raises(TransientError, match="does not say"):
+                    ask(tmp_path)
         Private.of(tmp_path).card.write_text(json.dumps(server.card.to_json()))
         assert background.running(tmp_path) == server.card
+
+
+def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path) -> None:
+    with served(tmp_path) as server:
+        card = json.dumps(server.card.to_json())
+    private = Private.of(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        with FileLock(private.lock):
+            starting = pool.submit(background.running, tmp_path)
+            time.sleep(0.2)
+            assert not starting.done()
+            private.card.write_text(card)
+            assert starting.result(10) == server.card
+            private.card.unlink()
+            ending = pool.submit(background.running, tmp_path)
+            time.sleep(0.2)
+            assert not ending.done()
+        assert ending.result(10) is None
 
 
 def test_a_token_is_asked_for_and_told_to_the_publisher(tmp_path) -> None:
