@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 from mirror_engine.delta.change_bytes import digest
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.ledger import ANCHOR
+from mirror_engine.steps import LearnIdentity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.progress import AppliedFile, Progress
     from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
+    from mirror_engine.steps import Plan
     from mirror_engine.storage.base import Storage
 
 
@@ -78,10 +82,21 @@ class Moored:
             return True
         return _same_content(self.doors.storage, f"{self.zone.folder}/{sighting.name.folder}", progress)
 
-    def remember(self) -> None:
-        """Take `now` for what was, if this look is certain; only once every folder's identity has been learned."""
+    def remember(self, left: Iterable[Plan], under_way: Iterable[str]) -> None:
+        """Take `now` for what was, if this look is certain, and every folder's identity has been learned.
+
+        Args:
+            left: what is still to be done for all tables.
+            under_way: where ROOT's folders were when that was planned which is being done now.
+        """
+        is_learned = not any(isinstance(step, LearnIdentity) for plan in left for step in plan.steps)
         is_certain = self.zone.identity and not self.zone.unlisted and not self.is_mount_lost
-        if is_certain and str(self.now) != self.doors.ledger.fact(ANCHOR):
+        if (
+            is_certain
+            and is_learned
+            and {*under_way} <= {str(self.now)}
+            and str(self.now) != self.doors.ledger.fact(ANCHOR)
+        ):
             self.doors.ledger.note(ANCHOR, str(self.now))
 
 

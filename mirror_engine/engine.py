@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from mirror_engine.announcements import Announcements
 from mirror_engine.errors import (
@@ -18,24 +17,26 @@ from mirror_engine.errors import (
     TableDamaged,
     TransientError,
 )
-from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, OperationFailed
+from mirror_engine.events import CycleEnded, CycleStarted, OperationFailed
 from mirror_engine.landing_zone.diagnostics import diagnose, printable
 from mirror_engine.outlook import Outlook
 from mirror_engine.pauses import Pauses
 from mirror_engine.recovery import agree, look_again, recover
 from mirror_engine.replayer import Replayer, Work
-from mirror_engine.steps import LearnIdentity
+from mirror_engine.turns import Turns
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from concurrent.futures import Future
 
     from mirror_engine.change_batches import BatchReader
     from mirror_engine.doors import Doors
+    from mirror_engine.events import BatchCommitted
     from mirror_engine.janitor import Janitor
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
+    from mirror_engine.landing_zone.sightings import ZoneSighting
     from mirror_engine.poller import Poller
     from mirror_engine.recovery import DeltaFolders
     from mirror_engine.steps import Plan
@@ -44,6 +45,7 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
 
 _Answer = TypeVar("_Answer")
+_Failures: TypeAlias = "dict[TableName | None, TransientError]"  # None stands for the zone
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,8 @@ class CycleResult:
 
     Attributes:
         zone: what the poller saw; None where the zone could not be listed.
-        plans: what is left, after the cycle, per table.
-        batches: commits made.
-        files, rows: what they held.
+        plans: what is left, after the cycle, per table; of one whose turn is still under way, what it began with.
+        batches, files, rows: commits made, and what they held.
         failures: transient failures by table; None stands for the zone.
     """
 
@@ -63,7 +64,16 @@ class CycleResult:
     batches: int = 0
     files: int = 0
     rows: int = 0
-    failures: dict[TableName | None, TransientError] = field(default_factory=dict)
+    failures: _Failures = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What the turns that ended within a cycle came to."""
+
+    commits: list[BatchCommitted] = field(default_factory=list)
+    failures: _Failures = field(default_factory=dict)
+    unclean: _Failures = field(default_factory=dict)
 
 
 class Engine:
@@ -74,21 +84,25 @@ class Engine:
         self._poller = poller
         self._janitor = janitor
         self._replayer = Replayer(doors, reader)
-        self._pool = ThreadPoolExecutor(doors.config.workers, thread_name_prefix="worker")
+        self._turns = Turns(doors.config.workers, self._turn)
         self._found: DeltaFolders | None = None
         self._pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        self._cleaning_pauses = Pauses(
-            FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
-        )  # apart: what cannot be moved away can still be read
+        # apart: what cannot be moved away can still be read
+        self._cleaning_pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._announcements = Announcements(doors.tell)
         self._cycles = 0
+        self._is_cut_short = False
 
-    def cycle(self, stop: threading.Event, at_hand: TableName | None = None) -> CycleResult:
-        """Poll, plan, replay, clean. Ends early, after the commits at hand, when `stop` is set.
+    def cycle(
+        self, stop: threading.Event, at_hand: TableName | None = None, is_called: Callable[[], bool] | None = None
+    ) -> CycleResult:
+        """Poll, plan, replay, clean. Ends early, after the turns at hand, when `stop` is set.
 
         Args:
             stop: ends it.
             at_hand: a table that is being maintained; its steps wait.
+            is_called: whether to look at the zone again although tables are still being worked on: their turns go on
+                beside the next cycles, which leave these tables alone. None: all work is waited for.
         """
         self._cycles += 1
         started = time.monotonic()
@@ -97,16 +111,44 @@ class Engine:
         try:
             zone = self._poller.look()
             outlook = Outlook(self._doors, self._known_tables(), zone)
-            plans = outlook.plans()
+            plans = outlook.plans(but=self.under_way)
         except StorageUnavailable as error:
             if zone is None:
                 self._announcements.say(None, [diagnose("ME070", "")])
+            self._is_cut_short = False
             return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
-        result = self._work_off(zone, outlook, plans, stop, {at_hand} - {None})
+        is_due = partial(self._is_due, is_called, started) if is_called else None
+        result = self._work_off(zone, outlook, plans, at_hand, stop=stop, is_due=is_due)
         self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
         return result
 
-    def _unseen(self, zone: ZoneSighting) -> dict[TableName | None, TransientError]:
+    @property
+    def under_way(self) -> set[TableName]:
+        """Tables whose turns go on beside the next cycle."""
+        return {work.table for work in self._turns.at_hand}
+
+    def next_try_seconds(self, longest: float) -> float:
+        """How long to wait before the next cycle: less than `longest` where work is under way, or a try due before."""
+        return 0.0 if self._is_cut_short else self._next_seconds(longest)
+
+    def drop(self, table: TableName, reason: Diagnostic) -> None:
+        """Remove a Delta table, and all memory of it."""
+        self._replayer.drop(table, reason)
+
+    def close(self) -> None:
+        """End the workers, after the turns at hand."""
+        self._turns.close()
+
+    def _next_seconds(self, longest: float) -> float:
+        busy = self._turns.unfinished
+        return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest, busy), busy)
+
+    def _is_due(self, is_called: Callable[[], bool], started: float) -> bool:
+        """Whether the next look is due: by a call, by the clock, or for a table whose pause is over."""
+        left = started + self._doors.config.poll_interval_seconds - time.monotonic()
+        return is_called() or self._next_seconds(left) <= 0
+
+    def _unseen(self, zone: ZoneSighting) -> _Failures:
         """Folders that could not be looked into: what may lie there keeps the zone from being level."""
         if not zone.unlisted:
             self._pauses.end([None])
@@ -115,7 +157,7 @@ class Engine:
         error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
         return {None: self._failed(None, error, self._pauses)}
 
-    def _unread(self, plans: Iterable[TableName], found: DeltaFolders) -> dict[TableName | None, TransientError]:
+    def _unread(self, plans: Iterable[TableName], found: DeltaFolders) -> _Failures:
         """Tables whose Delta logs have not been read yet: what the ledger says of them may be behind, or nothing."""
         faults = {table: found.unread.get(self._doors.delta_folder(table)) for table in plans}
         return {
@@ -124,100 +166,101 @@ class Engine:
             if fault
         }
 
-    def next_try_seconds(self, longest: float) -> float:
-        """How long to wait before the next cycle: less than `longest` where a paused table is due before."""
-        return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest))
-
-    def drop(self, table: TableName, reason: Diagnostic) -> None:
-        """Remove a Delta table, and all memory of it."""
-        self._replayer.drop(table, reason)
-
-    def close(self) -> None:
-        """End the workers."""
-        self._pool.shutdown(wait=True)
-
     def _known_tables(self) -> DeltaFolders:
         """What lies in `ROOT/Tables`; before the first cycle, the ledger is made to agree with the Delta logs."""
-        self._found = look_again(self._doors, self._found) if self._found else recover(self._doors)
+        self._found = look_again(self._doors, self._found, self.under_way) if self._found else recover(self._doors)
         return self._found
 
-    def _but_damaged(
-        self, failures: dict[TableName | None, TransientError], outlook: Outlook
-    ) -> dict[TableName | None, TransientError]:
+    def _but_damaged(self, failures: _Failures, outlook: Outlook) -> _Failures:
         """Failures to try again; tables whose logs turned out to be damaged are planned anew instead, as latched."""
         damaged = {self._doors.delta_folder(t): e for t, e in failures.items() if t and isinstance(e, TableDamaged)}
-        found = outlook.found
-        self._found = look_again(self._doors, replace(found, damaged={**found.damaged, **damaged}))
-        outlook.found = self._found
-        return {t: e for t, e in failures.items() if not t or self._doors.delta_folder(t) not in self._found.damaged}
+        found = replace(outlook.found, damaged={**outlook.found.damaged, **damaged})
+        self._found = outlook.found = look_again(self._doors, found, self.under_way)
+        return {t: e for t, e in failures.items() if not t or self._doors.delta_folder(t) not in outlook.found.damaged}
 
-    def _work_off(
+    def _work_off(  # noqa: PLR0913 - what was seen, and how long to go on
         self,
         zone: ZoneSighting,
         outlook: Outlook,
         plans: dict[TableName, Plan],
+        at_hand: TableName | None,
+        *,
         stop: threading.Event,
-        at_hand: set[TableName | None],
+        is_due: Callable[[], bool] | None,
     ) -> CycleResult:
-        sighted = {sighting.name: sighting for sighting in zone.tables}
         unread = self._unread(plans, outlook.found)
-        paused = self._pauses.waiting | at_hand | unread.keys()
-        works = [
-            Work(plan, sighted.get(table), zone.folder, str(outlook.moored.now))
-            for table, plan in plans.items()
-            if plan.steps and table not in paused
-        ]
+        paused = self._pauses.waiting | ({at_hand} - {None}) | unread.keys()
         self._announcements.say(None, zone.diagnostics)
         for table, plan in plans.items():
             self._announcements.say(table, plan.diagnostics)
-        commits, failures = self._replayed(works, stop)
-        failures = self._but_damaged(failures, outlook)
-        failures |= unread | self._unseen(zone)
-        self._pauses.end_all_but(paused, failures)
-        tried = {table: plan for table, plan in plans.items() if table not in paused and table not in failures}
-        failures |= self._cleaned(zone)
+        self._turns.line_up(self._works(zone, outlook, plans, paused))
+        plans |= {work.table: work.plan for work in self._turns.at_hand}
+        done = self._replayed(stop, is_due)
+        unfinished = self._turns.unfinished
+        self._turns.send_home()
+        self._is_cut_short = bool(self._turns.at_hand)
+        failures = self._but_damaged(done.failures, outlook) | unread | self._unseen(zone)
+        self._pauses.end_all_but(paused | unfinished, failures)
+        tried = {t: plan for t, plan in plans.items() if t not in paused | unfinished and t not in failures}
         left = plans
         try:
-            left = {table: plan for table, plan in plans.items() if table not in tried or not plan.steps}
-            left |= _planned_again(tried, outlook, zone)
-            if not any(isinstance(step, LearnIdentity) for plan in left.values() for step in plan.steps):
-                outlook.moored.remember()
+            worked = {table for table, plan in tried.items() if plan.steps}
+            left = {t: plan for t, plan in plans.items() if t not in worked} | outlook.plans_after(worked, tried)
+            outlook.moored.remember(left.values(), (work.anchor for work in self._turns.at_hand))
         except StorageUnavailable as error:
             failures[None] = self._failed(None, error, self._pauses)
         return CycleResult(
             zone,
             left,
-            len(commits),
-            sum(len(commit.files) for commit in commits),
-            sum(commit.rows for commit in commits),
-            {**self._still_paused(plans), **failures},
+            len(done.commits),
+            sum(len(commit.files) for commit in done.commits),
+            sum(commit.rows for commit in done.commits),
+            {**self._still_paused(plans), **failures, **done.unclean},
         )
 
-    def _replayed(
-        self, works: Iterable[Work], stop: threading.Event
-    ) -> tuple[list[BatchCommitted], dict[TableName | None, TransientError]]:
-        """Each table's steps, one commit a turn, so that a long backlog does not keep the others waiting."""
-        commits: list[BatchCommitted] = []
-        failures: dict[TableName | None, TransientError] = {}
-        turns = {self._pool.submit(self._turn, work, stop): work for work in works}
-        while turns:
-            for turn in wait(turns, return_when=FIRST_COMPLETED).done:
-                work = turns.pop(turn)
-                try:
-                    commit = _foreseen(turn.result)
-                except TransientError as error:
-                    failures[work.table] = self._failed(work.table, error, self._pauses)
-                    continue
-                if commit:
-                    commits.append(commit)
-                    self._pauses.end([work.table])
-                if not work.is_done and not stop.is_set():
-                    turns[self._pool.submit(self._turn, work, stop)] = work
-        return commits, failures
+    def _works(
+        self, zone: ZoneSighting, outlook: Outlook, plans: dict[TableName, Plan], paused: Collection[TableName | None]
+    ) -> Iterator[Work]:
+        """Tables with steps to do, or with files to be moved away."""
+        sighted = {sighting.name: sighting for sighting in zone.tables}
+        self._janitor.keep(zone.folder, sighted.keys())
+        for table, plan in plans.items():
+            work = Work(plan, sighted.get(table), zone.folder, str(outlook.moored.now))
+            if table in paused:
+                work.steps.clear()
+            if work.steps or self._is_unclean(work):
+                yield work
 
-    def _turn(self, work: Work, stop: threading.Event) -> BatchCommitted | None:
-        """One table's next commit, in a worker; none where `stop` was set while it queued."""
-        if stop.is_set():
+    def _replayed(self, stop: threading.Event, is_due: Callable[[], bool] | None) -> _Done:
+        """Turn after turn, one commit each, until all is done or the next cycle is due."""
+        done, untidy = _Done(), self._cleaning_pauses.waiting
+        for work, turn in self._turns.taken(stop, is_due):
+            if self._goes_on(work, turn, done):
+                self._turns.line_up([work])
+        self._cleaning_pauses.end_all_but(untidy | self._turns.unfinished, done.unclean)
+        return done
+
+    def _goes_on(self, work: Work, turn: Future[BatchCommitted | None], done: _Done) -> bool:
+        """Note what a turn came to; whether another is to follow."""
+        try:
+            commit = _foreseen(turn.result)
+        except TransientError as error:
+            if work.is_done:
+                done.unclean[work.table] = self._failed(work.table, error, self._cleaning_pauses)
+            else:
+                done.failures[work.table] = self._failed(work.table, error, self._pauses)
+            return False
+        if commit:
+            done.commits.append(commit)
+            self._pauses.end([work.table])
+        return not work.is_done or self._is_unclean(work)
+
+    def _turn(self, work: Work) -> BatchCommitted | None:
+        """One table's next commit, or when all is applied, its cleaning (LZ-8.1); in a worker."""
+        progress = self._doors.ledger.progress(work.table)
+        if work.is_done and work.sighting and progress:
+            self._janitor.clean(work.zone, work.sighting, progress)
+            work.is_cleaned = True
             return None
         try:
             return self._replayer.advance(work)
@@ -225,32 +268,21 @@ class Engine:
             agree(self._doors, work.table, self._doors.writer.state(self._doors.delta_folder(work.table)))
             raise
 
-    def _cleaned(self, zone: ZoneSighting) -> dict[TableName | None, TransientError]:
-        """Processed files moved away, table by table (LZ-8.1)."""
-        failures: dict[TableName | None, TransientError] = {}
-        paused = self._cleaning_pauses.waiting
-        for sighting in zone.tables:
-            if sighting.name in paused:
-                continue
-            try:
-                _foreseen(partial(self._clean, zone, sighting))
-            except TransientError as error:
-                failures[sighting.name] = self._failed(sighting.name, error, self._cleaning_pauses)
-        self._cleaning_pauses.end_all_but(paused, failures)
-        return failures
-
-    def _clean(self, zone: ZoneSighting, sighting: TableSighting) -> None:
-        progress = self._doors.ledger.progress(sighting.name)
-        if not progress or not progress.has_table or progress.identity != sighting.identity:
-            return
-        self._janitor.clean(zone.folder, sighting, progress)
+    def _is_unclean(self, work: Work) -> bool:
+        """Whether files of its folder may have to be moved away or deleted."""
+        progress = self._doors.ledger.progress(work.table)
+        if work.is_cleaned or not work.sighting or work.table in self._cleaning_pauses.waiting:
+            return False
+        if not progress or not progress.has_table or progress.identity != work.sighting.identity:
+            return False
+        return self._janitor.is_due(work.zone, work.sighting, progress)
 
     def _failed(self, table: TableName | None, error: TransientError, pauses: Pauses) -> TransientError:
         """Note a transient failure: the next try comes after a growing pause."""
         self._doors.tell(OperationFailed(table, str(error), pauses.begin(table)))
         return error
 
-    def _still_paused(self, plans: dict[TableName, Plan]) -> dict[TableName | None, TransientError]:
+    def _still_paused(self, plans: Mapping[TableName, Plan]) -> _Failures:
         waiting = self._pauses.waiting | self._cleaning_pauses.waiting
         return {
             table: TransientError(f"{table.normalized} waits for its next try") for table in plans if table in waiting
@@ -266,10 +298,3 @@ def _foreseen(call: Callable[[], _Answer]) -> _Answer:
     except Exception as error:
         logging.getLogger(__name__).exception("work on a table failed")
         raise EngineFault(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error
-
-
-def _planned_again(tried: dict[TableName, Plan], outlook: Outlook, zone: ZoneSighting) -> dict[TableName, Plan]:
-    """What is left of tables whose steps were done; of all, where one that went made room for another (LZ-1.5)."""
-    sighted = {sighting.name for sighting in zone.tables}
-    worked = {table for table, plan in tried.items() if plan.steps}
-    return outlook.plans(worked if worked <= sighted else tried)

@@ -14,8 +14,10 @@ from mirror_engine.table_folders import is_as_sighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from mirror_engine.config import Config
+    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import FileSighting, TableSighting
     from mirror_engine.storage.base import Entry, Storage
@@ -33,6 +35,15 @@ class Janitor:
         self._config = config
         self._clock = clock
         self._swept_at: dict[str, float] = {}
+        self._settled: dict[TableName, tuple[TableSighting, Progress]] = {}
+
+    def is_due(self, zone: str, sighting: TableSighting, progress: Progress) -> bool:
+        """Whether `clean` may have something to do: never where nothing changed since it was done last."""
+        if self._config.cleanup == "off":
+            return False
+        seen, known = self._settled.get(sighting.name, (None, None))
+        is_settled = seen is sighting and known is progress  # both are made anew when they change
+        return not is_settled or self._is_sweep_due(f"{zone}/{sighting.name.folder}")
 
     def clean(self, zone: str, sighting: TableSighting, progress: Progress) -> int:
         """Move what is done, and delete what was moved before and its time is up; returns how many files were moved.
@@ -45,12 +56,24 @@ class Janitor:
         Raises:
             StorageUnavailable: a move or a deletion failed; the rest is done next time.
         """
+        moved = self._moved(f"{zone}/{sighting.name.folder}", sighting, progress)
+        self._settled[sighting.name] = (sighting, progress)
+        return moved
+
+    def keep(self, zone: str, names: AbstractSet[TableName]) -> None:
+        """Forget all other tables."""
+        if not self._settled.keys() <= names:
+            folders = {f"{zone}/{name.folder}" for name in names}
+            self._settled = {name: settled for name, settled in self._settled.items() if name in names}
+            self._swept_at = {folder: at for folder, at in self._swept_at.items() if folder in folders}
+
+    def _moved(self, folder: str, sighting: TableSighting, progress: Progress) -> int:
         if self._config.cleanup == "off":
             return 0
-        folder = f"{zone}/{sighting.name.folder}"
         bin_folder = READY_TO_DELETE_FOLDER if self._config.cleanup == "ready" else PROCESSED_FOLDER
         place = self._storage.stat(f"{folder}/{bin_folder}")
         if place and place.kind is not Kind.FOLDER:
+            self._swept_at[folder] = self._clock()
             return 0
         # what was overwritten since is not applied, and what is not applied is never moved (LZ-8.5)
         done = [file for file in processed(sighting.files, progress) if is_as_sighted(self._storage, folder, file)]

@@ -119,12 +119,13 @@ class Mirror:
         with self._engine() as running, Waker(self.root, stop) as waker, Upkeep(running.doors, waker.ring) as upkeep:
             self._waker = waker
             while not stop.is_set():
-                running.cycle(stop, upkeep.at_hand)
+                running.cycle(stop, upkeep.at_hand, waker.is_due)
                 upkeep.begin(running.level)
                 pause = running.engine.next_try_seconds(self.config.poll_interval_seconds)
                 with suppress(StorageUnavailable):  # it is only shown
                     running.doors.ledger.note(NEXT_POLL, str(self._clock() + pause))
                 waker.wait(pause)
+            running.finish(stop)
             return running.report()
 
     def ring(self) -> None:

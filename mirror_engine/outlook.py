@@ -10,7 +10,7 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import SCHEMA_SUFFIX, TableName
 from mirror_engine.landing_zone.register import Severity
-from mirror_engine.places import changed_by_others, taken_places
+from mirror_engine.places import around, changed_by_others, taken_places
 from mirror_engine.planner import Circumstances, plan, plan_gone
 
 if TYPE_CHECKING:
@@ -57,24 +57,38 @@ class Outlook:
         self._zone = zone
         self.moored = Moored.at(doors, zone)
 
-    def plans(self, only: Collection[TableName] | None = None) -> dict[TableName, Plan]:
+    def plans(
+        self, only: Collection[TableName] | None = None, but: Collection[TableName] = ()
+    ) -> dict[TableName, Plan]:
         """The plan of every table there is or was, or of those named, by what the ledger knows now.
+
+        Args:
+            only: these tables; None for all.
+            but: tables at hand, which leave those alone that share a place with them, too.
 
         Raises:
             StorageUnavailable: a folder's content could not be read.
         """
-        refusals = taken_places(self._doors, self.found.foreign, [sighting.name for sighting in self._zone.tables])
+        names = [sighting.name for sighting in self._zone.tables]
+        refusals = taken_places(self._doors, self.found.foreign, names)
+        known = self._doors.ledger.tables()
+        wanted = (known.keys() | names if only is None else {*only}) - around(self._doors, {*known, *names}, but)
         plans = {
             sighting.name: self._plan(sighting, refusals.get(sighting.name))
             for sighting in self._zone.tables
-            if only is None or sighting.name in only
+            if sighting.name in wanted
         }
         circumstances = Circumstances(self._doors.config, self._doors.clock())
         for table in self._gone():
             progress = self._doors.ledger.progress(table)
-            if progress and (only is None or table in only):
+            if progress and table in wanted:
                 plans[table] = plan_gone(table, progress, circumstances)
         return plans
+
+    def plans_after(self, worked: Collection[TableName], others: Collection[TableName]) -> dict[TableName, Plan]:
+        """What is left of tables whose steps were done; of others, too, where one that went made room (LZ-1.5)."""
+        sighted = {sighting.name for sighting in self._zone.tables}
+        return self.plans(worked if sighted.issuperset(worked) else {*worked, *others})
 
     def _plan(self, sighting: TableSighting, refusal: Diagnostic | None) -> Plan:
         progress = self._doors.ledger.progress(sighting.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from mirror_engine.landing_zone.names import TableName
 
@@ -54,7 +54,8 @@ class Pauses:
         """After a round: only those not tried in it, or failed in it, stay put off."""
         self.end(set(self._pauses).difference(untried, failed))
 
-    def next_seconds(self, longest: float) -> float:
-        """How long until the next try that is due before `longest` seconds are over."""
+    def next_seconds(self, longest: float, but: Collection[TableName | None] = ()) -> float:
+        """How long until the next try, of others than these, that is due before `longest` seconds are over."""
         now = time.monotonic()
-        return min([longest, *(max(pause.until - now, 0.0) for pause in self._pauses.values())])
+        due = (max(pause.until - now, 0.0) for table, pause in self._pauses.items() if table not in but)
+        return min([longest, *due])

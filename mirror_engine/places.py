@@ -10,7 +10,7 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.names import TABLES_OF_THE_SERVICE, TableName, conflicts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from mirror_engine.delta.base import DeltaState
     from mirror_engine.doors import Doors
@@ -53,6 +53,18 @@ def taken_places(doors: Doors, foreign: Collection[str], names: Sequence[TableNa
         for name in sorted(names, key=lambda name: _first_seen(doors, name))[TABLES_OF_THE_SERVICE:]:
             refusals.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
     return refusals
+
+
+def around(doors: Doors, names: Iterable[TableName], taken: Collection[TableName]) -> set[TableName]:
+    """Of these tables, the taken ones, and those whose Delta folder is that of one, in it or around it (LZ-1.5)."""
+    places = {doors.delta_folder(name).casefold() for name in taken}
+    outer = {place.rpartition("/")[0] for place in places}
+    found = set()
+    for name in names if taken else ():
+        place = doors.delta_folder(name).casefold()
+        if place in places or place in outer or place.rpartition("/")[0] in places:
+            found.add(name)
+    return found
 
 
 def _owns(doors: Doors, table: TableName) -> bool:

@@ -47,14 +47,20 @@ def recover(doors: Doors) -> DeltaFolders:
     return found
 
 
-def look_again(doors: Doors, found: DeltaFolders) -> DeltaFolders:
-    """The same, once more for those folders that were damaged or unread: somebody may have mended or removed them."""
-    unsure = {*found.damaged, *found.unread}
+def look_again(doors: Doors, found: DeltaFolders, at_hand: Iterable[TableName] = ()) -> DeltaFolders:
+    """The same, once more for those folders that were damaged or unread: somebody may have mended or removed them.
+
+    Those of tables at hand are left as they are.
+    """
+    busy = {doors.delta_folder(table) for table in at_hand}
+    unsure = {*found.damaged, *found.unread} - busy
     again = _looked_at(doors, unsure)
     for table in doors.ledger.tables():
         if doors.delta_folder(table) in unsure - again.seen:
             agree(doors, table, None)
-    return DeltaFolders(found.seen | again.seen, found.foreign | again.foreign, again.damaged, again.unread)
+    damaged = {**again.damaged, **{folder: found.damaged[folder] for folder in busy & found.damaged.keys()}}
+    unread = {**again.unread, **{folder: found.unread[folder] for folder in busy & found.unread.keys()}}
+    return DeltaFolders(found.seen | again.seen, found.foreign | again.foreign, damaged, unread)
 
 
 def _looked_at(doors: Doors, folders: Iterable[str]) -> DeltaFolders:

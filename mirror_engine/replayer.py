@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
@@ -30,6 +31,8 @@ from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIde
 from mirror_engine.table_folders import is_as_sighted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirror_engine.change_batches import BatchReader, CutBatch
     from mirror_engine.delta.base import DeltaState
     from mirror_engine.doors import Doors
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.sightings import FileSighting, TableSighting
 
 
-@dataclass
+@dataclass(eq=False)
 class Work:
     """One table's plan under way.
 
@@ -46,13 +49,16 @@ class Work:
         sighting: the folder; None where it is gone.
         zone: the landing zone, from ROOT.
         anchor: identities of ROOT's own folders.
+        steps: what is left of the plan.
         waiting: change files not yet applied.
+        is_cleaned: whether the janitor has been there.
     """
 
     plan: Plan
     sighting: TableSighting | None
     zone: str
     anchor: str
+    is_cleaned: bool = False
     steps: deque[Step] = field(default_factory=deque)
     waiting: deque[FileSighting] = field(default_factory=deque)
 
@@ -68,6 +74,17 @@ class Work:
     def is_done(self) -> bool:
         """Whether nothing is left to do."""
         return not self.steps
+
+    @cached_property
+    def files(self) -> Sequence[FileSighting]:
+        """What it is about: change files to be applied, or else all that lie there."""
+        batches = [step for step in self.plan.steps if isinstance(step, ApplyBatch)]
+        return batches[-1].files if batches else self.sighting.files if self.sighting else ()
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of `files`."""
+        return sum(file.size for file in self.files)
 
 
 class Replayer:

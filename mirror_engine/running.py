@@ -15,6 +15,7 @@ from mirror_engine.monitoring.overview import write_fabric_files
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.names import TableName
@@ -58,14 +59,21 @@ class Running:
         self._started = time.monotonic()
         self._batches = self._files = self._rows = 0
 
-    def cycle(self, stop: threading.Event, at_hand: TableName | None = None) -> None:
-        """One cycle, with its traces for Fabric's own tools; the table that others have at hand is left alone."""
-        self.last = self.engine.cycle(stop, at_hand)
+    def cycle(
+        self, stop: threading.Event, at_hand: TableName | None = None, is_called: Callable[[], bool] | None = None
+    ) -> None:
+        """One cycle of the engine, with its traces for Fabric's own tools."""
+        self.last = self.engine.cycle(stop, at_hand, is_called)
         self._batches += self.last.batches
         self._files += self.last.files
         self._rows += self.last.rows
         if self.last.zone:
             self._leave_traces()
+
+    def finish(self, stop: threading.Event) -> None:
+        """Once `stop` is set: wait for the turns that are still under way, and count what they come to."""
+        if self.engine.under_way:
+            self.cycle(stop)
 
     def _leave_traces(self) -> None:
         try:

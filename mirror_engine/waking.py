@@ -22,13 +22,15 @@ from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Self
     from watchdog.observers.api import BaseObserver
 
 LOG = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written under its final name is mostly complete
-LONGEST_BURST_SECONDS = 2.0
+LONGEST_BURST_SECONDS = 1.0
 STOP_LATENCY_SECONDS = 0.2
 
 # Not among them: opening, closing unwritten and a folder's own time, which the engine's looking changes, too.
@@ -58,6 +60,7 @@ class Waker:
         self._root = root
         self._stop = stop
         self._changed = threading.Event()
+        self._burst = (0.0, 0.0)  # when it began, and its latest event
         self._observer: BaseObserver | None = None
         self._watched: _Place | None = None
         self._has_complained = False
@@ -72,33 +75,38 @@ class Waker:
         self._unwatch()
 
     def wait(self, seconds: float) -> bool:
-        """Wait, at most `seconds`; a burst of events ends one wait only.
+        """Wait, at most `seconds`, or until a burst of events is over; it ends one wait only.
 
         Returns:
             Whether it was cut short: by an event since the last wait, or by `stop`.
         """
         deadline = time.monotonic() + seconds
         if self._watch():
-            self._changed.set()  # what came before the watch began has told nobody
+            self.ring()  # what came before the watch began has told nobody
         while not self._stop.is_set():
             left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            if self._changed.wait(min(left, STOP_LATENCY_SECONDS)):
-                self._outlast_burst()
+            if self.is_due():
+                self._changed.clear()
                 return True
+            if self._changed.is_set() and seconds > 0:
+                self._stop.wait(QUIET_SECONDS)
+            elif left <= 0:
+                return False
+            else:
+                self._changed.wait(min(left, STOP_LATENCY_SECONDS))
         return True
 
     def ring(self) -> None:
         """End a wait, or the next, as an event does; from any thread."""
+        now = time.monotonic()
+        self._burst = (self._burst[0] if self._changed.is_set() else now, now)
         self._changed.set()
 
-    def _outlast_burst(self) -> None:
-        deadline = time.monotonic() + LONGEST_BURST_SECONDS
-        while not self._stop.is_set() and self._changed.is_set():
-            self._changed.clear()
-            if time.monotonic() < deadline:
-                self._changed.wait(QUIET_SECONDS)
+    def is_due(self) -> bool:
+        """Whether something happened since the last wait, and it is quiet again, or has not been for long."""
+        (began, latest), now = self._burst, time.monotonic()
+        is_over = now - latest >= QUIET_SECONDS or now - began >= LONGEST_BURST_SECONDS
+        return self._changed.is_set() and is_over
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the folder it will be made in; whether another than before."""
@@ -112,9 +120,7 @@ class Waker:
         observer = Observer()
         try:
             observer.start()
-            observer.schedule(
-                _Bell(place, self._changed), str(place.path), recursive=place.is_zone, event_filter=EVENTS
-            )
+            observer.schedule(_Bell(place, self.ring), str(place.path), recursive=place.is_zone, event_filter=EVENTS)
         except (OSError, RuntimeError) as problem:
             _end(observer)
             self._complain(problem)
@@ -162,16 +168,16 @@ class _Place:
 class _Bell(fs.FileSystemEventHandler):
     """Rings for what a publisher does, not for what the engine's own janitor does."""
 
-    def __init__(self, place: _Place, changed: threading.Event) -> None:
+    def __init__(self, place: _Place, ring: Callable[[], None]) -> None:
         self._place = place
-        self._changed = changed
+        self._ring = ring
 
     def on_any_event(self, event: fs.FileSystemEvent) -> None:
         """Ring if the event's end result has a name the protocol reads (LZ-1.6)."""
         path = os.fsdecode(event.dest_path or event.src_path)
         parts = Path(os.path.relpath(path, self._place.path)).parts
         if not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts):
-            self._changed.set()
+            self._ring()
 
 
 def _end(observer: BaseObserver) -> None:

@@ -184,3 +184,20 @@ def test_a_failed_move_is_done_next_time():
     assert zone.janitor.clean(ZONE, zone.sighting(), replace(progress, applied={})) == 0
     assert zone.clean(*numbered(1, 2)) == 1
     assert zone.clean(*numbered(1, 2)) == 0
+
+
+def test_a_folder_is_due_when_it_or_its_progress_changed_and_once_an_hour():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    sighting, progress = zone.sighting(), Progress("g", "f")
+    assert zone.janitor.is_due(ZONE, sighting, progress)
+    zone.janitor.clean(ZONE, sighting, progress)
+    assert not zone.janitor.is_due(ZONE, sighting, progress)
+    assert zone.janitor.is_due(ZONE, replace(sighting), progress)
+    assert zone.janitor.is_due(ZONE, sighting, replace(progress))
+    zone.now += 3600
+    assert zone.janitor.is_due(ZONE, sighting, progress)
+    zone.janitor.clean(ZONE, sighting, progress)
+    zone.janitor.keep(ZONE, set())
+    assert zone.janitor.is_due(ZONE, sighting, progress)
+    assert not Zone(cleanup="off").janitor.is_due(ZONE, sighting, progress)

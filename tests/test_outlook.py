@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 from shop import Shop, row
 
+from mirror_engine import Config
 from mirror_engine.anchor import Anchor, Moored
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.outlook import Outlook
-from mirror_engine.places import taken_places
+from mirror_engine.places import around, taken_places
 from mirror_engine.poller import Poller
 from mirror_engine.recovery import DeltaFolders
 from mirror_engine.steps import BeginGeneration, DropTable, LearnIdentity
@@ -75,11 +76,16 @@ def test_a_copied_root_is_learned_and_an_uncertain_look_is_not_remembered(tmp_pa
         elsewhere = replace(
             zone, identity="other", tables=tuple(replace(table, identity="other") for table in zone.tables)
         )
-        Moored.at(doors, replace(elsewhere, unlisted=frozenset({"Orders"}))).remember()
-        Moored.at(doors, replace(elsewhere, tables=())).remember()
+        Moored.at(doors, replace(elsewhere, unlisted=frozenset({"Orders"}))).remember([], [])
+        Moored.at(doors, replace(elsewhere, tables=())).remember([], [])
         outlook = Outlook(doors, DeltaFolders(), elsewhere)
-        assert isinstance(outlook.plans()[ORDERS].steps[0], LearnIdentity)  # byte for byte what was applied
-        outlook.moored.remember()
+        plan = outlook.plans()[ORDERS]
+        assert isinstance(plan.steps[0], LearnIdentity)  # byte for byte what was applied
+        outlook.moored.remember([plan], [])
+        outlook.moored.remember([], [str(outlook.moored.before)])  # a turn that was planned before it moved
+        still = Moored.at(doors, elsewhere)
+        assert still.now != still.before
+        outlook.moored.remember([], [str(outlook.moored.now)])
         after = Moored.at(doors, elsewhere)
         assert after.now == after.before
 
@@ -90,3 +96,14 @@ def test_who_has_a_table_owns_its_place_though_another_would_come_first(tmp_path
     with replayed(tmp_path / "known").engine() as running:
         refusals = taken_places(running.doors, frozenset(), [IN_SCHEMA])
         assert {name: said.code for name, said in refusals.items()} == {IN_SCHEMA: "ME004"}
+
+
+def test_a_table_at_hand_keeps_those_from_being_planned_that_share_its_place(tmp_path):
+    with doors_of(tmp_path) as doors:
+        outlook = Outlook(doors, DeltaFolders(), look(doors))
+        assert outlook.plans(but=[TableName("", "Items")]).keys() == {ORDERS}
+        assert outlook.plans(but=[ORDERS]) == outlook.plans(but=[IN_SCHEMA]) == {}
+    names = {TableName("", "a"), TableName("A", "b"), TableName("A", "c"), TableName("", "d")}
+    flat = replace(doors, config=Config(default_schema="none"))
+    assert around(flat, names, [TableName("", "a")]) == names - {TableName("", "d")}
+    assert around(flat, names, [TableName("A", "b")]) == {TableName("", "a"), TableName("A", "b")}

@@ -15,7 +15,7 @@ from mirror_engine.events import ProgressRecovered
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.ledger import Ledger
-from mirror_engine.recovery import DeltaFolders, recover
+from mirror_engine.recovery import DeltaFolders, look_again, recover
 from mirror_engine.testing.publisher import Publisher
 
 ORDERS = TableName("", "Orders")
@@ -151,3 +151,13 @@ def test_a_ledger_older_than_the_tables_is_told(tmp_path):
     assert shop.once().batches == 0
     assert [event for event in shop.events if isinstance(event, ProgressRecovered)] == [ProgressRecovered(ORDERS, 2)]
     assert shop.ids() == [1, 2]
+
+
+def test_a_table_at_hand_is_not_looked_at_again(tmp_path):
+    shop = Shop(tmp_path)
+    shop.orders().load(row(1))
+    shop.once()
+    unsure = DeltaFolders(frozenset({"dbo/Orders"}), damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
+    with shop.engine() as running:
+        assert look_again(running.doors, unsure, [ORDERS]) == unsure
+        assert look_again(running.doors, unsure).damaged == {}

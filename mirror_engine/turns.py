@@ -1,0 +1,116 @@
+"""Turns: which tables are worked on side by side, and who comes next."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from mirror_engine.events import BatchCommitted
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.replayer import Work
+
+CALL_LATENCY_SECONDS = 0.05
+LONG_SECONDS = 5.0
+LARGE_BYTES = 64 * 1024 * 1024
+LARGE_FILES = 500
+
+
+class Turns:
+    """Works under way, each a turn at a time, so that no backlog keeps the others waiting.
+
+    Who waits longest comes next. Turns that are likely to be long leave one worker to the others: however many
+    tables commit for minutes, a small one's change finds a worker soon.
+
+    Args:
+        workers: how many turns are taken side by side.
+        take: takes a work's next turn; called in a worker.
+    """
+
+    def __init__(self, workers: int, take: Callable[[Work], BatchCommitted | None]) -> None:
+        self._workers = workers
+        self._take = take
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="worker")
+        self._at_hand: dict[Future[BatchCommitted | None], Work] = {}
+        self._waiting: list[Work] = []
+        self._clock = count()
+        self._since: dict[TableName, int] = {}  # since when each of them waits
+        self._slow: set[TableName] = set()  # whose latest commit took long
+
+    @property
+    def at_hand(self) -> Sequence[Work]:
+        """Those whose turn is under way."""
+        return tuple(self._at_hand.values())
+
+    @property
+    def unfinished(self) -> set[TableName]:
+        """Tables with a turn under way, or in line for one."""
+        return {work.table for work in (*self.at_hand, *self._waiting)}
+
+    def line_up(self, works: Iterable[Work]) -> None:
+        """Let works wait for their next turn; none of them may be at hand."""
+        now = next(self._clock)
+        self._waiting += works
+        for work in self._waiting:
+            self._since.setdefault(work.table, now)
+        self._waiting.sort(key=lambda work: self._since[work.table])
+
+    def send_home(self) -> None:
+        """Nobody waits any more; who lines up again before the next time keeps the place in the line."""
+        self._since = {work.table: self._since[work.table] for work in self._waiting}
+        self._waiting.clear()
+
+    def taken(
+        self, stop: threading.Event, is_due: Callable[[], bool] | None
+    ) -> Iterator[tuple[Work, Future[BatchCommitted | None]]]:
+        """Turns as they end, until nobody has one or waits for one; whoever was given may line up again.
+
+        Args:
+            stop: ends it once those at hand are over.
+            is_due: ends it whatever is at hand. So does a work that was at hand before and lines up again: it was
+                planned by an earlier look. None: all are waited for.
+        """
+        earlier = set(self.at_hand)
+        while self._at_hand or self._waiting:
+            if stop.is_set():
+                self.send_home()
+            elif is_due and (is_due() or not earlier.isdisjoint(self._waiting)):
+                break
+            self._start()
+            for turn in wait(self._at_hand, CALL_LATENCY_SECONDS if is_due else None, FIRST_COMPLETED).done:
+                yield self._at_hand.pop(turn), turn
+
+    def close(self) -> None:
+        """Wait for the turns at hand, and end the workers."""
+        self._pool.shutdown(wait=True)
+
+    def _start(self) -> None:
+        long = sum(map(self._is_long, self._at_hand.values()))
+        for work in tuple(self._waiting):
+            if len(self._at_hand) == self._workers:
+                break
+            if self._is_long(work) and long >= max(self._workers - 1, 1):
+                continue
+            long += self._is_long(work)
+            self._waiting.remove(work)
+            self._since.pop(work.table, None)
+            self._at_hand[self._pool.submit(self._timed, work)] = work
+
+    def _timed(self, work: Work) -> BatchCommitted | None:
+        started, is_cleaning = time.monotonic(), work.is_done
+        try:
+            return self._take(work)
+        finally:
+            if time.monotonic() - started >= LONG_SECONDS:
+                self._slow.add(work.table)
+            elif not is_cleaning:
+                self._slow.discard(work.table)
+
+    def _is_long(self, work: Work) -> bool:
+        """Whether a turn is likely to take long: by the table's latest commit, and by what lies there."""
+        return work.table in self._slow or work.size >= LARGE_BYTES or len(work.files) >= LARGE_FILES

@@ -1,0 +1,78 @@
+"""A writer whose commits take until they are let go, and an engine whose cycles do not wait for them."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+
+from shop import Shop
+
+from mirror_engine.delta.memory import MemoryDeltaWriter
+
+SECONDS = 60.0
+NO_STOP = threading.Event()
+
+
+class HeldWriter(MemoryDeltaWriter):
+    """Commits to tables that are held, and drops of them, wait."""
+
+    def __init__(self):
+        super().__init__()
+        self._gates = {}
+        self.blocked = set()
+
+    def hold(self, table):
+        self._gates.setdefault(table, threading.Event())
+
+    def let_go(self, table):
+        gate = self._gates.pop(table, None)
+        if gate:
+            gate.set()
+
+    def let_all_go(self):
+        for table in list(self._gates):
+            self.let_go(table)
+
+    def apply(self, table, batch, record):
+        self._pass(table)
+        return super().apply(table, batch, record)
+
+    def drop(self, table):
+        self._pass(table)
+        super().drop(table)
+
+    def _pass(self, table):
+        gate = self._gates.get(table)
+        if gate:
+            self.blocked.add(table)
+            assert gate.wait(SECONDS)
+            self.blocked.discard(table)
+
+
+class HeldShop(Shop):
+    """A shop whose cycles end once nothing moves any more but what is held."""
+
+    def __init__(self, root, **options):
+        super().__init__(root, HeldWriter(), **options)
+
+    @contextmanager
+    def at_work(self):
+        """An engine; gives a function that runs a cycle."""
+        with self.engine() as running:
+            try:
+                yield lambda: running.cycle(NO_STOP, None, self._stuck(running)) or running.last
+            finally:
+                self.writer.let_all_go()
+
+    def _stuck(self, running):
+        """Whether all turns at hand are held, and no other has begun since it was asked before."""
+        before = None
+
+        def is_stuck():
+            nonlocal before
+            waiting = running.engine._turns._waiting
+            last, before = before, [(work, work.is_done, len(work.waiting)) for work in waiting]
+            busy = {running.doors.delta_folder(table) for table in running.engine.under_way}
+            return bool(busy) and busy <= self.writer.blocked and last == before
+
+        return is_stuck

@@ -1,0 +1,254 @@
+"""Tables side by side: one that commits for minutes keeps no other waiting, and is left alone meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from held import HeldShop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quick_folder import quick_folder
+from shop import name, row
+
+import mirror_engine.engine
+from mirror_engine import turns
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.events import BatchCommitted, BatchStarted, TableDropped
+from mirror_engine.landing_zone.states import Latched, Level
+from mirror_engine.storage.local import LocalStorage
+
+ORDERS = "dbo/Orders"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return HeldShop(tmp_path, batch_files=1, poll_interval_seconds=60.0)
+
+
+def test_changes_of_other_tables_are_applied_while_one_commits(shop):
+    orders, items = shop.orders(), shop.orders("Items")
+    shop.writer.hold(ORDERS)
+    orders.insert(row(1))
+    with shop.at_work() as cycle:
+        for number in range(3):
+            items.insert(row(number))
+            plans = cycle().plans
+            assert shop.ids("Items") == list(range(number + 1))
+            assert {table.table for table, plan in plans.items() if isinstance(plan.state, Level)} == {"Items"}
+        orders.insert(row(2))
+        cycle()
+        shop.writer.let_go(ORDERS)
+        cycle()
+        assert cycle().failures == {}
+    assert shop.ids() == [1, 2]
+    started = [
+        event.first for event in shop.events if isinstance(event, BatchStarted) and event.table.table == "Orders"
+    ]
+    assert started == [name(1), name(2)]
+
+
+def test_files_of_a_table_under_way_are_not_moved_away(shop, monkeypatch):
+    orders = shop.orders()
+    first, second = orders.insert(row(1)), orders.insert(row(2))
+    with shop.at_work() as cycle:
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalStorage, "move", refuse)
+            assert cycle().failures
+        third = orders.insert(row(3))
+        shop.writer.hold(ORDERS)
+        for _ in range(2):
+            cycle()
+        assert (shop.publisher.zone / first).exists()
+        shop.writer.let_go(ORDERS)
+        cycle()
+        cycle()
+    assert [path for path in (first, second, third) if (shop.publisher.zone / path).exists()] == [third]
+
+
+def refuse(*_):
+    raise StorageUnavailable("scripted")
+
+
+def test_a_folder_made_anew_while_its_old_rows_are_committed_ends_with_the_new_ones(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.writer.hold(ORDERS)
+    with shop.at_work() as cycle:
+        cycle()
+        orders.drop()
+        cycle()
+        assert not [event for event in shop.events if isinstance(event, TableDropped)]
+        shop.orders().insert(row(9))
+        cycle()
+        shop.writer.let_go(ORDERS)
+        for _ in range(3):
+            cycle()
+    assert shop.ids() == [9]
+
+
+@pytest.mark.parametrize("until", ["dropping", "committing"])
+def test_a_folder_renamed_into_a_schema_waits_for_the_turn_of_the_old_one(shop, until):
+    orders = shop.orders()
+    orders.load(row(1))
+    with shop.at_work() as cycle:
+        if until == "dropping":
+            cycle()
+        (shop.publisher.zone / "dbo.schema").mkdir()
+        shop.writer.hold(ORDERS)
+        if until == "committing":
+            cycle()
+        (shop.publisher.zone / "Orders").rename(shop.publisher.zone / "dbo.schema/Orders")
+        for _ in range(3):
+            assert cycle().failures == {}
+            assert not [event for event in started(shop) if event.table.schema]
+        shop.writer.let_go(ORDERS)
+        for _ in range(3):
+            cycle()
+        assert [plan.state for plan in cycle().plans.values()] == [Level()]
+    assert shop.ids("dbo.Orders") == [1]
+
+
+def started(shop):
+    return [event for event in shop.events if isinstance(event, BatchStarted)]
+
+
+def test_what_is_left_of_a_backlog_is_planned_anew_by_what_lies_there_by_then(shop):
+    orders = shop.orders()
+    for number in (1, 2):
+        orders.insert(row(number))
+    shop.writer.hold(ORDERS)
+    with shop.at_work() as cycle:
+        cycle()
+        orders.land_metadata(b"{")
+        cycle()
+        shop.writer.let_go(ORDERS)
+        cycle()
+        plan = next(iter(cycle().plans.values()))
+    assert isinstance(plan.state, Latched)
+    assert shop.ids() == [1]
+
+
+def test_stop_waits_for_the_turns_at_hand_and_counts_them(shop):
+    shop.orders().insert(row(1))
+    shop.writer.hold(ORDERS)
+    stop = threading.Event()
+    reports = []
+    with shop.mirror() as mirror:
+        thread = threading.Thread(target=lambda: reports.append(mirror.run(stop)))
+        thread.start()
+        items = shop.orders("Items")
+        items.insert(row(1))
+        while not any(isinstance(event, BatchCommitted) for event in shop.events):
+            assert thread.is_alive()
+            stop.wait(0.01)
+        stop.set()
+        shop.writer.let_go(ORDERS)
+        thread.join(60)
+    assert (reports[0].files, shop.ids(), shop.ids("Items")) == (2, [1], [1])
+
+
+def test_long_turns_leave_a_worker_to_the_others(shop, monkeypatch):
+    monkeypatch.setattr(turns, "LARGE_FILES", 3)
+    with shop.at_work() as cycle:
+        for table in ("A", "B"):
+            folder = shop.orders(table)
+            for number in range(3):
+                folder.insert(row(number))
+            shop.writer.hold(f"dbo/{table}")
+        cycle()
+        assert shop.writer.blocked == {"dbo/A"}
+        shop.orders().insert(row(1))
+        cycle()
+        assert shop.ids() == [1]
+        assert shop.writer.blocked == {"dbo/A"}
+        shop.writer.let_all_go()
+        for _ in range(3):
+            cycle()
+    assert (shop.ids("A"), shop.ids("B")) == ([0, 1, 2], [0, 1, 2])
+
+
+def test_a_table_whose_last_commit_was_long_is_expected_to_take_long_again(shop, monkeypatch):
+    monkeypatch.setattr(turns, "LONG_SECONDS", 0.0)
+    folders = [shop.orders(table) for table in ("A", "B")]
+    for folder in folders:
+        folder.insert(row(1))
+    with shop.at_work() as cycle:
+        cycle()
+        monkeypatch.setattr(turns, "LONG_SECONDS", 5.0)
+        for folder in folders:
+            folder.insert(row(2))
+            shop.writer.hold(f"dbo/{folder.path}")
+        cycle()
+        assert len(shop.writer.blocked) == 1
+
+
+@pytest.mark.parametrize("due", ["a poll", "a try"])
+def test_a_cycle_does_not_wait_longer_for_a_turn_than_for_the_next_look(tmp_path, monkeypatch, due):
+    shop = HeldShop(tmp_path, poll_interval_seconds=0.01 if due == "a poll" else 60.0)
+    shop.orders().insert(row(1))
+    shop.writer.hold(ORDERS)
+    if due == "a try":
+        monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.01)
+        broken = shop.orders("Broken")
+        broken.insert(row(1))
+        refused = iter([StorageUnavailable("scripted")])
+        apply = shop.writer.apply
+        monkeypatch.setattr(shop.writer, "apply", lambda table, *more: fail_once(refused, table) or apply(table, *more))
+    with shop.engine() as running:
+        running.cycle(threading.Event(), None, lambda: False)
+        assert running.engine.under_way
+        assert running.engine.next_try_seconds(15.0) == 0.0
+        running.cycle(threading.Event(), None, lambda: False) if due == "a poll" else None
+        shop.writer.let_go(ORDERS)
+        running.cycle(threading.Event())
+        assert running.engine.next_try_seconds(15.0) == 15.0
+    assert shop.ids() == [1]
+
+
+def fail_once(refused, table):
+    if table == "dbo/Broken":
+        for error in refused:
+            raise error
+
+
+ACTS = st.tuples(
+    st.sampled_from(["land", "land", "hold", "let go", "drop", "cycle", "cycle"]), st.sampled_from(["A", "B", "C"])
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(ACTS, max_size=40), st.integers(1, 3), st.integers(1, 3))
+def test_whatever_is_held_and_dropped_meanwhile_every_table_ends_with_the_rows_of_its_folder(acts, workers, files):
+    with quick_folder() as root:
+        shop = HeldShop(Path(root), workers=workers, batch_files=files, poll_interval_seconds=60.0)
+        folders, landed = {}, {}
+        with shop.at_work() as cycle:
+            for number, (act, table) in enumerate(acts):
+                match act:
+                    case "land":
+                        if table not in folders:
+                            folders[table], landed[table] = shop.orders(table), []
+                        folders[table].insert(row(number))
+                        landed[table].append(number)
+                    case "hold":
+                        shop.writer.hold(f"dbo/{table}")
+                    case "let go":
+                        shop.writer.let_go(f"dbo/{table}")
+                    case "drop" if table in folders:
+                        folders.pop(table).drop()
+                        del landed[table]
+                    case "cycle":
+                        cycle()
+            shop.writer.let_all_go()
+            for _ in range(6):
+                result = cycle()
+        assert result.failures == {}
+        assert {table: shop.ids(table) for table in landed} == landed
+        assert shop.writer.tables() == sorted(f"dbo/{table}" for table in landed)

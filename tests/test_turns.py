@@ -1,0 +1,42 @@
+"""Who is worked on, and who comes next."""
+
+from __future__ import annotations
+
+import threading
+
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.states import Level
+from mirror_engine.replayer import Work
+from mirror_engine.steps import Plan
+from mirror_engine.turns import Turns
+
+NO_STOP = threading.Event()
+
+
+def works(names):
+    return [Work(Plan(TableName("", name), Level()), None, "", "") for name in names]
+
+
+def test_who_waits_longest_comes_next_though_all_are_sent_home_and_others_come_anew():
+    turns = Turns(1, lambda _: None)
+    taken = []
+    for names in ("ABC", "ABCD", "ABCD", "ABCD", "ABCD"):
+        turns.line_up(works(names))
+        for work, _ in turns.taken(NO_STOP, None):
+            taken.append(work.table.table)
+            break
+        turns.send_home()
+    turns.close()
+    assert taken == ["A", "B", "C", "A", "D"]
+
+
+def test_who_lines_up_again_comes_after_those_who_wait():
+    turns = Turns(1, lambda _: None)
+    turns.line_up(works("AB"))
+    taken = []
+    for work, _ in turns.taken(NO_STOP, None):
+        taken.append(work.table.table)
+        if len(taken) < 5:
+            turns.line_up([work])
+    turns.close()
+    assert "".join(taken) == "ABABAB"
