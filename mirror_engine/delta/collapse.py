@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mirror_engine.landing_zone.change import RowMarker
@@ -21,6 +22,7 @@ Integers: TypeAlias = NDArray[np.int64]
 Markers: TypeAlias = NDArray[np.int8]
 Flags: TypeAlias = NDArray[np.bool_]
 
+_SPREAD = 4  # whole numbers that lie so close, in places per row, are counted off instead of hashed
 NO_KEY = -1  # the code of a row that matches nothing (LZ-4.8)
 
 
@@ -38,7 +40,7 @@ class KeyCodes:
     """The keys of a change batch as numbers.
 
     Attributes:
-        codes: per row its key's code, 0 to `count` - 1 in order of first appearance; `NO_KEY` where a part is NULL.
+        codes: per row its key's code, 0 to `count` - 1; `NO_KEY` where a part is NULL.
         first_position: per code the first row that has it.
     """
 
@@ -210,12 +212,25 @@ def _paired(left: Integers, right: Integers) -> Integers:
 
 
 def _dense(column: pa.ChunkedArray[Any]) -> Integers:
-    """Codes of values in order of first appearance, `NO_KEY` for NULL."""
+    """Codes of values, `NO_KEY` for NULL."""
     if pa.types.is_null(column.type):
         return np.full(len(column), NO_KEY, dtype=np.int64)
+    if pa.types.is_signed_integer(column.type) and len(column) and not column.null_count:
+        extremes = pc.min_max(column)
+        low, high = extremes["min"].as_py(), extremes["max"].as_py()
+        if high - low < _SPREAD * len(column):
+            return _ranks(column.to_numpy().astype(np.int64, copy=False) - low, high - low + 1)
     chunks: list[Any] = column.dictionary_encode().chunks  # one dictionary serves them all
     parts = [chunk.indices.fill_null(NO_KEY).to_numpy(zero_copy_only=False) for chunk in chunks]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64, copy=False)
+
+
+def _ranks(values: Integers, span: int) -> Integers:
+    """The place of each value among those that occur; they lie below `span`."""
+    occurs = np.zeros(span, dtype=np.bool_)
+    occurs[values] = True
+    ranks: Integers = (np.cumsum(occurs, dtype=np.int64) - 1)[values]
+    return ranks
 
 
 def comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:

@@ -109,7 +109,7 @@ def _expected_length(chunk: Any, rows: int) -> int:  # noqa: ANN401 - ColumnChun
 def _longest_values(handle: BinaryIO, metadata: Any, group: int, paths: list[str]) -> int:  # noqa: ANN401 - as above
     """The length of the longest row that the dictionaries of some columns can make."""
     file = pq.ParquetFile(handle, metadata=metadata, read_dictionary=paths, pre_buffer=False, buffer_size=BUFFER_BYTES)
-    first = next(file.iter_batches(batch_size=1, row_groups=[group], use_threads=False), None)
+    first = next(file.iter_batches(batch_size=1, row_groups=[group], columns=paths, use_threads=False), None)
     columns = [] if first is None else first.columns
     dictionaries = [cells.dictionary for cells in columns if isinstance(cells, pa.DictionaryArray)]
     return sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)

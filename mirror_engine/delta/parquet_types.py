@@ -173,7 +173,8 @@ def _times(cells: pa.Array) -> pa.Array:
 
 
 def _check_years(counts: pa.Array, first: int, last: int, wanted: str) -> None:
-    outside = pc.or_(pc.less(counts, first), pc.greater(counts, last))
-    position = pc.index(outside, True).as_py()
-    if position >= 0:
-        raise OutOfRange(wanted, position)
+    extremes = pc.min_max(counts)
+    lowest, highest = extremes["min"].as_py(), extremes["max"].as_py()
+    if lowest is not None and (lowest < first or highest > last):
+        outside = pc.or_(pc.less(counts, first), pc.greater(counts, last))
+        raise OutOfRange(wanted, pc.index(outside, True).as_py())

@@ -36,7 +36,8 @@ def prior_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> Integers:
         for chunk in _chunks(log, wanted):
             both = key_codes(pa.concat_tables([wanted, chunk.cast(wanted.schema)])).codes
             seen = both[codes.count :]
-            prior += np.bincount(seen[(seen >= 0) & (seen < codes.count)], minlength=codes.count)
+            found = np.bincount(seen[seen >= 0], minlength=int(both.max()) + 1)
+            prior += found[both[: codes.count]]
     return prior
 
 

@@ -227,10 +227,10 @@ def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(
 
     keys = [same_key(row) for row in rows]
     first_seen = {key: position for position, key in reversed(list(enumerate(keys))) if key is not None}
-    in_order = sorted(first_seen, key=lambda key: first_seen[key])
-    assert numbered.codes.tolist() == [NO_KEY if key is None else in_order.index(key) for key in keys]
-    assert numbered.first_position.tolist() == [first_seen[key] for key in in_order]
-    assert numbered.count == len(first_seen)
+    code_of = {key: int(numbered.codes[place]) for key, place in first_seen.items()}
+    assert numbered.codes.tolist() == [NO_KEY if key is None else code_of[key] for key in keys]
+    assert sorted(code_of.values()) == list(range(numbered.count))
+    assert numbered.first_position.tolist() == sorted(first_seen.values(), key=lambda at: int(numbered.codes[at]))
     assert numbered.codes.dtype == np.int64
 
 
@@ -257,6 +257,18 @@ def test_a_null_float_is_no_key_and_nan_is_one() -> None:
 def test_other_carriers_of_a_type_are_compared_by_value(column: pa.Array) -> None:
     numbered = key_codes(pa.table({"k": column}))
     assert numbered.codes.tolist() == [0, NO_KEY, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[7, -3, 7, 5, -3], [2**62, -(2**62), 2**62, 0, -(2**62)], [-(2**63), 2**63 - 1, -(2**63), 0, 2**63 - 1]],
+    ids=["close together", "far apart", "as far as can be"],
+)
+def test_whole_numbers_have_one_code_each_however_far_apart(values: list[int]) -> None:
+    column = pa.chunked_array([pa.array(values[:2], pa.int64()), pa.array(values[2:], pa.int64())])
+    codes = key_codes(pa.table({"k": column})).codes.tolist()
+    assert sorted(set(codes)) == [0, 1, 2]
+    assert len(set(zip(values, codes, strict=True))) == 3
 
 
 def test_an_all_null_column_and_a_keyless_table_match_nothing() -> None:
