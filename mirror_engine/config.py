@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from mirror_engine.errors import ConfigError
-from mirror_engine.option_kinds import Option, choice, number, size, switch, text, whole
+from mirror_engine.option_kinds import Option, choice, number, size, size_or, switch, text, whole
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -114,6 +114,14 @@ class Config:
     batch_bytes: Annotated[
         int, size(_BATCH, "Most bytes of change files, as landed but 32 a row at least, in one commit.")
     ] = 256 * 1024 * 1024
+    driver_batch_bytes: Annotated[
+        int | Literal["auto"],
+        size_or(
+            _BATCH,
+            "Largest batch that is collapsed in the driver, counted likewise; Spark collapses others. `auto`: 256MiB.",
+            "auto",
+        ),
+    ] = "auto"
     row_bytes: Annotated[int, size(_BATCH, "Longest row accepted.")] = 64 * 1024 * 1024
     workers: Annotated[int, whole(_BATCH, "Tables worked on side by side.", "TABLES", 1, 256)] = 2
     poll_interval_seconds: Annotated[

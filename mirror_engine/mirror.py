@@ -213,8 +213,9 @@ class Mirror:
 
     def _spark_writer(self) -> DeltaWriter:
         from mirror_engine.delta.session import start_session  # noqa: PLC0415 - a level zone needs no Spark
-        from mirror_engine.delta.writer import SparkDeltaWriter  # noqa: PLC0415
+        from mirror_engine.delta.writer import DRIVER_BATCH_BYTES, SparkDeltaWriter  # noqa: PLC0415
 
+        most = self.config.driver_batch_bytes
         scratch, log_file = self.root / SCRATCH, self.root / LOGS / "spark.log"
         return SparkDeltaWriter(
             self.root / TABLES,
@@ -222,6 +223,7 @@ class Mirror:
             lambda: start_session(
                 self.config, scratch=scratch, log_file=log_file, listen=self._tell, profile=self._profile()
             ),
+            DRIVER_BATCH_BYTES if most == "auto" else most,
         )
 
     def _profile(self) -> Literal["steady", "brief"]:

@@ -107,6 +107,16 @@ def size(topic: str, about: str) -> Option:
     return Option(about, "a size such as 1048576, 256MB or 1GiB", read, "SIZE", topic)
 
 
+def size_or(topic: str, about: str, word: str) -> Option:
+    """Bytes, or one word that stands for what the engine chooses."""
+    known = size(topic, about)
+
+    def read(value: object) -> int | str:
+        return word if value == word else known.read(value)
+
+    return Option(about, f"{known.allowed}, or {word}", read, known.unit, topic)
+
+
 def text(topic: str, about: str, allowed: str, unit: str, pattern: str) -> Option:
     """Text that a pattern matches in full."""
 

@@ -60,6 +60,11 @@ class DeltaLog:
         self._table = table
 
     @property
+    def folder(self) -> Path:
+        """The table's folder."""
+        return self._folder
+
+    @property
     def version(self) -> int:
         """The version that is looked at."""
         return int(self._table.version() or 0)

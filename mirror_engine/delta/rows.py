@@ -48,11 +48,11 @@ class SpooledRows:
     def _spilled(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         fields = sorted(map(self.schema.get_field_index, names))
         options = pa.ipc.IpcReadOptions(included_fields=fields)
-        with _scratch_trouble():
+        with scratch_trouble():
             source = pa.OSFile(str(self._file))
         with source, pa.ipc.open_file(source, options=options) as reader:
             for at in range(reader.num_record_batches):
-                with _scratch_trouble():
+                with scratch_trouble():
                     batch = reader.get_batch(at)
                 yield batch
 
@@ -85,7 +85,7 @@ class Spool:
         """All rows taken so far."""
         if self._writer is None:
             return SpooledRows(self._schema, self._waiting)
-        with _scratch_trouble():
+        with scratch_trouble():
             self._writer.close()
         return SpooledRows(self._schema, (), self._file)
 
@@ -97,7 +97,7 @@ class Spool:
 
     def _spill(self) -> None:
         """Write what waits; from now on every batch is written as it comes."""
-        with _scratch_trouble():
+        with scratch_trouble():
             if self._writer is None:
                 self._scratch.mkdir(parents=True, exist_ok=True)
                 self._file = self._scratch / f"rows-{uuid4().hex}.arrow"
@@ -110,7 +110,8 @@ class Spool:
 
 
 @contextmanager
-def _scratch_trouble() -> Iterator[None]:
+def scratch_trouble() -> Iterator[None]:
+    """A scratch folder that takes or gives nothing is the machine's fault, met again in the next cycle."""
     try:
         yield
     except OSError as failed:

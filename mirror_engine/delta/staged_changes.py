@@ -9,7 +9,7 @@ import shutil
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from mirror_engine.delta.base import ChangeBatch, FileRows
     from mirror_engine.delta.collapse import Integers, Markers
     from mirror_engine.delta.log import DeltaLog
+
+    Stage: TypeAlias = Callable[[ChangeBatch, DeltaLog, Path], "StagedChanges"]
 
 ROLE = "role"  # the last column of the staged Parquet: a `collapse.Role`
 _FILE_ROWS = 2_000_000
@@ -72,13 +74,14 @@ class _Keys:
 
 
 @contextmanager
-def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path) -> Iterator[StagedChanges]:
+def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path, stage: Stage | None = None) -> Iterator[StagedChanges]:
     """Lay down what a batch does to a table; it is gone afterwards.
 
     Args:
         batch: the change files.
         log: the table before the batch.
         scratch: where passing files lie.
+        stage: collapses the batch and lays it down in a folder that it makes; by default in this process.
 
     Raises:
         PublisherError: a file of the batch cannot be read after all.
@@ -87,7 +90,7 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path) -> Iterator[StagedC
     folder = scratch / f"batch-{uuid.uuid4().hex}"
     try:
         try:
-            changes = _stage(batch, log, folder)
+            changes = (stage or stage_here)(batch, log, folder)
         except OSError as error:
             raise StorageUnavailable(f"{folder}: {error.strerror or error}", "Is the disk full?") from error
         yield changes
@@ -95,7 +98,8 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path) -> Iterator[StagedC
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stage(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
+def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
+    """Collapse a batch in this process and lay down what is left of it."""
     keys = _keys(batch)
     codes = key_codes(keys.columns) if batch.key_columns else _no_keys(len(keys.markers))
     prior = prior_rows(keys.columns, codes, log)

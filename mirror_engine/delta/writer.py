@@ -12,13 +12,14 @@ from mirror_engine.delta.base import Outcome
 from mirror_engine.delta.data_files import count_rows, read_rows
 from mirror_engine.delta.durable import make_durable
 from mirror_engine.delta.evolution import allow_vectors, create_table, evolve, record_only
+from mirror_engine.delta.executor_collapse import stage_on_executors
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.merge import Transaction, append, merge_changes, merge_plan, sized
 from mirror_engine.delta.others import changed_by_others
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.spark_failures import spark_failures
-from mirror_engine.delta.staged_changes import staged
+from mirror_engine.delta.staged_changes import stage_here, staged
 from mirror_engine.delta.tables_folder import TablesFolder
 from mirror_engine.errors import CommitConflict
 
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, DeltaState, HistoryEntry
     from mirror_engine.delta.log import DeltaLog
-    from mirror_engine.delta.staged_changes import StagedChanges
+    from mirror_engine.delta.staged_changes import Stage, StagedChanges
     from mirror_engine.landing_zone.column_types import TableSchema
 
+DRIVER_BATCH_BYTES = 256 * 1024 * 1024  # beyond, keys and markers of a batch take more memory than one process should
 _SETTINGS = {
     # a table may be called `Items@v1`
     "spark.databricks.delta.timeTravel.resolveOnIdentifier.enabled": "false",
@@ -51,12 +53,20 @@ class SparkDeltaWriter:
         tables: `ROOT/Tables`.
         scratch: for passing files; beside it, on the file system of the tables, removed ones wait to be deleted.
         session: starts Spark; what it gives is ended by `close`.
+        driver_batch_bytes: batches that count for more are collapsed by Spark.
     """
 
-    def __init__(self, tables: Path, scratch: Path, session: Callable[[], SparkSession]) -> None:
+    def __init__(
+        self,
+        tables: Path,
+        scratch: Path,
+        session: Callable[[], SparkSession],
+        driver_batch_bytes: int = DRIVER_BATCH_BYTES,
+    ) -> None:
         self._tables = TablesFolder(tables, scratch.parent / "trash")
         self._scratch = scratch
         self._start = session
+        self._driver_batch_bytes = driver_batch_bytes
         self._spark: SparkSession | None = None
         self._idle: deque[SparkSession] = deque()
         self._lock = threading.Lock()
@@ -98,7 +108,7 @@ class SparkDeltaWriter:
         log = self._log(table)
         refuse_repeated(table, record, log.transaction_version(record.application))
         self._clear_leftovers()
-        with staged(batch, log, self._scratch) as changes:
+        with staged(batch, log, self._scratch, self._stage(batch)) as changes:
             version = evolve(self._tables.path(table), log, batch.schema, batch.key_columns)
             if changes.rows:
                 operation = self._commit(table, batch, changes, record)
@@ -175,6 +185,13 @@ class SparkDeltaWriter:
         if log is None:
             raise CommitConflict(f"{table}: the table was removed meanwhile", "The next cycle makes it anew.")
         return log
+
+    def _stage(self, batch: ChangeBatch) -> Stage:
+        return stage_here if batch.counted_bytes <= self._driver_batch_bytes else self._stage_on_executors
+
+    def _stage_on_executors(self, batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
+        with spark_failures(log.folder.name, "collapse"), self._session() as spark:
+            return stage_on_executors(spark, batch, log, folder)
 
     def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
         folder, log = self._tables.path(table), self._log(table)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.delta.writer import DRIVER_BATCH_BYTES, SparkDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,7 @@ def spark_writer(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         folder / "Tables",
         folder / "engine" / "scratch",
         lambda: start_session(Config(), scratch=folder / "engine" / "scratch", log_file=log_file),
+        int(os.environ.get("MIRROR_TEST_DRIVER_BYTES", DRIVER_BATCH_BYTES)),  # 1: every batch is collapsed by Spark
     )
     yield writer
     writer.close()

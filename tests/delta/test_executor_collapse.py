@@ -1,0 +1,158 @@
+"""What executors stage is what this process stages: each is the other's check."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta_scenario import Scenario, file_rows, schema_of
+from test_writer_contract import ODD_NAMES, VALUES
+
+from mirror_engine.delta.base import COUNTED_ROW_BYTES, ChangeBatch
+from mirror_engine.delta.evolution import create_table
+from mirror_engine.delta.executor_collapse import stage_on_executors
+from mirror_engine.delta.log import DeltaLog, open_log
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.delta.session import child_session
+from mirror_engine.delta.staged_changes import StagedChanges, stage_here, staged
+from mirror_engine.delta.writer import SparkDeltaWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.delta.base import FileRows
+    from mirror_engine.landing_zone.column_types import TableSchema
+
+pytestmark = pytest.mark.spark
+KEYED = schema_of("log", "a", "b:string", "v")
+KEYS = ("log", "a", "b")
+SEED = 20261121
+
+
+def log_of(folder: Path, schema: TableSchema, keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> DeltaLog:
+    """A table with these rows, written by deltalake."""
+    from deltalake import write_deltalake  # noqa: PLC0415 - slow to import
+
+    create_table(folder, schema, Scenario(MemoryDeltaWriter(), schema, keys).record(), "")
+    if rows:
+        held = file_rows("held", schema, schema.names, *[(0, *row) for row in rows])
+        write_deltalake(str(folder), held.rows.table.select(schema.names), mode="append")  # type: ignore[attr-defined]
+    log = open_log(folder)
+    assert log is not None
+    return log
+
+
+def content(changes: StagedChanges) -> Counter[tuple[str, ...]]:
+    """The staged rows, and what is told of them."""
+    files = sorted(changes.folder.glob("*.parquet"))
+    rows = [tuple(map(repr, row.values())) for file in files for row in pq.read_table(file).to_pylist()]
+    assert len(rows) == changes.rows
+    return Counter(rows)
+
+
+def exact_bounds(changes: StagedChanges) -> list[tuple[Any, Any]]:
+    """Those by which Delta may pass over files: of floats, a NaN is the highest to Spark and none to Arrow."""
+    return [(low, high) for low, high in changes.bounds if not pa.types.is_floating(low.type)]
+
+
+def assert_both_stage_the_same(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, scratch: Path) -> StagedChanges:
+    session = child_session(spark)
+    on_executors = lambda *what: stage_on_executors(session, *what)  # noqa: E731 - a stage of three arguments
+    with (
+        staged(batch, log, scratch, stage_here) as here,
+        staged(batch, log, scratch, on_executors) as there,
+    ):
+        assert content(there) == content(here)
+        assert (there.roles, there.met, there.matches) == (here.roles, here.met, here.matches)
+        if here.matches:
+            assert list(map(repr, exact_bounds(there))) == list(map(repr, exact_bounds(here)))
+    assert not list(scratch.iterdir())
+    assert session.catalog.listTables() == []
+    return there
+
+
+def generated(draw: random.Random, logs: int) -> tuple[list[tuple[Any, ...]], list[FileRows]]:
+    """Rows of a table, and change files, in which hundreds of independent logs are mixed."""
+    part = lambda: (draw.choice([1, 1, 2, None]), draw.choice(["x", "x", "X", None]))  # noqa: E731 - said once
+    held = [(log, *part(), -n) for log in range(logs) for n in range(draw.choice([0, 0, 1, 2, 3]))]
+    changes = [(draw.choice([0, 1, 2, 4]), log, *part()) for log in range(logs) for _ in range(draw.randrange(12))]
+    draw.shuffle(changes)
+    files, rest = [], [(*change, place) for place, change in enumerate(changes)]
+    while rest:
+        count = draw.randrange(len(changes) // 4)
+        files.append(file_rows(f"{len(files)}", KEYED, KEYED.names, *rest[:count]))
+        rest = rest[count:]
+    return held, files
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["keys are held", "no key is held"])
+def test_hundreds_of_logs_are_staged_alike(spark: SparkSession, tmp_path: Path, is_held: bool) -> None:  # noqa: FBT001 - a case
+    held, files = generated(random.Random(SEED), 400)
+    log = log_of(tmp_path / "T", KEYED, KEYS, held if is_held else [(-1, 1, "x", 0)])
+    ready = assert_both_stage_the_same(spark, ChangeBatch(tuple(files), KEYED, KEYS), log, tmp_path / "scratch")
+    assert ready.matches is is_held
+
+
+def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark: SparkSession, tmp_path: Path) -> None:
+    """LZ-4.9: NaN equals NaN, -0.0 equals 0.0; of whole numbers and decimals one each stands for all."""
+    words = ["string", "binary", "long", "boolean", "date", "timestamp", "decimal(38,10)"]
+    keys = (*words, "f", "d")
+    odd = [*ODD_NAMES, "_metadata"]
+    schema = schema_of(*[f"{w}:{w}" for w in words], "f:float", "d:double", *[f"{name}:string" for name in odd], "v")
+    floats = [(0.0, math.nan), (-0.0, math.nan), (math.nan, -0.0), (math.inf, 0.0), (-math.inf, 5e-324), (None, 1.0)]
+    values = zip(*(VALUES[word] for word in words), strict=True)
+    rows = [(*row, *pair) for row, pair in zip(values, floats, strict=True)]
+    more = [(*rows[0][:-2], -0.0, math.nan), (*rows[2][:-2], math.nan, 0.0)]
+    log = log_of(tmp_path / "T", schema, keys, [(*row, *([None] * len(odd)), 1) for row in rows[:4]])
+    files = (
+        file_rows("0", schema, [*keys, "v"], *[(4, *row, 7) for row in [*more, *rows]]),
+        file_rows("1", schema, keys, (2, *more[1]), (0, *rows[3])),
+        file_rows("2", schema, ["_metadata", *reversed(keys)], *[(1, "m", *reversed(row)) for row in rows[1:]]),
+    )
+    ready = assert_both_stage_the_same(spark, ChangeBatch(files, schema, keys), log, tmp_path / "scratch")
+    assert ready.matches
+
+
+def test_inserts_alone_keyless_tables_and_keys_that_come_late_are_staged_alike(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = log_of(tmp_path / "T", schema_of("a", "v"), (), [(1, 1), (1, 2)])
+    late = schema_of("a", "v", "late")
+    inserts = file_rows("0", late, late.names, (0, 1, 2, 3), (0, 1, 2, 3), (0, None, 2, 3))
+    empty = file_rows("1", late, ["a"])
+    deletes = file_rows("2", late, ["a", "late"], (2, 1, 3), (0, 1, 3), (1, 5, 5))
+    for keys, files in [
+        ((), (inserts, empty)),
+        (("a",), (empty, inserts, inserts)),
+        (("a", "late"), (inserts, deletes)),
+    ]:
+        assert_both_stage_the_same(spark, ChangeBatch(files, late, keys), log, tmp_path / "scratch")
+
+
+def test_a_batch_that_counts_for_more_than_the_bound_is_collapsed_by_spark_to_the_same_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged_there = []
+
+    def noted(*what: Any) -> StagedChanges:
+        changes = stage_on_executors(*what)
+        staged_there.append(changes.rows)
+        return changes
+
+    monkeypatch.setattr("mirror_engine.delta.writer.stage_on_executors", noted)
+    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine/scratch", lambda: spark, 2 * COUNTED_ROW_BYTES)
+    outcomes = []
+    for door in (writer, MemoryDeltaWriter()):
+        table = Scenario(door, schema_of("Id!", "City:string"), ["Id"])
+        table.change((0, 1, "a"), (0, 1, "b"))  # two rows count for as much as the bound
+        outcomes.append((table.change((2, 1, None), (0, 1, "c"), (0, 2, "d"), (1, 2, "e")), table.found()))
+    assert outcomes[0] == outcomes[1]
+    assert staged_there == [3]
