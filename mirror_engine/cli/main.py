@@ -3,53 +3,37 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from mirror_engine.cli import exit_codes
-from mirror_engine.cli.demo import demo
-from mirror_engine.cli.diff import diff
-from mirror_engine.cli.doctor import doctor
-from mirror_engine.cli.env import env
-from mirror_engine.cli.explain import explain
 from mirror_engine.cli.failures import exit_code_of
 from mirror_engine.cli.help_text import help_text, leave_out_types, listed
-from mirror_engine.cli.history import history
-from mirror_engine.cli.init import init
-from mirror_engine.cli.maintain import maintain
-from mirror_engine.cli.once import once
-from mirror_engine.cli.restart import restart
-from mirror_engine.cli.run import run
-from mirror_engine.cli.serve import serve
-from mirror_engine.cli.show import show
-from mirror_engine.cli.status import status
-from mirror_engine.cli.tables import tables
-from mirror_engine.cli.trace import trace
-from mirror_engine.cli.validate import validate
-from mirror_engine.cli.wait import wait
 
 PROGRAM = "mirror-engine"
 COMMANDS = (
-    once,
-    run,
-    status,
-    wait,
-    tables,
-    show,
-    history,
-    validate,
-    diff,
-    trace,
-    explain,
-    serve,
-    env,
-    init,
-    doctor,
-    maintain,
-    restart,
-    demo,
+    "once",
+    "run",
+    "status",
+    "wait",
+    "tables",
+    "show",
+    "history",
+    "validate",
+    "diff",
+    "trace",
+    "explain",
+    "serve",
+    "env",
+    "init",
+    "doctor",
+    "maintain",
+    "restart",
+    "demo",
 )
 
 app = typer.Typer(
@@ -60,8 +44,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=listed("Exit codes", [f"{code} {meaning}" for code, meaning in exit_codes.MEANINGS.items()]),
 )
-for _command in COMMANDS:
-    app.command(_command.__name__, help=help_text(_command.__doc__ or ""))(_command)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
@@ -86,12 +68,36 @@ def _program(context: typer.Context, *, _: Version = False) -> None:
         raise typer.Exit(exit_codes.USAGE)
 
 
+class Commands(Mapping[str, Any]):
+    """The commands by name, each imported when it is asked for: a run of one does not wait for the others."""
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as `_command`
+        if name not in COMMANDS:
+            raise KeyError(name)
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+@cache
+def _command(name: str) -> Any:  # noqa: ANN401 - typer names no public class for it
+    call = getattr(import_module(f"mirror_engine.cli.{name}"), name)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, help=help_text(call.__doc__ or ""))(call)
+    made = typer.main.get_command(single)
+    leave_out_types(made.params)
+    return made
+
+
 @cache
 def program() -> typer.core.TyperGroup:
-    """All commands with their options, put together once."""
+    """All commands, put together once."""
     group = typer.main.get_group(app)
-    for command in group.commands.values():
-        leave_out_types(command.params)
+    group.commands = Commands()  # type: ignore[assignment]  # it is only read
     return group
 
 

@@ -33,7 +33,7 @@ def cli_page() -> str:
     parts = [
         f"# The command line\n\n{GENERATED}",
         _fenced("", _help(())),
-        *(_command_section(command.__name__) for command in COMMANDS),
+        *map(_command_section, COMMANDS),
         _errors_section(),
         _options_section(),
     ]

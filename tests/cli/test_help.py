@@ -13,10 +13,8 @@ from mirror_engine.cli.options import ALL
 from mirror_engine.cli.reference import cli_page
 from mirror_engine.config import flag_of
 
-NAMES = [command.__name__ for command in COMMANDS]
 
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_an_example_its_exit_codes_and_json(say, monkeypatch, name) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     said = say(name, "--help")
@@ -38,7 +36,7 @@ def test_commands_that_apply_take_every_option_but_that_of_restart(say, name) ->
 def test_the_program_lists_all_commands_and_what_exit_codes_mean(say, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = say("--help").out
-    assert all(f"\n  {name} " in text for name in NAMES)
+    assert all(f"\n  {name} " in text for name in COMMANDS)
     assert all(f"\n    {code:<4} {meaning}" in text for code, meaning in exit_codes.MEANINGS.items())
     assert "..." not in text.partition("Commands:")[2]
     assert max(map(len, text.splitlines())) <= 80
