@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirror_engine.delta.change_bytes import digest
+from mirror_engine.delta.digest import digest
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.ledger import ANCHOR
 from mirror_engine.steps import LearnIdentity

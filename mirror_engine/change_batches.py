@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.delta.reader import ReadsInOrder, TableFacts, WaitingFiles
+    from mirror_engine.delta.read_request import ReadsInOrder, TableFacts, WaitingFiles
     from mirror_engine.landing_zone.column_types import Column
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.change_batches import BatchReader
 from mirror_engine.config import Config
-from mirror_engine.delta.reader import ChangeFileReader
-from mirror_engine.delta.reading import EveryRow
+from mirror_engine.delta.read_request import ReadsAtNeed
+from mirror_engine.delta.remembering import RememberingWriter
 from mirror_engine.doors import Doors
 from mirror_engine.engine import Engine
 from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.events import ignore
 from mirror_engine.holding import held, is_held
 from mirror_engine.janitor import Janitor
-from mirror_engine.landing_zone.layout import LEDGER, LOGS, SCRATCH, TABLES
+from mirror_engine.landing_zone.layout import LEDGER, LOGS, MEMORY, SCRATCH, TABLES
 from mirror_engine.ledger import NEXT_POLL, Ledger
 from mirror_engine.monitoring.overview import Heart, mirror_status
 from mirror_engine.outlook import Look, Outlook
@@ -30,7 +30,6 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.table_names import find_table
 from mirror_engine.upkeep import Upkeep
-from mirror_engine.waking import Waker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,11 +38,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mirror_engine.delta.base import DeltaWriter, HistoryEntry
+    from mirror_engine.delta.read_request import ReadsInOrder
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.running import Report
     from mirror_engine.storage.base import Storage
+    from mirror_engine.waking import Waker
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
 TRIES_OF_ONCE = 4  # with pauses of 1, 2 and 4 seconds between
@@ -83,7 +84,7 @@ class Mirror:
         self._storage = storage or RetryingStorage(LocalStorage(self.root))
         self._is_lasting = False
         self._waker: Waker | None = None
-        self._writer = writer or self._spark_writer()
+        self._writer = writer or self._own_writer()
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +107,8 @@ class Mirror:
                     break
                 if running.last.failures and attempt + 1 < TRIES_OF_ONCE:
                     stop.wait(running.engine.next_try_seconds(2.0**attempt))
+            if isinstance(self._writer, RememberingWriter):
+                self._writer.remember()
             return running.report()
 
     def run(self, stop: threading.Event) -> Report:
@@ -115,6 +118,8 @@ class Mirror:
             RootInUse: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
+        from mirror_engine.waking import Waker  # noqa: PLC0415 - only who waits can be woken
+
         self._is_lasting = True
         with self._engine() as running, Waker(self.root, stop) as waker, Upkeep(running.doors, waker.ring) as upkeep:
             self._waker = waker
@@ -211,6 +216,9 @@ class Mirror:
         """End the Spark session, if one was started."""
         self._writer.close()
 
+    def _own_writer(self) -> DeltaWriter:
+        return RememberingWriter(self.root / TABLES, self.root / MEMORY, self._spark_writer)
+
     def _spark_writer(self) -> DeltaWriter:
         from mirror_engine.delta.session import start_session  # noqa: PLC0415 - a level zone needs no Spark
         from mirror_engine.delta.writer import DRIVER_BATCH_BYTES, SparkDeltaWriter  # noqa: PLC0415
@@ -231,6 +239,12 @@ class Mirror:
         lying = sum(file.size for sighting in self._poller().look().tables for file in sighting.files)
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
 
+    def _reader(self) -> ReadsInOrder:
+        from mirror_engine.delta.reader import ChangeFileReader  # noqa: PLC0415 - a level zone needs no Arrow
+        from mirror_engine.delta.reading import EveryRow  # noqa: PLC0415 - likewise
+
+        return ChangeFileReader(self._storage, self.config, EveryRow(self.root / SCRATCH))
+
     def _poller(self) -> Poller:
         return Poller(self._storage, self.config)
 
@@ -242,11 +256,10 @@ class Mirror:
         with held(self.root):
             ledger = Ledger.open(self.root / LEDGER)
             doors = self._doors(ledger, self._tell)
-            reader = ChangeFileReader(self._storage, self.config, EveryRow(self.root / SCRATCH))
             engine = Engine(
                 doors,
                 self._poller(),
-                BatchReader(reader, self.config, self._tell),
+                BatchReader(ReadsAtNeed(self._reader), self.config, self._tell),
                 Janitor(self._storage, self.config, self._clock),
             )
             try:

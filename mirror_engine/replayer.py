@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from mirror_engine.delta.base import BatchRecord, Outcome
-from mirror_engine.delta.reader import TableFacts, WaitingFiles
+from mirror_engine.delta.read_request import TableFacts, WaitingFiles
 from mirror_engine.errors import CommitConflict, PublisherError, ZoneChanged
 from mirror_engine.events import (
     BatchCommitted,

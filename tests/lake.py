@@ -7,8 +7,9 @@ import pytest
 from deltalake import DeltaTable
 from shop import TYPES, Shop, row
 
+from mirror_engine.delta.remembering import RememberingWriter
 from mirror_engine.delta.writer import SparkDeltaWriter
-from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.landing_zone.layout import MEMORY, SCRATCH, TABLES
 
 HINT = "_last_checkpoint"
 NO_ROWS = pa.schema(TYPES.items()).empty_table()
@@ -19,7 +20,7 @@ class Lake(Shop):
 
     def __init__(self, root, files=5):
         super().__init__(root, batch_files=1)
-        self.writer = SparkDeltaWriter(root / TABLES, root / SCRATCH, lambda: pytest.fail("Spark was started"))
+        self.begin()
         self.table = self.orders()
         self.table.land_parquet(NO_ROWS)
         for _ in range(1, files):
@@ -27,6 +28,20 @@ class Lake(Shop):
         self.once()
         self.folder = root / TABLES / "dbo/Orders"
         self.log = self.folder / "_delta_log"
+
+    def begin(self):
+        """As another process would: with a writer that has read nothing yet."""
+        tables, scratch = self.root / TABLES, self.root / SCRATCH
+        real = SparkDeltaWriter(tables, scratch, lambda: pytest.fail("Spark was started"))
+        self.writer = RememberingWriter(tables, self.root / MEMORY, lambda: real)
+
+    def once(self):
+        self.begin()
+        return super().once()
+
+    def status(self, *table):
+        self.begin()
+        return super().status(*table)
 
     def land(self):
         self.table.delete(row(99))

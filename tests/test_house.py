@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from lake import Lake
 
 from mirror_engine import errors
 from mirror_engine.cli.reference import diagnostics_page
@@ -126,12 +127,36 @@ def test_importing_starts_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.slow
-def test_asking_for_help_loads_neither_arrow_nor_an_engine() -> None:
+def heavy_modules_of(*words: str) -> list[str]:
+    """What a command imports that takes long to import."""
     probe = (
-        "import sys\nfrom mirror_engine.cli.main import main\nmain(['--help'])\n"
-        "heavy = ('pyarrow', 'pandas', 'deltalake', 'sqlite3')\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+        f"import sys\nfrom mirror_engine.cli.main import main\ncode = main({list(words)!r})\n"
+        "heavy = ('pyarrow', 'numpy', 'pandas', 'deltalake', 'pyspark', 'py4j', 'watchdog.observers', 'cryptography')\n"
+        "print(code, *(name for name in heavy if name in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    code, *heavy = done.stderr.split()
+    assert code == "0"
+    return heavy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("--help",), ("validate", "--help")], ids=" ".join)
+def test_asking_for_help_loads_neither_arrow_nor_an_engine(words) -> None:
+    assert heavy_modules_of(*words) == []
+
+
+@pytest.mark.slow
+def test_a_level_zone_is_told_without_arrow_deltalake_or_spark(tmp_path) -> None:
+    lake = Lake(tmp_path / "lake", files=2)
+    assert heavy_modules_of("once", str(lake.root)) == []
+
+
+@pytest.mark.slow
+def test_a_command_does_not_wait_for_the_others() -> None:
+    probe = (
+        "import sys\nfrom mirror_engine.cli.main import main\nmain(['init', '--help'])\n"
+        "print([name for name in sys.modules if name == 'mirror_engine.cli.demo'], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"

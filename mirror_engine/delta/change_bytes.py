@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ from mirror_engine.errors import StorageUnavailable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_BLOCK_BYTES = 1 << 20
 IN_MEMORY_BYTES = 1 << 20
 
 
@@ -75,15 +73,3 @@ def at_hand(content: BinaryIO, size: int) -> BinaryIO:
         size: how many bytes it should hold; one that holds more has at least one more in memory, too.
     """
     return content if size > IN_MEMORY_BYTES else pa.BufferReader(content.read(size + 1))
-
-
-def digest(handle: BinaryIO) -> tuple[str, int]:
-    """The digest of all bytes (BLAKE2b, 128 bits, hex) and how many they are; the handle ends at the beginning."""
-    handle.seek(0)
-    hasher = blake2b(digest_size=16)
-    size = 0
-    while block := handle.read(_BLOCK_BYTES):
-        hasher.update(block)
-        size += len(block)
-    handle.seek(0)
-    return hasher.hexdigest(), size

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_engine.delta.base import DeltaState, Met, Outcome
-from mirror_engine.delta.change_bytes import digest
+from mirror_engine.delta.digest import digest
 from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, Part, compact
 from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.delta.record import beginning

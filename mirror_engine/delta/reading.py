@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from mirror_engine.delta.change_bytes import digest
+from mirror_engine.delta.digest import digest
 from mirror_engine.delta.measure import byte_count
 from mirror_engine.delta.rows import Spool
 

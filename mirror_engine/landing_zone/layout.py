@@ -8,6 +8,7 @@ TABLES = "Tables"
 MONITORING = "Files/Monitoring"
 ENGINE = ".mirror-engine"  # the engine's own: ledger, lock, logs, scratch
 LEDGER = f"{ENGINE}/ledger.sqlite"
+MEMORY = f"{ENGINE}/logs.json"  # what the Delta logs said last
 LOCK = f"{ENGINE}/lock"
 LOGS = f"{ENGINE}/logs"
 SCRATCH = f"{ENGINE}/scratch"

@@ -9,7 +9,8 @@ import pyarrow as pa
 from typing_extensions import assert_never
 
 from mirror_engine.delta.arrow_types import arrow_schema
-from mirror_engine.delta.reader import ChangeFileReader, ReadRequest, TableFacts
+from mirror_engine.delta.read_request import ReadRequest, TableFacts
+from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.errors import PublisherError, ZoneChanged
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker, same_rows
 from mirror_engine.landing_zone.metadata import Metadata

@@ -20,7 +20,7 @@ def writers(monkeypatch):
     """Engines that write to memory, by the name of their ROOT."""
     made = {}
     monkeypatch.setattr(
-        "mirror_engine.mirror.Mirror._spark_writer",
+        "mirror_engine.mirror.Mirror._own_writer",
         lambda mirror: made.setdefault(mirror.root.name, MemoryDeltaWriter()),
     )
     return made
