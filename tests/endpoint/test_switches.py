@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from mirror_engine.endpoint.switches import FaultSwitch, Switches
 
 
@@ -19,3 +21,12 @@ def test_without_a_method_and_path_every_request_counts_and_case_does() -> None:
     switches = Switches(faults=[every, upper])
     assert switches.at("DELETE", "ws/x") == [every]
     assert switches.at("GET", "WS/x") == [every, upper]
+
+
+def test_a_fault_that_lasts_is_met_until_so_long_after_the_first_that_met_it(monkeypatch) -> None:
+    fault = FaultSwitch("folder_in_use", nth=2, lasts_seconds=5.0)
+    switches, met = Switches(faults=[fault]), []
+    for now in (0.0, 100.0, 103.0, 104.9, 105.0, 106.0):
+        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
+        met.append(bool(switches.at("DELETE", "ws/db/Files/T")))
+    assert met == [False, True, True, True, False, False]
