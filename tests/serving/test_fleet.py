@@ -105,6 +105,16 @@ def test_what_was_stopped_stays_so_when_the_store_is_served_anew(store, tmp_path
     store.until(lambda: store.status() is DatabaseStatus.RUNNING)
 
 
+def test_a_folder_made_beside_the_engines_waits_until_it_is_started(store, tmp_path):
+    store.fleet.begin()
+    made = Publisher(tmp_path / "shop" / "byhand")
+    made.table("Orders", keys=["id"], types=TYPES).change((0, {"id": 1, "n": 1}))
+    [item] = [item for item in store.fleet.items.all() if item.name == "byhand"]
+    assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
+    store.fleet.start(item)
+    store.until(lambda: store.writer_of(item).rows("dbo/Orders") is not None)
+
+
 def test_what_ran_goes_on_when_the_store_is_served_anew(store, tmp_path):
     store.publish((0, {"id": 1, "n": 1}))
     store.fleet.begin()
