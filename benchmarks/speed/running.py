@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.landing_zone.change_file import ChangeFileName
 from speed.peers import environment
@@ -70,12 +70,17 @@ class Run:
         return [self._committed[key] - at for key, at in self._landed.items() if key[1] in names]
 
     def _read(self) -> None:
-        for line in self._process.stderr or ():
-            told = json.loads(line)
-            if told["event"] == "batch_committed":
-                at = datetime.fromisoformat(told["time"].replace("Z", "+00:00")).timestamp()
-                first, last = (int(told[end].partition(".")[0]) for end in ("first", "last"))
-                with self._all_there:
-                    for number in range(first, last + 1):
-                        self._committed[told["table"], str(ChangeFileName(number, "parquet"))] = at
-                    self._all_there.notify_all()
+        assert self._process.stderr
+        with self._process.stderr as lines:
+            for line in lines:
+                self._note(json.loads(line))
+
+    def _note(self, told: dict[str, Any]) -> None:
+        if told["event"] != "batch_committed":
+            return
+        at = datetime.fromisoformat(told["time"].replace("Z", "+00:00")).timestamp()
+        first, last = (int(told[end].partition(".")[0]) for end in ("first", "last"))
+        with self._all_there:
+            for number in range(first, last + 1):
+                self._committed[told["table"], str(ChangeFileName(number, "parquet"))] = at
+            self._all_there.notify_all()

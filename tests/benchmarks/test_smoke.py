@@ -1,0 +1,39 @@
+"""The benchmarks run, and all engines come to the same rows: `make bench-smoke`, as far as one JVM goes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from speed.bench import Bench
+from speed.catalogue import WORKS
+from speed.collapsing import Collapsing
+from speed.engines import DeltaRs, MirrorEngine
+from speed.floor import Floor
+from speed.notebook import Notebook
+from speed.peers import Here
+from speed.sizes import SMALL
+from speed.waiting import Waiting
+
+
+@pytest.mark.spark
+def test_the_mirror_the_notebook_and_deltars_come_to_the_same_rows(tmp_path, spark, mirror_writer):
+    mirror = MirrorEngine(mirror_writer)
+    peers = Here(mirror=mirror, notebook=Notebook(spark.newSession()), delta_rs=DeltaRs(), floor=Floor())
+    bench = Bench(tmp_path, SMALL, 1, peers)
+    found = {name: WORKS[name].run(bench).figures.rounds for name in ("load", "newest", "backlog")}
+    mirror.end()
+    assert set(found["load"]) > {"mirror", "notebook", "delta-rs", "notebook that appends"}
+    assert set(found["newest"]) == set(found["backlog"]) == {"mirror", "notebook", "delta-rs", "DuckDB rewrites all"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory and processors are told by /proc")
+def test_collapsing_and_waiting_are_measured_without_spark(tmp_path):
+    peers = Here(collapse=Collapsing(), waiting=Waiting(), floor=Floor())
+    bench = Bench(tmp_path, SMALL, 1, peers)
+    collapsed, waited = (WORKS[name].run(bench) for name in ("collapse", "idle"))
+    assert set(collapsed.figures.rounds) == {"mirror", "pyarrow reads", "DuckDB"}
+    assert collapsed.besides["peak memory"].endswith("MiB")
+    assert 0 < waited.figures.median("a change is seen") < 60
