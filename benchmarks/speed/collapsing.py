@@ -47,7 +47,7 @@ class _Ready(SparkDeltaWriter):
     """Notes when the net changes lie ready, and commits that without them."""
 
     def __init__(self, root: Path, target: Path) -> None:
-        super().__init__(root / TABLES, root / SCRATCH, _no_session)
+        super().__init__(root / TABLES, root / SCRATCH, _no_session, ONE_BATCH)
         self._target = target
         self.commits = 0
         self.at = 0.0
