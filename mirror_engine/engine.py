@@ -19,7 +19,7 @@ from mirror_engine.errors import (
 )
 from mirror_engine.events import CycleEnded, CycleStarted, OperationFailed
 from mirror_engine.landing_zone.diagnostics import diagnose, printable
-from mirror_engine.outlook import Outlook
+from mirror_engine.outlook import Outlook, Settled
 from mirror_engine.pauses import Pauses
 from mirror_engine.recovery import agree, look_again, recover
 from mirror_engine.replayer import Replayer, Work
@@ -90,6 +90,7 @@ class Engine:
         # apart: what cannot be moved away can still be read
         self._cleaning_pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._announcements = Announcements(doors.tell)
+        self._settled: dict[TableName, Settled] = {}
         self._cycles = 0
         self._is_cut_short = False
 
@@ -110,7 +111,7 @@ class Engine:
         zone = None
         try:
             zone = self._poller.look()
-            outlook = Outlook(self._doors, self._known_tables(), zone)
+            outlook = Outlook(self._doors, self._known_tables(), zone, self._settled)
             plans = outlook.plans(but=self.under_way)
         except StorageUnavailable as error:
             if zone is None:
@@ -245,10 +246,8 @@ class Engine:
         try:
             commit = _foreseen(turn.result)
         except TransientError as error:
-            if work.is_done:
-                done.unclean[work.table] = self._failed(work.table, error, self._cleaning_pauses)
-            else:
-                done.failures[work.table] = self._failed(work.table, error, self._pauses)
+            pauses, failures = (self._cleaning_pauses, done.unclean) if work.is_done else (self._pauses, done.failures)
+            failures[work.table] = self._failed(work.table, error, pauses)
             return False
         if commit:
             done.commits.append(commit)

@@ -10,6 +10,7 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import SCHEMA_SUFFIX, TableName
 from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.states import Waiting
 from mirror_engine.places import around, changed_by_others, taken_places
 from mirror_engine.planner import Circumstances, plan, plan_gone
 
@@ -39,6 +40,15 @@ class Look:
     plans: Mapping[TableName, Plan]
 
 
+@dataclass(frozen=True)
+class Settled:
+    """A plan in which nothing is to be done, and what it was made from: both are made anew when they change."""
+
+    sighting: TableSighting
+    progress: Progress
+    plan: Plan
+
+
 class Outlook:
     """One look at the zone, from which every table's plan is made; reads both doors, changes nothing.
 
@@ -46,13 +56,17 @@ class Outlook:
         doors: both, and the ledger.
         found: Delta tables of other programs, and damaged ones, as `recover` found them.
         zone: the look.
+        before: what was planned by earlier looks; it is brought up to this one.
 
     Raises:
         StorageUnavailable: ROOT cannot be looked at.
     """
 
-    def __init__(self, doors: Doors, found: DeltaFolders, zone: ZoneSighting) -> None:
+    def __init__(
+        self, doors: Doors, found: DeltaFolders, zone: ZoneSighting, before: dict[TableName, Settled] | None = None
+    ) -> None:
         self.found = found
+        self._before = {} if before is None else before
         self._doors = doors
         self._zone = zone
         self.moored = Moored.at(doors, zone)
@@ -69,6 +83,8 @@ class Outlook:
         Raises:
             StorageUnavailable: a folder's content could not be read.
         """
+        if only is not None and not only:
+            return {}
         names = [sighting.name for sighting in self._zone.tables]
         refusals = taken_places(self._doors, self.found.foreign, names)
         known = self._doors.ledger.tables()
@@ -97,8 +113,20 @@ class Outlook:
         said = None if begins_anew or refusal else self._said_of_its_delta_table(sighting.name, progress)
         if said and said.severity is Severity.ERROR:
             refusal = said
-        made = plan(sighting, progress, Circumstances(self._doors.config, self._doors.clock(), refusal, moved))
+        made = self._planned(sighting, progress, Circumstances(self._doors.config, self._doors.clock(), refusal, moved))
         return replace(made, diagnostics=(*made.diagnostics, said)) if said and not refusal else made
+
+    def _planned(self, sighting: TableSighting, progress: Progress | None, circumstances: Circumstances) -> Plan:
+        """A plan; the one made before where it was made from the very same, and time alone does not change it."""
+        before = self._before.pop(sighting.name, None)
+        is_plain = not circumstances.refusal and not circumstances.moved
+        if before and is_plain and before.sighting is sighting and before.progress is progress:
+            made = before.plan
+        else:
+            made = plan(sighting, progress, circumstances)
+        if is_plain and progress and not made.steps and not isinstance(made.state, Waiting):
+            self._before[sighting.name] = Settled(sighting, progress, made)
+        return made
 
     def _said_of_its_delta_table(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
         """That it cannot be read (ME081), or that its rows are not ours alone (ME080)."""

@@ -11,7 +11,7 @@ from mirror_engine.engine import CycleResult, Engine
 from mirror_engine.errors import EngineFault, StorageUnavailable
 from mirror_engine.events import OperationFailed
 from mirror_engine.landing_zone.states import Behind, Level, Loading, needs_a_person
-from mirror_engine.monitoring.overview import write_fabric_files
+from mirror_engine.monitoring.overview import Traces
 
 if TYPE_CHECKING:
     import threading
@@ -56,6 +56,7 @@ class Running:
         self.doors = doors
         self.engine = engine
         self.last = CycleResult(None)
+        self._traces = Traces(doors)
         self._started = time.monotonic()
         self._batches = self._files = self._rows = 0
 
@@ -77,7 +78,7 @@ class Running:
 
     def _leave_traces(self) -> None:
         try:
-            write_fabric_files(self.doors, self.last.plans)
+            self._traces.leave(self.last.plans)
         except StorageUnavailable as error:
             self.doors.tell(OperationFailed(None, str(error), 0.0))
             self.last = replace(self.last, failures={**self.last.failures, None: error})

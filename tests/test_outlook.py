@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from shop import Shop, row
 from mirror_engine import Config
 from mirror_engine.anchor import Anchor, Moored
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.states import Waiting
 from mirror_engine.outlook import Outlook
 from mirror_engine.places import around, taken_places
 from mirror_engine.poller import Poller
@@ -107,3 +109,37 @@ def test_a_table_at_hand_keeps_those_from_being_planned_that_share_its_place(tmp
     flat = replace(doors, config=Config(default_schema="none"))
     assert around(flat, names, [TableName("", "a")]) == names - {TableName("", "d")}
     assert around(flat, names, [TableName("A", "b")]) == {TableName("", "a"), TableName("A", "b")}
+
+
+def test_a_plan_is_made_anew_only_where_what_it_is_made_from_has_changed(tmp_path):
+    shop = replayed(tmp_path)
+    with shop.engine() as running:
+        doors, before = running.doors, {}
+        poller = Poller(doors.storage, doors.config)
+
+        def planned():
+            return Outlook(doors, DeltaFolders(), poller.look(), before).plans()[ORDERS]
+
+        planned()  # the first look remembers nothing of the folder yet
+        first = planned()
+        assert planned() is first
+        known = doors.ledger.progress(ORDERS)
+        doors.ledger.record(ORDERS, replace(known, waiting={"gone": "x"}))
+        assert planned() != first
+        doors.ledger.record(ORDERS, known)
+        assert planned() == first
+        shop.publisher.folder("Orders").put("b.parquet", b"x")
+        assert planned() != first
+        shop.publisher.remove("Orders")
+        assert isinstance(Outlook(doors, DeltaFolders(), poller.look(), before).plans()[ORDERS].steps[0], DropTable)
+
+
+def test_a_table_that_waits_for_data_is_planned_by_the_clock(tmp_path):
+    shop = Shop(tmp_path)
+    shop.orders()
+    with shop.engine() as running:
+        for expired in (False, False, True):
+            running.cycle(threading.Event())
+            (plan,) = running.last.plans.values()
+            assert plan.state == Waiting(expired=expired)
+            shop.now += 8 * 86_400

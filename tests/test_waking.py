@@ -217,3 +217,14 @@ def test_no_thread_outlives_the_waker(tmp_path: Path, zone: Path, stop: threadin
     while set(threading.enumerate()) - before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert set(threading.enumerate()) <= before
+
+
+def test_among_a_thousand_folders_a_change_in_one_is_heard_within_a_second(
+    tmp_path: Path, zone: Path, stop: threading.Event
+) -> None:
+    for number in range(1000):
+        (zone / f"T{number}").mkdir()
+    with Waker(tmp_path, stop) as waker:
+        assert not waker.wait(SHORT)
+        threading.Timer(0.01, (zone / "T777" / FIRST).write_bytes, [b"x"]).start()
+        assert takes(lambda: waker.wait(LONG)) < 1.0

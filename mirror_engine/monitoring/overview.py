@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -61,20 +62,33 @@ def _rows_live(doors: Doors, table: TableName) -> int | None:
         return None
 
 
-def write_fabric_files(doors: Doors, plans: Mapping[TableName, Plan]) -> None:
-    """Rewrite `replicator.json` and `tables.json` after a cycle (LZ-9.1).
+class Traces:
+    """Fabric's own files, `replicator.json` and `tables.json`, as an engine leaves them (LZ-9.1)."""
 
-    Raises:
-        StorageUnavailable: they could not be written.
-    """
-    tables = [FabricTable(table, plan.state, doors.ledger.progress(table)) for table, plan in plans.items()]
-    write(
-        doors.storage,
-        tables,
-        mirror=doors.ledger.mirror,
-        now=doors.clock(),
-        default_schema=doors.config.schema_of_bare_tables,
-    )
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+        self._left: list[FabricTable] | None = None
+        self._left_at = 0.0
+
+    def leave(self, plans: Mapping[TableName, Plan]) -> None:
+        """Rewrite both after a cycle: where they would say something new, and with each heartbeat.
+
+        Raises:
+            StorageUnavailable: they could not be written.
+        """
+        doors = self._doors
+        tables = [FabricTable(table, plan.state, doors.ledger.progress(table)) for table, plan in plans.items()]
+        if tables == self._left and time.monotonic() - self._left_at < BEAT_SECONDS:
+            return
+        self._left = None
+        write(
+            doors.storage,
+            tables,
+            mirror=doors.ledger.mirror,
+            now=doors.clock(),
+            default_schema=doors.config.schema_of_bare_tables,
+        )
+        self._left, self._left_at = tables, time.monotonic()
 
 
 class Heart:

@@ -1,0 +1,63 @@
+"""Waiting is cheap: an idle cycle lists folders, and neither reads nor writes anything."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+from shop import Shop, row
+
+from mirror_engine.monitoring import overview
+from mirror_engine.monitoring.fabric_files import TABLES_FILE
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.testing.faults import Script, faulty
+
+NO_STOP = threading.Event()
+TABLES = [f"T{number}" for number in range(5)]
+
+
+@pytest.fixture
+def shop(tmp_path):
+    shop = Shop(tmp_path)
+    for table in TABLES:
+        orders = shop.orders(table)
+        orders.insert(row(1))
+        orders.insert(row(2))
+    return shop
+
+
+def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shop):
+    script = Script()
+    zone = shop.writer
+    shop.writer = faulty(zone, script)
+    with shop.engine(storage=faulty(LocalStorage(shop.root), script)) as running:
+        for _ in range(3):
+            running.cycle(NO_STOP)
+        script.calls.clear()
+        running.cycle(NO_STOP)
+        calls = Counter(call.partition(" ")[0] for call in script.calls)
+    assert calls.pop("list") == 1 + len(TABLES)
+    assert calls.pop("changed_by_others") == len(TABLES)
+    assert calls.pop("stat") < 10
+    assert not calls
+
+
+def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each_heartbeat(shop, monkeypatch):
+    path = shop.root / TABLES_FILE
+
+    def is_written():
+        before = path.stat().st_ino
+        running.cycle(NO_STOP)
+        return path.stat().st_ino != before
+
+    with shop.engine() as running:
+        for _ in range(3):
+            running.cycle(NO_STOP)
+        assert not is_written()
+        shop.publisher.folder("T0").insert(row(3), name="00000000000000000003.parquet")
+        assert is_written()
+        running.cycle(NO_STOP)
+        assert not is_written()
+        monkeypatch.setattr(overview, "BEAT_SECONDS", 0.0)
+        assert is_written()
