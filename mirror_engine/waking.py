@@ -126,7 +126,16 @@ class Waker:
             self._complain(problem)
             return False
         self._observer = observer
+        if place.is_zone:
+            self._probe(observer)
         return True
+
+    def _probe(self, observer: BaseObserver) -> None:
+        """Tell where folders went without a watch: watchdog passes over those for which the system has none left."""
+        try:
+            observer.unschedule(observer.schedule(fs.FileSystemEventHandler(), str(self._root), event_filter=EVENTS))
+        except OSError as problem:
+            self._complain(problem)
 
     @property
     def _has_died(self) -> bool:
@@ -141,7 +150,7 @@ class Waker:
 
     def _complain(self, problem: Exception) -> None:
         if not self._has_complained:
-            LOG.info("no file-system events here (%s): the landing zone is polled", problem)
+            LOG.info("no file-system events of all or some folders (%s): the landing zone is polled", problem)
         self._has_complained = True
 
 

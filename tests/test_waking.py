@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import logging
 import shutil
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -198,7 +201,10 @@ def test_where_nothing_can_be_watched_the_wait_ends_by_itself_and_it_is_told_onc
         assert not waker.wait(0.05)
         assert threading.active_count() == before
     assert [record.message for record in caplog.records] == [
-        "no file-system events here ([Errno 28] inotify watch limit reached): the landing zone is polled"
+        (
+            "no file-system events of all or some folders ([Errno 28] inotify watch limit reached): "
+            "the landing zone is polled"
+        )
     ]
 
 
@@ -228,3 +234,38 @@ def test_among_a_thousand_folders_a_change_in_one_is_heard_within_a_second(
         assert not waker.wait(SHORT)
         threading.Timer(0.01, (zone / "T777" / FIRST).write_bytes, [b"x"]).start()
         assert takes(lambda: waker.wait(LONG)) < 1.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_too_few_watches_for_all_folders_are_told_once_and_the_wait_ends_by_itself(
+    tmp_path: Path,
+    zone: Path,
+    stop: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inotify_c = pytest.importorskip("watchdog.observers.inotify_c")
+    for number in range(10):
+        (zone / f"T{number}").mkdir()
+    left = iter(range(5))
+
+    def limited(*arguments: object) -> int:
+        if next(left, None) is None:
+            ctypes.set_errno(errno.ENOSPC)
+            return -1
+        return int(add_watch(*arguments))
+
+    add_watch = inotify_c.inotify_add_watch
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", limited)
+    caplog.set_level(logging.INFO, "mirror_engine.waking")
+    with Waker(tmp_path, stop) as waker:
+        assert not waker.wait(0.05)
+        (zone / "new.parquet").write_bytes(b"x")
+        assert waker.wait(LONG), "what is watched is heard of all the same"
+        assert not waker.wait(SHORT)
+    assert [record.message for record in caplog.records] == [
+        (
+            "no file-system events of all or some folders ([Errno 28] inotify watch limit reached): "
+            "the landing zone is polled"
+        )
+    ]
