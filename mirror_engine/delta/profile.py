@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
-Profile = Literal["steady", "brief"]
+Profile = Literal["steady", "brief", "cluster"]  # long work, a little work, and machines that are set up elsewhere
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -31,10 +31,7 @@ logger.sources.level = error
 """
 
 _SETTINGS = {
-    # one process, reached by nobody else
     "spark.app.name": "mirror_engine",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
@@ -66,6 +63,12 @@ _SETTINGS = {
     "spark.sql.storeAssignmentPolicy": "ANSI",
 }
 
+_ONE_PROCESS = {
+    # reached by nobody else
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
 _JAVA_OPTIONS = (
     "-Duser.timezone=UTC",
     "-Dfile.encoding=UTF-8",
@@ -89,21 +92,33 @@ _BRIEF_SETTINGS = {
 
 
 def settings(*, scratch: Path, driver_memory: str, profile: Profile) -> dict[str, str]:
-    """Spark's configuration for a session whose passing files lie under `scratch`."""
+    """Spark's configuration for a session whose passing files lie under `scratch`; `cluster` leaves more to others."""
+    common = {**_SETTINGS, "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri()}
+    if profile == "cluster":
+        options = " ".join(quoted_option(option) for option in (*_JAVA_OPTIONS, *_places(scratch)))
+        return {**common, "spark.driver.extraJavaOptions": options}
     cores = str(_cores())
-    java_options = [*_JAVA_OPTIONS, *(_BRIEF_JAVA_OPTIONS if profile == "brief" else ())]
-    java_options += [f"-Djava.io.tmpdir={scratch / 'tmp'}", f"-Dlog4j2.configurationFile={log4j_file(scratch)}"]
     return {
-        **_SETTINGS,
+        **common,
+        **_ONE_PROCESS,
         "spark.master": f"local[{cores}]",
         "spark.default.parallelism": cores,
         "spark.sql.shuffle.partitions": cores,
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(quoted_option(option) for option in java_options),
         "spark.local.dir": str(scratch / "local"),
-        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         **(_BRIEF_SETTINGS if profile == "brief" else {}),
     }
+
+
+def java_options(*, scratch: Path, driver_memory: str, profile: Profile) -> list[str]:
+    """What the JVM of a session on this machine is started with."""
+    brief = _BRIEF_JAVA_OPTIONS if profile == "brief" else ()
+    # Java knows no `2gb`
+    return [f"-Xmx{driver_memory.rstrip('bB')}", *_JAVA_OPTIONS, *brief, *_places(scratch)]
+
+
+def _places(scratch: Path) -> tuple[str, ...]:
+    return (f"-Djava.io.tmpdir={scratch / 'tmp'}", f"-Dlog4j2.configurationFile={log4j_file(scratch)}")
 
 
 def environment(*, java_home: Path, spark_home: Path, scratch: Path) -> dict[str, str | None]:
@@ -119,6 +134,7 @@ def environment(*, java_home: Path, spark_home: Path, scratch: Path) -> dict[str
         "LC_ALL": "C.UTF-8",
         "HADOOP_CONF_DIR": None,
         "PYSPARK_GATEWAY_PORT": None,
+        "PYSPARK_GATEWAY_SECRET": None,
         "PYSPARK_SUBMIT_ARGS": None,
         "SPARK_CONNECT_MODE_ENABLED": None,
         "SPARK_LOCAL_DIRS": None,

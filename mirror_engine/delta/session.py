@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import os
 import signal
-import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
+from mirror_engine.delta.gateway import Gateway, end_process
 from mirror_engine.delta.jars import delta_jars
-from mirror_engine.delta.java import find_java
+from mirror_engine.delta.java import Java, find_java
 from mirror_engine.delta.java_output import telling_line
-from mirror_engine.delta.profile import Profile, environment, lay_out, settings
+from mirror_engine.delta.profile import Profile, environment, java_options, lay_out, settings
 from mirror_engine.errors import SparkFailed
 from mirror_engine.events import Preparing, ignore
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     from mirror_engine.config import Config
@@ -40,6 +42,17 @@ class _Jvm:
     process: subprocess.Popen[bytes]
     log_file: Path
     holders: int = 1
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How the JVM is started."""
+
+    java: Java
+    jars: tuple[Path, ...]
+    options: list[str]
+    conf: dict[str, str]
+    scratch: Path
 
 
 _lock = threading.Lock()
@@ -75,10 +88,8 @@ def start_session(
         java = find_java()
         jars = delta_jars(config, java, listen)
         listen(Preparing("the Spark session"))
-        conf = settings(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
-        conf["spark.jars"] = ",".join(jar.as_uri() for jar in jars)
         lay_out(scratch)
-        running = _start(conf, java.home, scratch, log_file)
+        running = _start(_plan(config, scratch, java, jars, profile), log_file)
         _running.append(running)
         return running.spark
 
@@ -98,8 +109,16 @@ def end_session(spark: SparkSession) -> None:
             _end(_running.pop())
 
 
+def _plan(config: Config, scratch: Path, java: Java, jars: tuple[Path, ...], profile: Profile) -> _Plan:
+    options = java_options(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
+    conf = settings(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
+    return _Plan(java, jars, options, conf, scratch)
+
+
 def _foreign_session() -> SparkSession | None:
     """A new session of the context that the caller's own program already has: Spark allows no second one."""
+    if "pyspark" not in sys.modules:
+        return None
     from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
@@ -114,7 +133,7 @@ def _foreign_session() -> SparkSession | None:
     return spark.newSession()
 
 
-def _start(conf: dict[str, str], java_home: Path, scratch: Path, log_file: Path) -> _Jvm:
+def _start(plan: _Plan, log_file: Path) -> _Jvm:
     # its errors are raised; what it logs besides would reach the terminal
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -122,8 +141,8 @@ def _start(conf: dict[str, str], java_home: Path, scratch: Path, log_file: Path)
         log_file.replace(log_file.with_name(log_file.name + ".old"))
     logged = log_file.stat().st_size if log_file.exists() else 0
     try:
-        with log_file.open("ab") as log, _environment(java_home, scratch), _own_interrupt_handler():
-            return _launch(conf, log_file, {"stdout": log, "stderr": log, "start_new_session": True})
+        with log_file.open("ab") as log, _environment(plan), _own_interrupt_handler():
+            return _launch(plan, log, log_file)
     except Exception as error:
         raise SparkFailed(
             f"the Spark session did not start: {_last_words(log_file, logged) or type(error).__name__}",
@@ -131,19 +150,26 @@ def _start(conf: dict[str, str], java_home: Path, scratch: Path, log_file: Path)
         ) from error
 
 
-def _launch(conf: dict[str, str], log_file: Path, popen: dict[str, Any]) -> _Jvm:
+def _launch(plan: _Plan, log: IO[bytes], log_file: Path) -> _Jvm:
+    spark_jars = Path(os.environ["SPARK_HOME"]) / "jars" / "*"
+    started = Gateway(plan.java.command, plan.options, [str(spark_jars), *map(str, plan.jars)], log)
+    try:
+        return _Jvm(_connected(plan, started), started.process, log_file)
+    except BaseException:
+        _end_jvm(started.process)
+        raise
+
+
+def _connected(plan: _Plan, started: Gateway) -> SparkSession:
+    """Spark in a JVM that has just been started: Python gets ready while Java does."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    spark_conf: SparkConf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-    gateway = launch_gateway(spark_conf, popen)
-    try:
-        context = SparkContext(conf=spark_conf, gateway=gateway)
-        return _Jvm(SparkSession(context), gateway.proc, log_file)
-    except BaseException:
-        _end_jvm(gateway.proc)
-        raise
+    port, os.environ["PYSPARK_GATEWAY_SECRET"] = started.connection()
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+    conf: SparkConf = SparkConf(loadDefaults=False).setAll(list(plan.conf.items()))
+    return SparkSession(SparkContext(conf=conf, gateway=launch_gateway()))
 
 
 def _end(running: _Jvm) -> None:
@@ -166,21 +192,15 @@ def _end_jvm(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(Exception):
             gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
-    if process.stdin is not None:
-        process.stdin.close()  # the JVM's sign to leave
-    try:
-        process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    end_process(process, _END_SECONDS)
 
 
 @contextlib.contextmanager
-def _environment(java_home: Path, scratch: Path) -> Iterator[None]:
-    """Spark's launcher copies this process's environment: it sees ours while it starts, nobody else keeps it."""
-    import pyspark  # noqa: PLC0415 - importing mirror_engine must not import Spark
-
-    wanted = environment(java_home=java_home, spark_home=Path(pyspark.__file__).parent, scratch=scratch)
+def _environment(plan: _Plan) -> Iterator[None]:
+    """What Spark and Java find in this process's environment while they start; nobody else keeps it."""
+    package = importlib.util.find_spec("pyspark")  # found, not imported: that goes on while Java starts
+    spark_home = Path(package.origin).parent if package and package.origin else Path()
+    wanted = environment(java_home=plan.java.home, spark_home=spark_home, scratch=plan.scratch)
     before = {name: os.environ.get(name) for name in wanted}
     _set_environment(wanted)
     try:

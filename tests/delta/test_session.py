@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.delta import session
+from mirror_engine.delta.gateway import MODULE_OPTIONS
+from mirror_engine.delta.java import Java, find_java
 from mirror_engine.delta.java_output import telling_line
-from mirror_engine.delta.profile import environment, settings
+from mirror_engine.delta.profile import environment, java_options, settings
 from mirror_engine.delta.session import child_session, end_session, start_session
 from mirror_engine.errors import SparkFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -42,18 +45,15 @@ def test_the_telling_line_is_the_last_cause(printed: str, line: str) -> None:
 
 def test_everything_spark_writes_besides_tables_lies_in_scratch(tmp_path: Path) -> None:
     scratch = tmp_path / 'a "b" c'
-    found = settings(scratch=scratch, driver_memory="3g", profile="steady")
-    assert found["spark.local.dir"] == f"{scratch}/local"
-    assert found["spark.driver.memory"] == "3g"
-    assert f'"-Djava.io.tmpdir={tmp_path}/a \\"b\\" c/tmp"' in found["spark.driver.extraJavaOptions"]
+    assert settings(scratch=scratch, driver_memory="3g", profile="steady")["spark.local.dir"] == f"{scratch}/local"
+    options = java_options(scratch=scratch, driver_memory="3gb", profile="steady")
+    assert {"-Xmx3g", f"-Djava.io.tmpdir={scratch / 'tmp'}"} < set(options)
     assert environment(java_home=tmp_path, spark_home=tmp_path, scratch=scratch)["SPARK_CONF_DIR"] == f"{scratch}/conf"
 
 
 def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> None:
-    steady = settings(scratch=tmp_path, driver_memory="2g", profile="steady")["spark.driver.extraJavaOptions"]
-    brief = settings(scratch=tmp_path, driver_memory="2g", profile="brief")["spark.driver.extraJavaOptions"]
-    assert "TieredStopAtLevel" in brief
-    assert "TieredStopAtLevel" not in steady
+    assert "-XX:TieredStopAtLevel=1" in java_options(scratch=tmp_path, driver_memory="2g", profile="brief")
+    assert "-XX:TieredStopAtLevel=1" not in java_options(scratch=tmp_path, driver_memory="2g", profile="steady")
 
 
 @pytest.mark.slow
@@ -67,8 +67,9 @@ def test_a_jvm_that_does_not_start_is_told_in_one_line_with_its_log(
     monkeypatch.setenv("SPARK_HOME", "/another/spark")
     monkeypatch.delenv("TZ", raising=False)
     handler = signal.getsignal(signal.SIGINT)
+    plan = session._Plan(Java(tmp_path, "17"), (), [], {"spark.master": "local"}, tmp_path / "scratch")
     with pytest.raises(SparkFailed) as raised:
-        session._start({"spark.master": "local"}, tmp_path, tmp_path / "scratch", tmp_path / "logs" / "spark.log")
+        session._start(plan, tmp_path / "logs" / "spark.log")
     assert raised.value.message == "the Spark session did not start: Error: no room for the heap"
     assert str(tmp_path / "logs" / "spark.log") in raised.value.hint
     assert (os.environ["SPARK_HOME"], "TZ" in os.environ) == ("/another/spark", False)
@@ -78,6 +79,25 @@ def test_a_jvm_that_does_not_start_is_told_in_one_line_with_its_log(
         warnings.simplefilter("ignore", ResourceWarning)  # pyspark forgets the pipe to a JVM that did not start
         del raised
         gc.collect()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_java_is_told_what_sparks_own_launcher_tells_it() -> None:
+    package = importlib.util.find_spec("pyspark")
+    assert package is not None
+    spark_home = Path(str(package.origin)).parent
+    launcher = [find_java().command, "-cp", f"{spark_home}/jars/*", "org.apache.spark.launcher.Main"]
+    told = subprocess.run(
+        [*launcher, "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"],
+        env={"SPARK_HOME": str(spark_home), "SPARK_SCALA_VERSION": "2.13"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\0")
+    options = told[told.index("-Xmx1g") + 1 : told.index("org.apache.spark.deploy.SparkSubmit")]
+    not_ours = {"--add-modules=jdk.incubator.vector", "-Dderby.connection.requireAuthentication=false"}
+    assert [option for option in options if option not in not_ours] == list(MODULE_OPTIONS)
 
 
 @pytest.mark.spark
@@ -128,6 +148,7 @@ import signal, sys, time
 from pathlib import Path
 from mirror_engine.config import Config
 from mirror_engine.delta import session
+from mirror_engine.delta.gateway import MODULE_OPTIONS
 handler = signal.getsignal(signal.SIGINT)
 folder = Path(sys.argv[1])
 spark = session.start_session(Config(), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
