@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.delta.base import ChangeBatch, FileRows
 from mirror_engine.errors import PublisherError
 from mirror_engine.events import Event, FileRead
+from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.change_file import sequence_of
 from mirror_engine.landing_zone.column_types import TableSchema
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.sightings import FileSighting
+
+SURELY_ROWS_BYTES = 1024 * 1024  # so much is no header and no deletes of what was never there
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,22 @@ class CutBatch:
 
 
 class BatchReader:
-    """Reads change files one after the other until a bound is reached (LZ-4.16) or one is refused (LZ-4.17)."""
+    """Reads change files one after the other until a bound is reached (LZ-4.16) or one is refused (LZ-4.17).
 
-    def __init__(self, reader: ReadsInOrder, config: Config, tell: Callable[[Event], None]) -> None:
+    Args:
+        reader: reads them.
+        config: the bounds.
+        tell: called with every event.
+        prepare: called, more than once, while files are still read, where the batch is sure to change rows.
+    """
+
+    def __init__(
+        self, reader: ReadsInOrder, config: Config, tell: Callable[[Event], None], prepare: Callable[[], None]
+    ) -> None:
         self._reader = reader
         self._config = config
         self._tell = tell
+        self._prepare = prepare
 
     def cut(self, waiting: WaitingFiles, known: Progress) -> CutBatch:
         """Read the next batch of a table folder.
@@ -85,7 +98,11 @@ class BatchReader:
                 for file in waiting.files:
                     if is_full(self._config, len(read), size, file):
                         break
+                    if file.size >= SURELY_ROWS_BYTES:
+                        self._prepare()
                     found = next(reading)
+                    if _changes_rows(found.rows):
+                        self._prepare()
                     read.append(found.rows)
                     facts = found.facts
                     size += found.rows.counted_bytes
@@ -105,6 +122,11 @@ class BatchReader:
 def is_full(config: Config, count: int, size: int, following: FileSighting) -> bool:
     """Whether a commit of so many files and bytes ends before the following file (LZ-4.16); one always fits."""
     return count > 0 and (count >= config.batch_files or size + following.size > config.batch_bytes)
+
+
+def _changes_rows(rows: FileRows) -> bool:
+    """Whether a file surely does: what it deletes may not be there."""
+    return any(count for marker, count in rows.markers.items() if marker != RowMarker.DELETE)
 
 
 def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableFacts) -> ChangeBatch:

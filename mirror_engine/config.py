@@ -127,6 +127,16 @@ class Config:
     poll_interval_seconds: Annotated[
         float, number(_ZONE, "Longest time between two looks at the zone (LZ-3.1).", "SECONDS", 0.01)
     ] = 15.0
+    profile: Annotated[
+        Literal["local", "ci", "cluster"],
+        choice(
+            _MACHINE,
+            "What Spark is set up for: this machine, short work that leaves nothing behind, a Spark set up elsewhere.",
+            "local",
+            "ci",
+            "cluster",
+        ),
+    ] = "local"
     driver_memory: Annotated[
         str,
         text(

@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.change_batches import BatchReader
 from mirror_engine.config import Config
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mirror_engine.delta.base import DeltaWriter, HistoryEntry
+    from mirror_engine.delta.profile import Profile
     from mirror_engine.delta.read_request import ReadsInOrder
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
@@ -234,8 +235,10 @@ class Mirror:
             DRIVER_BATCH_BYTES if most == "auto" else most,
         )
 
-    def _profile(self) -> Literal["steady", "brief"]:
-        """What the JVM is set up for: long work, or a little that is soon over."""
+    def _profile(self) -> Profile:
+        """What the JVM is set up for: long work, or a little that is soon over; or by others."""
+        if self.config.profile != "local":
+            return "brief" if self.config.profile == "ci" else "cluster"
         lying = sum(file.size for sighting in self._poller().look().tables for file in sighting.files)
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
 
@@ -259,7 +262,7 @@ class Mirror:
             engine = Engine(
                 doors,
                 self._poller(),
-                BatchReader(ReadsAtNeed(self._reader), self.config, self._tell),
+                BatchReader(ReadsAtNeed(self._reader), self.config, self._tell, self._writer.prepare),
                 Janitor(self._storage, self.config, self._clock),
             )
             try:

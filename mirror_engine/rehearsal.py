@@ -67,7 +67,7 @@ class Rehearsal:
         self._ledger = ledger or Ledger.fresh()
         self.doors = Doors(storage, writer, self._ledger, config, clock, tell)
         self.poller = Poller(storage, config)
-        reader = BatchReader(ChangeFileReader(storage, config, reading), config, tell)
+        reader = BatchReader(ChangeFileReader(storage, config, reading), config, tell, writer.prepare)
         self._engine = Engine(self.doors, self.poller, reader, Janitor(storage, config, clock))
 
     def __enter__(self) -> Self:

@@ -42,13 +42,13 @@ def test_a_named_file_replaces_the_one_in_root(tmp_path: Path) -> None:
 
 def test_every_problem_of_every_source_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "mirror-engine.toml").write_text('batch_byte = 1\nstrict = "perhaps"\n')
-    variables = {"MIRROR_ENGINE_WORKERS": "0", "MIRROR_ENGINE_POLL": "1"}
+    variables = {"MIRROR_ENGINE_WORKERS": "0", "MIRROR_ENGINE_PONG": "1"}
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, {"retention_days": "31", "poll_interval_seconds": "soon"}, variables)
     assert problems(caught.value) == [
         "mirror-engine.toml: batch_byte: no such option, near batch_bytes",
         "mirror-engine.toml: strict: found 'perhaps', allowed true or false",
-        "MIRROR_ENGINE_POLL: no such option",
+        "MIRROR_ENGINE_PONG: no such option",
         "MIRROR_ENGINE_WORKERS: found '0', allowed a whole number from 1 to 256",
         "--retention-days: found '31', allowed a whole number from 1 to 30",
         "--poll-interval: found 'soon', allowed a number of 0.01 or more",

@@ -20,7 +20,7 @@ Tables = Annotated[
 ]
 
 
-@configured("default_schema", "retention_days", "driver_memory", "jars")
+@configured("default_schema", "retention_days", "profile", "driver_memory", "jars")
 def maintain(root: Root, config: Config, *, tables: Tables = None, as_json: Json = False) -> None:
     """Compact the Delta tables and delete what is superseded.
 

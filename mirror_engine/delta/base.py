@@ -205,6 +205,12 @@ class DeltaWriter(Protocol):
         The commit is on the disk when this returns.
         """
 
+    def prepare(self) -> None:
+        """Get ready for `apply` without waiting for it: changes to apply are sure to come. Repeatable, raises nothing.
+
+        What keeps it from getting ready is raised by `apply`.
+        """
+
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
 

@@ -153,6 +153,9 @@ class KeyWriter:
             self._tables.setdefault(table, _Table(schema, record))
         return Outcome(self._tables[table].version, operation="CREATE")
 
+    def prepare(self) -> None:
+        """See `DeltaWriter`; it always is ready."""
+
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`; nobody else writes, so that nothing conflicts."""
         self.create(table, batch.schema, beginning(record))

@@ -106,6 +106,9 @@ class MemoryDeltaWriter:
             self._tables[table] = [_Commit(schema, (), to_metadata(record), "CREATE TABLE", now_ms(), transactions)]
             return Outcome(0, operation="CREATE")
 
+    def prepare(self) -> None:
+        """See `DeltaWriter`; it always is ready."""
+
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`."""
         with self._lock:

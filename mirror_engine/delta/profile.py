@@ -121,26 +121,32 @@ def _places(scratch: Path) -> tuple[str, ...]:
     return (f"-Djava.io.tmpdir={scratch / 'tmp'}", f"-Dlog4j2.configurationFile={log4j_file(scratch)}")
 
 
-def environment(*, java_home: Path, spark_home: Path, scratch: Path) -> dict[str, str | None]:
-    """What Spark's launcher finds in its environment; None for what it must not find there."""
+def environment(*, java_home: Path, spark_home: Path, scratch: Path, profile: Profile) -> dict[str, str | None]:
+    """What Spark and Java find in their environment while they start; None for what they must not find there."""
     return {
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(spark_home),
-        # neither another Spark's settings nor another Hadoop's
-        "SPARK_CONF_DIR": str(scratch / "conf"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "TZ": "UTC",
         # without a UTF-8 locale Java cannot open files with other than ASCII names
         "LC_ALL": "C.UTF-8",
-        "HADOOP_CONF_DIR": None,
         "PYSPARK_GATEWAY_PORT": None,
         "PYSPARK_GATEWAY_SECRET": None,
-        "PYSPARK_SUBMIT_ARGS": None,
         "SPARK_CONNECT_MODE_ENABLED": None,
-        "SPARK_LOCAL_DIRS": None,
-        "SPARK_MASTER": None,
         "SPARK_REMOTE": None,
         "SPARK_TESTING": None,
+        **({} if profile == "cluster" else _alone(scratch)),
+    }
+
+
+def _alone(scratch: Path) -> dict[str, str | None]:
+    """Neither another Spark's settings nor another Hadoop's."""
+    return {
+        "SPARK_CONF_DIR": str(scratch / "conf"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "HADOOP_CONF_DIR": None,
+        "PYSPARK_SUBMIT_ARGS": None,
+        "SPARK_LOCAL_DIRS": None,
+        "SPARK_MASTER": None,
     }
 
 

@@ -48,6 +48,7 @@ class _Jvm:
 class _Plan:
     """How the JVM is started."""
 
+    profile: Profile
     java: Java
     jars: tuple[Path, ...]
     options: list[str]
@@ -69,7 +70,8 @@ def start_session(
         scratch: a folder for passing files, made if need be; the caller clears it after the JVM has ended.
         log_file: takes all that Spark and Java print, after what is there; nothing reaches the terminal.
         listen: told of jars being fetched and of the start.
-        profile: `brief` for tests and small work: quick to warm up, slow in bulk.
+        profile: `brief` for tests and small work: quick to warm up, slow in bulk; `cluster` where Spark is set up
+            elsewhere.
 
     Raises:
         JavaMissing: no Java 17 or 21.
@@ -112,7 +114,7 @@ def end_session(spark: SparkSession) -> None:
 def _plan(config: Config, scratch: Path, java: Java, jars: tuple[Path, ...], profile: Profile) -> _Plan:
     options = java_options(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
     conf = settings(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
-    return _Plan(java, jars, options, conf, scratch)
+    return _Plan(profile, java, jars, options, conf, scratch)
 
 
 def _foreign_session() -> SparkSession | None:
@@ -151,12 +153,30 @@ def _start(plan: _Plan, log_file: Path) -> _Jvm:
 
 
 def _launch(plan: _Plan, log: IO[bytes], log_file: Path) -> _Jvm:
+    if plan.profile == "cluster":
+        return _submitted(plan, log, log_file)
     spark_jars = Path(os.environ["SPARK_HOME"]) / "jars" / "*"
     started = Gateway(plan.java.command, plan.options, [str(spark_jars), *map(str, plan.jars)], log)
     try:
         return _Jvm(_connected(plan, started), started.process, log_file)
     except BaseException:
         _end_jvm(started.process)
+        raise
+
+
+def _submitted(plan: _Plan, log: IO[bytes], log_file: Path) -> _Jvm:
+    """Spark as its own launcher starts it, by the settings of its own folder: only it knows every kind of cluster."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    jars = ",".join(jar.as_uri() for jar in plan.jars)
+    conf: SparkConf = SparkConf(loadDefaults=False).setAll([*plan.conf.items(), ("spark.jars", jars)])
+    gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
+    try:
+        return _Jvm(SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway.proc, log_file)
+    except BaseException:
+        _end_jvm(gateway.proc)
         raise
 
 
@@ -200,7 +220,7 @@ def _environment(plan: _Plan) -> Iterator[None]:
     """What Spark and Java find in this process's environment while they start; nobody else keeps it."""
     package = importlib.util.find_spec("pyspark")  # found, not imported: that goes on while Java starts
     spark_home = Path(package.origin).parent if package and package.origin else Path()
-    wanted = environment(java_home=plan.java.home, spark_home=spark_home, scratch=plan.scratch)
+    wanted = environment(java_home=plan.java.home, spark_home=spark_home, scratch=plan.scratch, profile=plan.profile)
     before = {name: os.environ.get(name) for name in wanted}
     _set_environment(wanted)
     try:

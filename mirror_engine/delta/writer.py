@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections import deque
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.base import Outcome
@@ -18,13 +16,14 @@ from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.merge import Transaction, append, merge_changes, merge_plan, sized
 from mirror_engine.delta.others import changed_by_others
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
+from mirror_engine.delta.sessions import Sessions
 from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.delta.staged_changes import stage_here, staged
 from mirror_engine.delta.tables_folder import TablesFolder
 from mirror_engine.errors import CommitConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -36,13 +35,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.column_types import TableSchema
 
 DRIVER_BATCH_BYTES = 256 * 1024 * 1024  # beyond, keys and markers of a batch take more memory than one process should
-_SETTINGS = {
-    # a table may be called `Items@v1`
-    "spark.databricks.delta.timeTravel.resolveOnIdentifier.enabled": "false",
-    # changes hash faster than a large table sorts
-    "spark.sql.join.preferSortMergeJoin": "false",
-}
-
 MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than writing their files anew
 
 
@@ -65,10 +57,8 @@ class SparkDeltaWriter:
     ) -> None:
         self._tables = TablesFolder(tables, scratch.parent / "trash")
         self._scratch = scratch
-        self._start = session
+        self._sessions = Sessions(session)
         self._driver_batch_bytes = driver_batch_bytes
-        self._spark: SparkSession | None = None
-        self._idle: deque[SparkSession] = deque()
         self._lock = threading.Lock()
         self._is_clean = False
 
@@ -94,6 +84,10 @@ class SparkDeltaWriter:
         make_durable(folder, -1)
         self._forget(folder)
         return Outcome(0, operation="CREATE")
+
+    def prepare(self) -> None:
+        """See `DeltaWriter`."""
+        self._sessions.prepare()
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`.
@@ -167,18 +161,12 @@ class SparkDeltaWriter:
         log = open_log(folder)
         if log is None:
             return {}
-        with spark_failures(table, "maintenance"), self._session() as spark:
+        with spark_failures(table, "maintenance"), self._sessions.lent() as spark:
             return tidy(spark, folder, log, retention_hours)
 
     def close(self) -> None:
         """See `DeltaWriter`."""
-        from mirror_engine.delta.session import end_session  # noqa: PLC0415 - nobody may have needed it
-
-        with self._lock:
-            spark, self._spark = self._spark, None
-            self._idle.clear()
-        if spark is not None:
-            end_session(spark)
+        self._sessions.close()
 
     def _log(self, table: str) -> DeltaLog:
         log = open_log(self._tables.path(table))
@@ -190,7 +178,7 @@ class SparkDeltaWriter:
         return stage_here if batch.counted_bytes <= self._driver_batch_bytes else self._stage_on_executors
 
     def _stage_on_executors(self, batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
-        with spark_failures(log.folder.name, "collapse"), self._session() as spark:
+        with spark_failures(log.folder.name, "collapse"), self._sessions.lent() as spark:
             return stage_on_executors(spark, batch, log, folder)
 
     def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
@@ -201,7 +189,7 @@ class SparkDeltaWriter:
             allow_vectors(folder, log)
         plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
         transaction = Transaction(record.application, record.progress.batch, to_metadata(record, plan))
-        with spark_failures(table, "commit"), self._session() as spark, sized(spark, changes.rows + rows):
+        with spark_failures(table, "commit"), self._sessions.lent() as spark, sized(spark, changes.rows + rows):
             if changes.matches:
                 merge_changes(spark, folder, batch, changes, transaction)
                 return "MERGE"
@@ -217,28 +205,6 @@ class SparkDeltaWriter:
             )
         return state.record_version
 
-    @contextmanager
-    def _session(self) -> Iterator[SparkSession]:
-        """A session for one call at a time: what it is set to for a commit must reach no other."""
-        spark = self._take()
-        try:
-            yield spark
-        finally:
-            self._idle.append(spark)
-
-    def _take(self) -> SparkSession:
-        from mirror_engine.delta.session import child_session  # noqa: PLC0415 - importing it is slow
-
-        with self._lock:
-            if self._spark is None:
-                self._spark = self._start()
-            if self._idle:
-                return self._idle.pop()
-            child = child_session(self._spark)
-        for name, value in _SETTINGS.items():
-            child.conf.set(name, value)
-        return child
-
     def _clear_leftovers(self) -> None:
         """Delete what a killed process left; once, and only by one that commits: it holds ROOT."""
         with self._lock:
@@ -250,11 +216,11 @@ class SparkDeltaWriter:
 
     def _forget(self, folder: Path) -> None:
         """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""
-        if self._spark is not None:
+        if (spark := self._sessions.first) is not None:
             with spark_failures(folder.name, "forgetting of its log"):
-                jvm: Any = self._spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
+                jvm: Any = spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
                 path = jvm.org.apache.hadoop.fs.Path(str(folder))
-                jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self._spark._jsparkSession, path)  # noqa: SLF001 - as above
+                jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, path)  # noqa: SLF001 - as above
 
 
 def _identity(record: BatchRecord) -> tuple[object, ...]:

@@ -48,7 +48,16 @@ def test_everything_spark_writes_besides_tables_lies_in_scratch(tmp_path: Path) 
     assert settings(scratch=scratch, driver_memory="3g", profile="steady")["spark.local.dir"] == f"{scratch}/local"
     options = java_options(scratch=scratch, driver_memory="3gb", profile="steady")
     assert {"-Xmx3g", f"-Djava.io.tmpdir={scratch / 'tmp'}"} < set(options)
-    assert environment(java_home=tmp_path, spark_home=tmp_path, scratch=scratch)["SPARK_CONF_DIR"] == f"{scratch}/conf"
+    found = environment(java_home=tmp_path, spark_home=tmp_path, scratch=scratch, profile="steady")
+    assert found["SPARK_CONF_DIR"] == f"{scratch}/conf"
+
+
+def test_on_a_cluster_master_folders_memory_and_spark_s_own_settings_are_those_of_others(tmp_path: Path) -> None:
+    ours = settings(scratch=tmp_path, driver_memory="3g", profile="cluster")
+    assert not {"spark.master", "spark.local.dir", "spark.driver.memory", "spark.driver.host"} & set(ours)
+    assert "spark.sql.shuffle.partitions" not in ours
+    found = environment(java_home=tmp_path, spark_home=tmp_path, scratch=tmp_path, profile="cluster")
+    assert not {"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP"} & set(found)
 
 
 def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> None:
@@ -67,7 +76,7 @@ def test_a_jvm_that_does_not_start_is_told_in_one_line_with_its_log(
     monkeypatch.setenv("SPARK_HOME", "/another/spark")
     monkeypatch.delenv("TZ", raising=False)
     handler = signal.getsignal(signal.SIGINT)
-    plan = session._Plan(Java(tmp_path, "17"), (), [], {"spark.master": "local"}, tmp_path / "scratch")
+    plan = session._Plan("steady", Java(tmp_path, "17"), (), [], {"spark.master": "local"}, tmp_path / "scratch")
     with pytest.raises(SparkFailed) as raised:
         session._start(plan, tmp_path / "logs" / "spark.log")
     assert raised.value.message == "the Spark session did not start: Error: no room for the heap"

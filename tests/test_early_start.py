@@ -1,0 +1,149 @@
+"""Spark is started as soon as it is sure to be needed, and never where it is not."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from mirror_engine import Config, Mirror
+from mirror_engine.change_batches import SURELY_ROWS_BYTES
+from mirror_engine.delta import session as session_module
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.delta.sessions import Sessions
+from mirror_engine.errors import SparkFailed
+from mirror_engine.testing.publisher import Publisher
+
+WAIT_SECONDS = 20
+
+
+class ToldWriter(MemoryDeltaWriter):
+    """Notes what it is asked for, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def prepare(self) -> None:
+        self.asked.append("prepare")
+
+    def apply(self, table, batch, record):
+        self.asked.append("apply")
+        return super().apply(table, batch, record)
+
+
+@pytest.fixture
+def orders(tmp_path):
+    return Publisher(tmp_path).table("Orders", keys=["id"])
+
+
+@pytest.fixture
+def asked(tmp_path):
+    writer = ToldWriter()
+
+    def once():
+        writer.asked.clear()
+        with Mirror(tmp_path, Config(), writer=writer) as mirror:
+            mirror.once()
+        return writer.asked
+
+    return once
+
+
+def test_the_writer_gets_ready_once_a_file_has_rows(orders, asked):
+    orders.insert({"id": 1})
+    assert asked() == ["prepare", "apply"]
+
+
+def test_a_level_zone_asks_nothing(orders, asked):
+    orders.insert({"id": 1})
+    asked()
+    assert asked() == []
+
+
+def test_what_may_come_to_nothing_asks_for_nothing_ahead(orders, asked):
+    orders.delete({"id": 1})
+    assert asked() == ["apply"]
+
+
+def test_a_refused_file_asks_for_nothing(orders, asked):
+    orders.change((7, {"id": 1}))
+    assert asked() == []
+
+
+def test_a_large_file_is_not_waited_for(orders, asked):
+    orders.land(b"x" * SURELY_ROWS_BYTES)
+    assert asked() == ["prepare"]
+
+
+class FakeSession:
+    """As much of a session as is asked for."""
+
+    def __init__(self) -> None:
+        self.conf = self
+
+    def set(self, name: str, value: str) -> None:
+        pass
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    ended: list[object] = []
+    monkeypatch.setattr(session_module, "child_session", lambda _: FakeSession())
+    monkeypatch.setattr(session_module, "end_session", ended.append)
+    return ended
+
+
+def test_preparing_waits_for_nothing_and_starts_one_session(ended):
+    go, started = threading.Event(), []
+
+    def start():
+        started.append(FakeSession())
+        assert go.wait(WAIT_SECONDS)
+        return started[0]
+
+    sessions = Sessions(start)
+    sessions.prepare()
+    sessions.prepare()
+    assert sessions.first is None
+    go.set()
+    with sessions.lent() as one, sessions.lent() as two:
+        assert one is not two
+    assert (sessions.first, len(started)) == (started[0], 1)
+    sessions.close()
+    assert ended == started
+
+
+def test_a_failed_start_is_told_to_who_needs_it_and_tried_again_after_that(ended):
+    failures = [SparkFailed("no room"), SparkFailed("no room yet")]
+
+    def start():
+        if failures:
+            raise failures.pop(0)
+        return FakeSession()
+
+    sessions = Sessions(start)
+    sessions.prepare()
+    with pytest.raises(SparkFailed, match="no room"), sessions.lent():
+        pass
+    sessions.prepare()
+    with pytest.raises(SparkFailed, match="no room yet"), sessions.lent():
+        pass
+    with sessions.lent():
+        pass
+    sessions.close()
+    assert len(ended) == 1
+
+
+def test_a_start_under_way_is_waited_for_and_ended(ended):
+    go = threading.Event()
+
+    def start():
+        assert go.wait(WAIT_SECONDS)
+        return FakeSession()
+
+    sessions = Sessions(start)
+    sessions.prepare()
+    threading.Timer(0.1, go.set).start()
+    sessions.close()
+    assert len(ended) == 1
