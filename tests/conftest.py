@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +25,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from mirror_engine.delta.session import end_session, start_session  # noqa: PLC0415 - only Spark's tests need it
 
     folder = tmp_path_factory.mktemp("spark")
-    session = start_session(Config(), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
+    session = start_session(
+        Config(profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief"
+    )
     yield session
     end_session(session)
 
@@ -39,13 +42,18 @@ def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]
 
     def make(root: Path) -> DeltaWriter:
         scratch, log_file = root / SCRATCH, root / LOGS / "spark.log"
-        start = lambda: start_session(Config(), scratch=scratch, log_file=log_file)  # noqa: E731 - as `Mirror` does
+        start = lambda: start_session(Config(profile="ci"), scratch=scratch, log_file=log_file)  # noqa: E731 - as `Mirror` does
         made.append(SparkDeltaWriter(root / TABLES, scratch, start))
         return made[-1]
 
     yield make
     for writer in made:
         writer.close()
+
+
+def pytest_configure() -> None:
+    """Programs that tests start leave nothing at work behind them."""
+    os.environ["MIRROR_ENGINE_PROFILE"] = "ci"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirror_engine.delta.archive import archives_folder
 from mirror_engine.delta.jars import DELTA_VERSION, JARS, SPARK_VERSION, jars_folder, missing_jars
 from mirror_engine.delta.java import find_java
 from mirror_engine.errors import JavaMissing
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
 
 _GIB = 1024**3
+_MIB = 1024**2
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": _GIB, "t": 1024**4}
 _BESIDE_THE_HEAP = _GIB  # Java's own memory and Python's record batches
 _FREE_DISK = 2 * _GIB
@@ -57,6 +59,7 @@ def checks(root: Path | None, config: Config) -> list[Check]:
         _package("Spark", "pyspark", SPARK_VERSION),
         _package("Delta", "delta-spark", DELTA_VERSION),
         _jars(config),
+        _archives(),
         _memory(config),
         _disk("Disk for passing files", Path(tempfile.gettempdir())),
     ]
@@ -99,6 +102,16 @@ def _jars(config: Config) -> Check:
     return Check(
         "Delta's jars", ok=False, found=found, remedy="They are fetched by the first run, which needs a network."
     )
+
+
+def _archives() -> Check:
+    """Nothing needs them; they may be removed at any time."""
+    folder = archives_folder()
+    made = [archive.stat().st_size for archive in folder.glob("*.jsa")]
+    found = f"{len(made)} of Java's classes, {sum(made) / _MIB:.0f} MiB in {folder}" if made else "none yet"
+    if failed := len(list(folder.glob("*.failed"))):
+        found += f"; {failed} could not be made: remove {folder} to have it tried again"
+    return Check("Archives for a quick start", ok=True, found=found)
 
 
 def _memory(config: Config) -> Check:

@@ -44,10 +44,12 @@ class Java:
     Attributes:
         home: what JAVA_HOME has to be for Spark's launcher; `home/bin/java` runs it.
         version: as it says itself, such as `17.0.15`.
+        build: whose build of which source it is.
     """
 
     home: Path
     version: str
+    build: str = ""
 
     @property
     def command(self) -> str:
@@ -61,6 +63,7 @@ class _Probe:
 
     home: Path
     version: str
+    build: str
     has_vector_module: bool
 
     @property
@@ -84,9 +87,9 @@ def find_java() -> Java:
         if probe.major not in VERSIONS:
             unfit.setdefault(probe.version, probe.home)
         elif probe.has_vector_module:
-            return Java(probe.home, probe.version)
+            return Java(probe.home, probe.version, probe.build)
         else:
-            return Java(_home_without_vector_module(probe), probe.version)
+            return Java(_home_without_vector_module(probe), probe.version, probe.build)
     raise JavaMissing(_what_was_found(unfit), _HINT)
 
 
@@ -133,7 +136,8 @@ def _probe(program: Path) -> _Probe | None:
     home = said.get("java.home", "")
     if Path(home).name == "jre":  # Java 8
         home = str(Path(home).parent)
-    return _Probe(Path(home), said.get("java.version", ""), has_vector_module)
+    build = f"{said.get('java.vm.vendor', '')} {said.get('java.vm.version', '')}".strip()
+    return _Probe(Path(home), said.get("java.version", ""), build, has_vector_module)
 
 
 def _settings(program: Path, *options: str) -> dict[str, str] | None:
@@ -149,7 +153,7 @@ def _settings(program: Path, *options: str) -> dict[str, str] | None:
     if done.returncode != 0:
         return None
     said = (done.stderr + done.stdout).decode("utf-8", "replace")
-    return dict(re.findall(r"^ +(java\.home|java\.version) = (.+?) *\r?$", said, re.MULTILINE))
+    return dict(re.findall(r"^ +(java\.(?:home|version|vm\.vendor|vm\.version)) = (.+?) *\r?$", said, re.MULTILINE))
 
 
 def _home_without_vector_module(probe: _Probe) -> Path:

@@ -95,7 +95,7 @@ def settings(*, scratch: Path, driver_memory: str, profile: Profile) -> dict[str
     """Spark's configuration for a session whose passing files lie under `scratch`; `cluster` leaves more to others."""
     common = {**_SETTINGS, "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri()}
     if profile == "cluster":
-        options = " ".join(quoted_option(option) for option in (*_JAVA_OPTIONS, *_places(scratch)))
+        options = " ".join(quoted_option(option) for option in (*_JAVA_OPTIONS, *places(scratch)))
         return {**common, "spark.driver.extraJavaOptions": options}
     cores = str(_cores())
     return {
@@ -110,15 +110,15 @@ def settings(*, scratch: Path, driver_memory: str, profile: Profile) -> dict[str
     }
 
 
-def java_options(*, scratch: Path, driver_memory: str, profile: Profile) -> list[str]:
-    """What the JVM of a session on this machine is started with."""
-    brief = _BRIEF_JAVA_OPTIONS if profile == "brief" else ()
+def java_options(*, driver_memory: str, profile: Profile) -> tuple[str, ...]:
+    """What the JVM of a session on this machine is started with, wherever that works: with `places`."""
     # Java knows no `2gb`
-    return [f"-Xmx{driver_memory.rstrip('bB')}", *_JAVA_OPTIONS, *brief, *_places(scratch)]
+    return f"-Xmx{driver_memory.rstrip('bB')}", *_JAVA_OPTIONS, *(_BRIEF_JAVA_OPTIONS if profile == "brief" else ())
 
 
-def _places(scratch: Path) -> tuple[str, ...]:
-    return (f"-Djava.io.tmpdir={scratch / 'tmp'}", f"-Dlog4j2.configurationFile={log4j_file(scratch)}")
+def places(scratch: Path) -> tuple[str, ...]:
+    """Where a JVM finds and leaves what it needs besides."""
+    return f"-Djava.io.tmpdir={scratch / 'tmp'}", f"-Dlog4j2.configurationFile={log4j_file(scratch)}"
 
 
 def environment(*, java_home: Path, spark_home: Path, scratch: Path, profile: Profile) -> dict[str, str | None]:

@@ -91,6 +91,10 @@ class RememberingWriter:
         """See `DeltaWriter`."""
         return self._other.create(table, schema, record)
 
+    def prepare(self) -> None:
+        """See `DeltaWriter`."""
+        self._other.prepare()
+
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`."""
         return self._other.apply(table, batch, record)

@@ -2,66 +2,56 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import logging
-import os
-import signal
 import sys
 import threading
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from mirror_engine.delta.gateway import Gateway, end_process
+from mirror_engine.delta.archive import begin_to_make
 from mirror_engine.delta.jars import delta_jars
-from mirror_engine.delta.java import Java, find_java
-from mirror_engine.delta.java_output import telling_line
-from mirror_engine.delta.profile import Profile, environment, java_options, lay_out, settings
+from mirror_engine.delta.java import find_java
+from mirror_engine.delta.launch import Jvm, Plan, launch
 from mirror_engine.errors import SparkFailed
 from mirror_engine.events import Preparing, ignore
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from mirror_engine.config import Config
+    from mirror_engine.delta.profile import Profile
     from mirror_engine.events import Listener
-
-_END_SECONDS = 20.0
-_LOG_BYTES = 16 * 1024 * 1024
 
 
 @dataclass
-class _Jvm:
+class _Shared:
     """The JVM that this process started, and how many hold it."""
 
-    spark: SparkSession
-    process: subprocess.Popen[bytes]
-    log_file: Path
+    jvm: Jvm
+    config: Config
     holders: int = 1
 
-
-@dataclass(frozen=True)
-class _Plan:
-    """How the JVM is started."""
-
-    profile: Profile
-    java: Java
-    jars: tuple[Path, ...]
-    options: list[str]
-    conf: dict[str, str]
-    scratch: Path
+    def end(self) -> None:
+        """End it; where the next one could start sooner, that is seen to in the background."""
+        self.jvm.end()
+        plan = self.jvm.plan
+        if self.config.profile == "local" and not plan.archive_to and plan.archive().is_wanted:
+            begin_to_make([plan.profile, self.config.driver_memory, self.config.jars])
 
 
 _lock = threading.Lock()
-_running: list[_Jvm] = []  # none or one: Spark allows one context in a process
+_running: list[_Shared] = []  # none or one: Spark allows one context in a process
 
 
-def start_session(
-    config: Config, *, scratch: Path, log_file: Path, listen: Listener = ignore, profile: Profile = "steady"
+def start_session(  # noqa: PLR0913 - what is set up, and where
+    config: Config,
+    *,
+    scratch: Path,
+    log_file: Path,
+    listen: Listener = ignore,
+    profile: Profile = "steady",
+    archive_to: Path | None = None,
 ) -> SparkSession:
     """A session of this process's one JVM, which is started if need be; give it back with `end_session`.
 
@@ -72,6 +62,7 @@ def start_session(
         listen: told of jars being fetched and of the start.
         profile: `brief` for tests and small work: quick to warm up, slow in bulk; `cluster` where Spark is set up
             elsewhere.
+        archive_to: where the JVM leaves a class-data archive when it ends; it uses one that is there otherwise.
 
     Raises:
         JavaMissing: no Java 17 or 21.
@@ -80,20 +71,19 @@ def start_session(
     """
     scratch, log_file = scratch.absolute(), log_file.absolute()
     with _lock:
-        if _running and _running[0].process.poll() is not None:
-            _end(_running.pop())  # killed from outside: begin anew
+        if _running and _running[0].jvm.process.poll() is not None:
+            _running.pop().end()  # killed from outside: begin anew
         if _running:
             _running[0].holders += 1
-            return _running[0].spark.newSession()
+            return _running[0].jvm.spark.newSession()
         if (foreign := _foreign_session()) is not None:
             return foreign
         java = find_java()
         jars = delta_jars(config, java, listen)
         listen(Preparing("the Spark session"))
-        lay_out(scratch)
-        running = _start(_plan(config, scratch, java, jars, profile), log_file)
-        _running.append(running)
-        return running.spark
+        jvm = launch(Plan(profile, java, jars, config.driver_memory, scratch, archive_to), log_file)
+        _running.append(_Shared(jvm, config))
+        return jvm.spark
 
 
 def child_session(spark: SparkSession) -> SparkSession:
@@ -104,17 +94,11 @@ def child_session(spark: SparkSession) -> SparkSession:
 def end_session(spark: SparkSession) -> None:
     """Give a session back: the JVM ends with its last holder. A session that the caller's program made stays."""
     with _lock:
-        if not _running or spark.sparkContext is not _running[0].spark.sparkContext:
+        if not _running or spark.sparkContext is not _running[0].jvm.spark.sparkContext:
             return
         _running[0].holders -= 1
         if _running[0].holders == 0:
-            _end(_running.pop())
-
-
-def _plan(config: Config, scratch: Path, java: Java, jars: tuple[Path, ...], profile: Profile) -> _Plan:
-    options = java_options(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
-    conf = settings(scratch=scratch, driver_memory=config.driver_memory, profile=profile)
-    return _Plan(profile, java, jars, options, conf, scratch)
+            _running.pop().end()
 
 
 def _foreign_session() -> SparkSession | None:
@@ -133,123 +117,3 @@ def _foreign_session() -> SparkSession | None:
             "Stop it first, or build it with delta.configure_spark_with_delta_pip.",
         )
     return spark.newSession()
-
-
-def _start(plan: _Plan, log_file: Path) -> _Jvm:
-    # its errors are raised; what it logs besides would reach the terminal
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    if log_file.exists() and log_file.stat().st_size > _LOG_BYTES:
-        log_file.replace(log_file.with_name(log_file.name + ".old"))
-    logged = log_file.stat().st_size if log_file.exists() else 0
-    try:
-        with log_file.open("ab") as log, _environment(plan), _own_interrupt_handler():
-            return _launch(plan, log, log_file)
-    except Exception as error:
-        raise SparkFailed(
-            f"the Spark session did not start: {_last_words(log_file, logged) or type(error).__name__}",
-            f"The whole story is in {log_file}; `mirror-engine doctor` checks this machine.",
-        ) from error
-
-
-def _launch(plan: _Plan, log: IO[bytes], log_file: Path) -> _Jvm:
-    if plan.profile == "cluster":
-        return _submitted(plan, log, log_file)
-    spark_jars = Path(os.environ["SPARK_HOME"]) / "jars" / "*"
-    started = Gateway(plan.java.command, plan.options, [str(spark_jars), *map(str, plan.jars)], log)
-    try:
-        return _Jvm(_connected(plan, started), started.process, log_file)
-    except BaseException:
-        _end_jvm(started.process)
-        raise
-
-
-def _submitted(plan: _Plan, log: IO[bytes], log_file: Path) -> _Jvm:
-    """Spark as its own launcher starts it, by the settings of its own folder: only it knows every kind of cluster."""
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-
-    jars = ",".join(jar.as_uri() for jar in plan.jars)
-    conf: SparkConf = SparkConf(loadDefaults=False).setAll([*plan.conf.items(), ("spark.jars", jars)])
-    gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
-    try:
-        return _Jvm(SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway.proc, log_file)
-    except BaseException:
-        _end_jvm(gateway.proc)
-        raise
-
-
-def _connected(plan: _Plan, started: Gateway) -> SparkSession:
-    """Spark in a JVM that has just been started: Python gets ready while Java does."""
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-
-    port, os.environ["PYSPARK_GATEWAY_SECRET"] = started.connection()
-    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
-    conf: SparkConf = SparkConf(loadDefaults=False).setAll(list(plan.conf.items()))
-    return SparkSession(SparkContext(conf=conf, gateway=launch_gateway()))
-
-
-def _end(running: _Jvm) -> None:
-    context = running.spark.sparkContext
-    if running.process.poll() is None:
-        # whatever fails here, the JVM is gone at the end
-        with contextlib.suppress(Exception):
-            running.spark.stop()
-    else:
-        context._jsc = None  # noqa: SLF001 - it would call a JVM that is no more
-    context.stop()
-    _end_jvm(running.process)
-
-
-def _end_jvm(process: subprocess.Popen[bytes]) -> None:
-    from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
-
-    gateway = SparkContext._gateway  # noqa: SLF001 - Spark keeps its JVM for ever and has no public way to end it
-    if gateway is not None:
-        with contextlib.suppress(Exception):
-            gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
-    end_process(process, _END_SECONDS)
-
-
-@contextlib.contextmanager
-def _environment(plan: _Plan) -> Iterator[None]:
-    """What Spark and Java find in this process's environment while they start; nobody else keeps it."""
-    package = importlib.util.find_spec("pyspark")  # found, not imported: that goes on while Java starts
-    spark_home = Path(package.origin).parent if package and package.origin else Path()
-    wanted = environment(java_home=plan.java.home, spark_home=spark_home, scratch=plan.scratch, profile=plan.profile)
-    before = {name: os.environ.get(name) for name in wanted}
-    _set_environment(wanted)
-    try:
-        yield
-    finally:
-        _set_environment(before)
-
-
-def _set_environment(values: dict[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _own_interrupt_handler() -> Iterator[None]:
-    """Spark's context puts in a handler that cancels all jobs at Ctrl-C; a commit at hand must be finished instead."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
-
-
-def _last_words(log_file: Path, start: int) -> str:
-    """The line in which a failed start says why; `""` where none does."""
-    with log_file.open("rb") as log:
-        log.seek(start)
-        return telling_line(log.read().decode("utf-8", "replace"))

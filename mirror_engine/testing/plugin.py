@@ -79,7 +79,9 @@ def _mirror_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from mirror_engine.delta.session import end_session, start_session  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("spark")
-    spark = start_session(Config(), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
+    spark = start_session(
+        Config(profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief"
+    )
     yield
     end_session(spark)
 

@@ -67,6 +67,16 @@ def test_a_folder_of_jars_is_told_what_it_lacks(tmp_path: Path) -> None:
     assert _found(config=Config(jars=str(tmp_path)))["Delta's jars"].ok
 
 
+def test_archives_are_counted_and_a_failure_is_told(tmp_path: Path) -> None:
+    assert _found()["Archives for a quick start"].found == "none yet"
+    folder = tmp_path / "cache" / "classes"
+    folder.mkdir(parents=True)
+    (folder / "a.jsa").write_bytes(bytes(3 * 1024**2))
+    assert _found()["Archives for a quick start"].found == f"1 of Java's classes, 3 MiB in {folder}"
+    (folder / "b.failed").touch()
+    assert "1 could not be made" in _found()["Archives for a quick start"].found
+
+
 def test_memory_has_room_for_the_driver_and_more() -> None:
     assert _found(config=Config(driver_memory="7g"))["Memory"].ok
     assert not _found(config=Config(driver_memory="7200m"))["Memory"].ok

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta import session
 from mirror_engine.delta.gateway import MODULE_OPTIONS
 from mirror_engine.delta.java import Java, find_java
 from mirror_engine.delta.java_output import telling_line
-from mirror_engine.delta.profile import environment, java_options, settings
+from mirror_engine.delta.launch import Plan, launch
+from mirror_engine.delta.profile import environment, java_options, places, settings
 from mirror_engine.delta.session import child_session, end_session, start_session
 from mirror_engine.errors import SparkFailed
 
@@ -46,8 +46,7 @@ def test_the_telling_line_is_the_last_cause(printed: str, line: str) -> None:
 def test_everything_spark_writes_besides_tables_lies_in_scratch(tmp_path: Path) -> None:
     scratch = tmp_path / 'a "b" c'
     assert settings(scratch=scratch, driver_memory="3g", profile="steady")["spark.local.dir"] == f"{scratch}/local"
-    options = java_options(scratch=scratch, driver_memory="3gb", profile="steady")
-    assert {"-Xmx3g", f"-Djava.io.tmpdir={scratch / 'tmp'}"} < set(options)
+    assert f"-Djava.io.tmpdir={scratch / 'tmp'}" in places(scratch)
     found = environment(java_home=tmp_path, spark_home=tmp_path, scratch=scratch, profile="steady")
     assert found["SPARK_CONF_DIR"] == f"{scratch}/conf"
 
@@ -60,9 +59,9 @@ def test_on_a_cluster_master_folders_memory_and_spark_s_own_settings_are_those_o
     assert not {"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP"} & set(found)
 
 
-def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> None:
-    assert "-XX:TieredStopAtLevel=1" in java_options(scratch=tmp_path, driver_memory="2g", profile="brief")
-    assert "-XX:TieredStopAtLevel=1" not in java_options(scratch=tmp_path, driver_memory="2g", profile="steady")
+def test_only_the_brief_profile_gives_up_the_better_compiler() -> None:
+    assert "-XX:TieredStopAtLevel=1" in java_options(driver_memory="2gb", profile="brief")
+    assert "-XX:TieredStopAtLevel=1" not in java_options(driver_memory="2g", profile="steady")
 
 
 @pytest.mark.slow
@@ -76,9 +75,9 @@ def test_a_jvm_that_does_not_start_is_told_in_one_line_with_its_log(
     monkeypatch.setenv("SPARK_HOME", "/another/spark")
     monkeypatch.delenv("TZ", raising=False)
     handler = signal.getsignal(signal.SIGINT)
-    plan = session._Plan("steady", Java(tmp_path, "17"), (), [], {"spark.master": "local"}, tmp_path / "scratch")
+    plan = Plan("steady", Java(tmp_path, "17"), (), "2g", tmp_path / "scratch")
     with pytest.raises(SparkFailed) as raised:
-        session._start(plan, tmp_path / "logs" / "spark.log")
+        launch(plan, tmp_path / "logs" / "spark.log")
     assert raised.value.message == "the Spark session did not start: Error: no room for the heap"
     assert str(tmp_path / "logs" / "spark.log") in raised.value.hint
     assert (os.environ["SPARK_HOME"], "TZ" in os.environ) == ("/another/spark", False)
@@ -163,7 +162,7 @@ folder = Path(sys.argv[1])
 spark = session.start_session(Config(), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
 assert spark.range(3).count() == 3
 assert signal.getsignal(signal.SIGINT) is handler
-(folder / "java").write_text(str(session._running[0].process.pid))
+(folder / "java").write_text(str(session._running[0].jvm.process.pid))
 (folder / "java").rename(folder / "pid")
 time.sleep(300)
 """
