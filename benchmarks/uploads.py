@@ -133,7 +133,7 @@ def main() -> None:
         "ratio_to_copy_synced": {name: round(seconds[name] / seconds["copy, synced"], 2) for name in ("upload", "put")},
     }
     options.results.mkdir(exist_ok=True)
-    (options.results / "endpoint.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    (options.results / "uploads.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(told, indent=1))
 
 
