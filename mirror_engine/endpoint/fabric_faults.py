@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from starlette.responses import JSONResponse
@@ -37,6 +37,11 @@ class FabricFault(Enum):
         self.is_retriable = is_retriable
 
 
+def error_json(request: str, code: str, message: str, *, is_retriable: bool) -> dict[str, Any]:
+    """A refusal's body; `request` is a GUID."""
+    return {"requestId": request, "errorCode": code, "message": message, "isRetriable": is_retriable}
+
+
 class FabricRefusal(Exception):
     """A refusal on its way to the client; never with a value of a request's body in its words."""
 
@@ -49,11 +54,6 @@ class FabricRefusal(Exception):
     def answer(self) -> JSONResponse:
         """As Fabric writes it."""
         request = str(uuid4())
-        body = {
-            "requestId": request,
-            "errorCode": self.fault.name,
-            "message": self.message,
-            "isRetriable": self.fault.is_retriable,
-        }
+        body = error_json(request, self.fault.name, self.message, is_retriable=self.fault.is_retriable)
         headers = {"x-ms-public-api-error-code": self.fault.name, "requestId": request, **self.headers}
         return JSONResponse(body, self.fault.status, headers)

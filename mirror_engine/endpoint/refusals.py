@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
 from mirror_engine.endpoint.call import Call
 from mirror_engine.endpoint.dialect import dialect_of
+from mirror_engine.endpoint.fabric_faults import error_json
 from mirror_engine.endpoint.headers import of_call
+from mirror_engine.endpoint.hosts import FABRIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,17 +35,19 @@ class Answer:
 async def refuse(  # noqa: PLR0913 - all that an answer is made of
     scope: Scope, send: Send, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Answer as the request's dialect writes errors, and close the connection: a body may still be on its way."""
-    call = Call.of(Request(scope))
-    body, kind = dialect_of(call).error(code, message)
-    told = {
-        "content-type": kind,
-        "content-length": str(len(body)),
-        "connection": "close",
-        "x-ms-error-code": code,
-        **of_call(call),
-        **(headers or {}),
-    }
+    """Answer as who was asked writes errors, and close the connection: a body may still be on its way."""
+    body, form = _written(Call.of(Request(scope)), code, message)
+    told = {"content-length": str(len(body)), "connection": "close", **form, **(headers or {})}
     encoded = [(name.encode(), value.encode()) for name, value in told.items()]
     await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": body})
+
+
+def _written(call: Call, code: str, message: str) -> tuple[bytes, dict[str, str]]:
+    """An error's body, and the headers that say what it is."""
+    if call.host == FABRIC:
+        told = error_json(call.id, code, message, is_retriable=False)
+        form = {"content-type": "application/json", "x-ms-public-api-error-code": code, "requestid": call.id}
+        return json.dumps(told).encode(), form
+    body, kind = dialect_of(call).error(code, message)
+    return body, {"content-type": kind, "x-ms-error-code": code, **of_call(call)}
