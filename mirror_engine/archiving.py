@@ -72,12 +72,11 @@ def _work(root: Path, config: Config, profile: Profile, made: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Make the archive for a profile, a heap and a folder of jars, as urgently as nothing else."""
-    profile, driver_memory, jars = arguments
+    """Make the archive for a profile and a folder of jars, less urgently than anything else."""
+    profile, jars = arguments
     if hasattr(os, "nice"):
         os.nice(_LEAST_URGENT)
-    config = Config(profile="ci", driver_memory=driver_memory, jars=jars)
-    make_archive(config, "brief" if profile == "brief" else "steady")
+    make_archive(Config(profile="ci", jars=jars), "brief" if profile == "brief" else "steady")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +17,7 @@ from measure import machine
 from speed import page
 from speed.bench import Bench
 from speed.catalogue import SCRIPTS, WORKS, run_script
-from speed.peers import Processes
+from speed.peers import Processes, environment
 from speed.sizes import FULL, SMALL
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results.mkdir(exist_ok=True)
         bench = Bench(home, SMALL if options.small else FULL, options.rounds, peers)
         at_first = machine()
+        if not options.small:
+            _make_archives()
         for name in options.work or [*WORKS, *SCRIPTS]:
             print(f"{name} …", file=sys.stderr, flush=True)
             if name in SCRIPTS:
@@ -50,6 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 peers.end()  # the next begins with JVMs that have seen nothing else
                 told = {**at_first, "load_after": round(os.getloadavg()[0], 2), "rounds": options.rounds}
                 _tell(name, line, told, results)
+
+
+def _make_archives() -> None:
+    """Java's, as any machine has them after the first run; made beside the measuring they would take a core of it."""
+    for profile in ("brief", "steady"):
+        # our own program
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "mirror_engine.archiving", profile, ""], env=environment(), check=True
+        )
 
 
 def _tell(name: str, line: Line, told: Mapping[str, Any], results: Path) -> None:

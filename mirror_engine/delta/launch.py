@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from mirror_engine.delta.archive import archive_of, options_to_make
 from mirror_engine.delta.gateway import Gateway, end_process
 from mirror_engine.delta.java_output import telling_line
-from mirror_engine.delta.profile import Profile, environment, java_options, lay_out, places, settings
+from mirror_engine.delta.profile import Profile, environment, heap, java_options, lay_out, places, settings
 from mirror_engine.errors import SparkFailed
 
 if TYPE_CHECKING:
@@ -56,19 +56,16 @@ class Plan:
     def archive(self) -> Archive:
         """The class-data archive that fits."""
         jars = [*sorted((spark_home() / "jars").glob("*.jar")), *self.jars]
-        return archive_of(self.java, self._java_options(), jars)
+        return archive_of(self.java, java_options(self.profile), jars)
 
     def options(self) -> tuple[str, ...]:
         """What Java is told."""
         archive = options_to_make(self.archive_to) if self.archive_to else self.archive().options()
-        return (*self._java_options(), *places(self.scratch), *archive)
+        return (heap(self.driver_memory), *java_options(self.profile), *places(self.scratch), *archive)
 
     def conf(self) -> dict[str, str]:
         """What Spark is told."""
         return settings(scratch=self.scratch, driver_memory=self.driver_memory, profile=self.profile)
-
-    def _java_options(self) -> tuple[str, ...]:
-        return java_options(driver_memory=self.driver_memory, profile=self.profile)
 
 
 @dataclass(frozen=True)

@@ -110,10 +110,14 @@ def settings(*, scratch: Path, driver_memory: str, profile: Profile) -> dict[str
     }
 
 
-def java_options(*, driver_memory: str, profile: Profile) -> tuple[str, ...]:
-    """What the JVM of a session on this machine is started with, wherever that works: with `places`."""
-    # Java knows no `2gb`
-    return f"-Xmx{driver_memory.rstrip('bB')}", *_JAVA_OPTIONS, *(_BRIEF_JAVA_OPTIONS if profile == "brief" else ())
+def java_options(profile: Profile) -> tuple[str, ...]:
+    """What every JVM for this profile is started with, wherever it works and however large it may grow."""
+    return *_JAVA_OPTIONS, *(_BRIEF_JAVA_OPTIONS if profile == "brief" else ())
+
+
+def heap(driver_memory: str) -> str:
+    """What tells Java the size of its heap; it knows no `2gb`."""
+    return f"-Xmx{driver_memory.rstrip('bB')}"
 
 
 def places(scratch: Path) -> tuple[str, ...]:

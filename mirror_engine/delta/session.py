@@ -37,7 +37,7 @@ class _Shared:
         self.jvm.end()
         plan = self.jvm.plan
         if self.config.profile == "local" and not plan.archive_to and plan.archive().is_wanted:
-            begin_to_make([plan.profile, self.config.driver_memory, self.config.jars])
+            begin_to_make([plan.profile, self.config.jars])
 
 
 _lock = threading.Lock()

@@ -43,7 +43,7 @@ def _made(archive: Archive) -> Archive:
 
 def test_an_archive_is_that_of_its_java_its_options_and_its_jars(jar: Path) -> None:
     others = [
-        archive_of(JAVA, ["-Xmx1g"], [jar]),
+        archive_of(JAVA, ["-XX:+UseSerialGC"], [jar]),
         archive_of(Java(JAVA.home, JAVA.version, "Another 17.0.1+1"), [], [jar]),
         archive_of(JAVA, [], []),
     ]
@@ -97,7 +97,7 @@ class _EndedJvm:
 
 @pytest.mark.parametrize(
     ("profile", "archive_to", "begun"),
-    [("local", None, [["brief", "3g", ""]]), ("ci", None, []), ("local", Path("made.jsa"), [])],
+    [("local", None, [["brief", "jars"]]), ("ci", None, []), ("local", Path("made.jsa"), [])],
     ids=["a session of this machine", "in ci", "that which makes one"],
 )
 def test_only_a_session_that_had_none_has_one_made_when_it_ends(
@@ -106,7 +106,7 @@ def test_only_a_session_that_had_none_has_one_made_when_it_ends(
     told: list[list[str]] = []
     monkeypatch.setattr(session, "begin_to_make", told.append)
     jvm: Any = _EndedJvm(Plan("brief", JAVA, (), "3g", Path(), archive_to))
-    session._Shared(jvm, Config(profile=profile, driver_memory="3g")).end()
+    session._Shared(jvm, Config(profile=profile, jars="jars")).end()
     assert told == begun
 
 

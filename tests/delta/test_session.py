@@ -20,7 +20,7 @@ from mirror_engine.delta.gateway import MODULE_OPTIONS
 from mirror_engine.delta.java import Java, find_java
 from mirror_engine.delta.java_output import telling_line
 from mirror_engine.delta.launch import Plan, launch
-from mirror_engine.delta.profile import environment, java_options, places, settings
+from mirror_engine.delta.profile import environment, heap, java_options, places, settings
 from mirror_engine.delta.session import child_session, end_session, start_session
 from mirror_engine.errors import SparkFailed
 
@@ -47,6 +47,7 @@ def test_everything_spark_writes_besides_tables_lies_in_scratch(tmp_path: Path) 
     scratch = tmp_path / 'a "b" c'
     assert settings(scratch=scratch, driver_memory="3g", profile="steady")["spark.local.dir"] == f"{scratch}/local"
     assert f"-Djava.io.tmpdir={scratch / 'tmp'}" in places(scratch)
+    assert heap("3gb") == "-Xmx3g"
     found = environment(java_home=tmp_path, spark_home=tmp_path, scratch=scratch, profile="steady")
     assert found["SPARK_CONF_DIR"] == f"{scratch}/conf"
 
@@ -60,8 +61,8 @@ def test_on_a_cluster_master_folders_memory_and_spark_s_own_settings_are_those_o
 
 
 def test_only_the_brief_profile_gives_up_the_better_compiler() -> None:
-    assert "-XX:TieredStopAtLevel=1" in java_options(driver_memory="2gb", profile="brief")
-    assert "-XX:TieredStopAtLevel=1" not in java_options(driver_memory="2g", profile="steady")
+    assert "-XX:TieredStopAtLevel=1" in java_options("brief")
+    assert "-XX:TieredStopAtLevel=1" not in java_options("steady")
 
 
 @pytest.mark.slow
