@@ -80,4 +80,4 @@ class Line:
 
 def shown(value: float) -> str:
     """Three figures that count, and no more."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"  # noqa: PLR2004
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"  # noqa: PLR2004 - its figures

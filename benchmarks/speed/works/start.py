@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from speed.peers import environment
 from speed.places import TABLE, land, mirrored, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from speed.bench import Bench
@@ -57,17 +58,14 @@ def start(bench: Bench) -> Line:
 
 def until_applied(command: Sequence[str], log: Path) -> tuple[float, float]:
     """How long until a Delta log has a commit with a data file, as seen from outside; and until the process ends."""
-    os.sync()
-    started = time.monotonic()
-    process = _started(command)
-    applied = None
-    while process.poll() is None and time.monotonic() < started + LONGEST_SECONDS:
-        if applied is None and has_data(log):
-            applied = time.monotonic() - started
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    seconds = time.monotonic() - started
-    _must_be_well(process, command)
-    return applied if applied is not None else seconds, seconds
+    applied: list[float] = []
+
+    def look(seconds: float) -> None:
+        if not applied and has_data(log):
+            applied.append(seconds)
+
+    seconds = seconds_of(command, look)
+    return (*applied, seconds)[0], seconds
 
 
 def has_data(log: Path) -> bool:
@@ -75,23 +73,27 @@ def has_data(log: Path) -> bool:
     return any('"add"' in commit.read_text(encoding="utf-8") for commit in log.glob("*.json"))
 
 
-def seconds_of(command: Sequence[str]) -> float:
-    """How long a process takes."""
+def seconds_of(command: Sequence[str], look: Callable[[float], None] = lambda _: None) -> float:
+    """How long a process takes.
+
+    Args:
+        command: it.
+        look: called again and again meanwhile, with the seconds so far.
+
+    Raises:
+        RuntimeError: it failed, or takes minutes; what it said last.
+    """
     os.sync()
-    started = time.monotonic()
-    process = _started(command)
-    process.wait(LONGEST_SECONDS)
-    seconds = time.monotonic() - started
-    _must_be_well(process, command)
+    with tempfile.TemporaryFile() as said:
+        started = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=environment())  # noqa: S603 - ours
+        while process.poll() is None and time.monotonic() < started + LONGEST_SECONDS:
+            look(time.monotonic() - started)
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        seconds = time.monotonic() - started
+        if process.poll() != 0:
+            process.kill()
+            said.seek(0)
+            last = said.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"{process.wait()} from {' '.join(command)}\n{last}")
     return seconds
-
-
-def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, stdout=quiet, stderr=quiet, env=environment())  # noqa: S603 - our own
-
-
-def _must_be_well(process: subprocess.Popen[bytes], command: Sequence[str]) -> None:
-    if process.poll() != 0:
-        process.kill()
-        raise RuntimeError(f"{process.wait()} from {' '.join(command)}")
