@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from mirror_engine import Config, Mirror, Verdict
+from mirror_engine import Mirror, Verdict
+from mirror_engine.config import load
 from mirror_engine.events import BatchCommitted
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from speed.rows import DELETE, KEY
@@ -62,7 +64,8 @@ class MirrorEngine:
     def _opened(self, root: str) -> Mirror:
         writer = self._writer(Path(root)) if self._writer else None
         listen = lambda event: self._heard.append((time.perf_counter(), event))  # noqa: E731 - a listener is a callable
-        self._open[root] = Mirror(root, Config(driver_memory=HEAP), writer=writer, listeners=[listen])
+        config = load(Path(root), {"driver_memory": HEAP}, os.environ)
+        self._open[root] = Mirror(root, config, writer=writer, listeners=[listen])
         return self._open[root]
 
 
