@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.delta.evolution import ENGINE
-from mirror_engine.delta.record import from_metadata
+from mirror_engine.delta.record import is_ours, said_by
 from mirror_engine.delta.tables_folder import LOG_FOLDER
 from mirror_engine.errors import TableDamaged
 
@@ -23,7 +22,7 @@ class Commit:
 
     Attributes:
         is_ours: whether this engine made it: it carries a record of ours, or our name.
-        user_metadata: what it says about itself; None for nothing.
+        said: what it says about itself; None for nothing.
         changes_rows: whether rows were added, changed or removed.
         describes: whether it says what the table is: columns, or properties alone.
         added: data files it adds, as the log spells them, with their sizes in bytes.
@@ -32,7 +31,7 @@ class Commit:
     """
 
     is_ours: bool = False
-    user_metadata: object = None
+    said: object = None
     changes_rows: bool = False
     describes: bool = False
     added: dict[str, int] = field(default_factory=dict)
@@ -43,9 +42,8 @@ class Commit:
         """Note one action of the log."""
         match kind:
             case "commitInfo" if isinstance(action, dict):
-                self.user_metadata = action.get("userMetadata")
-                made_by = str(action.get("engineInfo", ""))
-                self.is_ours = made_by.startswith(ENGINE) or from_metadata(self.user_metadata) is not None
+                self.said = said_by(action)
+                self.is_ours = is_ours(action)
             case "metaData":
                 self.describes = True
             case "add":

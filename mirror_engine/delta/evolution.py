@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.new_commit import put_commit
-from mirror_engine.delta.record import now_ms
+from mirror_engine.delta.record import ENGINE_INFO, now_ms
 from mirror_engine.errors import CommitConflict
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from mirror_engine.delta.log import DeltaLog
     from mirror_engine.landing_zone.column_types import Column, TableSchema
 
-ENGINE = "mirror_engine/"
 VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
-ENGINE_INFO = f"{ENGINE}{version_of('mirror-engine')}"
 
 _ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
@@ -152,6 +149,11 @@ def _described_anew(
     return log.version + 1
 
 
+def needs_mapping(schema: TableSchema) -> bool:
+    """Whether a column's name asks for column mapping."""
+    return any(_ODD_CHARACTERS & set(name) for name in schema.names)
+
+
 def record_only(folder: Path, log: DeltaLog, version: int, record: BatchRecord, metadata: str) -> None:
     """Commit a batch that changes no row: its record and transaction alone.
 
@@ -177,7 +179,7 @@ def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[
     names in the files, so that those stay readable.
     """
     fields = [known.get(column.name) or _field(column) for column in schema.columns]
-    if _MAPPING_MODE in configuration or any(_ODD_CHARACTERS & set(name) for name in schema.names):
+    if _MAPPING_MODE in configuration or needs_mapping(schema):
         configuration.setdefault(_MAPPING_MODE, "name")
         top = int(configuration.get(_MAPPING_TOP, "0"))
         for field in fields:

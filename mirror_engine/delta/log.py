@@ -16,7 +16,7 @@ from mirror_engine.delta.base import DeltaState, HistoryEntry
 from mirror_engine.delta.commits import is_empty, read_commit
 from mirror_engine.delta.damage import damaged
 from mirror_engine.delta.file_bounds import may_hold
-from mirror_engine.delta.record import carried_from, from_metadata, plan_of, rows_of
+from mirror_engine.delta.record import carried_from, from_metadata, maker_of, plan_of, rows_of, said_by
 from mirror_engine.delta.tables_folder import is_table, readable_by_deltalake
 from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.landing_zone.column_types import Column, TableSchema
@@ -146,14 +146,14 @@ class DeltaLog:
             return DeltaState(self.version, self.schema, record, version)
 
     def _newest_record(self) -> tuple[BatchRecord | None, int]:
-        for version, metadata in self.user_metadata():
+        for version, metadata in self.said():
             record = from_metadata(metadata)
             if record is not None:
                 carried = carried_from(metadata)
                 return record, version if carried is None else carried
         return None, -1
 
-    def user_metadata(self) -> Iterator[tuple[int, Any]]:
+    def said(self) -> Iterator[tuple[int, Any]]:
         """What each commit says about itself, newest first, back to where the log was cleaned up.
 
         Raises:
@@ -162,7 +162,7 @@ class DeltaLog:
         """
         with reading_log(self._folder), contextlib.suppress(FileNotFoundError):
             for version in range(self.version, -1, -1):
-                yield version, read_commit(self._folder, version).user_metadata
+                yield version, read_commit(self._folder, version).said
 
     def history(self, limit: int | None) -> Sequence[HistoryEntry]:
         """The commits up to this version, newest first.
@@ -233,7 +233,7 @@ def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common cla
 
 
 def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
-    metadata = commit.get("userMetadata")
+    metadata = said_by(commit)
     record = from_metadata(metadata) if carried_from(metadata) is None else None
     return HistoryEntry(
         commit["version"],
@@ -241,7 +241,7 @@ def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
         commit.get("operation", ""),
         record.files if record else (),
         rows_of(record) if record else 0,
-        commit.get("engineInfo", ""),
+        maker_of(commit),
         {name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
         plan_of(metadata),
     )

@@ -49,7 +49,7 @@ def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: floa
 
 
 def _record_again(log: DeltaLog) -> str:
-    for version, metadata in log.user_metadata():
+    for version, metadata in log.said():
         if from_metadata(metadata) is not None:
             return str(metadata) if carried_from(metadata) is not None else carried(metadata, version)
     return ""

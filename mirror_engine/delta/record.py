@@ -1,16 +1,28 @@
-"""What a commit says about itself: a `BatchRecord` as JSON in the commit's `userMetadata`, and back."""
+"""What a commit says about itself: a `BatchRecord` as JSON, where it stands in a commit, and back.
+
+Spark's commits and our own carry it in `userMetadata`; Kernel knows no such field: there it follows our name in
+`engineInfo`.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import replace
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING
 
 from mirror_engine.delta.base import BatchRecord
 from mirror_engine.errors import CommitConflict
 from mirror_engine.landing_zone.progress import Progress
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENGINE = "mirror_engine/"
+ENGINE_INFO = f"{ENGINE}{version_of('mirror-engine')}"
 FORMAT = 1
+_BY_KERNEL = f"/{ENGINE}"  # Kernel says its own name and version first
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY = "version"
 _PLAN_KEY = "plan"
@@ -38,6 +50,31 @@ def to_metadata(record: BatchRecord, plan: str = "") -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
+
+
+def engine_info(metadata: str) -> str:
+    """The `engineInfo` of a commit that has no `userMetadata`: our name, then the record."""
+    return f"{ENGINE_INFO} {metadata}"
+
+
+def said_by(information: Mapping[str, object]) -> object:
+    """What a commit says about itself, wherever its `commitInfo` has it; None for nothing."""
+    if (said := information.get("userMetadata")) is not None:
+        return said
+    maker, _, said = str(information.get("engineInfo") or "").partition(" ")
+    return said if said and _BY_KERNEL in maker else None
+
+
+def maker_of(information: Mapping[str, object]) -> str:
+    """Who made a commit: its `engineInfo` without what may follow our name there."""
+    told = str(information.get("engineInfo") or "")
+    return told if said_by({"engineInfo": told}) is None else told.partition(" ")[0]
+
+
+def is_ours(information: Mapping[str, object]) -> bool:
+    """Whether this engine made a commit: it carries a record of ours, or our name."""
+    maker = maker_of(information)
+    return maker.startswith(ENGINE) or _BY_KERNEL in maker or from_metadata(said_by(information)) is not None
 
 
 def carried(metadata: str, version: int) -> str:

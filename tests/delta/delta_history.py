@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 COMMIT = re.compile(r"(\d{20})\.json")
+_BY_KERNEL = re.compile(r"Kernel-[\d.]+/mirror_engine/\S+ (.+)", re.DOTALL)
 
 
 class LogUnreadable(Exception):
@@ -39,7 +40,8 @@ class Commit:
     def record(self) -> Json | None:
         """What the engine says about its batch; None in a commit that holds none, or says one again."""
         try:
-            said = json.loads(self.information.get("userMetadata") or "null")
+            by_kernel = _BY_KERNEL.match(self.information.get("engineInfo", ""))
+            said = json.loads(by_kernel[1] if by_kernel else self.information.get("userMetadata") or "null")
         except ValueError:
             return None
         return said if isinstance(said, dict) and "mirror_engine" in said and "version" not in said else None

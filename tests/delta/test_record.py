@@ -3,7 +3,17 @@ from dataclasses import replace
 import pytest
 
 from mirror_engine.delta.base import BatchRecord
-from mirror_engine.delta.record import carried, carried_from, from_metadata, rows_of, to_metadata
+from mirror_engine.delta.record import (
+    carried,
+    carried_from,
+    engine_info,
+    from_metadata,
+    is_ours,
+    maker_of,
+    rows_of,
+    said_by,
+    to_metadata,
+)
 from mirror_engine.landing_zone.column_types import Column
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
@@ -78,3 +88,22 @@ def test_rows_are_those_of_the_records_own_files() -> None:
     assert rows_of(RECORD) == 5
     assert rows_of(replace(RECORD, files=())) == 0
     assert rows_of(replace(RECORD, files=("gone",))) == 0
+
+
+def test_a_record_is_found_wherever_a_commit_has_it() -> None:
+    said = to_metadata(RECORD)
+    by_kernel = {"engineInfo": f"Kernel-4.4.0/{engine_info(said)}"}
+    assert from_metadata(said_by({"userMetadata": said, "engineInfo": "Apache-Spark/4.2.0 Delta-Lake/4.4.0"})) == RECORD
+    assert from_metadata(said_by(by_kernel)) == RECORD
+    assert maker_of(by_kernel) == "Kernel-4.4.0/mirror_engine/0.1.0"
+    assert is_ours(by_kernel)
+    assert is_ours({"engineInfo": "mirror_engine/0.1.0"})
+
+
+@pytest.mark.parametrize(
+    "information", [{}, {"engineInfo": None}, {"engineInfo": "Apache-Spark/4.2.0 Delta-Lake/4.4.0"}, {"engineInfo": 1}]
+)
+def test_what_others_say_they_are_is_no_record(information: dict[str, object]) -> None:
+    assert said_by(information) is None
+    assert not is_ours(information)
+    assert maker_of(information) == str(information.get("engineInfo") or "")
