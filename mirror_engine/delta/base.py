@@ -97,7 +97,7 @@ class ChangeBatch:
 
 @dataclass(frozen=True)
 class BatchRecord:
-    """What a commit says about itself: it goes, as JSON, into the commit's `userMetadata`.
+    """What a commit says about itself: it goes, as JSON, into the commit (see `record`).
 
     Attributes:
         mirror: this ROOT's mirror, a random id.

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mirror_engine.spark")
 
-_CONFLICT = re.compile(r"Concurrent\w+Exception|MetadataChangedException|ProtocolChangedException|DELTA_CONCURRENT")
+_CONFLICT = re.compile(
+    r"Concurrent\w+Exception|MetadataChangedException|ProtocolChangedException|DELTA_CONCURRENT|CommitRetryLimit"
+)
 _DEAD = re.compile(
     r"stopped SparkContext|SparkContext (was|has been) (stopped|shut down)|Answer from Java side is empty"
 )

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.base import Met
 from mirror_engine.delta.collapse import NO_KEY, KeyCodes, NetChanges, Role, collapse, key_codes, met
+from mirror_engine.delta.kernel import can_append
+from mirror_engine.delta.parts import Parts
 from mirror_engine.delta.prior_rows import prior_rows
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     Stage: TypeAlias = Callable[[ChangeBatch, DeltaLog, Path], "StagedChanges"]
 
 ROLE = "role"  # the last column of the staged Parquet: a `collapse.Role`
-_FILE_ROWS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class StagedChanges:
     Attributes:
         folder: of the Parquet files: columns `c0`, `c1` … in the order of the table's schema, then `ROLE`; rows of
             the role INSERT match nothing, of all others at most one has a key.
+        is_data: whether they are data files instead: the table's columns, under its names.
         rows: how many rows lie there.
         roles: which roles occur.
         bounds: of each key column the lowest and highest value among the rows that match something.
@@ -53,6 +54,7 @@ class StagedChanges:
     """
 
     folder: Path
+    is_data: bool
     rows: int
     roles: frozenset[Role]
     bounds: tuple[tuple[Any, Any], ...]
@@ -106,10 +108,13 @@ def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges
     found = met(codes.codes, keys.markers, prior)
     net = settled(collapse(codes.codes, keys.markers), codes.codes, prior)
     folder.mkdir(parents=True)
-    rows = _lay_down(batch, net, folder)
+    roles = _roles(net)
+    is_data = roles == {Role.INSERT} and can_append(log, batch.schema)
+    with _parts(batch, folder, is_data=is_data) as parts:
+        rows = _lay_down(batch, net, parts)
     matching = net.position[net.role != Role.INSERT]
     bounds = tuple(_bounds(column, matching) for column in keys.columns.columns)
-    return StagedChanges(folder, rows, _roles(net), bounds, _met_by_file(keys, found))
+    return StagedChanges(folder, is_data, rows, roles, bounds, _met_by_file(keys, found))
 
 
 def _roles(net: NetChanges) -> frozenset[Role]:
@@ -167,37 +172,30 @@ def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array[Any]
     return pa.nulls(rows.num_rows, kind) if place < 0 else rows.column(place)
 
 
-def _lay_down(batch: ChangeBatch, net: NetChanges, folder: Path) -> int:
-    """Writes the rows that count; returns how many there are."""
-    names = batch.schema.names
+def _parts(batch: ChangeBatch, folder: Path, *, is_data: bool) -> Parts:
+    """Where the rows are laid down: as data files of the table, or as the source of a commit by Spark."""
+    if is_data:
+        return Parts(
+            folder, pa.schema([(c.name, arrow_type(c.type)) for c in batch.schema.columns]), {"store_schema": False}
+        )
     fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
-    schema = pa.schema([*fields, (ROLE, pa.int8())])
-    written = first = number = in_file = 0
-    writer = None
-    try:
-        for rows in _rows(batch.files):
-            low, high = np.searchsorted(net.position, (first, first + rows.num_rows))
-            places, roles = _repeated(net, slice(low, high))
-            first += rows.num_rows
-            if not len(places):
-                continue
-            if writer is None or in_file >= _FILE_ROWS:
-                if writer is not None:
-                    writer.close()
-                writer, number, in_file = _parquet(folder, number, schema), number + 1, 0
-            taken = rows.take(pa.array(places - (first - rows.num_rows)))
-            columns = [_column(taken, name, kind) for name, (_, kind) in zip(names, fields, strict=True)]
-            writer.write_batch(pa.RecordBatch.from_arrays([*columns, pa.array(roles)], schema=schema))
-            written, in_file = written + len(places), in_file + len(places)
-    finally:
-        if writer is not None:
-            writer.close()
+    return Parts(folder, pa.schema([*fields, (ROLE, pa.int8())]), {"use_dictionary": False, "write_statistics": False})
+
+
+def _lay_down(batch: ChangeBatch, net: NetChanges, parts: Parts) -> int:
+    """Writes the rows that count; returns how many there are."""
+    fields = [(column.name, arrow_type(column.type)) for column in batch.schema.columns]
+    written = first = 0
+    for rows in _rows(batch.files):
+        low, high = np.searchsorted(net.position, (first, first + rows.num_rows))
+        places, roles = _repeated(net, slice(low, high))
+        taken = rows.take(pa.array(places - first))
+        first += rows.num_rows
+        columns = [_column(taken, name, kind) for name, kind in fields]
+        made = [*columns, pa.array(roles)][: len(parts.schema)]
+        parts.add(pa.RecordBatch.from_arrays(made, schema=parts.schema))
+        written += len(places)
     return written
-
-
-def _parquet(folder: Path, number: int, schema: pa.Schema) -> pq.ParquetWriter:
-    path = folder / f"part-{number:05}.parquet"
-    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, write_statistics=False)
 
 
 def _rows(files: Sequence[FileRows]) -> Iterator[pa.RecordBatch]:

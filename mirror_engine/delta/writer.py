@@ -19,6 +19,7 @@ from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.sessions import Sessions
 from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.delta.staged_changes import stage_here, staged
+from mirror_engine.delta.staging import append_parts
 from mirror_engine.delta.tables_folder import TablesFolder
 from mirror_engine.errors import CommitConflict
 
@@ -183,6 +184,11 @@ class SparkDeltaWriter:
 
     def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
         folder, log = self._tables.path(table), self._log(table)
+        if changes.is_data:
+            transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
+            with spark_failures(table, "commit"), self._sessions.lent() as spark:
+                append_parts(spark, log, batch.schema, changes.folder, transaction)
+            return "APPEND"
         rows = count_rows(log)
         marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
         if marks_rows and not log.marks_rows:

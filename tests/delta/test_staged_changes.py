@@ -55,6 +55,7 @@ def merged(rows: list[tuple[Any, ...]], changes: StagedChanges) -> list[tuple[An
     """Delta's MERGE, or an append where nothing matches."""
     files = sorted(changes.folder.glob("*.parquet"))
     source = [tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()]
+    source = [(*row, Role.INSERT) for row in source] if changes.is_data else source
     assert len(source) == changes.rows
     matching: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
     for row in source:
@@ -153,11 +154,31 @@ def test_bounds_are_those_of_the_keys_that_match(tmp_path: Path) -> None:
 
 
 def test_a_large_batch_is_laid_down_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_engine.delta.staged_changes._FILE_ROWS", 4)
-    log = table_of(tmp_path / "T", [])
-    file = file_rows("f", SCHEMA, SCHEMA.names, *[(0, place, "x", place) for place in range(11)])
+    monkeypatch.setattr("mirror_engine.delta.parts._FILE_ROWS", 4)
+    monkeypatch.setattr("mirror_engine.delta.parts._GROUP_BYTES", 1)
+    log = table_of(tmp_path / "T", [(0, "x", 0)])
+    file = file_rows("f", SCHEMA, SCHEMA.names, *[(4, place, "x", place) for place in range(11)])
     with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
         parts = [pq.read_table(part) for part in sorted(ready.folder.iterdir())]
     assert [part.num_rows for part in parts] == [6, 5]
     assert np.concatenate([part["c2"].to_numpy() for part in parts]).tolist() == list(range(11))
     assert parts[0].column_names == ["c0", "c1", "c2", ROLE]
+
+
+def test_rows_that_match_nothing_lie_ready_as_data_files_of_the_table(tmp_path: Path) -> None:
+    log = table_of(tmp_path / "T", [(1, "x", 0)])
+    files = [file_rows(str(n), SCHEMA, SCHEMA.names, (0, n, "x", n)) for n in range(3)]
+    with staged(ChangeBatch(tuple(files), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+        assert ready.is_data
+        (part,) = map(pq.ParquetFile, ready.folder.iterdir())
+    assert part.schema_arrow == pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.int32())])
+    assert part.metadata.num_row_groups == 1
+
+
+def test_what_is_laid_down_for_a_mapped_table_is_left_to_spark(tmp_path: Path) -> None:
+    log = table_of(tmp_path / "T", [])
+    schema = schema_of("a", "b:string", "v", "odd name")
+    file = file_rows("f", schema, schema.names, (0, 1, "x", 1, 1))
+    with staged(ChangeBatch((file,), schema, KEYS), log, tmp_path / "scratch") as ready:
+        assert not ready.is_data
+        assert not ready.matches

@@ -1,0 +1,138 @@
+"""What a Parquet file's footer tells of its columns, as Delta's statistics (Per-file Statistics of its protocol).
+
+Where a footer misleads, nothing is said: of floating point (it passes over NaN, which Delta holds for the highest
+value), of decimals that Kernel would round, and of what has no order in both.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirror_engine.delta.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mirror_engine.landing_zone.column_types import Column
+
+LONGEST_TEXT = 32  # characters of text that statistics hold
+_LIFTS = ("\ufffd", "\U0010ffff")  # one of them, put after cut text, makes it the higher one
+_EXACT_DIGITS = 15  # so many survive Kernel's reading of a JSON number
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31: what readers of JSON agree on
+_DAY_MS = 86_400_000
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
+
+Json = dict[str, Any]
+
+
+def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN401 - pyarrow's FileMetaData
+    """The statistics of one file, as JSON.
+
+    Args:
+        footer: of the file; its columns are flat, and in exactly the table's types.
+        columns: those of the table that statistics are wanted of.
+    """
+    places = {footer.schema.column(at).name: at for at in range(footer.num_columns)}
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+    groups = [group for group in groups if group.num_rows]
+    lowest: Json = {}
+    highest: Json = {}
+    nulls: Json = {}
+    for column in columns:
+        if column.name in places:
+            chunks = [_chunk(group, places[column.name]) for group in groups]
+            if all(chunk.nulls is not None for chunk in chunks):
+                nulls[column.name] = sum(chunk.nulls or 0 for chunk in chunks)
+            _note_bounds(column, chunks, lowest, highest)
+    said: Json = {"numRecords": footer.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+class _Chunk:
+    """One column of one row group, as the footer tells."""
+
+    def __init__(self, rows: int, told: Any) -> None:  # noqa: ANN401 - pyarrow's Statistics
+        self.nulls: int | None = told.null_count if told is not None and told.has_null_count else None
+        self.is_empty = self.nulls == rows
+        self.bounds = (told.min_raw, told.max_raw) if told is not None and told.has_min_max else None
+
+
+def _chunk(group: Any, place: int) -> _Chunk:  # noqa: ANN401 - pyarrow's RowGroupMetaData
+    return _Chunk(group.num_rows, group.column(place).statistics)
+
+
+def _note_bounds(column: Column, chunks: Sequence[_Chunk], lowest: Json, highest: Json) -> None:
+    """Note a column's bounds where every row group has them, and they mean in Delta what they mean in Parquet."""
+    filled = [chunk.bounds for chunk in chunks if not chunk.is_empty]
+    ways = _WAYS.get(column.type.partition("(")[0])
+    if not filled or ways is None or None in filled:
+        return
+    try:
+        values = [tuple(_value(bound, column.type) for bound in bounds) for bounds in filled if bounds is not None]
+    except UnicodeDecodeError:
+        return
+    for found, value in (
+        (lowest, ways[0](min(low for low, _ in values))),
+        (highest, ways[1](max(h for _, h in values))),
+    ):
+        if value is not None:
+            found[column.name] = value
+
+
+def _value(bound: Any, word: str) -> Any:  # noqa: ANN401 - as the column's physical type has it
+    if word == "string":
+        return bound.decode()
+    if word.startswith("decimal"):
+        unscaled = int.from_bytes(bound, "big", signed=True) if isinstance(bound, bytes) else bound
+        return Decimal(unscaled).scaleb(-arrow_type(word).scale)
+    return bound
+
+
+def _lowest_text(text: str) -> str:
+    return text[:LONGEST_TEXT]
+
+
+def _highest_text(text: str) -> str:
+    """Text, or a longer text's beginning lifted so that it is no lower by code points."""
+    for cut in range(LONGEST_TEXT, len(text)):
+        for lift in _LIFTS:
+            if text[cut] < lift:
+                return text[:cut] + lift
+    return text
+
+
+def _day(days: int) -> str | None:
+    return str(np.datetime64(days, "D")) if _FIRST_DAY <= days <= _LAST_DAY else None
+
+
+def _exact(number: Decimal) -> float | None:
+    return float(number) if len(number.as_tuple().digits) <= _EXACT_DIGITS else None
+
+
+def _moment(zone: str, rounding: int) -> Callable[[int], str | None]:
+    """How a time in microseconds is told in milliseconds: the highest rounded up, so that it bounds all."""
+
+    def told(microseconds: int) -> str | None:
+        milliseconds = (microseconds + rounding) // 1000
+        is_told = _FIRST_DAY <= milliseconds // _DAY_MS <= _LAST_DAY
+        return f"{np.datetime64(milliseconds, 'ms')}{zone}" if is_told else None
+
+    return told
+
+
+def _same(value: int) -> int:
+    return value
+
+
+_WAYS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **dict.fromkeys(_WHOLE, (_same, _same)),
+    "string": (_lowest_text, _highest_text),
+    "date": (_day, _day),
+    "decimal": (_exact, _exact),
+    "timestamp": (_moment("Z", 0), _moment("Z", 999)),
+    "timestamp_ntz": (_moment("", 0), _moment("", 999)),
+}

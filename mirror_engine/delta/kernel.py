@@ -1,0 +1,94 @@
+"""Commits data files that lie in a table's folder, through Delta Kernel in Spark's JVM: no job is run.
+
+Kernel has no `userMetadata`: the record of the commit stands in its `engineInfo`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.delta.evolution import needs_mapping
+from mirror_engine.delta.record import engine_info
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.delta.log import DeltaLog
+    from mirror_engine.delta.merge import Transaction
+    from mirror_engine.landing_zone.column_types import TableSchema
+
+_log = logging.getLogger("mirror_engine.spark")
+
+# what such a commit can honour: none of these asks anything of the rows that are added
+_FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", "deletionVectors", "inCommitTimestamp"})
+_PLAIN_WRITER, _LISTED_WRITER = 2, 7  # protocol versions without features, and with a list of them
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A data file about to become part of a table.
+
+    Attributes:
+        path: in the table's folder.
+        statistics: Delta's, as JSON.
+    """
+
+    path: Path
+    statistics: str
+
+
+def can_append(log: DeltaLog, schema: TableSchema) -> bool:
+    """Whether Kernel can add files to a table once it has these columns, and nothing is asked of their rows.
+
+    It can neither write mapped columns nor check constraints or generate values; partitions are left to Spark.
+    """
+    protocol = log.table.protocol()
+    writer = protocol.min_writer_version
+    is_known = writer <= _PLAIN_WRITER or (
+        writer == _LISTED_WRITER and set(protocol.writer_features or ()) <= _FEATURES
+    )
+    is_plain = not schema.partition_columns and not needs_mapping(schema)
+    return is_known and is_plain and not any(field["metadata"] for field in log.fields.values())
+
+
+def commit_files(spark: SparkSession, folder: Path, files: Iterable[NewFile], transaction: Transaction) -> None:
+    """Add data files to a table in one commit.
+
+    Raises:
+        Py4JError: whatever Kernel throws; see `spark_failures`.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001 - Kernel is offered to the JVM only
+    kernel = jvm.io.delta.kernel
+    engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # noqa: SLF001 - as above
+    table = kernel.Table.forPath(engine, str(folder))
+    builder = table.createTransactionBuilder(engine, engine_info(transaction.metadata), kernel.Operation.WRITE)
+    begun = builder.withTransactionId(engine, transaction.application, transaction.version).build(engine)
+    state = begun.getTransactionState(engine)
+    context = kernel.Transaction.getWriteContext(engine, state, jvm.java.util.HashMap())
+    schema = begun.getSchema(engine)
+    described = jvm.java.util.ArrayList()
+    for file in files:
+        statistics = kernel.statistics.DataFileStatistics.deserializeFromJson(file.statistics, schema)
+        told = file.path.stat()
+        modified_ms = told.st_mtime_ns // 1_000_000
+        described.add(kernel.utils.DataFileStatus(f"file:{file.path}", told.st_size, modified_ms, statistics))
+    given = kernel.internal.util.Utils.toCloseableIterator(described.iterator())
+    actions = kernel.Transaction.generateAppendActions(engine, state, given, context)
+    made = begun.commit(engine, kernel.utils.CloseableIterable.inMemoryIterable(actions))
+    _finish(engine, made)
+
+
+def _finish(engine: Any, made: Any) -> None:  # noqa: ANN401 - objects of the JVM
+    """Write checksum and checkpoint where they are due."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    try:
+        for hook in made.getPostCommitHooks():
+            hook.threadSafeInvoke(engine)
+    except Py4JError as error:  # the commit is made: what lacks now costs readers time, and the next commit writes it
+        _log.warning("a commit lacks its checksum or checkpoint: %s", error)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.file_statistics import statistics_of
+from mirror_engine.landing_zone.column_types import Column
+
+LONG = "Donaudampfschifffahrtsgesellschaft"  # two characters more than statistics hold
+DAY_US = 86_400_000_000
+LAST_US = 253_402_300_800_000_000 - 1  # of year 9999
+
+
+def said_of(word: str, *groups: list[Any], **options: Any) -> dict[str, Any]:
+    """The statistics of a file with one column, one row group for each list."""
+    content = io.BytesIO()
+    schema = pa.schema([("c", arrow_type(word))])
+    with pq.ParquetWriter(content, schema, **options) as writer:
+        for group in groups:
+            writer.write_table(pa.table({"c": pa.array(group, schema.field(0).type)}))
+    return dict(json.loads(statistics_of(pq.read_metadata(content), [Column("c", word)])))
+
+
+def bounds(word: str, *groups: list[Any]) -> tuple[Any, Any]:
+    said = said_of(word, *groups)
+    return said["minValues"].get("c"), said["maxValues"].get("c")
+
+
+@pytest.mark.parametrize(
+    ("word", "values", "expected"),
+    [
+        ("byte", [3, -128, None], (-128, 3)),
+        ("short", [3, -32768], (-32768, 3)),
+        ("integer", [-1, 1], (-1, 1)),
+        ("long", [-(2**63), 2**63 - 1], (-(2**63), 2**63 - 1)),
+        ("date", [-1, 0], ("1969-12-31", "1970-01-01")),
+        ("date", [-719_163, 2_932_897], (None, None)),
+        ("timestamp", [-1, 1], ("1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z")),
+        ("timestamp", [5_000, 5_000], ("1970-01-01T00:00:00.005Z", "1970-01-01T00:00:00.005Z")),
+        ("timestamp", [LAST_US - DAY_US, LAST_US], ("9999-12-30T23:59:59.999Z", None)),
+        ("timestamp_ntz", [-62_135_596_800_000_000, 1], ("0001-01-01T00:00:00.000", "1970-01-01T00:00:00.001")),
+        ("decimal(5,2)", [Decimal("-1.50"), Decimal("999.99")], (-1.5, 999.99)),
+        ("decimal(38,0)", [Decimal(10**15), Decimal(10**15 - 1)], (10**15 - 1, None)),
+        ("string", ["", "b"], ("", "b")),
+        ("string", [LONG, LONG], (LONG[:32], LONG[:32] + "\ufffd")),
+        ("string", [LONG[:32], LONG[:32]], (LONG[:32], LONG[:32])),
+        ("string", ["x" * 32 + "\ufffd"], ("x" * 32, "x" * 32 + "\U0010ffff")),
+        ("string", ["x" * 32 + "\U0010ffff" + "ab"], ("x" * 32, "x" * 32 + "\U0010ffff" + "\ufffd")),
+        ("string", ["\U0010ffff" * 40], ("\U0010ffff" * 32, "\U0010ffff" * 40)),
+        ("double", [1.0, 2.0], (None, None)),
+        ("float", [float("nan"), -0.0], (None, None)),
+        ("boolean", [True, False], (None, None)),
+        ("binary", [b"a"], (None, None)),
+        ("integer", [None, None], (None, None)),
+    ],
+)
+def test_bounds_hold_every_value_as_delta_orders_and_spells_them(
+    word: str, values: list[Any], expected: tuple[Any, Any]
+) -> None:
+    assert bounds(word, values) == expected
+
+
+def test_a_file_is_bounded_by_all_of_its_row_groups() -> None:
+    assert bounds("integer", [5], [None], [1, 9], []) == (1, 9)
+    assert said_of("integer", [5], [None], [1, 9], [])["nullCount"] == {"c": 1}
+
+
+def test_one_row_group_without_statistics_leaves_the_file_without() -> None:
+    said = said_of("integer", [5], write_statistics=False)
+    assert said == {"numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {}}
+
+
+def test_nothing_is_said_of_columns_that_the_file_lacks() -> None:
+    content = io.BytesIO()
+    pq.write_table(pa.table({"c": pa.array([1], pa.int32())}), content)
+    said = statistics_of(pq.read_metadata(content), [Column("d", "integer")])
+    assert json.loads(said) == {"numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {}}
+
+
+def test_bounds_that_are_no_text_are_no_bounds() -> None:
+    content = io.BytesIO()
+    pq.write_table(pa.table({"c": [b"\xff"]}), content)
+    said = statistics_of(pq.read_metadata(content), [Column("c", "string")])
+    assert json.loads(said)["minValues"] == {}
