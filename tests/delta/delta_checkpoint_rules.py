@@ -88,6 +88,9 @@ def _text(action: Json) -> str:
     kept = {
         name: value for name, value in action.items() if name not in _OF_CHECKPOINTS and value not in ({}, [], None)
     }
+    for name in ("readerFeatures", "writerFeatures"):  # sets, in whatever order they are written
+        if name in kept:
+            kept[name] = sorted(kept[name])
     if "format" in kept:
         kept["format"] = kept["format"]["provider"]
     if "stats" in kept:

@@ -13,6 +13,8 @@ from delta_protocol import protocol_faults
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, QueryBuilder
 
+from mirror_engine.delta import evolution
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 TYPED = schema_of(
-    "Id!:long",
+    "Id:long!",
     "Text:string",
     "At:timestamp",
     "Day:date",
@@ -70,11 +72,12 @@ def maker(table: Scenario) -> str:
     return table.writer.history(table.table, limit=1)[0].engine
 
 
-def test_every_row_is_found_by_the_edges_that_statistics_know(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
+def test_every_row_is_found_by_the_edges_that_statistics_know(
+    fresh: SparkDeltaWriter, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
     table = Scenario(fresh, TYPED, ["Id"])
-    table.create()
     folder = fresh._tables.path(table.table)
-    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")
     table.change((0, 1, *ROW), (0, 2, *[None] * 7), (0, 3, "", *[None] * 4, -0.0, None))
     table.change((0, 4, *["a", *[None] * 6]))
     assert maker(table).startswith("Kernel-")
