@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.base import DeltaState
 from mirror_engine.delta.commits import commit_file
-from mirror_engine.delta.evolution import ENGINE_INFO
-from mirror_engine.delta.record import from_metadata, to_metadata
+from mirror_engine.delta.record import ENGINE_INFO, from_metadata, to_metadata
 from mirror_engine.delta.tables_folder import LOG_FOLDER, TablesFolder
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.column_types import Column, TableSchema

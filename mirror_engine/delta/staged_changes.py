@@ -46,19 +46,19 @@ class StagedChanges:
     Attributes:
         folder: of the Parquet files: columns `c0`, `c1` … in the order of the table's schema, then `ROLE`; rows of
             the role INSERT match nothing, of all others at most one has a key.
-        is_data: whether they are data files instead: the table's columns, under its names.
         rows: how many rows lie there.
         roles: which roles occur.
         bounds: of each key column the lowest and highest value among the rows that match something.
         met: per file of the batch, what its rows met.
+        is_data: whether the files are data files instead: the table's columns, under its names.
     """
 
     folder: Path
-    is_data: bool
     rows: int
     roles: frozenset[Role]
     bounds: tuple[tuple[Any, Any], ...]
     met: tuple[Met, ...]
+    is_data: bool = False
 
     @property
     def matches(self) -> bool:
@@ -114,7 +114,7 @@ def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges
         rows = _lay_down(batch, net, parts)
     matching = net.position[net.role != Role.INSERT]
     bounds = tuple(_bounds(column, matching) for column in keys.columns.columns)
-    return StagedChanges(folder, is_data, rows, roles, bounds, _met_by_file(keys, found))
+    return StagedChanges(folder, rows, roles, bounds, _met_by_file(keys, found), is_data)
 
 
 def _roles(net: NetChanges) -> frozenset[Role]:
