@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from mirror_engine.errors import ConfigError
-from mirror_engine.option_kinds import Option, choice, number, size, size_or, switch, text, whole
+from mirror_engine.option_kinds import Option, choice, number, size, size_or, switch, text, whole, whole_or
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -86,13 +86,15 @@ class Config:
         7.0
     )
     retention_days: Annotated[int, whole(_CLEAN, "Delta retention for VACUUM (LZ-8.6).", "DAYS", 1, 30)] = 7
-    maintain_after: Annotated[
-        int,
-        whole(
+    optimize: Annotated[
+        int | str,
+        whole_or(
             _CLEAN,
-            "Commits after which `run` compacts and vacuums a table with nothing waiting; 0: never.",
-            "COMMITS",
-            0,
+            "When `run` compacts and vacuums a table with nothing waiting: after so many new data files, once all "
+            "tables have been idle for a minute, or never.",
+            "FILES",
+            1,
+            ("off", "idle"),
         ),
     ] = 100
     drop_delay_seconds: Annotated[

@@ -126,7 +126,7 @@ class Mirror:
             self._waker = waker
             while not stop.is_set():
                 running.cycle(stop, upkeep.at_hand, waker.is_due)
-                upkeep.begin(running.level)
+                upkeep.begin(running.level, is_busy=running.is_busy)
                 pause = running.engine.next_try_seconds(self.config.poll_interval_seconds)
                 with suppress(StorageUnavailable):  # it is only shown
                     running.doors.ledger.note(NEXT_POLL, str(self._clock() + pause))

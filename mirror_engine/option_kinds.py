@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _UNITS = {"": 1, "b": 1}
 _UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
@@ -87,6 +87,16 @@ def whole(topic: str, about: str, unit: str, low: int, high: float = math.inf) -
         return number
 
     return Option(about, f"a whole number {_range(low, high)}", read, unit, topic)
+
+
+def whole_or(topic: str, about: str, unit: str, low: int, words: Sequence[str]) -> Option:
+    """A whole number from `low` on, or one of some words."""
+    known = whole(topic, about, unit, low)
+
+    def read(value: object) -> int | str:
+        return value if isinstance(value, str) and value in words else int(known.read(value))
+
+    return Option(about, f"{', '.join(words)}, or {known.allowed}", read, f"{'|'.join(words)}|{unit}", topic)
 
 
 def size(topic: str, about: str) -> Option:

@@ -89,6 +89,12 @@ class Running:
         return [table for table, plan in self.last.plans.items() if isinstance(plan.state, Level) and not plan.steps]
 
     @property
+    def is_busy(self) -> bool:
+        """Whether any table was just worked on, or has something to do."""
+        waits = any(plan.steps for plan in self.last.plans.values())
+        return waits or bool(self.last.batches or self.engine.under_way)
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether another cycle at once may do more."""
         return bool(self.last.failures) or any(isinstance(p.state, Behind | Loading) for p in self.last.plans.values())

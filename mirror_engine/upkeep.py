@@ -16,16 +16,20 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from mirror_engine.delta.base import HistoryEntry
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.names import TableName
 
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 3600.0
+IDLE_SECONDS = 60.0
+_LOOK_BACK = 100  # commits in which a table's last maintenance is looked for
 _MAINTENANCE = {"OPTIMIZE", "VACUUM END"}  # in Delta's words
+_FILES_ADDED = ("numFiles", "numTargetFilesAdded", "num_added_files")  # by an append, a MERGE, other programs
 
 
 class Upkeep:
-    """Maintains tables in a thread of its own, each after `maintain_after` commits.
+    """Maintains tables in a thread of its own, under the policy `optimize`.
 
     A context manager; leaving it waits for the table at hand.
 
@@ -39,7 +43,8 @@ class Upkeep:
         self._done = done
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
         self._pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        self._due_from: dict[tuple[str, str], int] = {}  # the Delta version, by folder and generation
+        self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
+        self._busy_at = time.monotonic()
         self._at_hand: TableName | None = None
         self._work: Future[None] | None = None
 
@@ -54,9 +59,16 @@ class Upkeep:
         """The table that is being maintained now: nothing else may be done with it."""
         return None if self._work is None or self._work.done() else self._at_hand
 
-    def begin(self, level: Iterable[TableName]) -> None:
-        """Take up the first of these tables that is due; they must have nothing waiting. Does not wait for it."""
-        if not self._doors.config.maintain_after or self.at_hand:
+    def begin(self, level: Iterable[TableName], *, is_busy: bool) -> None:
+        """Take up the first of these tables that is due; they must have nothing waiting. Does not wait for it.
+
+        Args:
+            level: tables that have nothing waiting.
+            is_busy: whether any table was just worked on, or has something waiting.
+        """
+        if is_busy:
+            self._busy_at = time.monotonic()
+        if self._doors.config.optimize == "off" or self.at_hand:
             return
         due = next((table for table in level if table not in self._pauses.waiting and self._is_due(table)), None)
         if due is not None:
@@ -75,15 +87,26 @@ class Upkeep:
         known = self._doors.ledger.progress(table)
         if known is None or not known.has_table:
             return False
-        life = (self._doors.delta_folder(table), known.generation)
-        if known.delta_version < self._due_from.get(life, self._doors.config.maintain_after):
+        policy = self._doors.config.optimize
+        if policy == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
             return False
-        if life not in self._due_from:  # it may have been maintained before this process began
-            self._due_from[life] = self._last_maintained(life[0]) + self._doors.config.maintain_after
-        return known.delta_version >= self._due_from[life]
+        life = (self._doors.delta_folder(table), known.generation)
+        least = 2 if policy == "idle" else int(policy)
+        return self._files(life, known.delta_version, least) >= least
+
+    def _files(self, life: tuple[str, str], version: int, least: int) -> int:
+        """Data files that were added since the table was maintained."""
+        counted, files = self._counted.get(life, (-1, 0))
+        if counted < 0:  # before this process, a file a commit is taken for granted
+            files = version - (self._last_maintained(life[0]) if version >= least else 0)
+        elif version > counted:
+            commits = self._doors.writer.history(life[0], limit=version - counted)
+            files += sum(map(_files_added, commits))
+        self._counted[life] = (version, files)
+        return files
 
     def _last_maintained(self, folder: str) -> int:
-        commits = self._doors.writer.history(folder, limit=self._doors.config.maintain_after)
+        commits = self._doors.writer.history(folder, limit=_LOOK_BACK)
         return next((commit.version for commit in commits if commit.operation in _MAINTENANCE), 0)
 
     def _maintain(self, table: TableName) -> None:
@@ -100,9 +123,15 @@ class Upkeep:
         else:
             self._pauses.end([table])
             if state is not None and state.record is not None:
-                life = (folder, state.record.progress.generation)
-                self._due_from[life] = state.version + self._doors.config.maintain_after
+                self._counted[folder, state.record.progress.generation] = (state.version, 0)
             self._doors.tell(TableMaintained(table, dict(done), time.monotonic() - started))
 
     def _failed(self, table: TableName, message: str) -> None:
         self._doors.tell(OperationFailed(table, message, self._pauses.begin(table)))
+
+
+def _files_added(commit: HistoryEntry) -> int:
+    if commit.operation in _MAINTENANCE:
+        return 0
+    told = (int(commit.metrics[name]) for name in _FILES_ADDED if name in commit.metrics)
+    return next(told, 1 if commit.files else 0)

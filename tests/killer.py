@@ -50,7 +50,7 @@ class Killer:
         seed: brings the same acts and moments again, as far as the machine does.
     """
 
-    maintain_after = 4
+    optimize = "4"
     cheap_part = 0.75
     cheap_moments: Sequence[str] = (START, "committed")
 
@@ -73,7 +73,7 @@ class Killer:
             act()
         before = self._lying(moment)
         engine = subprocess.Popen(
-            [*COMMAND, str(self.root), *OPTIONS, "--maintain-after", str(self.maintain_after)],
+            [*COMMAND, str(self.root), *OPTIONS, "--optimize", self.optimize],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=ENVIRONMENT,
@@ -172,6 +172,6 @@ class Killer:
 class QuietKiller(Killer):
     """Kills where nothing needs a JVM: folders come and go, files change no row, and each is in one commit."""
 
-    maintain_after = 0  # it needs Spark
+    optimize = "off"  # it needs Spark
     cheap_part = 1.0
     cheap_moments = (START, "committed", "file moved away")

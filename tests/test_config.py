@@ -105,6 +105,11 @@ def test_sizes_are_read_as_people_write_them(tmp_path: Path, written: object, ex
         ("poll_interval_seconds", "nan"),
         ("poll_interval_seconds", "inf"),
         ("poll_interval_seconds", "0"),
+        ("optimize", "0"),
+        ("optimize", 0),
+        ("optimize", "on"),
+        ("optimize", True),
+        ("optimize", 1.5),
         ("cleanup_days", -1),
         ("cleanup_days", False),
         ("cleanup", "Ready"),
@@ -172,3 +177,8 @@ def test_no_value_whatever_escapes_as_another_error(flags: dict[str, object]) ->
     except ConfigError:
         return
     assert config
+
+
+@pytest.mark.parametrize(("written", "read"), [("7", 7), (7, 7), ("idle", "idle"), ("off", "off")])
+def test_a_policy_is_a_word_or_a_number(tmp_path: Path, written: object, read: object) -> None:
+    assert load(tmp_path, {"optimize": written}, {}).optimize == read

@@ -19,6 +19,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchStarted, TableDropped
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import Latched, Level
+from mirror_engine.pauses import Pauses
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.faults import Script, faulty
 
@@ -168,8 +169,11 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_anew(tmp_path):
         folder.mkdir()
         for file in (tmp_path / "before").iterdir():
             file.rename(folder / file.name)
-        running.cycle(NO_STOP)
-        assert all((shop.publisher.zone / path).exists() for path in paths)
+        running.engine._pauses = Pauses(60.0, 60.0)
+        for _ in range(2):
+            running.cycle(NO_STOP)
+            assert all((shop.publisher.zone / path).exists() for path in paths)
+        running.engine._pauses = Pauses(0.0, 0.0)
         dropping.is_over = True
         running.cycle(NO_STOP)
     assert shop.ids() == [1, 2]

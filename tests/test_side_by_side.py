@@ -154,6 +154,19 @@ def test_stop_waits_for_the_turns_at_hand_and_counts_them(shop):
     assert (reports[0].files, shop.ids(), shop.ids("Items")) == (2, [1], [1])
 
 
+def test_a_turn_that_ends_between_two_cycles_is_counted_when_the_engine_stops(shop):
+    shop.orders().insert(row(1))
+    shop.writer.hold(ORDERS)
+    stop = threading.Event()
+    with shop.engine() as running:
+        while not running.engine.under_way:
+            running.cycle(stop, None, lambda: bool(running.engine.under_way))
+        stop.set()
+        shop.writer.let_go(ORDERS)
+        running.finish(stop)
+        assert running.report().files == 1
+
+
 def test_long_turns_leave_a_worker_to_the_others(shop, monkeypatch):
     monkeypatch.setattr(turns, "LARGE_FILES", 3)
     with shop.at_work() as cycle:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from deltalake import DeltaTable
 from shop import Shop, row
 
+from mirror_engine import upkeep as upkeep_module
 from mirror_engine.delta.base import HistoryEntry
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import CommitFailed, TableDamaged
@@ -56,7 +58,7 @@ class Watched(MemoryDeltaWriter):
 
 @pytest.fixture
 def shop(tmp_path):
-    return Shop(tmp_path / "shop", Watched(), maintain_after=3, batch_files=1, poll_interval_seconds=60.0)
+    return Shop(tmp_path / "shop", Watched(), optimize=3, batch_files=1, poll_interval_seconds=60.0)
 
 
 def until(is_so):
@@ -73,7 +75,7 @@ def kept(shop):
 
         def cycle():
             running.cycle(NO_STOP, upkeep.at_hand)
-            upkeep.begin(running.level)
+            upkeep.begin(running.level, is_busy=running.is_busy)
             until(lambda: upkeep.at_hand is None)
 
         yield cycle
@@ -99,7 +101,7 @@ def committed(shop):
     return [(event.table.table, event.files[0][:20]) for event in shop.events if isinstance(event, BatchCommitted)]
 
 
-def test_a_table_is_maintained_after_so_many_commits_and_then_again(shop):
+def test_a_table_is_maintained_after_so_many_files_and_then_again(shop):
     orders = shop.orders()
     with kept(shop) as cycle:
         for expected in (0, 0, 1, 1, 1, 2, 2):
@@ -133,8 +135,40 @@ def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_afte
     assert shop.writer.asked == ["dbo/Items", "dbo/Orders"]
 
 
-def test_zero_means_never(tmp_path):
-    shop = Shop(tmp_path / "shop", Watched(), maintain_after=0, batch_files=1)
+def test_files_are_counted_not_commits(shop, monkeypatch):
+    """As Delta's own history tells them."""
+    history = Watched.history
+
+    def told(writer, table, **options):
+        commits = history(writer, table, **options)
+        return [replace(commit, metrics={"numTargetFilesAdded": "2"}) if commit.files else commit for commit in commits]
+
+    monkeypatch.setattr(Watched, "history", told)
+    orders = shop.orders()
+    with kept(shop) as cycle:
+        for expected in (0, 1, 1, 2):
+            orders.insert(row(1))
+            cycle()
+            assert len(shop.writer.asked) == expected
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp_path, monkeypatch, seconds):
+    monkeypatch.setattr(upkeep_module, "IDLE_SECONDS", seconds)
+    shop = Shop(tmp_path / "shop", Watched(), optimize="idle", batch_files=1)
+    orders, items = shop.orders(), shop.orders("Items")
+    items.insert(row(1))
+    with kept(shop) as cycle:
+        for number in range(3):
+            orders.insert(row(number))
+        cycle()
+        for _ in range(3):
+            cycle()
+    assert shop.writer.asked == ([] if seconds else ["dbo/Orders"])  # in Items there is nothing to put together
+
+
+def test_off_means_never(tmp_path):
+    shop = Shop(tmp_path / "shop", Watched(), optimize="off", batch_files=1)
     orders = shop.orders()
     with kept(shop) as cycle:
         for number in range(5):
@@ -239,7 +273,7 @@ def test_a_table_kept_tidy_by_spark_has_few_files_and_every_row_and_an_engine_st
 ):
     root = tmp_path / "shop"
     root.mkdir()
-    shop = Shop(root, mirror_writer(root), maintain_after=3, batch_files=1, poll_interval_seconds=60.0)
+    shop = Shop(root, mirror_writer(root), optimize=3, batch_files=1, poll_interval_seconds=60.0)
     orders = shop.orders()
     with kept(shop) as cycle:
         for number in range(3):

@@ -28,7 +28,7 @@ from mirror_engine.testing.publisher import Publisher
 MINUTES = float(os.environ.get("MIRROR_SOAK_MINUTES", "30"))
 FILES_A_SECOND = float(os.environ.get("MIRROR_SOAK_FILES", "2"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "1"))
-MAINTAIN_AFTER = 10  # commits; by default it is 100, which no table comes to within half an hour
+OPTIMIZE_AFTER = 10  # data files; by default it is 100, which no table comes to within half an hour
 SAMPLE_SECONDS = 10.0
 SAMPLES_BETWEEN_COLLECTIONS = 12
 DRAIN_SECONDS = 300.0
@@ -41,7 +41,7 @@ HEAP_GROWTH_MB = 100  # live: Delta keeps the logs of twenty tables, which grow 
 FILES_GROWTH, THREADS_GROWTH = 12, 6  # a commit at hand holds some
 MOST_READERS = 64  # as many as files of a few logs are read at once
 LAG_GROWTH_SECONDS = 15.0
-FULLEST_TABLE = 4 * MAINTAIN_AFTER  # files: a commit leaves at most two, and a table waits its turn to be maintained
+FULLEST_TABLE = 4 * OPTIMIZE_AFTER  # files: a commit leaves at most two, and a table waits its turn to be maintained
 
 
 class Engine:
@@ -52,7 +52,7 @@ class Engine:
         self.waits: list[tuple[float, float]] = []
         self.events: Counter[str] = Counter()
         self.committed = 0
-        options = ["--poll-interval", "5", "--maintain-after", str(MAINTAIN_AFTER), "--log-format", "json"]
+        options = ["--poll-interval", "5", "--optimize", str(OPTIMIZE_AFTER), "--log-format", "json"]
         command = [sys.executable, "-m", "mirror_engine.cli.main", "run", str(root), *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read)
@@ -132,7 +132,7 @@ def _told(samples: list[Sample], engine: Engine, traffic: Traffic, code: int, wr
     }
     return {
         "minutes": MINUTES,
-        "maintain_after": MAINTAIN_AFTER,
+        "optimize": OPTIMIZE_AFTER,
         "seed": SEED,
         "landed": len(traffic.landed),
         "events": dict(engine.events),
