@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import tempfile
 from collections import defaultdict
@@ -129,9 +130,23 @@ def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path: Path) ->
     assert log is not None
     old, new = sorted(log.data_files(), key=lambda file: pq.read_table(file.path)["a"][0].as_py())
     old.path.unlink()
-    wanted = pa.table({"a": pa.array([8, 9], pa.int32()), "b": ["x", "x"]})
-    assert [file.path for file in log.data_files(bounds_of(wanted))] == [new.path]
-    assert prior_rows(wanted, key_codes(wanted), log).tolist() == [0, 1]
+    for keys in [8, 9], [9, 10], [5, 7]:
+        wanted = pa.table({"a": pa.array(keys, pa.int32()), "b": ["x", "x"]})
+        assert [file.path for file in log.data_files(bounds_of(wanted))] == [new.path]
+        assert prior_rows(wanted, key_codes(wanted), log).tolist() == [int(key in {7, 9}) for key in keys]
+
+
+def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:
+    table_of(tmp_path / "T", [(1, "x", 0)])
+    commit = tmp_path / "T" / "_delta_log" / f"{1:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    log = open_log(tmp_path / "T")
+    assert log is not None
+    wanted = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
+    assert prior_rows(wanted, key_codes(wanted), log).tolist() == [1]
 
 
 def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
