@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ class Upkeep:
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
         self._busy_at = time.monotonic()
         self._at_hand: TableName | None = None
+        self._is_wanted = threading.Event()  # a change of the table at hand waits
         self._work: Future[None] | None = None
 
     def __enter__(self) -> Self:
@@ -68,11 +70,15 @@ class Upkeep:
         """
         if is_busy:
             self._busy_at = time.monotonic()
+        level = list(level)
+        if self.at_hand and self.at_hand not in level:
+            self._is_wanted.set()
         if self._doors.config.optimize == "off" or self.at_hand:
             return
         due = next((table for table in level if table not in self._pauses.waiting and self._is_due(table)), None)
         if due is not None:
             self._at_hand = due
+            self._is_wanted.clear()
             self._work = self._pool.submit(self._maintain, due)
             self._work.add_done_callback(lambda _: self._done())  # by then nothing is at hand any more
 
@@ -113,7 +119,8 @@ class Upkeep:
         started = time.monotonic()
         folder = self._doors.delta_folder(table)
         try:
-            done = self._doors.writer.maintain(folder, self._doors.config.retention_days * 24.0)
+            hours = self._doors.config.retention_days * 24.0
+            done = self._doors.writer.maintain(folder, hours, self._is_wanted.is_set)
             state = self._doors.writer.state(folder)
         except MirrorError as error:
             self._failed(table, str(error))
@@ -121,9 +128,14 @@ class Upkeep:
             logging.getLogger(__name__).exception("maintenance of a table failed")
             self._failed(table, f"maintenance failed, unforeseen: {type(error).__name__}")
         else:
-            self._pauses.end([table])
+            if self._is_wanted.is_set():
+                self._pauses.begin(table)  # what was left undone comes once the table has been quiet for a while
+            else:
+                self._pauses.end([table])
             if state is not None and state.record is not None:
-                self._counted[folder, state.record.progress.generation] = (state.version, 0)
+                life = (folder, state.record.progress.generation)
+                left = self._counted[life][1] if self._is_wanted.is_set() else 0
+                self._counted[life] = (state.version, left)
             self._doors.tell(TableMaintained(table, dict(done), time.monotonic() - started))
 
     def _failed(self, table: TableName, message: str) -> None:

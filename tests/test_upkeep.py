@@ -36,13 +36,14 @@ class Watched(MemoryDeltaWriter):
         self.is_let_go.set()
         self.error = None
 
-    def maintain(self, table, retention_hours):
+    def maintain(self, table, retention_hours, is_wanted):
         self.asked.append(table)
+        self.is_wanted = is_wanted
         assert self.is_let_go.wait(SECONDS)
         if self.error:
             raise self.error
         self.maintained[table] = self.state(table).version
-        return super().maintain(table, retention_hours)
+        return super().maintain(table, retention_hours, is_wanted)
 
     def drop(self, table):
         self.maintained.pop(table, None)
@@ -249,6 +250,25 @@ def test_others_go_on_meanwhile_and_what_waited_for_it_is_taken_up_at_once(shop)
         assert ("Orders", "0" * 19 + "4") not in committed(shop)
         shop.writer.is_let_go.set()
         until(lambda: ("Orders", "0" * 19 + "4") in committed(shop))
+
+
+def test_a_change_that_waits_is_told_to_the_maintenance_and_what_that_leaves_undone_is_put_off(shop):
+    orders, items = shop.orders(), shop.orders("Items")
+    for number in range(3):
+        orders.insert(row(number))
+    shop.writer.is_let_go.clear()
+    with run(shop):
+        until(lambda: shop.writer.asked == ["dbo/Orders"])
+        items.insert(row(1))
+        until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
+        assert not shop.writer.is_wanted()
+        orders.insert(row(3))
+        until(shop.writer.is_wanted)
+        shop.writer.is_let_go.set()
+        until(lambda: ("Orders", "0" * 19 + "4") in committed(shop))
+    assert not [event for event in shop.events if isinstance(event, OperationFailed)]
+    assert shop.writer.asked == ["dbo/Orders"]
+    assert len([event for event in shop.events if isinstance(event, TableMaintained)]) == 1
 
 
 def test_a_folder_dropped_meanwhile_is_dropped_when_its_table_is_done(shop):

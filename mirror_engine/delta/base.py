@@ -264,8 +264,13 @@ class DeltaWriter(Protocol):
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """The table's commits, newest first. Starts no JVM."""
 
-    def maintain(self, table: str, retention_hours: float) -> Mapping[str, Any]:
-        """OPTIMIZE, then VACUUM what is older than the retention; returns what was done, in numbers."""
+    def maintain(
+        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, Any]:
+        """OPTIMIZE, then VACUUM what is older than the retention; returns what was done, in numbers.
+
+        Where somebody says between the two that the table is wanted, VACUUM is left to the next time.
+        """
 
     def close(self) -> None:
         """End the session, if one was started."""

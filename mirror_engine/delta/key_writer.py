@@ -20,7 +20,7 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
     from mirror_engine.delta.base import BatchRecord, ChangeBatch, FileRows, HistoryEntry
@@ -196,7 +196,12 @@ class KeyWriter:
         """See `DeltaWriter`; none is kept."""
         return ()
 
-    def maintain(self, table: str, retention_hours: float) -> Mapping[str, Any]:  # noqa: ARG002 - nothing to do
+    def maintain(
+        self,
+        table: str,  # noqa: ARG002 - nothing to do
+        retention_hours: float,  # noqa: ARG002 - likewise
+        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - likewise
+    ) -> Mapping[str, Any]:
         """See `DeltaWriter`; there is nothing to tidy up."""
         return {}
 

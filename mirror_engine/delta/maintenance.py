@@ -10,18 +10,18 @@ from mirror_engine.delta.merge import confs, says
 from mirror_engine.delta.record import carried, carried_from, from_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from mirror_engine.delta.log import DeltaLog
 
-_LARGE_BYTES = str(128 * 1024 * 1024)
 _SETTINGS = {
-    # a MERGE rewrites whole files: larger ones make every change dearer, and are left alone
-    "spark.databricks.delta.optimize.minFileSize": _LARGE_BYTES,
-    "spark.databricks.delta.optimize.maxFileSize": _LARGE_BYTES,
+    # a change may wait for it: only what is small is put together, so that it stays short however large the table is
+    "spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024),
+    # a MERGE rewrites whole files: larger ones make every change dearer
+    "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024 * 1024),
     # it may go below Delta's seven days: retention is the user's choice (LZ-8.6)
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     # VACUUM lists folders in so many tasks; with the 10,000 of the default it takes minutes
@@ -29,8 +29,10 @@ _SETTINGS = {
 }
 
 
-def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: float) -> Mapping[str, Any]:
-    """OPTIMIZE, then VACUUM; returns how many files were added, removed from the table, and deleted.
+def tidy(
+    spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: float, is_wanted: Callable[[], bool]
+) -> Mapping[str, Any]:
+    """OPTIMIZE, then VACUUM, unless the table is wanted; how many files were added, removed from it, and deleted.
 
     The commits say the newest record again: log cleanup may take the one that said it first.
     """
@@ -39,7 +41,8 @@ def tidy(spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: floa
         metrics = spark.sql(f"OPTIMIZE {table}").collect()[0]["metrics"]
         make_durable(folder, log.version)  # what it replaced may go now
         before = _count_parquet(folder)
-        spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
+        if not is_wanted():
+            spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
     make_durable(folder, log.version)  # VACUUM commits, too
     return {
         "files_added": metrics["numFilesAdded"],

@@ -16,7 +16,7 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, FileRows
     from mirror_engine.landing_zone.column_types import TableSchema
@@ -183,7 +183,12 @@ class MemoryDeltaWriter:
         commits = list(enumerate(self._tables.get(table, ())))
         return [_entry(version, commit) for version, commit in reversed(commits)][:limit]
 
-    def maintain(self, table: str, retention_hours: float) -> Mapping[str, Any]:  # noqa: ARG002 - as the promise has it
+    def maintain(
+        self,
+        table: str,
+        retention_hours: float,  # noqa: ARG002 - as the promise has it
+        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - likewise
+    ) -> Mapping[str, Any]:
         """See `DeltaWriter`; there is nothing to tidy up in memory."""
         return {"files_added": 0, "files_removed": 0, "files_deleted": 0} if table in self._tables else {}
 

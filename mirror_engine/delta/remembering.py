@@ -116,9 +116,11 @@ class RememberingWriter:
         """See `DeltaWriter`."""
         return self._other.history(table, limit=limit)
 
-    def maintain(self, table: str, retention_hours: float) -> Mapping[str, Any]:
+    def maintain(
+        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, Any]:
         """See `DeltaWriter`."""
-        return self._other.maintain(table, retention_hours)
+        return self._other.maintain(table, retention_hours, is_wanted)
 
     def close(self) -> None:
         """See `DeltaWriter`."""

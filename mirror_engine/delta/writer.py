@@ -156,14 +156,16 @@ class SparkDeltaWriter:
         log = open_log(self._tables.path(table))
         return () if log is None else log.history(limit)
 
-    def maintain(self, table: str, retention_hours: float) -> Mapping[str, Any]:
+    def maintain(
+        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, Any]:
         """See `DeltaWriter`."""
         folder = self._tables.path(table)
         log = open_log(folder)
         if log is None:
             return {}
         with spark_failures(table, "maintenance"), self._sessions.lent() as spark:
-            return tidy(spark, folder, log, retention_hours)
+            return tidy(spark, folder, log, retention_hours, is_wanted)
 
     def close(self) -> None:
         """See `DeltaWriter`."""
