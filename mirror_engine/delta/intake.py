@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from mirror_engine.delta.reading import Reading
     from mirror_engine.landing_zone.column_types import Incoming, Merged
     from mirror_engine.landing_zone.sightings import FileSighting
+
+_MARKERS = tuple(marker.value for marker in RowMarker)
 
 
 @dataclass(frozen=True)
@@ -164,8 +165,9 @@ class _Intake:
 
     def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
         self.rows += rows.num_rows
-        for marker, count in enumerate(np.bincount(effective.to_numpy()).tolist()):
-            self.markers[marker] += count
+        found = effective.to_numpy().tobytes()
+        for marker in _MARKERS:
+            self.markers[marker] += found.count(marker)
         for key in self.terms.key_columns:
             self.null_keys[key] += rows.column(key).null_count
 

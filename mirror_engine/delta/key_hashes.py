@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 Hashes: TypeAlias = NDArray[np.uint64]
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
-_BYTES: Hashes = np.random.default_rng(20_001).integers(1, 2**64, 256, dtype=np.uint64)  # the same in every run
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> tuple[Hashes, NDArray[np.bool_]]:
@@ -63,7 +63,7 @@ def _of_bytes(part: pa.Array) -> Hashes:
     lengths = np.diff(offsets)
     places = np.arange(len(content), dtype=np.int64) - np.repeat(offsets[:-1] - offsets[0], lengths)
     powers = _powers(int(lengths.max(initial=0)))
-    terms = _BYTES[content] * powers[places]
+    terms = _byte_numbers()[content] * powers[places]
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(terms, dtype=np.uint64)])
     starts = offsets - offsets[0]
     return _mixed(sums[starts[1:]] - sums[starts[:-1]] + lengths.astype(np.uint64))
@@ -80,6 +80,12 @@ def _bytes_of(part: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     data = filled.buffers()[2]
     content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
     return offsets, content[offsets[0] : offsets[-1]]
+
+
+@cache
+def _byte_numbers() -> Hashes:
+    """A number for each byte, none of them 0."""
+    return _mixed(np.arange(1, 257, dtype=np.uint64))
 
 
 def _powers(count: int) -> Hashes:

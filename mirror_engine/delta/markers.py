@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,7 +13,7 @@ from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import diagnose
 
 _KNOWN = [marker.value for marker in RowMarker]
-_UNKNOWN_BETWEEN = 3
+_KNOWN_BYTES = bytes(_KNOWN)
 _SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,6}")
 
 
@@ -28,10 +28,11 @@ def effective(markers: pa.Array, path: str, first_row: int) -> pa.Array:
     Raises:
         PublisherError: ME037, a marker is NULL or anything but 0, 1, 2, 4 (LZ-4.12).
     """
-    if pa.types.is_integer(markers.type) and len(markers) and not markers.null_count:
-        values = markers.to_numpy()
-        if values.min() >= 0 and values.max() <= RowMarker.UPSERT and not (values == _UNKNOWN_BETWEEN).any():
-            return pa.array(values.astype(np.int8))
+    if pa.types.is_integer(markers.type) and not markers.null_count:
+        with suppress(pa.ArrowInvalid):  # one that is far out of bounds: which one is said below
+            narrow = markers.cast(pa.int8())
+            if not narrow.to_numpy().tobytes().translate(None, _KNOWN_BYTES):
+                return narrow
     words = list(map(str, _KNOWN)) if pa.types.is_string(markers.type) else _KNOWN
     known = (
         pc.is_in(markers, value_set=pa.array(words).cast(markers.type)) if markers.null_count < len(markers) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -16,11 +15,12 @@ from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, read_footer
 from mirror_engine.delta.parquet_pace import (
     BUFFER_BYTES,
     check_lengths,
-    check_promised,
+    is_small,
     pace_of,
 )
-from mirror_engine.delta.parquet_pages import Chunk, check_pages, chunks_of
-from mirror_engine.delta.parquet_types import OutOfRange, ParquetType, converted, parquet_type
+from mirror_engine.delta.parquet_pages import Chunk, Layout, check_pages, layout_of
+from mirror_engine.delta.parquet_shape import Field, Shape, shape_of
+from mirror_engine.delta.parquet_types import OutOfRange, converted
 from mirror_engine.delta.unfolding import check_total
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
@@ -35,15 +35,6 @@ if TYPE_CHECKING:
 _DOCUMENTED_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _MARKER_TYPES = frozenset({"byte", "short", "integer", "long", "string", VOID})
 _UNSIGNED = frozenset({"UINT8", "UINT16", "UINT32", "UINT64"})
-
-
-@dataclass(frozen=True)
-class _Field:
-    """One column of the file: where it stands, and what it is."""
-
-    name: str
-    type: ParquetType
-    nullable: bool
 
 
 def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFile:
@@ -62,7 +53,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFi
     source = guarded(handle, path)
     footer = read_footer(source, path, config)
     metadata = read_metadata(footer, path)
-    chunks = chunks_of(footer, path)
+    layout = layout_of(footer, path)
     try:
         file = pq.ParquetFile(
             source,
@@ -72,26 +63,10 @@ def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFi
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
-        check_promised(file, source.seek(0, os.SEEK_END), path, config)
-        fields = _fields(file, path)
+        shape = shape_of(file, layout.schema, source.seek(0, os.SEEK_END), path, config)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
-    return ParquetChangeFile(source, file, fields, chunks, path, config)
-
-
-def _fields(file: pq.ParquetFile, path: str) -> list[_Field]:
-    """The file's columns; a nested one is refused at once (ME049)."""
-    fields: list[_Field] = []
-    for at, field in enumerate(file.schema_arrow):
-        if pa.types.is_nested(field.type):
-            kind = "LIST" if pa.types.is_list(field.type) else "MAP" if pa.types.is_map(field.type) else "STRUCT"
-            fields.append(_Field(field.name, ParquetType(kind, None), field.nullable))
-            break  # beyond it, leaves and columns no longer go hand in hand
-        fields.append(_Field(field.name, parquet_type(file.schema.column(at)), field.nullable))
-    for found in fields:
-        if found.type.word is None and not same_name(found.name, MARKER_COLUMN):
-            raise PublisherError(diagnose("ME049", path, column=found.name, found=found.type.spelling))
-    return fields
+    return ParquetChangeFile(source, file, shape, layout, path, config)
 
 
 class ParquetChangeFile:
@@ -101,15 +76,16 @@ class ParquetChangeFile:
         self,
         source: BinaryIO,
         file: pq.ParquetFile,
-        fields: Sequence[_Field],
-        chunks: Sequence[Sequence[Chunk]],
+        shape: Shape,
+        layout: Layout,
         path: str,
         config: Config,
     ) -> None:
         self._source = source
         self._file = file
-        self._fields = fields
-        self._chunks = chunks
+        self._fields = fields = shape.fields
+        self._row_width = shape.row_width
+        self._groups = layout.groups
         self._size = source.seek(0, os.SEEK_END)
         self._path = path
         self._config = config
@@ -137,35 +113,53 @@ class ParquetChangeFile:
         rows = unfolded = 0
         read = [at for at, field in enumerate(self._fields) if self._is_read(at, field, columns)] or [0]
         for raw in self._raw_batches(read, None if columns is None else [self._fields[at].name for at in read]):
-            check_lengths(raw, self._path, rows + 1, self._config)
+            unfolded += check_lengths(raw, self._path, rows + 1, self._config)
             yield self._carried(raw, read, rows + 1)
             rows += raw.num_rows
-            unfolded += raw.nbytes
             check_total(unfolded, rows, self._size, self._path, self._config)
         if rows != self._file.metadata.num_rows:
             raise broken(self._path, "it holds fewer rows than its footer says")
 
-    def _is_read(self, at: int, field: _Field, columns: Collection[str] | None) -> bool:
+    def _is_read(self, at: int, field: Field, columns: Collection[str] | None) -> bool:
         return columns is None or field.name in columns or at == self._marker_at
 
     def _raw_batches(self, places: Sequence[int], names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
-            chunks = [self._chunks[group][at] for at in places]
-            check_pages(self._source, self._size, chunks, self._path, self._config)
-            try:
-                pace = pace_of(self._file, self._source, group, names)
-            except PARSE_FAULTS as fault:
-                raise self._unreadable(group, fault) from fault
-            check_total(pace.unfolded_bytes, self._file.metadata.num_rows, self._size, self._path, self._config)
-            self._note_codecs(pace.codecs)
-            found = self._file.iter_batches(
-                batch_size=pace.rows_per_batch,
-                row_groups=[group],
-                columns=names,
-                use_threads=pace.unfolded_bytes > BUFFER_BYTES,
-            )
-            while (batch := self._next(found, group)) is not None:
-                yield batch
+            chunks = [self._groups[group][at] for at in places]
+            unfolded = check_pages(self._source, self._size, chunks, self._path, self._config)
+            yield from self._at_once(group, chunks, unfolded, names) or self._paced(group, names)
+
+    def _at_once(
+        self, group: int, chunks: Sequence[Chunk], unfolded: int, names: Sequence[str] | None
+    ) -> Sequence[pa.RecordBatch]:
+        """A row group that is small however far it unfolds; nothing where it is not, or where there is more to say."""
+        rows = self._file.metadata.row_group(group).num_rows
+        if not is_small(rows, self._row_width, chunks, unfolded):
+            return ()
+        claimed = rows * self._row_width + sum(max(chunk.unfolded, 0) for chunk in chunks)
+        try:
+            check_total(claimed, self._file.metadata.num_rows, self._size, self._path, self._config)
+            found = self._file.iter_batches(batch_size=rows, row_groups=[group], columns=names, use_threads=False)
+            return list(found)
+        except (PublisherError, *PARSE_FAULTS):
+            return ()
+
+    def _paced(self, group: int, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """A row group in batches that fit into memory whatever it holds."""
+        try:
+            pace = pace_of(self._file, self._source, group, names)
+        except PARSE_FAULTS as fault:
+            raise self._unreadable(group, fault) from fault
+        check_total(pace.unfolded_bytes, self._file.metadata.num_rows, self._size, self._path, self._config)
+        self._note_codecs(pace.codecs)
+        found = self._file.iter_batches(
+            batch_size=pace.rows_per_batch,
+            row_groups=[group],
+            columns=names,
+            use_threads=pace.unfolded_bytes > BUFFER_BYTES,
+        )
+        while (batch := self._next(found, group)) is not None:
+            yield batch
 
     def _next(self, batches: Iterator[pa.RecordBatch], group: int) -> pa.RecordBatch | None:
         try:
@@ -210,7 +204,7 @@ class ParquetChangeFile:
         plain = cells.storage if isinstance(cells, pa.ExtensionArray) else cells
         return markers.effective(plain, self._path, first_row)
 
-    def _word(self, field: _Field) -> str:
+    def _word(self, field: Field) -> str:
         word = field.type.word or VOID
         naive = field.type.zone == "naive" and self._config.naive_timestamps == "ntz"
         return "timestamp_ntz" if naive else word
@@ -243,7 +237,7 @@ class ParquetChangeFile:
         self.diagnostics += without_errors(diagnostic for diagnostic in said if diagnostic not in self.diagnostics)
 
 
-def _marker_position(fields: Sequence[_Field], path: str) -> int | None:
+def _marker_position(fields: Sequence[Field], path: str) -> int | None:
     """Where the marker stands (LZ-4.10); two of them, or one of another type, are refused (LZ-4.11)."""
     found = [at for at, field in enumerate(fields) if same_name(field.name, MARKER_COLUMN)]
     if not found:

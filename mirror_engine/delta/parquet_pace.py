@@ -11,19 +11,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.delta.parquet_footer import too_large
-from mirror_engine.delta.unfolding import check_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import BinaryIO
 
     from mirror_engine.config import Config
+    from mirror_engine.delta.parquet_pages import Chunk
 
 BATCH_BYTES = 32 * 1024 * 1024
 MOST_ROWS = 65_536
 BUFFER_BYTES = 1 << 20
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 _WIDEST_FIXED = 16  # of a decimal, whatever carries it
+_DOCUMENTED = frozenset({0, 1, 2, 6})  # none, Snappy, GZIP, ZSTD (LZ-5.1)
 _PREFIX_CODED = 1 << 20  # a value's length to reckon with where it may repeat the value before
 
 
@@ -57,35 +58,42 @@ def pace_of(file: pq.ParquetFile, source: BinaryIO, group: int, names: Sequence[
     chunks = [described.column(at) for at in places]
     texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
     folded = [chunk for chunk in texts if chunk.has_dictionary_page]
-    fixed_width = _fixed_width(file.schema, places)
-    width = fixed_width + sum(_expected_length(chunk, rows) for chunk in texts)
+    fixed = fixed_width(file.schema, places)
+    width = fixed + sum(_expected_length(chunk, rows) for chunk in texts)
     if rows * sum(chunk.total_uncompressed_size for chunk in folded) > BATCH_BYTES:
         width += _longest_values(source, file.metadata, group, [chunk.path_in_schema for chunk in folded])
     return Pace(
         rows_per_batch=int(min(max(BATCH_BYTES // max(width, 1), 1), MOST_ROWS)),
-        unfolded_bytes=rows * fixed_width + sum(chunk.total_uncompressed_size for chunk in texts),
+        unfolded_bytes=rows * fixed + sum(chunk.total_uncompressed_size for chunk in texts),
         codecs=frozenset(chunk.compression for chunk in chunks),
     )
 
 
-def check_promised(file: pq.ParquetFile, size: int, path: str, config: Config) -> None:
-    """Refuse a file whose rows, by its own footer, take far more room than it does (a Parquet bomb).
+def is_small(rows: int, row_width: int, chunks: Iterable[Chunk], unfolded: int) -> bool:
+    """Whether a row group may be read at once, unseen, however unlike its rows are and however far they unfold.
 
-    Raises:
-        PublisherError: ME075.
+    Args:
+        rows: that it has.
+        row_width: of all values of a fixed length.
+        chunks: of the columns to be read.
+        unfolded: how many bytes their pages take: no value is longer, whichever way it is packed.
     """
-    rows = file.metadata.num_rows
-    check_total(rows * _fixed_width(file.schema, range(len(file.schema))), rows, size, path, config)
+    is_known = all(chunk.codec in _DOCUMENTED for chunk in chunks)
+    return is_known and 0 < rows <= MOST_ROWS and rows * (row_width + unfolded) <= BATCH_BYTES
 
 
-def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Config) -> None:
+def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Config) -> int:
     """Refuse a row longer than `row_bytes`.
+
+    Returns:
+        How many bytes all of them take.
 
     Raises:
         PublisherError: ME075, with the row's number.
     """
-    if batch.nbytes <= config.row_bytes:
-        return
+    taken = int(batch.nbytes)
+    if taken <= config.row_bytes:
+        return taken
     lengths = np.zeros(batch.num_rows, dtype=np.int64)
     for cells in batch.columns:
         if pa.types.is_string(cells.type) or pa.types.is_binary(cells.type):
@@ -93,9 +101,11 @@ def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Conf
     longest = int(lengths.argmax())
     if lengths[longest] > config.row_bytes:
         raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.row_bytes, first_row + longest)
+    return taken
 
 
-def _fixed_width(schema: Any, places: Iterable[int]) -> int:  # noqa: ANN401 - ParquetSchema
+def fixed_width(schema: Any, places: Iterable[int]) -> int:  # noqa: ANN401 - ParquetSchema
+    """How many bytes the values of one row take in the columns at these places, text and bytes not counted."""
     leaves = [schema.column(at) for at in places]
     return sum(_WIDTHS.get(leaf.physical_type, max(leaf.length, _WIDEST_FIXED)) for leaf in leaves)
 

@@ -26,23 +26,48 @@ _LONG_FORM = 15  # of a list's length
 _MORE = 0x80  # bytes of a number follow
 
 _ROW_GROUPS, _COLUMNS, _META_DATA, _CRYPTO_METADATA = 4, 1, 3, 8
-_VALUES, _BYTES, _DATA_PAGES, _DICTIONARY_PAGE = 5, 7, 9, 11
-_CHUNK = {_META_DATA: dict.fromkeys((_VALUES, _BYTES, _DATA_PAGES, _DICTIONARY_PAGE)), _CRYPTO_METADATA: {}}
-_FOOTER = {_ROW_GROUPS: {_COLUMNS: _CHUNK}}
+_CODEC, _VALUES, _SPREAD, _BYTES, _DATA_PAGES, _DICTIONARY_PAGE = 4, 5, 6, 7, 9, 11
+_CHUNK = {
+    _META_DATA: dict.fromkeys((_CODEC, _VALUES, _SPREAD, _BYTES, _DATA_PAGES, _DICTIONARY_PAGE)),
+    _CRYPTO_METADATA: {},
+}
+_SCHEMA = 2
+_FOOTER = {_SCHEMA: bytes, _ROW_GROUPS: {_COLUMNS: _CHUNK}}
 _UNFOLDED, _PACKED = 2, 3
 _PAGE = dict.fromkeys((_UNFOLDED, _PACKED))
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Where the pages of one column of one row group lie, as the footer says."""
+    """Where the pages of one column of one row group lie, as the footer says.
 
-    begin: int
-    end: int
+    Attributes:
+        begin, end: of its bytes; the same where it has no pages here.
+        unfolded: how many bytes they take without compression.
+        codec: they are compressed with, by parquet.thrift's number.
+    """
+
+    begin: int = 0
+    end: int = 0
+    unfolded: int = 0
+    codec: int = 0
 
 
-def chunks_of(footer: bytes, path: str) -> Sequence[Sequence[Chunk]]:
-    """The column chunks of each row group; one that is encrypted or empty has no pages here.
+@dataclass(frozen=True)
+class Layout:
+    """How a file is laid out, as its footer says.
+
+    Attributes:
+        schema: its columns, as they are written there.
+        groups: the column chunks of each row group; one that is encrypted or empty has no pages here.
+    """
+
+    schema: bytes
+    groups: Sequence[Sequence[Chunk]]
+
+
+def layout_of(footer: bytes, path: str) -> Layout:
+    """Read a footer.
 
     Raises:
         PublisherError: ME024.
@@ -51,17 +76,22 @@ def chunks_of(footer: bytes, path: str) -> Sequence[Sequence[Chunk]]:
         found, _ = _struct(footer, 0, _FOOTER, 0)
     except (IndexError, ValueError):
         raise broken(path, "its footer cannot be understood") from None
-    return [[_chunk(column) for column in group.get(_COLUMNS, ())] for group in found.get(_ROW_GROUPS, ())]
+    groups = [[_chunk(column) for column in group.get(_COLUMNS, ())] for group in found.get(_ROW_GROUPS, ())]
+    return Layout(found.get(_SCHEMA, b""), groups)
 
 
-def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str, config: Config) -> None:
+def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str, config: Config) -> int:
     """Refuse pages that claim more room than the file has, or than a few of the longest rows need.
+
+    Returns:
+        How many bytes all of them unfold to.
 
     Raises:
         PublisherError: ME024, ME075.
         StorageUnavailable: the bytes could not be read.
     """
     limit = PAGE_ROWS * config.row_bytes
+    total = 0
     for chunk in chunks:
         at = chunk.begin
         while 0 <= at < min(chunk.end, size):
@@ -74,16 +104,19 @@ def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str,
             if max(packed, unfolded) > limit:
                 raise too_large(path, f"a page of {max(packed, unfolded):,} bytes", limit)
             at += length + packed
+            total += unfolded
+    return total
 
 
 def _chunk(column: Mapping[int, Any]) -> Chunk:
     described = column.get(_META_DATA, {})
     if _CRYPTO_METADATA in column or described.get(_VALUES, 0) <= 0:
-        return Chunk(0, 0)
+        return Chunk()
     begin = described.get(_DATA_PAGES, 0)
     dictionary = described.get(_DICTIONARY_PAGE, 0)
     begin = dictionary if 0 < dictionary < begin else begin
-    return Chunk(begin, begin + described.get(_BYTES, 0))
+    end = begin + described.get(_BYTES, 0)
+    return Chunk(begin, end, described.get(_SPREAD, 0), described.get(_CODEC, 0))
 
 
 def _header(source: BinaryIO, at: int, path: str) -> tuple[Mapping[int, int], int]:
@@ -105,7 +138,8 @@ def _struct(content: bytes, at: int, wanted: Mapping[int, Any], depth: int) -> t
     Args:
         content: holds the struct.
         at: where it begins.
-        wanted: by field, None for a number, else what is wanted of a struct, or of each struct of a list.
+        wanted: by field, None for a number, `bytes` for what is written there, else what is wanted of a struct, or of
+            each struct of a list.
         depth: how deep it lies.
 
     Raises:
@@ -127,13 +161,21 @@ def _struct(content: bytes, at: int, wanted: Mapping[int, Any], depth: int) -> t
             at = _passed(content, at, kind, depth)
         elif wanted[name] is None and kind in _INTEGERS:
             found[name], at = _number(content, at)
-        elif wanted[name] is not None and kind == _STRUCT:
-            found[name], at = _struct(content, at, wanted[name], depth + 1)
-        elif wanted[name] is not None and kind in _LISTS:
-            found[name], at = _structs(content, at, wanted[name], depth + 1)
         else:
-            raise ValueError(kind)
+            found[name], at = _value(content, at, kind, wanted[name], depth)
     return found, at + 1
+
+
+def _value(content: bytes, at: int, kind: int, wanted: Any, depth: int) -> tuple[Any, int]:  # noqa: ANN401 - see `_struct`
+    """A wanted value that is no number, and where it ends."""
+    if wanted is bytes:
+        end = _passed(content, at, kind, depth)
+        return content[at:end], end
+    if wanted is not None and kind == _STRUCT:
+        return _struct(content, at, wanted, depth + 1)
+    if wanted is not None and kind in _LISTS:
+        return _structs(content, at, wanted, depth + 1)
+    raise ValueError(kind)
 
 
 def _structs(content: bytes, at: int, wanted: Mapping[int, Any], depth: int) -> tuple[list[dict[int, Any]], int]:
@@ -150,18 +192,18 @@ def _structs(content: bytes, at: int, wanted: Mapping[int, Any], depth: int) -> 
 def _passed(content: bytes, at: int, kind: int, depth: int) -> int:  # noqa: PLR0911 - one line per kind, read as a table
     """Where a value ends."""
     if kind in _INTEGERS:
-        while content[at] >= _MORE:
-            at += 1
-        return at + 1
+        return _passed_numbers(content, at, 1)
     if kind == _BINARY:
         length, at = _varint(content, at)
         return at + length
     if kind in _BOOLEANS:
         return at
     if kind == _STRUCT:
-        return _struct(content, at, {}, depth + 1)[1]
+        return _passed_struct(content, at, depth + 1)
     if kind in _LISTS:
         inner, count, at = _list_head(content, at)
+        if inner in _INTEGERS:
+            return _passed_numbers(content, at, count)
         return _passed_all(content, at, [inner] * min(count, len(content)), depth + 1)
     if kind == _MAP:
         count, at = _varint(content, at)
@@ -170,6 +212,39 @@ def _passed(content: bytes, at: int, kind: int, depth: int) -> int:  # noqa: PLR
     if kind in (_BYTE, _DOUBLE):
         return at + (1 if kind == _BYTE else 8)
     raise ValueError(kind)
+
+
+def _passed_struct(content: bytes, at: int, depth: int) -> int:
+    """Where a struct ends of which nothing is wanted: most of a footer is such, so that calls are spared."""
+    deep = depth
+    while depth <= deep <= _DEEPEST:
+        head = content[at]
+        at += 1
+        kind = head & 15
+        if not head:
+            deep -= 1
+            continue
+        if not head >> 4:
+            _, at = _varint(content, at)
+        if kind in _INTEGERS:
+            while content[at] >= _MORE:
+                at += 1
+            at += 1
+        elif kind == _STRUCT:
+            deep += 1
+        else:
+            at = _passed(content, at, kind, deep)
+    if deep > _DEEPEST:
+        raise ValueError(deep)
+    return at
+
+
+def _passed_numbers(content: bytes, at: int, count: int) -> int:
+    for _ in range(count):
+        while content[at] >= _MORE:
+            at += 1
+        at += 1
+    return at
 
 
 def _passed_all(content: bytes, at: int, kinds: Iterable[int], depth: int) -> int:
@@ -190,6 +265,9 @@ def _list_head(content: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _number(content: bytes, at: int) -> tuple[int, int]:
+    value = content[at]
+    if value < _MORE:
+        return value >> 1 ^ -(value & 1), at + 1
     value, at = _varint(content, at)
     return value >> 1 ^ -(value & 1), at
 

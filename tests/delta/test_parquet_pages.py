@@ -15,6 +15,7 @@ from fuzzing.thrift_mutations import LIST, STRUCT, Reader, Several, Struct, writ
 
 from mirror_engine.config import Config
 from mirror_engine.delta.parquet import open_parquet
+from mirror_engine.delta.parquet_pace import BATCH_BYTES
 from mirror_engine.errors import PublisherError
 
 if TYPE_CHECKING:
@@ -135,3 +136,35 @@ def test_a_footer_of_lists_in_lists_is_refused() -> None:
     assert "cannot be understood" in refused(
         with_footer(parquet(), lambda f: f.fields.append((20, LIST, deep))), Config()
     )
+
+
+def test_a_small_file_whose_footer_claims_much_is_refused_as_a_large_one_is() -> None:
+    def claim(footer: Struct) -> None:
+        for chunk in field(field(footer, 4).values[0], 1).values:
+            described = field(chunk, 3)
+            described.fields = [(at, kind, 2**40 if at == 6 else inner) for at, kind, inner in described.fields]
+
+    assert "[ME075]" in refused(with_footer(parquet(), claim), Config())
+
+
+def test_a_small_file_of_many_long_values_of_one_dictionary_is_read_in_pieces() -> None:
+    rows, length = 2_000, 40_000
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"City": ["x" * length] * rows}), sink)
+    assert sink.tell() < MEGABYTE
+    counts = [batch.num_rows for batch in open_parquet(io.BytesIO(sink.getvalue()), PATH, Config()).batches()]
+    assert sum(counts) == rows
+    assert max(counts) * length <= BATCH_BYTES
+
+
+def test_files_of_one_schema_differ_in_all_but_their_columns() -> None:
+    def read(number: int, *, strict: bool) -> tuple[list[object], list[str]]:
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"__rowMarker__": pa.array([0], pa.int8()), "Id": [number]}), sink)
+        file = open_parquet(io.BytesIO(sink.getvalue()), f"Orders/{number}.parquet", Config(strict=strict))
+        return [batch.column("Id")[0].as_py() for batch in file.batches()], [said.path for said in file.diagnostics]
+
+    assert read(1, strict=False) == ([1], ["Orders/1.parquet"])
+    assert read(2, strict=False) == ([2], ["Orders/2.parquet"])
+    with pytest.raises(PublisherError, match=r"Orders/3\.parquet"):
+        read(3, strict=True)

@@ -1,0 +1,90 @@
+"""What the schema of a Parquet file says: its columns, and how wide a row is at least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirror_engine.delta.parquet_pace import fixed_width
+from mirror_engine.delta.parquet_types import ParquetType, parquet_type
+from mirror_engine.delta.unfolding import check_total
+from mirror_engine.errors import PublisherError
+from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.landing_zone.column_types import same_name
+from mirror_engine.landing_zone.diagnostics import diagnose
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow.parquet as pq
+
+    from mirror_engine.config import Config
+
+_MOST_KEPT, _LONGEST_KEPT = 64, 64 * 1024
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column of the file: where it stands, and what it is."""
+
+    name: str
+    type: ParquetType
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a schema says.
+
+    Attributes:
+        fields: its columns.
+        row_width: bytes of a row in columns of a fixed length.
+    """
+
+    fields: Sequence[Field]
+    row_width: int
+
+
+_kept: dict[bytes, Shape] = {}  # by the bytes of the schema, on which alone it depends: most files repeat one
+
+
+def shape_of(file: pq.ParquetFile, schema: bytes, size: int, path: str, config: Config) -> Shape:
+    """What the file's schema says, unless its rows, by its own footer, take far more room than it does.
+
+    Args:
+        file: opened without Arrow's stored schema.
+        schema: the same as it is written in the footer.
+        size: of the file, in bytes.
+        path: for messages.
+        config: `row_bytes` counts here.
+
+    Raises:
+        PublisherError: ME049, ME075 (a Parquet bomb).
+    """
+    known, rows = _kept.get(schema), file.metadata.num_rows
+    row_width = known.row_width if known else fixed_width(file.schema, range(len(file.schema)))
+    check_total(rows * row_width, rows, size, path, config)
+    if known is None:
+        known = Shape(_fields(file, path), row_width)
+        if len(schema) <= _LONGEST_KEPT:
+            if len(_kept) >= _MOST_KEPT:
+                _kept.clear()
+            _kept[schema] = known
+    return known
+
+
+def _fields(file: pq.ParquetFile, path: str) -> list[Field]:
+    """The file's columns; a nested one is refused at once (ME049)."""
+    fields: list[Field] = []
+    for at, field in enumerate(file.schema_arrow):
+        if pa.types.is_nested(field.type):
+            kind = "LIST" if pa.types.is_list(field.type) else "MAP" if pa.types.is_map(field.type) else "STRUCT"
+            fields.append(Field(field.name, ParquetType(kind, None), field.nullable))
+            break  # beyond it, leaves and columns no longer go hand in hand
+        fields.append(Field(field.name, parquet_type(file.schema.column(at)), field.nullable))
+    for found in fields:
+        if found.type.word is None and not same_name(found.name, MARKER_COLUMN):
+            raise PublisherError(diagnose("ME049", path, column=found.name, found=found.type.spelling))
+    return fields
