@@ -14,6 +14,7 @@ from delta_scenario import Scenario, file_rows, schema_of
 from test_writer_contract import ODD_NAMES, VALUES
 
 from mirror_engine.delta.base import COUNTED_ROW_BYTES, ChangeBatch
+from mirror_engine.delta.collapse import Role
 from mirror_engine.delta.evolution import create_table
 from mirror_engine.delta.executor_collapse import stage_on_executors
 from mirror_engine.delta.log import DeltaLog, open_log
@@ -51,9 +52,10 @@ def log_of(folder: Path, schema: TableSchema, keys: Sequence[str], rows: Sequenc
 
 
 def content(changes: StagedChanges) -> Counter[tuple[str, ...]]:
-    """The staged rows, and what is told of them."""
+    """The staged rows, each with its role: data files have none, since all of their rows are inserts."""
     files = sorted(changes.folder.glob("*.parquet"))
-    rows = [tuple(map(repr, row.values())) for file in files for row in pq.read_table(file).to_pylist()]
+    role = (Role.INSERT.value,) if changes.is_data else ()
+    rows = [tuple(map(repr, (*row.values(), *role))) for file in files for row in pq.read_table(file).to_pylist()]
     assert len(rows) == changes.rows
     return Counter(rows)
 
