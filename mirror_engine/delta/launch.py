@@ -84,9 +84,9 @@ class Jvm:
             _forget_gateway()
             end_process(self.process, _ARCHIVE_SECONDS if self.plan.archive_to else _END_SECONDS)
         else:
+            _forget_gateway()  # first: what Python lets go of would be told to a JVM that is no more, and that logged
             self.process.kill()
             self._forget_context()
-            _forget_gateway()
             end_process(self.process, _END_SECONDS)
             for name in ("local", "tmp"):  # it would have cleared them
                 shutil.rmtree(self.plan.scratch / name, ignore_errors=True)

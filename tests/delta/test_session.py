@@ -160,9 +160,14 @@ from mirror_engine.delta import session
 from mirror_engine.delta.gateway import MODULE_OPTIONS
 handler = signal.getsignal(signal.SIGINT)
 folder = Path(sys.argv[1])
-spark = session.start_session(Config(), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
+ci = Config(profile="ci")
+spark = session.start_session(ci, scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
 assert spark.range(3).count() == 3
 assert signal.getsignal(signal.SIGINT) is handler
+ended = session._running[0].jvm.process
+session.end_session(spark)
+assert ended.poll() is not None and not any((folder / "scratch" / name).exists() for name in ("local", "tmp"))
+spark = session.start_session(ci, scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
 (folder / "java").write_text(str(session._running[0].jvm.process.pid))
 (folder / "java").rename(folder / "pid")
 time.sleep(300)
