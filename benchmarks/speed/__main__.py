@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from speed import page
 from speed.bench import Bench
 from speed.catalogue import SCRIPTS, WORKS, run_script
 from speed.peers import Processes, environment
-from speed.sizes import FULL, SMALL
+from speed.sizes import FULL, SMALL, Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with _home(options.home) as home, Processes(home / "logs") as peers:
         results = home / "results" if options.small else RESULTS
         results.mkdir(exist_ok=True)
-        bench = Bench(home, SMALL if options.small else FULL, options.rounds, peers)
+        bench = Bench(home, _sizes(options), options.rounds, peers)
         at_first = machine()
         if not options.small:
             _make_archives()
@@ -59,6 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 peers.end()  # the next begins with JVMs that have seen nothing else
                 told = {**at_first, "load_after": round(os.getloadavg()[0], 2), "rounds": options.rounds}
                 _tell(name, line, told, results)
+
+
+def _sizes(options: argparse.Namespace) -> Sizes:
+    sizes = SMALL if options.small else FULL
+    if options.warm_ups is None:
+        return sizes
+    return replace(sizes, warm_ups=options.warm_ups, tiny_warm_ups=options.warm_ups)
 
 
 def _make_archives() -> None:
@@ -90,6 +98,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="speed", description=__doc__)
     parser.add_argument("work", nargs="*", help=f"of {', '.join(known)}; all by default")
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="that count; with fewer the page stays")
+    parser.add_argument("--warm-ups", type=int, help="rounds that do not count, of every work; by default its own")
     parser.add_argument("--small", action="store_true", help="only shows that all run and come to equal rows")
     parser.add_argument("--home", type=Path, help="keeps data and prepared tables from run to run")
     options = parser.parse_args(arguments)
