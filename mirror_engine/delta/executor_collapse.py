@@ -48,9 +48,10 @@ SELECT file, count_if(marker = {insert} AND met > 0) AS inserts, count_if(marker
 FROM found GROUP BY file
 """
 
-# The net changes, one row for each position that counts, as `collapse.collapse` says it.
+# The net changes, one row for each position that counts, as `collapse.collapse` says it. What the table holds is joined
+# before the windows: both are over the keys, so that full rows are shuffled once.
 _NET = """
-WITH keyed AS (SELECT *, CASE WHEN NOT ({complete}) THEN pos END AS own FROM changes),
+WITH keyed AS (SELECT *, CASE WHEN NOT ({complete}) THEN pos END AS own FROM changes LEFT JOIN held USING ({keys})),
 alive AS (SELECT *, max(CASE WHEN marker = {delete} THEN pos END) OVER w AS d FROM keyed
   WHERE own IS NULL OR marker <> {delete}
   WINDOW w AS (PARTITION BY {keys}, own ORDER BY pos ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)),
@@ -77,7 +78,7 @@ SELECT {cells}, CAST(concat(
       WHEN net = {DELETE} THEN array({DELETE}) ELSE array({SET_ONLY}) END,
     array_repeat({INSERT}, int(copies + CASE WHEN net = {SET} AND prior IS NULL THEN 1 ELSE 0 END))
   ) AS ARRAY<TINYINT>) AS roles
-FROM net LEFT JOIN held USING ({keys})
+FROM net
 """
 
 # A batch of inserts alone: there is nothing to collapse, and nothing matches.
