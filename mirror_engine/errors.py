@@ -53,6 +53,10 @@ class PublisherError(MirrorError):
         self.diagnostic = diagnostic
         self.others = tuple(others)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """An executor's refusal travels to the driver."""
+        return type(self), (self.diagnostic, self.others)
+
 
 class TransientError(MirrorError):
     """Nothing is wrong with the data; the next cycle tries again (ME072)."""

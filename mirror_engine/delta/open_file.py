@@ -36,6 +36,10 @@ class OpenFile(Protocol):
         """Timestamp columns with one."""
 
     @property
+    def promised_rows(self) -> int | None:
+        """How many rows a footer says there are; None where only reading them tells."""
+
+    @property
     def diagnostics(self) -> list[Diagnostic]:
         """Warnings and information; grows while rows are read."""
 

@@ -100,6 +100,7 @@ class ParquetChangeFile:
         self.columns: Sequence[Column] = tuple(self._columns_by_place.values())
         self.naive_columns = frozenset(field.name for field in data if field.type.zone == "naive")
         self.utc_columns = frozenset(field.name for field in data if field.type.zone == "utc")
+        self.promised_rows = int(file.metadata.num_rows)
         self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types()]
         without_errors(self.diagnostics)
 

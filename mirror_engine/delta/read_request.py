@@ -43,6 +43,14 @@ class ReadFile:
 
 
 @dataclass(frozen=True)
+class Foretold:
+    """What is expected of a file before its rows are read: the facts after it, and what it counts for in a batch."""
+
+    facts: TableFacts
+    counted_bytes: int
+
+
+@dataclass(frozen=True)
 class ReadRequest:
     """What to read, and against what.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from mirror_engine.delta.base import FileRows
+from mirror_engine.delta.base import COUNTED_ROW_BYTES, FileRows
 from mirror_engine.delta.change_bytes import at_hand, guarded
 from mirror_engine.delta.intake import Taken, Terms, null_key_counts, take
 from mirror_engine.delta.parquet import open_parquet
-from mirror_engine.delta.read_request import ReadFile, ReadRequest, TableFacts
+from mirror_engine.delta.read_request import Foretold, ReadFile, ReadRequest, TableFacts
 from mirror_engine.delta.text import open_text
-from mirror_engine.errors import MirrorError, PublisherError, ZoneChanged
+from mirror_engine.errors import MirrorError, PublisherError, StorageUnavailable, ZoneChanged
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.column_types import (
     Incoming,
@@ -85,6 +85,21 @@ class ChangeFileReader:
             facts = found.facts
             yield found
 
+    def foretold(self, request: ReadRequest) -> Foretold | None:
+        """What a header or footer lets expect of the facts after a file; its rows may say otherwise.
+
+        None where only reading the file tells: it is not as it should be, or not there.
+        """
+        try:
+            with self._storage.open(f"{request.zone}/{request.path}") as handle:
+                file = self._parsed(at_hand(guarded(handle, request.path), request.file.size), request)
+                terms = _terms(file, request, self._config)
+        except (PublisherError, StorageUnavailable, FileNotFoundError):
+            return None
+        rows = file.promised_rows
+        facts = _facts_after(file, terms, request.facts, fills=rows is None or rows > 0)
+        return Foretold(facts, max(request.file.size, (rows or 0) * COUNTED_ROW_BYTES))
+
     def _check_unchanged(self, path: str, before: Entry, request: ReadRequest) -> None:
         after = self._storage.stat(path)
         if after is None or after.identity != before.identity:
@@ -128,7 +143,8 @@ class ChangeFileReader:
             diagnostics=said,
             landed_bytes=size,
         )
-        return ReadFile(rows, _facts_after(file, terms, taken, request.facts))
+        fills = any(count for marker, count in taken.markers.items() if marker != RowMarker.DELETE)
+        return ReadFile(rows, _facts_after(file, terms, request.facts, fills=fills))
 
     def _parsed(self, content: BinaryIO, request: ReadRequest) -> OpenFile:
         if request.metadata.is_text:
@@ -200,11 +216,11 @@ def _in_table(names: frozenset[str], terms: Terms) -> frozenset[str]:
     return frozenset(spelling[name] for name in names if name in spelling)
 
 
-def _facts_after(file: OpenFile, terms: Terms, taken: Taken, before: TableFacts) -> TableFacts:
-    filled = any(count for marker, count in taken.markers.items() if marker != RowMarker.DELETE)
+def _facts_after(file: OpenFile, terms: Terms, before: TableFacts, *, fills: bool) -> TableFacts:
+    """The facts once the file is in; `fills` tells whether it may leave a row in the table."""
     return TableFacts(
         schema=terms.merged.schema,
-        is_empty=before.is_empty and not filled,
+        is_empty=before.is_empty and not fills,
         naive_columns=before.naive_columns | _in_table(file.naive_columns, terms),
         utc_columns=before.utc_columns | _in_table(file.utc_columns, terms),
         markers_seen=before.markers_seen or file.marker is not None,

@@ -1,0 +1,189 @@
+"""Reads change files on Spark's executors, many at once, with the very reader that reads them here.
+
+Each file is read against the facts after the one before. The driver foretells these from headers and footers, so that
+a wave of files can be read side by side; where a file's rows say otherwise, what was read after it goes, and the next
+wave begins there. So the meaning is that of reading one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
+
+from mirror_engine.delta.parquet_rows import ParquetRows, RowsAsParquet
+from mirror_engine.delta.read_request import ReadFile, ReadRequest
+from mirror_engine.delta.reader import ChangeFileReader
+from mirror_engine.delta.reading import EveryRow
+from mirror_engine.delta.rows import scratch_trouble
+from mirror_engine.delta.spark_failures import spark_failures
+from mirror_engine.errors import MirrorError, SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.config import Config
+    from mirror_engine.delta.read_request import TableFacts, WaitingFiles
+    from mirror_engine.storage.base import Storage
+
+    Answer: TypeAlias = ReadFile | MirrorError
+
+_TASKS_PER_CORE = 4  # files differ in size
+_PROCESS = uuid4().hex[:12]
+_NO_ENGINE = re.compile(r"No module named '(mirror_engine|pyarrow|numpy)[.\w]*'|PYTHON_VERSION_MISMATCH")
+_SAME_ENVIRONMENT = "Every node needs the same Python environment as the driver; PYSPARK_PYTHON names its program."
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What an executor needs to read one file.
+
+    Attributes:
+        mark: a file that every node sees whose ROOT is the driver's.
+        version: of the driver's engine.
+        place: of the file in its batch.
+    """
+
+    storage: Storage
+    config: Config
+    mark: Path
+    version: str
+    place: int
+    request: ReadRequest
+
+    def run(self) -> Answer:
+        """Read the file, on whatever machine this is; a failure is an answer, too, so that Spark tries none again."""
+        try:
+            self._check_node()
+            reading = RowsAsParquet(self.mark.parent, self.place, f"{self.mark.name}-{uuid4().hex}")
+            return ChangeFileReader(self.storage, self.config, reading).read(self.request)
+        except MirrorError as failed:
+            return failed
+
+    def _check_node(self) -> None:
+        here = version_of("mirror-engine")
+        if here != self.version:
+            raise SetupError(
+                f"{socket.gethostname()} has mirror-engine {here}, the driver {self.version}", _SAME_ENVIRONMENT
+            )
+        if not self.mark.exists():
+            raise SetupError(
+                f"{socket.gethostname()} does not see {self.mark.parent}, where the driver put a file",
+                "ROOT must be one and the same folder on every node: a network share, or a mount of the lake.",
+            )
+
+
+class ExecutorReader:
+    """`ReadsInOrder` on executors.
+
+    Args:
+        storage: door 1, as every node can open it.
+        config: all options.
+        scratch: for passing rows; every node sees it.
+        session: lends a Spark session.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        config: Config,
+        scratch: Path,
+        session: Callable[[], AbstractContextManager[SparkSession]],
+    ) -> None:
+        self._storage = storage
+        self._config = config
+        self._scratch = scratch
+        self._session = session
+        self._here = ChangeFileReader(storage, config, EveryRow(scratch))
+        for left in (*scratch.glob("read-*"), *scratch.glob("rows-*-read-*")):
+            if _PROCESS not in left.name:  # of one that was killed: ROOT is held by one at a time
+                left.unlink(missing_ok=True)
+
+    def in_order(self, waiting: WaitingFiles) -> Generator[ReadFile, None, None]:
+        """See `ReadsInOrder`.
+
+        Raises:
+            SetupError: an executor does not see ROOT, or has another environment.
+        """
+        facts, place = waiting.facts, 0
+        while place < len(waiting.files):
+            wave = self._wave(waiting, place, facts)
+            answers = deque(self._answers(wave, place))
+            try:
+                for request in wave:
+                    if request.facts != facts:
+                        break
+                    answer = answers.popleft()
+                    if isinstance(answer, MirrorError):
+                        raise answer
+                    facts, place = answer.facts, place + 1
+                    yield answer
+            finally:
+                for left in answers:
+                    if isinstance(left, ReadFile):
+                        left.rows.rows.close()
+
+    def _wave(self, waiting: WaitingFiles, place: int, facts: TableFacts) -> list[ReadRequest]:
+        """Requests for as many files as may go into one batch and can be foretold; one always goes."""
+        requests: list[ReadRequest] = []
+        size = 0
+        while place + len(requests) < len(waiting.files) and len(requests) < self._config.batch_files:
+            request = waiting.request(place + len(requests), facts)
+            if requests and size + request.file.size > self._config.batch_bytes:
+                break
+            requests.append(request)
+            foretold = self._here.foretold(request)
+            if foretold is None:
+                break
+            facts, size = foretold.facts, size + foretold.counted_bytes
+        return requests
+
+    def _answers(self, wave: Sequence[ReadRequest], place: int) -> list[Answer]:
+        """Each file, read by one of the executors; rows that no answer speaks of are gone."""
+        mark = self._scratch / f"read-{_PROCESS}-{uuid4().hex}"
+        tasks = [
+            _Task(self._storage, self._config, mark, version_of("mirror-engine"), place + at, request)
+            for at, request in enumerate(wave)
+        ]
+        answers: list[Answer] = []
+        try:
+            with scratch_trouble():
+                self._scratch.mkdir(parents=True, exist_ok=True)
+                mark.touch()
+            answers = self._spread(tasks, wave[0].table.normalized)
+        finally:
+            mark.unlink(missing_ok=True)
+            rows = (answer.rows.rows for answer in answers if isinstance(answer, ReadFile))
+            told = {found.path for found in rows if isinstance(found, ParquetRows)}
+            for path in set(self._scratch.glob(f"rows-*-{mark.name}-*")) - told:
+                path.unlink(missing_ok=True)
+        return answers
+
+    def _spread(self, tasks: Sequence[_Task], table: str) -> list[Answer]:
+        """The answers to all tasks, in their order."""
+        with spark_failures(table, "reading"), self._session() as spark, _one_environment():
+            context = spark.sparkContext
+            slices = min(len(tasks), _TASKS_PER_CORE * context.defaultParallelism)
+            return list(context.parallelize(tasks, slices).map(_Task.run).collect())
+
+
+@contextmanager
+def _one_environment() -> Iterator[None]:
+    """What an executor cannot even begin with is told as what it is."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    try:
+        yield
+    except Py4JError as error:
+        if (found := _NO_ENGINE.search(str(error))) is not None:
+            raise SetupError(f"an executor cannot run mirror-engine: {found[0]}", _SAME_ENVIRONMENT) from None
+        raise
