@@ -139,6 +139,16 @@ class Config:
             "cluster",
         ),
     ] = "local"
+    master: Annotated[
+        str,
+        text(
+            _MACHINE,
+            "Another Spark than our own: spark://HOST:PORT, yarn, k8s://… (docs/cluster.md); empty: this machine.",
+            "a master that spark-submit knows",
+            "MASTER",
+            r"[^\x00-\x20]*",
+        ),
+    ] = ""
     driver_memory: Annotated[
         str,
         text(

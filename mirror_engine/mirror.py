@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.events import ignore
 from mirror_engine.holding import held, is_held
 from mirror_engine.janitor import Janitor
-from mirror_engine.landing_zone.layout import LEDGER, LOGS, MEMORY, SCRATCH, TABLES
+from mirror_engine.landing_zone.layout import LEDGER, MEMORY, TABLES
 from mirror_engine.ledger import NEXT_POLL, Ledger
 from mirror_engine.monitoring.overview import Heart, mirror_status
 from mirror_engine.outlook import Look, Outlook
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql import SparkSession
     from typing_extensions import Self
 
     from mirror_engine.delta.base import DeltaWriter, HistoryEntry
     from mirror_engine.delta.profile import Profile
     from mirror_engine.delta.read_request import ReadsInOrder
+    from mirror_engine.delta.spark_door import SparkDoor
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
@@ -58,6 +61,7 @@ class Mirror:
         root: the mirrored database's folder; must exist.
         config: all options.
         writer: door 2; Spark by default, started at the first commit.
+        spark: a session to work in, such as a notebook's; it stays as it is, and is not ended.
         storage: door 1; the local folder `root` by default.
         listeners: called with every event, from any thread.
         clock: seconds since 1970.
@@ -72,6 +76,7 @@ class Mirror:
         config: Config | None = None,
         *,
         writer: DeltaWriter | None = None,
+        spark: SparkSession | None = None,
         storage: Storage | None = None,
         listeners: Sequence[Listener] = (),
         clock: Callable[[], float] = time.time,
@@ -85,6 +90,8 @@ class Mirror:
         self._storage = storage or RetryingStorage(LocalStorage(self.root))
         self._is_lasting = False
         self._waker: Waker | None = None
+        self._spark = spark
+        self._has_own_writer = writer is None
         self._writer = writer or self._own_writer()
 
     def __enter__(self) -> Self:
@@ -218,35 +225,23 @@ class Mirror:
         self._writer.close()
 
     def _own_writer(self) -> DeltaWriter:
-        return RememberingWriter(self.root / TABLES, self.root / MEMORY, self._spark_writer)
+        return RememberingWriter(self.root / TABLES, self.root / MEMORY, lambda: self._spark_door.writer)
 
-    def _spark_writer(self) -> DeltaWriter:
-        from mirror_engine.delta.session import start_session  # noqa: PLC0415 - a level zone needs no Spark
-        from mirror_engine.delta.writer import DRIVER_BATCH_BYTES, SparkDeltaWriter  # noqa: PLC0415
+    @cached_property
+    def _spark_door(self) -> SparkDoor:
+        from mirror_engine.delta.spark_door import SparkDoor  # noqa: PLC0415 - a level zone needs no Arrow
 
-        most = self.config.driver_batch_bytes
-        scratch, log_file = self.root / SCRATCH, self.root / LOGS / "spark.log"
-        return SparkDeltaWriter(
-            self.root / TABLES,
-            scratch,
-            lambda: start_session(
-                self.config, scratch=scratch, log_file=log_file, listen=self._tell, profile=self._profile()
-            ),
-            DRIVER_BATCH_BYTES if most == "auto" else most,
-        )
+        return SparkDoor(self.root, self.config, self._storage, self._spark, self._tell, self._load)
 
-    def _profile(self) -> Profile:
-        """What the JVM is set up for: long work, or a little that is soon over; or by others."""
-        if self.config.profile != "local":
-            return "brief" if self.config.profile == "ci" else "cluster"
+    def _load(self) -> Profile:
+        """What a JVM of our own is set up for: long work, or a little that is soon over."""
+        if self.config.profile == "ci":
+            return "brief"
         lying = sum(file.size for sighting in self._poller().look().tables for file in sighting.files)
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
 
     def _reader(self) -> ReadsInOrder:
-        from mirror_engine.delta.reader import ChangeFileReader  # noqa: PLC0415 - a level zone needs no Arrow
-        from mirror_engine.delta.reading import EveryRow  # noqa: PLC0415 - likewise
-
-        return ChangeFileReader(self._storage, self.config, EveryRow(self.root / SCRATCH))
+        return self._spark_door.reader() if self._has_own_writer else self._spark_door.reader_here()
 
     def _poller(self) -> Poller:
         return Poller(self._storage, self.config)

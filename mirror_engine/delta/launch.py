@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from mirror_engine.delta.archive import archive_of, options_to_make
+from mirror_engine.delta.cluster_session import joined
 from mirror_engine.delta.gateway import Gateway, end_process
 from mirror_engine.delta.java_output import telling_line
 from mirror_engine.delta.profile import Profile, environment, heap, java_options, lay_out, places, settings
@@ -44,6 +45,7 @@ class Plan:
         driver_memory: its heap, as Spark writes it.
         scratch: a folder for passing files.
         archive_to: where it leaves a class-data archive when it ends; None uses one that is there.
+        master: of a cluster; `""` for the one that its own settings name.
     """
 
     profile: Profile
@@ -52,6 +54,7 @@ class Plan:
     driver_memory: str
     scratch: Path
     archive_to: Path | None = None
+    master: str = ""
 
     def archive(self) -> Archive:
         """The class-data archive that fits."""
@@ -65,7 +68,8 @@ class Plan:
 
     def conf(self) -> dict[str, str]:
         """What Spark is told."""
-        return settings(scratch=self.scratch, driver_memory=self.driver_memory, profile=self.profile)
+        known = settings(scratch=self.scratch, driver_memory=self.driver_memory, profile=self.profile)
+        return {**known, "spark.master": self.master} if self.master else known
 
 
 @dataclass(frozen=True)
@@ -141,15 +145,17 @@ def _jvm(plan: Plan, log: IO[bytes]) -> Jvm:
 
 def _submitted(plan: Plan, log: IO[bytes]) -> Jvm:
     """Spark as its own launcher starts it, by the settings of its own folder: only it knows every kind of cluster."""
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
+    from pyspark import SparkConf  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    jars = ",".join(jar.as_uri() for jar in plan.jars)
-    conf: SparkConf = SparkConf(loadDefaults=False).setAll([*plan.conf().items(), ("spark.jars", jars)])
+    known = plan.conf()
+    # the rest is settled once the cluster's own settings are known
+    first = ["spark.master", "spark.driver.extraJavaOptions", "spark.ui.showConsoleProgress"]
+    conf: SparkConf = SparkConf(loadDefaults=False).set("spark.jars", ",".join(jar.as_uri() for jar in plan.jars))
+    conf.setAll([(name, known[name]) for name in first if name in known])
     gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
     try:
-        return Jvm(SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway.proc, plan)
+        return Jvm(joined(gateway, known), gateway.proc, plan)
     except BaseException:
         _forget_gateway()
         end_process(gateway.proc, _END_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -30,6 +31,19 @@ logger.sources.name = org.apache.spark.rdd.MapPartitionsRDD
 logger.sources.level = error
 """
 
+SESSION_SETTINGS = {
+    # values survive as they are: in UTC, old dates included, and a value that does not fit is an error
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.caseSensitive": "false",
+}
+
 _SETTINGS = {
     "spark.app.name": "mirror_engine",
     "spark.ui.enabled": "false",
@@ -52,15 +66,6 @@ _SETTINGS = {
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # a small MERGE takes twice as long with them; the writer turns them on where they pay
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
-    # values survive as they are: in UTC, old dates included, and a value that does not fit is an error
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.storeAssignmentPolicy": "ANSI",
 }
 
 _ONE_PROCESS = {
@@ -93,7 +98,7 @@ _BRIEF_SETTINGS = {
 
 def settings(*, scratch: Path, driver_memory: str, profile: Profile) -> dict[str, str]:
     """Spark's configuration for a session whose passing files lie under `scratch`; `cluster` leaves more to others."""
-    common = {**_SETTINGS, "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri()}
+    common = {**_SETTINGS, **SESSION_SETTINGS, "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri()}
     if profile == "cluster":
         options = " ".join(quoted_option(option) for option in (*_JAVA_OPTIONS, *places(scratch)))
         return {**common, "spark.driver.extraJavaOptions": options}
@@ -138,8 +143,14 @@ def environment(*, java_home: Path, spark_home: Path, scratch: Path, profile: Pr
         "SPARK_CONNECT_MODE_ENABLED": None,
         "SPARK_REMOTE": None,
         "SPARK_TESTING": None,
-        **({} if profile == "cluster" else _alone(scratch)),
+        **(_elsewhere() if profile == "cluster" else _alone(scratch)),
     }
+
+
+def _elsewhere() -> dict[str, str | None]:
+    """Another Spark's home, where there is one, and the Python that its executors run: by default this one's path."""
+    given = {name: os.environ[name] for name in ("SPARK_HOME",) if name in os.environ}
+    return {**given, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
 
 
 def _alone(scratch: Path) -> dict[str, str | None]:

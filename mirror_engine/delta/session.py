@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.archive import begin_to_make
+from mirror_engine.delta.cluster_session import adopted, is_submitted, submitted_session, with_our_settings
 from mirror_engine.delta.jars import delta_jars
 from mirror_engine.delta.java import find_java
 from mirror_engine.delta.launch import Jvm, Plan, launch
-from mirror_engine.errors import SparkFailed
+from mirror_engine.delta.profile import settings
 from mirror_engine.events import Preparing, ignore
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class _Shared:
         """End it; where the next one could start sooner, that is seen to in the background."""
         self.jvm.end()
         plan = self.jvm.plan
-        if self.config.profile == "local" and not plan.archive_to and plan.archive().is_wanted:
+        is_lasting = self.config.profile == "local" and plan.profile != "cluster" and not plan.archive_to
+        if is_lasting and plan.archive().is_wanted:
             begin_to_make([plan.profile, self.config.jars])
 
 
@@ -56,7 +58,7 @@ def start_session(  # noqa: PLR0913 - what is set up, and where
     """A session of this process's one JVM, which is started if need be; give it back with `end_session`.
 
     Args:
-        config: `driver_memory` and `jars` count; a JVM that already runs keeps its own.
+        config: `master`, `driver_memory` and `jars` count; a JVM that already runs keeps its own.
         scratch: a folder for passing files, made if need be; the caller clears it after the JVM has ended.
         log_file: takes all that Spark and Java print, after what is there; nothing reaches the terminal.
         listen: told of jars being fetched and of the start.
@@ -65,6 +67,7 @@ def start_session(  # noqa: PLR0913 - what is set up, and where
         archive_to: where the JVM leaves a class-data archive when it ends; it uses one that is there otherwise.
 
     Raises:
+        SetupError: a Spark that is not ours can do no Delta.
         JavaMissing: no Java 17 or 21.
         JarsMissing: the Delta jars cannot be fetched.
         SparkFailed: the JVM or the session did not start; the message names the log file.
@@ -78,17 +81,19 @@ def start_session(  # noqa: PLR0913 - what is set up, and where
             return _running[0].jvm.spark.newSession()
         if (foreign := _foreign_session()) is not None:
             return foreign
+        if is_submitted():
+            return submitted_session(settings(scratch=scratch, driver_memory=config.driver_memory, profile="cluster"))
         java = find_java()
         jars = delta_jars(config, java, listen)
         listen(Preparing("the Spark session"))
-        jvm = launch(Plan(profile, java, jars, config.driver_memory, scratch, archive_to), log_file)
+        jvm = launch(Plan(profile, java, jars, config.driver_memory, scratch, archive_to, config.master), log_file)
         _running.append(_Shared(jvm, config))
         return jvm.spark
 
 
 def child_session(spark: SparkSession) -> SparkSession:
     """A session with confs of its own, for one worker thread; it shares the JVM, the catalog and Delta's log cache."""
-    return spark.newSession()
+    return with_our_settings(spark.newSession())
 
 
 def end_session(spark: SparkSession) -> None:
@@ -110,10 +115,4 @@ def _foreign_session() -> SparkSession | None:
 
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - no public way asks without starting one
         return None
-    spark = SparkSession.builder.getOrCreate()
-    if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
-        raise SparkFailed(
-            "this process already runs a Spark session without Delta, and Spark allows no second one",
-            "Stop it first, or build it with delta.configure_spark_with_delta_pip.",
-        )
-    return spark.newSession()
+    return adopted(SparkSession.builder.getOrCreate())

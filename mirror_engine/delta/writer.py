@@ -47,6 +47,9 @@ class SparkDeltaWriter:
         scratch: for passing files; beside it, on the file system of the tables, removed ones wait to be deleted.
         session: starts Spark; what it gives is ended by `close`.
         driver_batch_bytes: batches that count for more are collapsed by Spark.
+
+    Attributes:
+        sessions: its own, to be lent to others.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class SparkDeltaWriter:
     ) -> None:
         self._tables = TablesFolder(tables, scratch.parent / "trash")
         self._scratch = scratch
-        self._sessions = Sessions(session)
+        self.sessions = Sessions(session)
         self._driver_batch_bytes = driver_batch_bytes
         self._lock = threading.Lock()
         self._is_clean = False
@@ -88,7 +91,7 @@ class SparkDeltaWriter:
 
     def prepare(self) -> None:
         """See `DeltaWriter`."""
-        self._sessions.prepare()
+        self.sessions.prepare()
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`.
@@ -164,12 +167,12 @@ class SparkDeltaWriter:
         log = open_log(folder)
         if log is None:
             return {}
-        with spark_failures(table, "maintenance"), self._sessions.lent() as spark:
+        with spark_failures(table, "maintenance"), self.sessions.lent() as spark:
             return tidy(spark, folder, log, retention_hours, is_wanted)
 
     def close(self) -> None:
         """See `DeltaWriter`."""
-        self._sessions.close()
+        self.sessions.close()
 
     def _log(self, table: str) -> DeltaLog:
         log = open_log(self._tables.path(table))
@@ -181,14 +184,14 @@ class SparkDeltaWriter:
         return stage_here if batch.counted_bytes <= self._driver_batch_bytes else self._stage_on_executors
 
     def _stage_on_executors(self, batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
-        with spark_failures(log.folder.name, "collapse"), self._sessions.lent() as spark:
+        with spark_failures(log.folder.name, "collapse"), self.sessions.lent() as spark:
             return stage_on_executors(spark, batch, log, folder)
 
     def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
         folder, log = self._tables.path(table), self._log(table)
         if changes.is_data:
             transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
-            with spark_failures(table, "commit"), self._sessions.lent() as spark:
+            with spark_failures(table, "commit"), self.sessions.lent() as spark:
                 append_parts(spark, log, batch.schema, changes.folder, transaction)
             return "APPEND"
         rows = count_rows(log)
@@ -197,7 +200,7 @@ class SparkDeltaWriter:
             allow_vectors(folder, log)
         plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
         transaction = Transaction(record.application, record.progress.batch, to_metadata(record, plan))
-        with spark_failures(table, "commit"), self._sessions.lent() as spark, sized(spark, changes.rows + rows):
+        with spark_failures(table, "commit"), self.sessions.lent() as spark, sized(spark, changes.rows + rows):
             if changes.matches:
                 merge_changes(spark, folder, batch, changes, transaction)
                 return "MERGE"
@@ -224,7 +227,7 @@ class SparkDeltaWriter:
 
     def _forget(self, folder: Path) -> None:
         """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""
-        if (spark := self._sessions.first) is not None:
+        if (spark := self.sessions.first) is not None:
             with spark_failures(folder.name, "forgetting of its log"):
                 jvm: Any = spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
                 path = jvm.org.apache.hadoop.fs.Path(str(folder))

@@ -1,0 +1,187 @@
+"""A cluster of a master and two workers on this machine: executors read the zone, collapse and commit."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import mirror_engine
+from mirror_engine import Mirror
+from mirror_engine.config import Config
+from mirror_engine.delta.jars import delta_jars
+from mirror_engine.delta.java import find_java
+from mirror_engine.delta.launch import spark_home
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.events import ignore
+from mirror_engine.landing_zone.layout import SCRATCH
+from mirror_engine.testing.publisher import Publisher
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+DEFAULTS = """\
+spark.executor.memory 600m
+spark.executor.cores 1
+spark.eventLog.enabled true
+spark.eventLog.compress false
+spark.eventLog.dir {events}
+spark.sql.shuffle.partitions 2
+spark.sql.adaptive.enabled false
+spark.databricks.delta.snapshotPartitions 1
+spark.ui.enabled false
+# what must change no value
+spark.sql.session.timeZone Asia/Tokyo
+spark.sql.ansi.enabled false
+spark.sql.caseSensitive true
+spark.sql.parquet.outputTimestampType INT96
+"""
+CSV = {
+    "keys": ["id"],
+    "file_format": "CSV",
+    "extension": "csv",
+    "columns": [{"Name": "id", "DataType": "Int64"}, {"Name": "city", "DataType": "String", "IsNullable": True}],
+}
+REFUSED = 3
+TIMES = [dt.datetime(year, 3, 29, 2, 30, tzinfo=dt.timezone.utc) for year in (1582, 1900, 2026)]
+FIRST, SECOND, LAST = TIMES
+
+
+class Cluster:
+    """Its processes, and what it leaves behind: the work of its workers, and the events of its applications."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.master = f"spark://127.0.0.1:{free_port()}"
+        for name in ("conf", "events"):
+            (folder / name).mkdir()
+        (folder / "conf" / "spark-defaults.conf").write_text(DEFAULTS.format(events=folder / "events"), "utf-8")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        self.environment = {
+            **kept,
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_CONF_DIR": str(folder / "conf"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(folder / "local"),
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # six JVMs that are soon over
+            "PYTHONPATH": str(Path(mirror_engine.__file__).parents[1]),
+        }
+
+    @contextmanager
+    def running(self):
+        """A master and two workers of one core and 1 GB each."""
+        port = self.master.rpartition(":")[2]
+        with ExitStack() as stack:
+            stack.enter_context(self._daemon("master", "master.Master", "--host", "127.0.0.1", "--port", port))
+            for name in ("one", "two"):
+                work = ("--work-dir", str(self.folder / name), "--host", "127.0.0.1")
+                daemon = self._daemon(name, "worker.Worker", "--cores", "1", "--memory", "1g", *work, self.master)
+                stack.enter_context(daemon)
+            self._wait_for("Registering worker", 2)
+            yield self
+
+    @contextmanager
+    def _daemon(self, name, kind, *arguments):
+        command = [spark_home() / "bin/spark-class", f"org.apache.spark.deploy.{kind}", "--webui-port", "0", *arguments]
+        environment = {**self.environment, "SPARK_DAEMON_MEMORY": "256m"}
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            process.wait()
+
+    def _wait_for(self, said, times):
+        end = time.monotonic() + 120
+        log = self.folder / "master.log"
+        while log.read_text("utf-8").count(said) < times:
+            assert time.monotonic() < end, log.read_text("utf-8")
+            time.sleep(0.1)
+
+    def run(self, *command, **variables):
+        """A command of somebody who knows the cluster's settings."""
+        environment = {**self.environment, **variables}
+        return subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
+
+    def executors_that_worked(self):
+        """The executors on which tasks ended well, of all applications."""
+        logs = (self.folder / "events").rglob("events_*")
+        lines = (line for log in logs for line in log.read_text("utf-8").splitlines())
+        ended = [json.loads(line) for line in lines if line.startswith('{"Event":"SparkListenerTaskEnd"')]
+        return {event["Task Info"]["Executor ID"] for event in ended if not event["Task Info"]["Failed"]}
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def load(root):
+    """A zone of two tables: composite keys, times and ragged files; and text."""
+    publisher = Publisher(root)
+    orders = publisher.table("Orders", keys=["no", "at"])
+    orders.land_parquet(pa.table({"no": [1, 1, 2, 3], "at": [*TIMES, None], "qty": [1.5, -0.0, 2.0, 3.0]}))
+    orders.change((1, {"no": 1, "at": FIRST, "qty": 9.0}), (2, {"no": 2, "at": LAST}), (0, {"no": 4, "at": FIRST}))
+    towns = publisher.table("Towns", **CSV)
+    towns.land_csv("id,city,__rowMarker__\n1,Linz,0\n2,Wels,0\n3,Graz,0\n")
+    towns.land_csv("id,city,__rowMarker__\n2,,2\n3,Gmunden,4\n")
+    return orders, towns
+
+
+def more(orders, towns):
+    """New columns, a refused file between good ones, and a delete."""
+    orders.change((4, {"no": 1, "at": SECOND, "note": "né"}), (1, {"no": 5, "at": LAST, "note": "x"}))
+    orders.delete({"no": 4, "at": FIRST})
+    towns.land_csv("id,city,__rowMarker__\n4,Steyr,0\n4,Enns,1\n")
+    towns.land_csv("id,city,__rowMarker__\nfive,Traun,0\n")
+    towns.land_csv("id,city,__rowMarker__\n6,Ried,0\n")
+
+
+def content(root, **parts):
+    """Every table's rows, and what state each folder is in."""
+    with Mirror(root, **parts) as mirror:
+        if parts:
+            mirror.once()
+        rows = {name: sorted(map(repr, mirror.rows(name).to_pylist())) for name in mirror.tables()}
+        return rows, {(table.name.table, type(table.state).__name__) for table in mirror.status().tables}
+
+
+def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_submit(tmp_path):
+    root, twin = tmp_path / "näh root", tmp_path / "twin"
+    landed = []
+    for place in (root, twin):
+        place.mkdir()
+        landed.append(load(place))
+    cluster, reference = Cluster(tmp_path), MemoryDeltaWriter()
+    engine = Path(mirror_engine.__file__).parent / "__main__.py"
+    with cluster.running():
+        done = cluster.run(sys.executable, engine, "once", root, "--master", cluster.master)
+        assert done.returncode == 0, done.stderr
+        assert cluster.executors_that_worked() == {"0", "1"}
+        found = content(root)
+        assert found == content(twin, writer=reference)
+        assert len(found[0]["dbo/Orders"]) == 4
+
+        for tables in landed:
+            more(*tables)
+        jars = ",".join(map(str, delta_jars(Config(), find_java(), ignore)))
+        submit = [spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars]
+        done = cluster.run(*submit, engine, "once", root, PYSPARK_PYTHON=sys.executable)
+        assert done.returncode == REFUSED, done.stderr
+        found = content(root)
+        assert found == content(twin, writer=reference)
+        assert ("Towns", "Latched") in found[1]
+    left = {path.name.partition("-")[0] for path in (root / SCRATCH).iterdir()}
+    assert left.isdisjoint({"read", "rows", "batch"})
