@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.evolution import needs_mapping
+from mirror_engine.delta.last_checkpoint import count_actions
 from mirror_engine.delta.record import engine_info
 
 if TYPE_CHECKING:
@@ -80,15 +81,20 @@ def commit_files(spark: SparkSession, folder: Path, files: Iterable[NewFile], tr
     given = kernel.internal.util.Utils.toCloseableIterator(described.iterator())
     actions = kernel.Transaction.generateAppendActions(engine, state, given, context)
     made = begun.commit(engine, kernel.utils.CloseableIterable.inMemoryIterable(actions))
-    _finish(engine, made)
+    _finish(engine, folder, made)
 
 
-def _finish(engine: Any, made: Any) -> None:  # noqa: ANN401 - objects of the JVM
+def _finish(engine: Any, folder: Path, made: Any) -> None:  # noqa: ANN401 - objects of the JVM
     """Write checksum and checkpoint where they are due."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     try:
         for hook in made.getPostCommitHooks():
             hook.threadSafeInvoke(engine)
-    except Py4JError as error:  # the commit is made: what lacks now costs readers time, and the next commit writes it
+            if hook.getType().toString() == "CHECKPOINT":
+                count_actions(folder, made.getVersion())
+    except (
+        Py4JError,
+        OSError,
+    ) as error:  # the commit is made: what lacks costs readers time, and comes with a later one
         _log.warning("a commit lacks its checksum or checkpoint: %s", error)

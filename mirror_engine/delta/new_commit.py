@@ -33,7 +33,7 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
     passing = log / f".{uuid.uuid4().hex}.tmp"
     try:
         log.mkdir(parents=True, exist_ok=True)
-        _write_through(passing, text)
+        write_through(passing, text)
         _publish(passing, log / f"{version:020}.json")
     except FileExistsError:
         raise CommitConflict(f"{folder.name}: version {version} was written by somebody else") from None
@@ -47,7 +47,7 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
             passing.unlink()
 
 
-def _write_through(file: Path, text: str) -> None:
+def write_through(file: Path, text: str) -> None:
     """Write a file that is on the disk when it gets its name: a commit is never seen torn."""
     with file.open("w", encoding="utf-8") as opened:
         opened.write(text)
