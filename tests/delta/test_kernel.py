@@ -79,7 +79,7 @@ def test_every_row_is_found_by_the_edges_that_statistics_know(
     table = Scenario(fresh, TYPED, ["Id"])
     folder = fresh._tables.path(table.table)
     table.change((0, 1, *ROW), (0, 2, *[None] * 7), (0, 3, "", *[None] * 4, -0.0, None))
-    table.change((0, 4, *["a", *[None] * 6]))
+    table.change((0, 4, *["A", *[None] * 6]))
     assert maker(table).startswith("Kernel-")
     assert protocol_faults(folder) == []
     assert (folder / "_delta_log" / "_last_checkpoint").exists()
