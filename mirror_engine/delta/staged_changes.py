@@ -175,9 +175,10 @@ def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array[Any]
 def _parts(batch: ChangeBatch, folder: Path, *, is_data: bool) -> Parts:
     """Where the rows are laid down: as data files of the table, or as the source of a commit by Spark."""
     if is_data:
-        return Parts(
-            folder, pa.schema([(c.name, arrow_type(c.type)) for c in batch.schema.columns]), {"store_schema": False}
-        )
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in batch.schema.columns])
+        # bounds of floating point pass over NaN, which Spark holds for the highest value: it would pass over rows
+        bounded = [field.name for field in schema if not pa.types.is_floating(field.type)]
+        return Parts(folder, schema, {"store_schema": False, "write_statistics": bounded})
     fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
     return Parts(folder, pa.schema([*fields, (ROLE, pa.int8())]), {"use_dictionary": False, "write_statistics": False})
 
