@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 import json
+import math
 import shutil
 import tempfile
 from collections import defaultdict
