@@ -176,9 +176,9 @@ def _parts(batch: ChangeBatch, folder: Path, *, is_data: bool) -> Parts:
     """Where the rows are laid down: as data files of the table, or as the source of a commit by Spark."""
     if is_data:
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in batch.schema.columns])
-        # bounds of floating point pass over NaN, which Spark holds for the highest value: it would pass over rows
-        bounded = [field.name for field in schema if not pa.types.is_floating(field.type)]
-        return Parts(folder, schema, {"store_schema": False, "write_statistics": bounded})
+        # Spark passes over row groups by bounds, which leave NaN out, and by dictionaries, where -0.0 is not 0.0
+        plain = [field.name for field in schema if not pa.types.is_floating(field.type)]
+        return Parts(folder, schema, {"store_schema": False, "write_statistics": plain, "use_dictionary": plain})
     fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
     return Parts(folder, pa.schema([*fields, (ROLE, pa.int8())]), {"use_dictionary": False, "write_statistics": False})
 

@@ -200,8 +200,8 @@ def test_what_is_laid_down_for_a_mapped_table_is_left_to_spark(tmp_path: Path) -
         assert not ready.matches
 
 
-def test_no_data_file_bounds_floating_point(tmp_path: Path) -> None:
-    """Spark passes over row groups by bounds, and holds NaN, which they leave out, for the highest value."""
+def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(tmp_path: Path) -> None:
+    """Spark holds NaN for the highest value, and finds 0.0 where -0.0 is: it would pass over rows by either."""
     schema = schema_of("a", "d:double", "f:float")
     log = table_of(tmp_path / "T", [])
     file = file_rows("f", schema, schema.names, (0, 1, math.nan, 1.0), (0, 2, 1.0, math.nan))
@@ -209,3 +209,4 @@ def test_no_data_file_bounds_floating_point(tmp_path: Path) -> None:
         (part,) = map(pq.ParquetFile, ready.folder.iterdir())
     group = part.metadata.row_group(0)
     assert [group.column(at).is_stats_set for at in range(3)] == [True, False, False]
+    assert [group.column(at).has_dictionary_page for at in range(3)] == [True, False, False]
