@@ -128,25 +128,20 @@ def free_port():
         return found.getsockname()[1]
 
 
-def load(root):
-    """A zone of two tables: composite keys, times and ragged files; and text."""
+def land(root):
+    """Composite keys, times, ragged files and deletes; and text, with a file that is refused between good ones."""
     publisher = Publisher(root)
     orders = publisher.table("Orders", keys=["no", "at"])
     orders.land_parquet(pa.table({"no": [1, 1, 2, 3], "at": [*TIMES, None], "qty": [1.5, -0.0, 2.0, 3.0]}))
     orders.change((1, {"no": 1, "at": FIRST, "qty": 9.0}), (2, {"no": 2, "at": LAST}), (0, {"no": 4, "at": FIRST}))
+    orders.change((4, {"no": 1, "at": SECOND, "note": "né"}), (1, {"no": 5, "at": LAST, "note": "x"}))
+    orders.delete({"no": 4, "at": FIRST})
     towns = publisher.table("Towns", **CSV)
     towns.land_csv("id,city,__rowMarker__\n1,Linz,0\n2,Wels,0\n3,Graz,0\n")
     towns.land_csv("id,city,__rowMarker__\n2,,2\n3,Gmunden,4\n")
-    return orders, towns
-
-
-def more(orders, towns):
-    """New columns, a refused file between good ones, and a delete."""
-    orders.change((4, {"no": 1, "at": SECOND, "note": "né"}), (1, {"no": 5, "at": LAST, "note": "x"}))
-    orders.delete({"no": 4, "at": FIRST})
-    towns.land_csv("id,city,__rowMarker__\n4,Steyr,0\n4,Enns,1\n")
     towns.land_csv("id,city,__rowMarker__\nfive,Traun,0\n")
     towns.land_csv("id,city,__rowMarker__\n6,Ried,0\n")
+    return orders
 
 
 def content(root, **parts):
@@ -163,25 +158,24 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
     landed = []
     for place in (root, twin):
         place.mkdir()
-        landed.append(load(place))
+        landed.append(land(place))
     cluster, reference = Cluster(tmp_path), MemoryDeltaWriter()
     engine = Path(mirror_engine.__file__).parent / "__main__.py"
     with cluster.running():
-        done = cluster.run(sys.executable, engine, "once", root, "--master", cluster.master)
-        assert done.returncode == 0, done.stderr
+        # two files each: the first commit makes a table's rows, the second meets them
+        done = cluster.run(sys.executable, engine, "once", root, "--master", cluster.master, "--batch-files", "2")
+        assert done.returncode == REFUSED, done.stderr
         assert cluster.executors_that_worked() == {"0", "1"}
         found = content(root)
         assert found == content(twin, writer=reference)
-        assert len(found[0]["dbo/Orders"]) == 4
+        assert (len(found[0]["dbo/Orders"]), found[1]) == (4, {("Orders", "Level"), ("Towns", "Latched")})
 
-        for tables in landed:
-            more(*tables)
+        for orders in landed:
+            orders.change((1, {"no": 1, "at": FIRST, "note": "y"}), (2, {"no": 5, "at": LAST}))
         jars = ",".join(map(str, delta_jars(Config(), find_java(), ignore)))
         submit = [spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars]
         done = cluster.run(*submit, engine, "once", root, PYSPARK_PYTHON=sys.executable)
         assert done.returncode == REFUSED, done.stderr
-        found = content(root)
-        assert found == content(twin, writer=reference)
-        assert ("Towns", "Latched") in found[1]
+        assert content(root) == content(twin, writer=reference)
     left = {path.name.partition("-")[0] for path in (root / SCRATCH).iterdir()}
     assert left.isdisjoint({"read", "rows", "batch"})
