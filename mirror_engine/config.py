@@ -120,7 +120,8 @@ class Config:
         int | Literal["auto"],
         size_or(
             _BATCH,
-            "Largest batch that is collapsed in the driver, counted likewise; Spark collapses others. `auto`: 256MiB.",
+            "Largest batch that is collapsed in the driver, counted likewise; Spark collapses others. "
+            "`auto`: 512MiB, and none on a cluster.",
             "auto",
         ),
     ] = "auto"
