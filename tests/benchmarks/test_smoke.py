@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -16,12 +17,14 @@ from speed.peers import Here
 from speed.sizes import SMALL
 from speed.waiting import Waiting
 
+ONE_MERGE = replace(SMALL, load_files=1, backlog_sample=1)  # Spark's time is dear: one is enough to be held against
+
 
 @pytest.mark.spark
 def test_the_mirror_the_notebook_and_deltars_come_to_the_same_rows(tmp_path, spark, mirror_writer):
     mirror = MirrorEngine(mirror_writer)
     peers = Here(mirror=mirror, notebook=Notebook(spark.newSession()), delta_rs=DeltaRs(), floor=Floor())
-    bench = Bench(tmp_path, SMALL, 1, peers)
+    bench = Bench(tmp_path, ONE_MERGE, 1, peers)
     found = {name: WORKS[name].run(bench).figures.rounds for name in ("load", "backlog")}
     mirror.end()
     assert set(found["load"]) > {"mirror", "notebook", "delta-rs", "notebook that appends"}
