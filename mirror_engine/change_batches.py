@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.base import ChangeBatch, FileRows
+from mirror_engine.delta.read_request import ReadFile
 from mirror_engine.errors import PublisherError
 from mirror_engine.events import Event, FileRead
 from mirror_engine.landing_zone.change import RowMarker
@@ -17,9 +19,10 @@ from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.sightings import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mirror_engine.config import Config
+    from mirror_engine.delta.lying_files import LyingFiles
     from mirror_engine.delta.read_request import ReadsInOrder, TableFacts, WaitingFiles
     from mirror_engine.landing_zone.column_types import Column
     from mirror_engine.landing_zone.names import TableName
@@ -72,41 +75,40 @@ class BatchReader:
         config: the bounds.
         tell: called with every event.
         prepare: called, more than once, while files are still read, where the batch is sure to change rows.
+        lying: makes what looks which files become part of the table as they lie; None where rows are always read.
     """
 
     def __init__(
-        self, reader: ReadsInOrder, config: Config, tell: Callable[[Event], None], prepare: Callable[[], None]
+        self,
+        reader: ReadsInOrder,
+        config: Config,
+        tell: Callable[[Event], None],
+        prepare: Callable[[], None],
+        lying: Callable[[], LyingFiles] | None = None,
     ) -> None:
+        self.lying = cache(lying) if lying else None
         self._reader = reader
         self._config = config
         self._tell = tell
         self._prepare = prepare
 
     def cut(self, waiting: WaitingFiles, known: Progress) -> CutBatch:
-        """Read the next batch of a table folder.
+        """Read the next batch of a table folder: files that are all read, or that all stay as they lie.
 
         Raises:
             ZoneChanged: a file is no longer what was sighted.
             StorageUnavailable: it could not be read.
         """
-        table, metadata, facts = waiting.table, waiting.metadata, waiting.facts
+        first = self._look(waiting, 0, waiting.facts)
         read: list[FileRows] = []
-        refusal = None
-        size = 0
+        refusal, facts = None, waiting.facts
         try:
-            with closing(self._reader.in_order(waiting)) as reading:
-                for file in waiting.files:
-                    if is_full(self._config, len(read), size, file):
-                        break
-                    if file.size >= SURELY_ROWS_BYTES:
-                        self._prepare()
-                    found = next(reading)
-                    if _changes_rows(found.rows):
-                        self._prepare()
-                    read.append(found.rows)
-                    facts = found.facts
-                    size += found.rows.counted_bytes
-                    self._tell(FileRead(table, found.rows.path, found.rows.row_count))
+            for found in (
+                self._lying_run(waiting, first) if isinstance(first, ReadFile) else self._read_run(waiting, first)
+            ):
+                read.append(found.rows)
+                facts = found.facts
+                self._tell(FileRead(waiting.table, found.rows.path, found.rows.row_count))
         except PublisherError as refused:
             refusal = refused
         except BaseException:
@@ -114,9 +116,41 @@ class BatchReader:
                 rows.rows.close()
             raise
         said = [said for rows in read for said in rows.diagnostics]
-        said += _repeats(table, read, known)
+        said += _repeats(waiting.table, read, known)
         files = tuple(waiting.files[: len(read)])
+        metadata = waiting.metadata
         return CutBatch(files, _batch(read, metadata, facts), facts, metadata, refusal, tuple(said))
+
+    def _look(self, waiting: WaitingFiles, place: int, facts: TableFacts) -> ReadFile | str:
+        if waiting.files[place].size >= SURELY_ROWS_BYTES:
+            self._prepare()
+        return "" if self.lying is None else self.lying().look(waiting.request(place, facts))
+
+    def _lying_run(self, waiting: WaitingFiles, found: ReadFile) -> Iterator[ReadFile]:
+        """Files that stay as they lie: they take no room here, so only their number is bounded."""
+        for place in range(1, len(waiting.files) + 1):
+            yield found
+            if place == min(len(waiting.files), self._config.batch_files):
+                return
+            look = self._look(waiting, place, found.facts)
+            if isinstance(look, str):
+                return
+            found = look
+
+    def _read_run(self, waiting: WaitingFiles, reason: str) -> Iterator[ReadFile]:
+        """Files that are read, up to one that stays as it lies."""
+        size, facts = 0, waiting.facts
+        with closing(self._reader.in_order(waiting)) as reading:
+            for place, file in enumerate(waiting.files):
+                look = self._look(waiting, place, facts) if place else reason
+                if is_full(self._config, place, size, file) or isinstance(look, ReadFile):
+                    break
+                found = next(reading)
+                if _changes_rows(found.rows):
+                    self._prepare()
+                facts = found.facts
+                size += found.rows.counted_bytes
+                yield ReadFile(replace(found.rows, reason=look), facts)
 
 
 def is_full(config: Config, count: int, size: int, following: FileSighting) -> bool:

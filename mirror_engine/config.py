@@ -126,6 +126,9 @@ class Config:
         ),
     ] = "auto"
     row_bytes: Annotated[int, size(_BATCH, "Longest row accepted.")] = 64 * 1024 * 1024
+    direct_staging: Annotated[
+        bool, switch(_BATCH, "Commit large insert-only Parquet files that fit the table as they lie (LZ-4.19).")
+    ] = True
     workers: Annotated[int, whole(_BATCH, "Tables worked on side by side.", "TABLES", 1, 256)] = 2
     poll_interval_seconds: Annotated[
         float, number(_ZONE, "Longest time between two looks at the zone (LZ-3.1).", "SECONDS", 0.01)

@@ -8,7 +8,7 @@ import re
 import sqlite3
 import threading
 import uuid
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable
@@ -32,8 +32,10 @@ CREATE TABLE IF NOT EXISTS tables (
     schema_folder TEXT, table_folder TEXT, progress TEXT NOT NULL, PRIMARY KEY (schema_folder, table_folder));
 CREATE TABLE IF NOT EXISTS applied (
     schema_folder TEXT, table_folder TEXT, path TEXT, etag TEXT, digest TEXT, version INTEGER, rows INTEGER,
-    modified_ns INTEGER, PRIMARY KEY (schema_folder, table_folder, path));
+    modified_ns INTEGER, way TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (schema_folder, table_folder, path));
 """
+_LATER_COLUMNS = ("way", "reason")  # which a ledger of before has not
 
 
 class Ledger:
@@ -134,9 +136,9 @@ class Ledger:
                     kept = {}
                     self._connection.execute("DELETE FROM applied WHERE schema_folder = ? AND table_folder = ?", place)
                 self._connection.executemany(
-                    "INSERT OR REPLACE INTO applied VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO applied VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
-                        (*place, path, file.etag, file.digest, file.version, file.rows, file.modified_ns)
+                        (*place, path, *astuple(file))
                         for path, file in progress.applied.items()
                         if kept.get(path) != file
                     ),
@@ -187,6 +189,9 @@ def _connect(path: str) -> sqlite3.Connection:
         _check_format(connection.execute("PRAGMA user_version").fetchone()[0])
         _check_health(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         connection.executescript(f"{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};")
+        known = {column for _, column, *_ in connection.execute("PRAGMA table_info(applied)")}
+        for column in (each for each in _LATER_COLUMNS if each not in known):
+            connection.execute(f"ALTER TABLE applied ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
     except BaseException:
         connection.close()
         raise

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from mirror_engine.delta.base import DeltaWriter, HistoryEntry
+    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.delta.history import HistoryEntry
+    from mirror_engine.delta.lying_files import LyingFiles
     from mirror_engine.delta.profile import Profile
     from mirror_engine.delta.read_request import ReadsInOrder
     from mirror_engine.delta.spark_door import SparkDoor
@@ -243,6 +245,9 @@ class Mirror:
     def _reader(self) -> ReadsInOrder:
         return self._spark_door.reader() if self._has_own_writer else self._spark_door.reader_here()
 
+    def _lying(self) -> LyingFiles:
+        return self._spark_door.lying()
+
     def _poller(self) -> Poller:
         return Poller(self._storage, self.config)
 
@@ -257,7 +262,7 @@ class Mirror:
             engine = Engine(
                 doors,
                 self._poller(),
-                BatchReader(ReadsAtNeed(self._reader), self.config, self._tell, self._writer.prepare),
+                BatchReader(ReadsAtNeed(self._reader), self.config, self._tell, self._writer.prepare, self._lying),
                 Janitor(self._storage, self.config, self._clock),
             )
             try:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.anchor import Moored
 from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.inspector import damage_of
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import SCHEMA_SUFFIX, TableName
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.landing_zone.states import Waiting
 from mirror_engine.places import around, changed_by_others, taken_places
 from mirror_engine.planner import Circumstances, plan, plan_gone
+from mirror_engine.steps import InspectFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -114,6 +116,8 @@ class Outlook:
         if said and said.severity is Severity.ERROR:
             refusal = said
         made = self._planned(sighting, progress, Circumstances(self._doors.config, self._doors.clock(), refusal, moved))
+        if progress and progress.owed and not refusal and not begins_anew:
+            made = replace(made, steps=(InspectFiles(), *made.steps))
         return replace(made, diagnostics=(*made.diagnostics, said)) if said and not refusal else made
 
     def _planned(self, sighting: TableSighting, progress: Progress | None, circumstances: Circumstances) -> Plan:
@@ -131,6 +135,8 @@ class Outlook:
     def _said_of_its_delta_table(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
         """That it cannot be read (ME081), or that its rows are not ours alone (ME080)."""
         folder = self._doors.delta_folder(table)
+        if progress and progress.damage:
+            return damage_of(table, progress.damage)
         try:
             if folder in self.found.damaged:
                 raise self.found.damaged[folder]

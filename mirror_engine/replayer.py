@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
+from mirror_engine.batch_progress import after_batch, as_committed, as_recorded
 from mirror_engine.delta.base import BatchRecord, Outcome
 from mirror_engine.delta.read_request import TableFacts, WaitingFiles
 from mirror_engine.errors import CommitConflict, PublisherError, ZoneChanged
@@ -22,12 +23,23 @@ from mirror_engine.events import (
     TableLatched,
     TableReleased,
 )
+from mirror_engine.inspector import Inspector
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
-from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
+from mirror_engine.landing_zone.progress import Latch, Progress
 from mirror_engine.landing_zone.tally import tally
 from mirror_engine.places import changed_by_others
 from mirror_engine.planner import with_identity
-from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Plan, Remember, Step
+from mirror_engine.steps import (
+    ApplyBatch,
+    BeginGeneration,
+    DropTable,
+    InspectFiles,
+    LearnIdentity,
+    NoteGone,
+    Plan,
+    Remember,
+    Step,
+)
 from mirror_engine.table_folders import is_as_sighted
 
 if TYPE_CHECKING:
@@ -93,6 +105,7 @@ class Replayer:
     def __init__(self, doors: Doors, reader: BatchReader) -> None:
         self._doors = doors
         self._reader = reader
+        self._inspector = Inspector(doors, reader.lying) if reader.lying else None
 
     def advance(self, work: Work) -> BatchCommitted | None:
         """Do the next piece of work: all steps up to and with one commit, which is returned.
@@ -105,9 +118,21 @@ class Replayer:
             step = work.steps[0]
             if isinstance(step, ApplyBatch):
                 return self._apply(work, step)
-            self._note(work, step)
             work.steps.popleft()
+            if isinstance(step, InspectFiles):
+                self._inspected(work)
+                return None
+            self._note(work, step)
         return None
+
+    def _inspected(self, work: Work) -> Progress | None:
+        """The progress once what is owed was looked at; nothing more is done with a table that holds damage."""
+        if self._inspector:
+            self._inspector.inspect(work.table)
+        known = self._doors.ledger.progress(work.table)
+        if known and known.damage:
+            work.steps.clear()
+        return known
 
     def _note(self, work: Work, step: DropTable | BeginGeneration | LearnIdentity | Remember | NoteGone) -> None:
         ledger = self._doors.ledger
@@ -163,6 +188,10 @@ class Replayer:
         facts = self._facts(work.table, known, state)
         cut = self._reader.cut(WaitingFiles(work.zone, work.table, tuple(work.waiting), step.metadata, facts), known)
         try:
+            if known.owed and not cut.batch.originals:  # what changes rows meets only files that were looked at
+                known = self._inspected(work) or known
+                if known.damage:
+                    return None
             committed = self._commit(work, cut, known, state, started) if cut.files else None
         finally:
             cut.release()
@@ -172,6 +201,7 @@ class Replayer:
             self._latch(work.table, cut.refusal, work.waiting[0])
         if cut.refusal or not work.waiting:
             work.steps.popleft()
+            work.steps.extend([InspectFiles()] if cut.batch.originals else [])
         return committed
 
     def _facts(self, table: TableName, known: Progress, state: DeltaState | None) -> TableFacts:
@@ -179,23 +209,29 @@ class Replayer:
         if state is None:
             return TableFacts()
         is_empty = known.rows_processed == 0 or self._doors.writer.row_count(self._doors.delta_folder(table)) == 0
-        return TableFacts(state.schema, is_empty, known.naive_columns, known.utc_columns, known.markers_seen)
+        times = known.naive_columns, known.utc_columns
+        return TableFacts(state.schema, is_empty, *times, known.markers_seen, state.takes_files)
 
     def _commit(
         self, work: Work, cut: CutBatch, known: Progress, state: DeltaState | None, started: float
     ) -> BatchCommitted:
         folder = self._doors.delta_folder(work.table)
-        record = BatchRecord(self._doors.ledger.mirror, work.anchor, _lying(known, work), (), work.table.folder)
+        record = BatchRecord(
+            self._doors.ledger.mirror, work.anchor, as_committed(known, work.sighting), (), work.table.folder
+        )
         self._check_unchanged(work, cut)
         if state is None:
             self._doors.writer.create(folder, cut.batch.schema, record)
-        progress = replace(self._after(known, cut), foreign_version=changed_by_others(self._doors, work.table, known))
-        record = replace(record, progress=_lying(progress, work), files=tuple(file.path for file in cut.files))
+        progress = after_batch(known, cut, self._doors.clock())
+        progress = replace(progress, foreign_version=changed_by_others(self._doors, work.table, known))
+        record = replace(
+            record, progress=as_committed(progress, work.sighting), files=tuple(file.path for file in cut.files)
+        )
         outcome = self._doors.writer.apply(folder, cut.batch, record)
         meanwhile = changed_by_others(self._doors, work.table, progress)  # between the look and the commit
         progress = replace(progress, foreign_version=meanwhile)
         said = (*cut.diagnostics, *_met(work.table, cut, outcome))
-        self._doors.ledger.record(work.table, _committed(progress, cut, outcome, said))
+        self._doors.ledger.record(work.table, as_recorded(progress, cut, outcome, said))
         for diagnostic in said:
             self._doors.tell(DiagnosticRaised(work.table, diagnostic))
         rows = sum(file.row_count for file in cut.batch.files)
@@ -217,30 +253,6 @@ class Replayer:
         for file in cut.files:
             if not is_as_sighted(self._doors.storage, folder, file):
                 raise ZoneChanged(f"{work.table.folder}/{file.path}: replaced while it was read")
-
-    def _after(self, known: Progress, cut: CutBatch) -> Progress:
-        """The progress once this batch is in."""
-        applied = dict(known.applied)
-        watermarks = dict(known.watermarks)
-        for sighted, file in zip(cut.files, cut.batch.files, strict=True):
-            applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns)
-            if (sequence := cut.sequence_of(sighted)) is not None:
-                watermarks[sighted.partition] = max(sequence, watermarks.get(sighted.partition, 0))
-        return replace(
-            known,
-            batch=known.batch + 1,
-            watermarks=watermarks,
-            applied=applied,
-            key_columns=cut.batch.key_columns,
-            declared_columns=known.declared_columns or cut.declared_columns,
-            naive_columns=cut.facts.naive_columns,
-            utc_columns=cut.facts.utc_columns,
-            markers_seen=cut.facts.markers_seen,
-            rows_processed=known.rows_processed + sum(file.row_count for file in cut.batch.files),
-            bytes_processed=known.bytes_processed + sum(file.byte_count for file in cut.batch.files),
-            synced_at=self._doors.clock(),
-            waiting={path: etag for path, etag in known.waiting.items() if path not in applied},
-        )
 
     def _latch(self, table: TableName, refusal: PublisherError, file: FileSighting) -> None:
         known = self._doors.ledger.progress(table)
@@ -266,24 +278,6 @@ def _check_agreement(table: TableName, known: Progress, state: DeltaState | None
             f"{table.folder}: its Delta table is another than the ledger knows",
             "The next cycle reads the table's state again; a table of another program must be taken away.",
         )
-
-
-def _lying(progress: Progress, work: Work) -> Progress:
-    """The progress as a commit carries it: only applied files that still lie in the folder."""
-    lying = {file.path for file in work.sighting.files} if work.sighting else set()
-    applied = {path: file for path, file in progress.applied.items() if path in lying}
-    return replace(progress, applied=applied, waiting={}, latch=None, diagnostics={})
-
-
-def _committed(progress: Progress, cut: CutBatch, outcome: Outcome, said: tuple[Diagnostic, ...]) -> Progress:
-    """The progress the ledger keeps: with the Delta version, and what there is to say about the files."""
-    paths = {file.path for file in cut.batch.files}
-    applied = {
-        path: replace(file, version=outcome.version) if path in paths else file
-        for path, file in progress.applied.items()
-    }
-    diagnostics = tally(progress.diagnostics, said)
-    return replace(progress, applied=applied, delta_version=outcome.version, diagnostics=diagnostics)
 
 
 def _met(table: TableName, cut: CutBatch, outcome: Outcome) -> list[Diagnostic]:

@@ -70,7 +70,12 @@ class ApplyBatch:
     metadata: Metadata
 
 
-Step = DropTable | BeginGeneration | LearnIdentity | Remember | NoteGone | ApplyBatch
+@dataclass(frozen=True)
+class InspectFiles:
+    """Files that became part of the table as they lay are read at last."""
+
+
+Step = DropTable | BeginGeneration | LearnIdentity | Remember | NoteGone | InspectFiles | ApplyBatch
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from mirror_engine.delta.base import HistoryEntry
+    from mirror_engine.delta.history import HistoryEntry
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.names import TableName
 

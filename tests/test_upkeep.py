@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from shop import Shop, row
 
 from mirror_engine import upkeep as upkeep_module
-from mirror_engine.delta.base import HistoryEntry
+from mirror_engine.delta.history import HistoryEntry
 from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import CommitFailed, TableDamaged
 from mirror_engine.events import BatchCommitted, OperationFailed, TableMaintained

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table as Grid
 
-    from mirror_engine.delta.base import HistoryEntry
+    from mirror_engine.delta.history import HistoryEntry
 
 JSON: dict[str, Any] = {
     "table": "Items",
@@ -30,6 +30,8 @@ JSON: dict[str, Any] = {
             "rows": 4,
             "engine": "mirror_engine 0.1.0",
             "metrics": {"numTargetRowsUpdated": "4"},
+            "way": "merged",
+            "reasons": {"00000000000000000002.parquet": "it has row markers"},
             "plan": "broadcast; files are rewritten; without inserts; bounds on Sku",
         }
     ],
@@ -59,10 +61,12 @@ def history(root: Root, table: Table, config: Config, *, limit: Limit = 20, as_j
 
 def history_grid(commits: Sequence[HistoryEntry]) -> Grid:
     """Commits as lines of text."""
-    shown = grid(">Version", "Time (UTC)", "Operation", ">Rows", "Change files")
+    shown = grid(">Version", "Time (UTC)", "Operation", "Files were", ">Rows", "Change files")
     for entry in commits:
         time = moment(iso(entry.timestamp_ms / 1000))
-        shown.add_row(str(entry.version), time, entry.operation, f"{entry.rows:,}", line(_named(entry.files)))
+        shown.add_row(
+            str(entry.version), time, entry.operation, entry.way, f"{entry.rows:,}", line(_named(entry.files))
+        )
     return shown
 
 
@@ -82,5 +86,7 @@ def _commit(entry: HistoryEntry) -> dict[str, Any]:
         "rows": entry.rows,
         "engine": entry.engine,
         "metrics": dict(entry.metrics),
+        "way": entry.way,
+        "reasons": dict(entry.reasons),
         "plan": entry.plan,
     }

@@ -57,7 +57,17 @@ JSON: dict[str, Any] = {
             "rows_live": 7,
             "delta_version": 1,
             "last_commit": "2026-11-02T08:15:29.500Z",
-            "files": [{"path": "….parquet", "state": "waiting", "why": "comes after …", "version": None, "rows": None}],
+            "files": [
+                {
+                    "path": "….parquet",
+                    "state": "waiting",
+                    "why": "comes after …",
+                    "version": None,
+                    "rows": None,
+                    "way": "",
+                    "reason": "",
+                }
+            ],
             "ignored": [_DIAGNOSTIC],
             "diagnostics": [_DIAGNOSTIC | {"count": 1}],
         }

@@ -95,7 +95,17 @@ JSON: dict[str, Any] = {
         "state_text": "blocked: waits for …",
         "advice": "Land …",
         "steps": [_STEP],
-        "left": [{"path": "…", "state": "waiting", "why": "comes after …, not there", "version": None, "rows": None}],
+        "left": [
+            {
+                "path": "…",
+                "state": "waiting",
+                "why": "comes after …, not there",
+                "version": None,
+                "rows": None,
+                "way": "",
+                "reason": "",
+            }
+        ],
         "ignored": [_DIAGNOSTIC],
         "next_expected": {"": "00000000000000000003.parquet"},
     },

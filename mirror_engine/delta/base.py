@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import BinaryIO
 
     import pyarrow as pa
 
+    from mirror_engine.delta.history import HistoryEntry
+    from mirror_engine.delta.original import Original
     from mirror_engine.landing_zone.column_types import TableSchema
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.progress import Progress
@@ -48,9 +51,12 @@ class FileRows:
             Partition columns are there, constant.
         markers: how many rows of each effective marker.
         has_marker: whether the file had a marker column.
-        byte_count: of its data columns (LZ-9.3).
+        byte_count: of its data columns (LZ-9.3); 0 where its rows have not been looked at.
         diagnostics: warnings and information about it.
         landed_bytes: its size.
+        original: the file itself, where it becomes part of the table as it lies; its rows are then read only if
+            somebody asks for them.
+        reason: why it has no original, in words; `""` where nobody asked.
     """
 
     path: str
@@ -63,6 +69,8 @@ class FileRows:
     byte_count: int
     diagnostics: tuple[Diagnostic, ...] = ()
     landed_bytes: int = 0
+    original: Original | None = None
+    reason: str = ""
 
     @property
     def row_count(self) -> int:
@@ -80,7 +88,7 @@ class ChangeBatch:
     """Consecutive change files that go into one commit.
 
     Attributes:
-        files: in detection order; may be empty when only a table is to be created.
+        files: in detection order; may be empty when only a table is to be created. All have an original, or none.
         schema: the table's schema after this batch: that before it, plus new columns at the end.
         key_columns: in the table's spelling; empty in a keyless table (then every marker is 0).
     """
@@ -88,6 +96,11 @@ class ChangeBatch:
     files: tuple[FileRows, ...]
     schema: TableSchema
     key_columns: tuple[str, ...] = ()
+
+    @property
+    def originals(self) -> tuple[Original, ...]:
+        """The files themselves, where they become part of the table as they lie; empty where rows are applied."""
+        return tuple(file.original for file in self.files if file.original)
 
     @property
     def counted_bytes(self) -> int:
@@ -129,12 +142,14 @@ class DeltaState:
         schema: columns in order, with nullability; partition columns.
         record: of the newest commit that carries one (foreign commits carry none); None where none does.
         record_version: that commit's version; -1 where none does.
+        takes_files: whether change files can become part of it as they lie.
     """
 
     version: int
     schema: TableSchema
     record: BatchRecord | None
     record_version: int
+    takes_files: bool = True
 
 
 @dataclass(frozen=True)
@@ -151,38 +166,13 @@ class Outcome:
 
     Attributes:
         version: the Delta version.
-        met: per file of the batch, in order.
-        operation: how it was applied: `CREATE`, `APPEND`, `MERGE`, `NOTHING`.
+        met: per file of the batch, in order; empty for files that became part of the table as they lie.
+        operation: how it was applied: `CREATE`, `STAGE`, `APPEND`, `MERGE`, `NOTHING`.
     """
 
     version: int
     met: tuple[Met, ...] = ()
     operation: str = "NOTHING"
-
-
-@dataclass(frozen=True)
-class HistoryEntry:
-    """One commit of a Delta table.
-
-    Attributes:
-        version: Delta version.
-        timestamp_ms: milliseconds since 1970.
-        operation: in Delta's words.
-        files: change files it holds; empty for commits that hold none.
-        rows: rows of those files.
-        engine: who made it.
-        metrics: Delta's own operation metrics.
-        plan: how the batch was merged, in words; `""` where there was no choice.
-    """
-
-    version: int
-    timestamp_ms: int
-    operation: str
-    files: tuple[str, ...] = ()
-    rows: int = 0
-    engine: str = ""
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    plan: str = ""
 
 
 class DeltaWriter(Protocol):
@@ -219,10 +209,28 @@ class DeltaWriter(Protocol):
         already carries this application id at this version or above, nothing is done and `CommitConflict` is
         raised, so that the caller reads the state again. The commit is on the disk when this returns.
 
+        Originals become part of the table as they lie, and nobody looks at their rows: the caller does, afterwards,
+        with `data_file` and `met`.
+
         Raises:
-            CommitConflict: another writer was first; nothing was committed.
+            CommitConflict: another writer was first, or the table no longer takes files; nothing was committed.
+            ZoneChanged: an original was replaced; nothing was committed.
             CommitFailed: Spark could not do it; nothing was committed.
             PublisherError: a file of the batch turned out to be unreadable after all; nothing was committed.
+        """
+
+    def data_file(self, table: str, name: str) -> BinaryIO:
+        """The bytes of a file that became part of the table as it lay. Starts no JVM.
+
+        Raises:
+            TableDamaged: it is not there.
+        """
+
+    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
+        """Per file of a batch what its rows meet in the table as it was at a version. Starts no JVM.
+
+        Raises:
+            UsageError: the table has no such version, or no longer.
         """
 
     def changed_by_others(self, table: str, since: int) -> int:

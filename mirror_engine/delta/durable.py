@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+_SYNCS = 4
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems that need none
 
 
@@ -54,8 +56,10 @@ def _sync_commits(folder: Path, since: int) -> None:
             vectors = list(folder.glob("deletion_vector*.bin"))
     data = {folder / unquote(path): size for path, size in sizes.items() if _is_inside(path)}
     _refuse_torn(folder, data)
-    for file in (*data, *vectors, *(folder / name for name in logged)):
-        _sync_file(file)
+    with ThreadPoolExecutor(_SYNCS) as pool:  # a disk writes several files at once faster than one by one
+        list(pool.map(_sync_file, (*data, *vectors)))
+    for name in logged:
+        _sync_file(folder / name)
     for each in _folders(folder, data, is_new=since < 0):
         sync_folder(each)
 

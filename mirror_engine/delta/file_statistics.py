@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirror_engine.delta.arrow_types import arrow_type
+from mirror_engine.delta.parquet_types import FIRST_DAY, LAST_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 LONGEST_TEXT = 32  # characters of text that statistics hold
 _LIFTS = ("\ufffd", "\U0010ffff")  # one of them, put after cut text, makes it the higher one
 _EXACT_DIGITS = 15  # so many survive Kernel's reading of a JSON number
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31: what readers of JSON agree on
 _DAY_MS = 86_400_000
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 
@@ -37,14 +37,12 @@ def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN40
         columns: those of the table that statistics are wanted of.
     """
     places = {footer.schema.column(at).name: at for at in range(footer.num_columns)}
-    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
-    groups = [group for group in groups if group.num_rows]
     lowest: Json = {}
     highest: Json = {}
     nulls: Json = {}
     for column in columns:
         if column.name in places:
-            chunks = [_chunk(group, places[column.name]) for group in groups]
+            chunks = chunks_of_column(footer, places[column.name])
             if all(chunk.nulls is not None for chunk in chunks):
                 nulls[column.name] = sum(chunk.nulls or 0 for chunk in chunks)
             _note_bounds(column, chunks, lowest, highest)
@@ -52,7 +50,7 @@ def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN40
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-class _Chunk:
+class ColumnChunk:
     """One column of one row group, as the footer tells."""
 
     def __init__(self, rows: int, told: Any) -> None:  # noqa: ANN401 - pyarrow's Statistics
@@ -61,24 +59,30 @@ class _Chunk:
         self.bounds = (told.min_raw, told.max_raw) if told is not None and told.has_min_max else None
 
 
-def _chunk(group: Any, place: int) -> _Chunk:  # noqa: ANN401 - pyarrow's RowGroupMetaData
-    return _Chunk(group.num_rows, group.column(place).statistics)
+def chunks_of_column(footer: Any, place: int) -> list[ColumnChunk]:  # noqa: ANN401 - pyarrow's FileMetaData
+    """A column in each row group that has rows."""
+    groups = (footer.row_group(at) for at in range(footer.num_row_groups))
+    return [ColumnChunk(group.num_rows, group.column(place).statistics) for group in groups if group.num_rows]
 
 
-def _note_bounds(column: Column, chunks: Sequence[_Chunk], lowest: Json, highest: Json) -> None:
-    """Note a column's bounds where every row group has them, and they mean in Delta what they mean in Parquet."""
+def bounds_of_chunks(chunks: Sequence[ColumnChunk], word: str) -> tuple[Any, Any] | None:
+    """The lowest and highest value of a column in all row groups, by its Delta type; None where one does not tell."""
     filled = [chunk.bounds for chunk in chunks if not chunk.is_empty]
-    ways = _WAYS.get(column.type.partition("(")[0])
-    if not filled or ways is None or None in filled:
-        return
+    if not filled or None in filled:
+        return None
     try:
-        values = [tuple(_value(bound, column.type) for bound in bounds) for bounds in filled if bounds is not None]
+        values = [tuple(_value(bound, word) for bound in bounds) for bounds in filled if bounds is not None]
     except UnicodeDecodeError:
-        return
-    for found, value in (
-        (lowest, ways[0](min(low for low, _ in values))),
-        (highest, ways[1](max(h for _, h in values))),
-    ):
+        return None
+    return min(low for low, _ in values), max(high for _, high in values)
+
+
+def _note_bounds(column: Column, chunks: Sequence[ColumnChunk], lowest: Json, highest: Json) -> None:
+    """Note a column's bounds where every row group has them, and they mean in Delta what they mean in Parquet."""
+    ways = _WAYS.get(column.type.partition("(")[0])
+    bounds = bounds_of_chunks(chunks, column.type) if ways else None
+    for found, way, bound in zip((lowest, highest), ways or (), bounds or (), strict=False):
+        value = way(bound)
         if value is not None:
             found[column.name] = value
 
@@ -106,7 +110,7 @@ def _highest_text(text: str) -> str:
 
 
 def _day(days: int) -> str | None:
-    return str(np.datetime64(days, "D")) if _FIRST_DAY <= days <= _LAST_DAY else None
+    return str(np.datetime64(days, "D")) if FIRST_DAY <= days <= LAST_DAY else None
 
 
 def _exact(number: Decimal) -> float | None:
@@ -118,7 +122,7 @@ def _moment(zone: str, rounding: int) -> Callable[[int], str | None]:
 
     def told(microseconds: int) -> str | None:
         milliseconds = (microseconds + rounding) // 1000
-        is_told = _FIRST_DAY <= milliseconds // _DAY_MS <= _LAST_DAY
+        is_told = FIRST_DAY <= milliseconds // _DAY_MS <= LAST_DAY
         return f"{np.datetime64(milliseconds, 'ms')}{zone}" if is_told else None
 
     return told

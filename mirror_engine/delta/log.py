@@ -12,10 +12,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from mirror_engine.delta.base import DeltaState, HistoryEntry
+from mirror_engine.delta.base import DeltaState
 from mirror_engine.delta.commits import is_empty, read_commit
 from mirror_engine.delta.damage import damaged
 from mirror_engine.delta.file_bounds import may_hold
+from mirror_engine.delta.history import HistoryEntry, reasons_of, way_of_record
 from mirror_engine.delta.record import carried_from, from_metadata, maker_of, plan_of, rows_of, said_by
 from mirror_engine.delta.tables_folder import is_table, readable_by_deltalake
 from mirror_engine.errors import StorageUnavailable, UsageError
@@ -244,4 +245,6 @@ def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
         maker_of(commit),
         {name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
         plan_of(metadata),
+        way_of_record(record, commit.get("operation", "")) if record else "",
+        reasons_of(record) if record else {},
     )

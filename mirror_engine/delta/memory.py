@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mirror_engine.delta.arrow_types import arrow_schema
-from mirror_engine.delta.base import DeltaState, HistoryEntry, Met, Outcome
+from mirror_engine.delta.base import DeltaState, Met, Outcome
+from mirror_engine.delta.history import HistoryEntry, gone, reasons_of, way_of_record
 from mirror_engine.delta.record import beginning, from_metadata, now_ms, refuse_repeated, rows_of, to_metadata
-from mirror_engine.errors import UsageError
+from mirror_engine.errors import PublisherError, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from typing import BinaryIO
 
     from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, FileRows
+    from mirror_engine.delta.original import Original
     from mirror_engine.landing_zone.column_types import TableSchema
 
 Row = dict[str, Any]
@@ -80,6 +85,7 @@ class MemoryDeltaWriter:
 
     def __init__(self) -> None:
         self._tables: dict[str, list[_Commit]] = {}
+        self._files: dict[tuple[str, str], bytes] = {}
         self._lock = threading.RLock()
 
     def tables(self) -> Sequence[str]:
@@ -117,23 +123,37 @@ class MemoryDeltaWriter:
             last = self._tables[table][-1]
             refuse_repeated(table, record, last.transactions.get(record.application))
             keyed = _KeyedRows.of((_widened(row, batch.schema) for row in last.rows), batch.key_columns)
-            met = tuple(
-                _met((change.marker, keyed.apply(change)) for change in _changes(file, batch)) for file in batch.files
-            )
+            self._keep(table, batch.originals)
+            met = tuple(_met(keyed, _changes(file, batch)) for file in batch.files)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
-            operation = "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
+            operation = "STAGE" if batch.originals else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
             transactions = {**last.transactions, record.application: record.progress.batch}
             self._tables[table].append(
                 _Commit(
                     batch.schema,
                     tuple(keyed.rows.values()),
-                    to_metadata(record),
+                    to_metadata(gone(record, operation)),
                     "MERGE" if operation == "MERGE" else "WRITE",
                     now_ms(),
                     transactions,
                 )
             )
-            return Outcome(len(self._tables[table]) - 1, met, operation)
+            return Outcome(len(self._tables[table]) - 1, () if batch.originals else met, operation)
+
+    def data_file(self, table: str, name: str) -> BinaryIO:
+        """See `DeltaWriter`."""
+        return io.BytesIO(self._files[table, name])
+
+    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
+        """See `DeltaWriter`."""
+        keyed = _KeyedRows.of(self._tables[table][version].rows, batch.key_columns)
+        return tuple(_met(keyed, _changes(file, batch)) for file in batch.files)
+
+    def _keep(self, table: str, originals: Iterable[Original]) -> None:
+        for original in originals:
+            with original.open() as opened:
+                self._files[table, original.name] = opened.read()
+            original.check()
 
     def changed_by_others(self, table: str, since: int) -> int:
         """See `DeltaWriter`; only `write_as_another` makes such commits."""
@@ -234,12 +254,15 @@ def _widened(row: Row, schema: TableSchema) -> Row:
     return row if len(row) == len(schema.columns) else {name: row.get(name) for name in schema.names}
 
 
-def _met(found: Iterable[tuple[RowMarker, int]]) -> Met:
-    inserts = changes = 0
-    for marker, rows in found:
-        inserts += marker is RowMarker.INSERT and rows > 0
-        changes += marker is not RowMarker.INSERT and rows > 1
-    return Met(inserts, changes)
+def _met(keyed: _KeyedRows, changes: Iterator[Change]) -> Met:
+    """Apply the changes of one file; what they meet. Damage in a file that is staged is found by who inspects it."""
+    inserts = copies = 0
+    with suppress(PublisherError):
+        for change in changes:
+            rows = keyed.apply(change)
+            inserts += change.marker is RowMarker.INSERT and rows > 0
+            copies += change.marker is not RowMarker.INSERT and rows > 1
+    return Met(inserts, copies)
 
 
 def _entry(version: int, commit: _Commit) -> HistoryEntry:
@@ -251,4 +274,6 @@ def _entry(version: int, commit: _Commit) -> HistoryEntry:
         record.files if record else (),
         rows_of(record) if record else 0,
         "mirror_engine",
+        way=way_of_record(record, commit.operation) if record else "",
+        reasons=reasons_of(record) if record else {},
     )

@@ -104,6 +104,16 @@ class ParquetChangeFile:
         self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types()]
         without_errors(self.diagnostics)
 
+    @property
+    def parquet(self) -> pq.ParquetFile:
+        """The file as Arrow has opened it; nothing of a row group is to be asked for before a row of it was read."""
+        return self._file
+
+    @property
+    def chunks(self) -> Sequence[Sequence[Chunk]]:
+        """Where the pages of each row group's columns lie."""
+        return self._groups
+
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
 
@@ -127,7 +137,7 @@ class ParquetChangeFile:
     def _raw_batches(self, places: Sequence[int], names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
             chunks = [self._groups[group][at] for at in places]
-            unfolded = check_pages(self._source, self._size, chunks, self._path, self._config)
+            unfolded = check_pages(self._source, self._size, chunks, self._path, self._config).total
             yield from self._at_once(group, chunks, unfolded, names) or self._paced(group, names)
 
     def _at_once(

@@ -8,7 +8,7 @@ headers as pages, and most of what they hold is of no matter here: it is passed 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirror_engine.delta.parquet_footer import broken, too_large
 
@@ -80,18 +80,25 @@ def layout_of(footer: bytes, path: str) -> Layout:
     return Layout(found.get(_SCHEMA, b""), groups)
 
 
-def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str, config: Config) -> int:
+class Unfolded(NamedTuple):
+    """How many bytes pages unfold to: all together, and the largest of them."""
+
+    total: int
+    largest: int
+
+
+def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str, config: Config) -> Unfolded:
     """Refuse pages that claim more room than the file has, or than a few of the longest rows need.
 
     Returns:
-        How many bytes all of them unfold to.
+        How many bytes they unfold to.
 
     Raises:
         PublisherError: ME024, ME075.
         StorageUnavailable: the bytes could not be read.
     """
     limit = PAGE_ROWS * config.row_bytes
-    total = 0
+    total = largest = 0
     for chunk in chunks:
         at = chunk.begin
         while 0 <= at < min(chunk.end, size):
@@ -104,8 +111,8 @@ def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str,
             if max(packed, unfolded) > limit:
                 raise too_large(path, f"a page of {max(packed, unfolded):,} bytes", limit)
             at += length + packed
-            total += unfolded
-    return total
+            total, largest = total + unfolded, max(largest, unfolded)
+    return Unfolded(total, largest)
 
 
 def _chunk(column: Mapping[int, Any]) -> Chunk:

@@ -28,7 +28,7 @@ _BARE = {
 _TEXTS = frozenset({"String", "Enum", "JSON"})
 _WIDEST_DECIMAL = 38
 _DAY = 24 * 60 * 60 * 1_000_000
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
     wanted = "text in UTF-8" if pa.types.is_string(target) else str(target)
     made = _read(cells, lambda some: _cast(some, target), wanted)
     if pa.types.is_date32(target):
-        _check_years(made.view(pa.int32()), _FIRST_DAY, _LAST_DAY, "a date in the years 1 to 9999")
+        _check_years(made.view(pa.int32()), FIRST_DAY, LAST_DAY, "a date in the years 1 to 9999")
     return made
 
 
@@ -168,7 +168,7 @@ def _times(cells: pa.Array) -> pa.Array:
     if cells.type.unit == "ns":
         naive = pc.floor_temporal(naive, unit="microsecond")
     made = _read(naive, lambda some: some.cast(pa.timestamp("us")), wanted)
-    _check_years(made.view(pa.int64()), _FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1, wanted)
+    _check_years(made.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, wanted)
     return made
 
 

@@ -25,6 +25,7 @@ class TableFacts:
         is_empty: whether it surely holds no row (LZ-5.5).
         naive_columns, utc_columns: timestamp columns that came so (ME051).
         markers_seen: whether a file with markers came before (ME042).
+        takes_files: whether files can become part of the table as they lie.
     """
 
     schema: TableSchema | None = None
@@ -32,6 +33,7 @@ class TableFacts:
     naive_columns: frozenset[str] = frozenset()
     utc_columns: frozenset[str] = frozenset()
     markers_seen: bool = False
+    takes_files: bool = True
 
 
 @dataclass(frozen=True)

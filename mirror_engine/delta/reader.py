@@ -93,11 +93,11 @@ class ChangeFileReader:
         try:
             with self._storage.open(f"{request.zone}/{request.path}") as handle:
                 file = self._parsed(at_hand(guarded(handle, request.path), request.file.size), request)
-                terms = _terms(file, request, self._config)
+                terms = terms_of(file, request, self._config)
         except (PublisherError, StorageUnavailable, FileNotFoundError):
             return None
         rows = file.promised_rows
-        facts = _facts_after(file, terms, request.facts, fills=rows is None or rows > 0)
+        facts = facts_after(file, terms, request.facts, fills=rows is None or rows > 0)
         return Foretold(facts, max(request.file.size, (rows or 0) * COUNTED_ROW_BYTES))
 
     def _check_unchanged(self, path: str, before: Entry, request: ReadRequest) -> None:
@@ -123,10 +123,10 @@ class ChangeFileReader:
             if size != before.size:
                 raise self._changed(request)
             file = self._parsed(content, request)
-            terms = _terms(file, request, self._config)
+            terms = terms_of(file, request, self._config)
             taken = take(file, terms, request.file, self._reading)
         try:
-            said = without_errors(_said(file, terms, taken, request))
+            said = without_errors(said_of(file, terms, taken, request))
         except PublisherError:
             taken.rows.close()
             raise
@@ -144,7 +144,7 @@ class ChangeFileReader:
             landed_bytes=size,
         )
         fills = any(count for marker, count in taken.markers.items() if marker != RowMarker.DELETE)
-        return ReadFile(rows, _facts_after(file, terms, request.facts, fills=fills))
+        return ReadFile(rows, facts_after(file, terms, request.facts, fills=fills))
 
     def _parsed(self, content: BinaryIO, request: ReadRequest) -> OpenFile:
         if request.metadata.is_text:
@@ -152,7 +152,7 @@ class ChangeFileReader:
         return open_parquet(content, request.path, self._config)
 
 
-def _terms(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
+def terms_of(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
     """Fit the file's columns into the table's, and say what its rows are held to."""
     metadata = request.metadata
     partition = dict(parse_folder(request.file.partition) or ()) if metadata.partitioned else {}
@@ -188,7 +188,7 @@ def _check_names(file: OpenFile, schema: TableSchema, incoming: Incoming) -> Non
         without_errors([incoming.say("ME024", reason="one of its columns has no name")])
 
 
-def _said(file: OpenFile, terms: Terms, taken: Taken, request: ReadRequest) -> Iterator[Diagnostic]:
+def said_of(file: OpenFile, terms: Terms, taken: Taken, request: ReadRequest) -> Iterator[Diagnostic]:
     """Everything to be said about a file whose rows are good, errors under `strict` among it.
 
     Raises:
@@ -216,7 +216,7 @@ def _in_table(names: frozenset[str], terms: Terms) -> frozenset[str]:
     return frozenset(spelling[name] for name in names if name in spelling)
 
 
-def _facts_after(file: OpenFile, terms: Terms, before: TableFacts, *, fills: bool) -> TableFacts:
+def facts_after(file: OpenFile, terms: Terms, before: TableFacts, *, fills: bool) -> TableFacts:
     """The facts once the file is in; `fills` tells whether it may leave a row in the table."""
     return TableFacts(
         schema=terms.merged.schema,
@@ -224,4 +224,5 @@ def _facts_after(file: OpenFile, terms: Terms, before: TableFacts, *, fills: boo
         naive_columns=before.naive_columns | _in_table(file.naive_columns, terms),
         utc_columns=before.utc_columns | _in_table(file.utc_columns, terms),
         markers_seen=before.markers_seen or file.marker is not None,
+        takes_files=before.takes_files,
     )

@@ -20,10 +20,12 @@ from mirror_engine.landing_zone.column_types import Column, TableSchema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
     import pyarrow as pa
 
-    from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, DeltaWriter, HistoryEntry, Outcome
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, DeltaWriter, Met, Outcome
+    from mirror_engine.delta.history import HistoryEntry
 
 _NO_MEMORY = (KeyError, TypeError, ValueError, RecursionError)
 
@@ -97,6 +99,14 @@ class RememberingWriter:
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`."""
         return self._other.apply(table, batch, record)
+
+    def data_file(self, table: str, name: str) -> BinaryIO:
+        """See `DeltaWriter`."""
+        return self._other.data_file(table, name)
+
+    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
+        """See `DeltaWriter`."""
+        return self._other.met(table, batch, version)
 
     def make_durable(self, table: str, since: int) -> None:
         """See `DeltaWriter`."""
@@ -204,11 +214,14 @@ def _to_json(known: _Known) -> dict[str, Any]:
         "partition_columns": state.schema.partition_columns,
         "record": to_metadata(state.record) if state.record else None,
         "record_version": state.record_version,
+        "takes_files": state.takes_files,
     }
 
 
 def _from_json(told: Mapping[str, Any]) -> _Known:
     columns = tuple(Column(**column) for column in told["columns"])
     schema = TableSchema(columns, tuple(told["partition_columns"]))
-    state = DeltaState(told["version"], schema, from_metadata(told["record"]), told["record_version"])
+    state = DeltaState(
+        told["version"], schema, from_metadata(told["record"]), told["record_version"], told["takes_files"]
+    )
     return _Known(told["stamp"], state, told["rows"])

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.cluster_session import adopted, is_elsewhere, is_spread
+from mirror_engine.delta.lying_files import LyingFiles
 from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.delta.reading import EveryRow
 from mirror_engine.delta.writer import DRIVER_BATCH_BYTES, SparkDeltaWriter
@@ -67,6 +68,10 @@ class SparkDoor:
 
             return ExecutorReader(self._storage, self._config, self._root / SCRATCH, self.writer.sessions.lent)
         return self.reader_here()
+
+    def lying(self) -> LyingFiles:
+        """Looks which files become part of their tables as they lie, in this process: that takes no row."""
+        return LyingFiles(self._storage, self._config, EveryRow(self._root / SCRATCH))
 
     def reader_here(self) -> ReadsInOrder:
         """A reader of change files in this process."""

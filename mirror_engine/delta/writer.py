@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.base import Outcome
@@ -11,6 +12,8 @@ from mirror_engine.delta.data_files import count_rows, read_rows
 from mirror_engine.delta.durable import make_durable
 from mirror_engine.delta.evolution import allow_vectors, create_table, evolve, record_only
 from mirror_engine.delta.executor_collapse import stage_on_executors
+from mirror_engine.delta.history import gone
+from mirror_engine.delta.kernel import can_append
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.merge import Transaction, append, merge_changes, merge_plan, sized
@@ -18,19 +21,21 @@ from mirror_engine.delta.others import changed_by_others
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.sessions import Sessions
 from mirror_engine.delta.spark_failures import spark_failures
-from mirror_engine.delta.staged_changes import stage_here, staged
-from mirror_engine.delta.staging import append_parts
+from mirror_engine.delta.staged_changes import met_in, stage_here, staged
+from mirror_engine.delta.staging import append_parts, copy_all, data_file, stage
 from mirror_engine.delta.tables_folder import TablesFolder
 from mirror_engine.errors import CommitConflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, DeltaState, HistoryEntry
+    from mirror_engine.delta.base import BatchRecord, ChangeBatch, Chosen, DeltaState, Met
+    from mirror_engine.delta.history import HistoryEntry
     from mirror_engine.delta.log import DeltaLog
     from mirror_engine.delta.staged_changes import Stage, StagedChanges
     from mirror_engine.landing_zone.column_types import TableSchema
@@ -77,7 +82,7 @@ class SparkDeltaWriter:
             TableDamaged: the log cannot be read.
         """
         log = open_log(self._tables.path(table))
-        return None if log is None else log.state()
+        return None if log is None else replace(log.state(), takes_files=can_append(log, log.schema))
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`; starts no JVM."""
@@ -106,15 +111,37 @@ class SparkDeltaWriter:
         log = self._log(table)
         refuse_repeated(table, record, log.transaction_version(record.application))
         self._clear_leftovers()
-        with staged(batch, log, self._scratch, self._stage(batch)) as changes:
-            version = evolve(self._tables.path(table), log, batch.schema, batch.key_columns)
-            if changes.rows:
-                operation = self._commit(table, batch, changes, record)
-            else:
-                operation = "NOTHING"
-                record_only(self._tables.path(table), log, version + 1, record, to_metadata(record))
+        apply = self._stage_files if batch.originals else self._apply_rows
+        operation, met = apply(table, batch, record, log)
         self.make_durable(table, min(record.progress.delta_version, log.version))  # with what others did since
-        return Outcome(self._version_of(table, record), changes.met, operation)
+        return Outcome(self._version_of(table, record), met, operation)
+
+    def _apply_rows(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog
+    ) -> tuple[str, tuple[Met, ...]]:
+        with staged(batch, log, self._scratch, self._stage(batch)) as changes:
+            version = evolve(log.folder, log, batch.schema, batch.key_columns)
+            if changes.rows:
+                return self._commit(table, batch, changes, record), changes.met
+            record_only(log.folder, log, version + 1, record, to_metadata(record))
+            return "NOTHING", changes.met
+
+    def data_file(self, table: str, name: str) -> BinaryIO:
+        """See `DeltaWriter`.
+
+        Raises:
+            TableDamaged: it is not there.
+        """
+        return data_file(self._tables.path(table), name)
+
+    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
+        """See `DeltaWriter`.
+
+        Raises:
+            UsageError: the table has no such version, or no longer.
+        """
+        log = open_log(self._tables.path(table), version)
+        return () if log is None else met_in(batch, log)
 
     def changed_by_others(self, table: str, since: int) -> int:
         """See `DeltaWriter`.
@@ -189,23 +216,36 @@ class SparkDeltaWriter:
 
     def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
         folder, log = self._tables.path(table), self._log(table)
+        operation = "MERGE" if changes.matches else "APPEND"
+        record = gone(record, operation)
         if changes.is_data:
             transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
             with spark_failures(table, "commit"), self.sessions.lent() as spark:
                 append_parts(spark, log, batch.schema, changes.folder, transaction)
-            return "APPEND"
+            return operation
         rows = count_rows(log)
         marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
         if marks_rows and not log.marks_rows:
             allow_vectors(folder, log)
         plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
         transaction = Transaction(record.application, record.progress.batch, to_metadata(record, plan))
+        commit = merge_changes if changes.matches else append
         with spark_failures(table, "commit"), self.sessions.lent() as spark, sized(spark, changes.rows + rows):
-            if changes.matches:
-                merge_changes(spark, folder, batch, changes, transaction)
-                return "MERGE"
-            append(spark, folder, batch, changes, transaction)
-            return "APPEND"
+            commit(spark, folder, batch, changes, transaction)
+        return operation
+
+    def _stage_files(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog
+    ) -> tuple[str, tuple[Met, ...]]:
+        """Make files part of a table as they lie."""
+        if not can_append(log, batch.schema):
+            raise CommitConflict(f"{table}: it was changed and takes no files now", "The next cycle reads their rows.")
+        transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
+        copy_all(batch.originals, log.folder)
+        evolve(log.folder, log, batch.schema, batch.key_columns)
+        with spark_failures(table, "commit"), self.sessions.lent() as spark:
+            stage(spark, self._log(table), batch, transaction)
+        return "STAGE", ()
 
     def _version_of(self, table: str, record: BatchRecord) -> int:
         """The version in which a batch was committed: Delta passes over a transaction it knows without a word."""

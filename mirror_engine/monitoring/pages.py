@@ -19,7 +19,7 @@ from mirror_engine.monitoring.times import iso, span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_engine.delta.base import HistoryEntry
+    from mirror_engine.delta.history import HistoryEntry
     from mirror_engine.monitoring.shown import ShownItem
     from mirror_engine.monitoring.sights import Sights
     from mirror_engine.monitoring.status import TableStatus

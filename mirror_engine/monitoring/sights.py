@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mirror_engine.delta.base import HistoryEntry
+    from mirror_engine.delta.history import HistoryEntry
     from mirror_engine.monitoring.shown import Shown, ShownItem
     from mirror_engine.monitoring.status import MirrorStatus
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.landing_zone.states import Latched, TableState, Unarmed
@@ -35,6 +35,8 @@ class FileStatus:
         why: what it waits for, or what was refused; `""` once applied.
         version: the Delta version it went into; None before, and where it is no longer known.
         rows: how many it holds; None before it was applied.
+        way: how it got into the table: `staged`, `appended`, `merged`; `""` before, and where that is not known.
+        reason: why it was not staged, in words; `""` where it was, or where that is not known.
     """
 
     path: str
@@ -42,10 +44,12 @@ class FileStatus:
     why: str = ""
     version: int | None = None
     rows: int | None = None
+    way: str = ""
+    reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {"path": self.path, "state": self.state, "why": self.why, "version": self.version, "rows": self.rows}
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,8 @@ def _turn(file: FileSighting, plan: Plan) -> str:
 
 def _applied(progress: Progress | None) -> Iterable[FileStatus]:
     for path, file in sorted(progress.applied.items()) if progress else ():
-        yield FileStatus(path, "applied", "", file.version if file.version >= 0 else None, file.rows)
+        version = file.version if file.version >= 0 else None
+        yield FileStatus(path, "applied", "", version, file.rows, file.way, file.reason)
 
 
 def _first_blocker(plan: Plan) -> str | None:

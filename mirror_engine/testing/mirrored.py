@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mirror_engine.delta.base import DeltaWriter, HistoryEntry
+    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.delta.history import HistoryEntry
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus

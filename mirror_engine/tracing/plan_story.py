@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 from mirror_engine.change_batches import is_full
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.monitoring.state_words import advice, in_words, word
-from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Remember
+from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, InspectFiles, LearnIdentity, NoteGone, Remember
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ def trace_plan(scene: Scene) -> PlanStory:
     )
 
 
-def _planned(step: Step, scene: Scene) -> PlannedStep:
+def _planned(step: Step, scene: Scene) -> PlannedStep:  # noqa: PLR0911 - one line per step, read as a table
     match step:
         case DropTable(diagnostic):
             return PlannedStep("drop_table", f"drop the Delta table and forget it: {diagnostic.finding}")
@@ -88,6 +88,8 @@ def _planned(step: Step, scene: Scene) -> PlannedStep:
             return PlannedStep("remember", _remembered(step))
         case NoteGone():
             return PlannedStep("note_gone", "note that the folder is gone; its table is dropped once the delay is over")
+        case InspectFiles():
+            return PlannedStep("inspect_files", "look at the rows of files that went in as they lay")
         case ApplyBatch(files):
             commits = _commits(files, scene.doors.config)
             return PlannedStep("apply_batch", _applied(files, commits), tuple(file.path for file in files), commits)

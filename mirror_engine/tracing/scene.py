@@ -22,7 +22,7 @@ from mirror_engine.table_names import find_table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from mirror_engine.delta.base import HistoryEntry
+    from mirror_engine.delta.history import HistoryEntry
     from mirror_engine.doors import Doors
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName

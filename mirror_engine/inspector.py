@@ -1,0 +1,115 @@
+"""Looks, after the commit, at the rows of files that became part of a table as they lay (LZ-4.19)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirror_engine.delta.base import ChangeBatch
+from mirror_engine.delta.read_request import ReadRequest, TableFacts
+from mirror_engine.errors import PublisherError, TableDamaged, UsageError
+from mirror_engine.events import DiagnosticRaised, TableLatched
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.sightings import FileSighting
+from mirror_engine.landing_zone.tally import tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirror_engine.delta.base import FileRows, Met
+    from mirror_engine.delta.lying_files import LyingFiles
+    from mirror_engine.doors import Doors
+    from mirror_engine.landing_zone.column_types import TableSchema
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.progress import Progress
+
+MADE_ANEW = "land good files and recreate the folder, or `mirror-engine restart` to rebuild all tables"
+
+
+class Inspector:
+    """Does for staged files what is done for others before their commit: ME039, byte counts, damaged pages.
+
+    What is owed stands in the progress, and so in the commit: a process that dies leaves it to the next.
+    """
+
+    def __init__(self, doors: Doors, files: Callable[[], LyingFiles]) -> None:
+        self._doors = doors
+        self._files = files
+
+    def inspect(self, table: TableName) -> None:
+        """Look at all files of a table whose rows were not looked at; damage latches it (ME081).
+
+        Raises:
+            StorageUnavailable: one could not be read; it is still owed.
+        """
+        while (known := self._doors.ledger.progress(table)) and known.owed and not known.damage:
+            version = min(_version(known, path) for path in known.owed)
+            self._inspect(table, known, [path for path in known.owed if _version(known, path) == version], version)
+
+    def _inspect(self, table: TableName, known: Progress, paths: Sequence[str], version: int) -> None:
+        """The files of one commit."""
+        folder = self._doors.delta_folder(table)
+        state = self._doors.writer.state(folder)
+        if state is None:
+            return
+        read: list[FileRows] = []
+        try:
+            read.extend(self._read(table, known, path, state.schema) for path in paths)
+            met = self._met(folder, ChangeBatch(tuple(read), state.schema, known.key_columns or ()), version)
+        except PublisherError as refused:
+            self._latch(table, known, f"version {version} holds {refused.diagnostic.message}")
+            return
+        except TableDamaged as damaged:
+            self._latch(table, known, damaged.fault)
+            return
+        finally:
+            for rows in read:
+                rows.rows.close()
+        self._record(table, known, read, met)
+
+    def _read(self, table: TableName, known: Progress, path: str, schema: TableSchema) -> FileRows:
+        facts = TableFacts(schema, is_empty=False)
+        sighted = FileSighting(path, 0, 0, "")
+        request = ReadRequest("", table, sighted, Metadata(key_columns=known.key_columns or ()), facts)
+        with self._doors.writer.data_file(self._doors.delta_folder(table), known.owed[path]) as content:
+            return self._files().inspected(content, request)
+
+    def _met(self, folder: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
+        """What the rows met when they were committed; nothing where the log no longer tells."""
+        with suppress(UsageError):
+            return self._doors.writer.met(folder, batch, version - 1) if version > 0 else ()
+        return ()
+
+    def _record(self, table: TableName, known: Progress, read: Sequence[FileRows], met: Sequence[Met]) -> None:
+        said = [
+            diagnose("ME039", f"{table.folder}/{file.path}", count=each.inserts_of_present_keys)
+            for file, each in zip(read, met, strict=False)
+            if each.inserts_of_present_keys
+        ]
+        done = {file.path for file in read}
+        inspected = replace(
+            known,
+            owed={path: name for path, name in known.owed.items() if path not in done},
+            bytes_processed=known.bytes_processed + sum(file.byte_count for file in read),
+            diagnostics=tally(known.diagnostics, said),
+        )
+        self._doors.ledger.record(table, inspected)
+        for diagnostic in said:
+            self._doors.tell(DiagnosticRaised(table, diagnostic))
+
+    def _latch(self, table: TableName, known: Progress, damage: str) -> None:
+        self._doors.ledger.record(table, replace(known, damage=damage))
+        self._doors.tell(TableLatched(table, damage_of(table, damage)))
+
+
+def damage_of(table: TableName, damage: str) -> Diagnostic:
+    """What is said of a table that holds a damaged file."""
+    return diagnose("ME081", table.folder, fault=damage, remedy=MADE_ANEW)
+
+
+def _version(known: Progress, path: str) -> int:
+    """Of the commit that holds a file; -1 where only older records knew."""
+    return known.applied[path].version if path in known.applied else -1

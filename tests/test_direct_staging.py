@@ -1,0 +1,329 @@
+"""Files that become part of a table as they lie come out as if their rows had been read, wherever it fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mirror_engine.engine
+import mirror_engine.mirror
+from mirror_engine import Config, Mirror, Verdict
+from mirror_engine.delta import lying_files
+from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.landing_zone.change import same_rows
+from mirror_engine.landing_zone.layout import ENGINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mirror_engine.delta.base import DeltaWriter
+
+UTC = pa.timestamp("us", "UTC")
+NAIVE = pa.timestamp("us")
+KEYED = {"keyColumns": ["id"]}
+
+
+@pytest.fixture(autouse=True)
+def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lying_files, "LEAST_BYTES", 1)
+    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+
+
+class Zone:
+    """One table folder, and a mirror of it."""
+
+    def __init__(self, root: Path, writer: DeltaWriter | None = None, metadata: dict[str, Any] | None = None) -> None:
+        self.root, self.writer = root, writer or MemoryDeltaWriter()
+        self.folder = root / "Files/LandingZone/T"
+        self.folder.mkdir(parents=True)
+        (self.folder / "_metadata.json").write_text(json.dumps(metadata or KEYED))
+        self.landed = 0
+        self.config: dict[str, Any] = {}
+
+    def land(self, table: pa.Table, **options: Any) -> Path:
+        self.landed += 1
+        path = self.folder / f"{self.landed:020}.parquet"
+        pq.write_table(table, path, **{"store_schema": False, **options})
+        return path
+
+    def mirror(self) -> Mirror:
+        return Mirror(self.root, Config(**self.config), writer=self.writer)
+
+    def once(self) -> Verdict:
+        with self.mirror() as mirror:
+            return mirror.once().verdict
+
+    def outcome(self) -> dict[str, Any]:
+        """All there is to compare with another way to the same table."""
+        with self.mirror() as mirror:
+            status = mirror.status().tables[0]
+            return {
+                "rows": mirror.rows("T").to_pylist(),
+                "columns": mirror.schema("T").columns if hasattr(mirror, "schema") else None,
+                "said": sorted((said.message, count) for said, count in status.diagnostics),
+                "bytes": status.bytes_processed,
+                "processed": status.rows_processed,
+                "files": sorted((file.path, file.state, file.rows) for file in status.files),
+            }
+
+    def ways(self) -> dict[str, str]:
+        """How each file got there, and why not as it lay."""
+        with self.mirror() as mirror:
+            commits = mirror.history("T")
+        return {
+            path: f"{commit.way} {commit.reasons.get(path, '')}".strip() for commit in commits for path in commit.files
+        }
+
+
+def rows(start: int, count: int, **more: Any) -> pa.Table:
+    ids = list(range(start, start + count))
+    columns: dict[str, Any] = {
+        "id": pa.array(ids, pa.int64()),
+        "name": pa.array([None if n % 3 == 0 else f"näme {n}" for n in ids]),
+        "at": pa.array([n * 1_000_001 for n in ids], UTC),
+        "price": pa.array([None] * count, pa.decimal128(9, 2)),
+        **{name: pa.array(values) for name, values in more.items()},
+    }
+    return pa.table(columns)
+
+
+def landings(zone: Zone) -> None:
+    """An initial load, repeated keys, a new column, NULL keys, then changes of what was staged."""
+    zone.land(rows(0, 50), row_group_size=20)
+    zone.land(rows(40, 20))
+    zone.once()
+    zone.land(rows(60, 5, more=[1.5, None, 7.5, -0.0, 2.0]))
+    zone.land(rows(70, 1).set_column(0, "id", pa.array([None], pa.int64())))
+    zone.once()
+    marked = rows(45, 4).append_column("__rowMarker__", pa.array([1, 2, 4, 0], pa.int32()))
+    zone.land(marked)
+    zone.land(rows(100, 3).drop_columns(["name"]))
+    zone.once()
+
+
+def test_staged_files_come_out_as_read_ones_do(tmp_path: Path) -> None:
+    staged, read = Zone(tmp_path / "staged"), Zone(tmp_path / "read")
+    read.config = {"direct_staging": False}
+    for zone in (staged, read):
+        landings(zone)
+    found, expected = staged.outcome(), read.outcome()
+    assert same_rows(found.pop("rows"), expected.pop("rows"))
+    assert found == expected
+    assert {way.partition(" ")[0] for way in staged.ways().values()} == {"staged", "merged"}
+    assert {way.partition(" ")[2] for way in read.ways().values()} == {"direct_staging is off"}
+
+
+def test_files_of_one_kind_make_one_commit_and_status_says_which_way_each_took(tmp_path: Path) -> None:
+    zone = Zone(tmp_path)
+    for number in range(3):
+        zone.land(rows(10 * number, 10))
+    zone.land(rows(30, 5).append_column("__rowMarker__", pa.array([0] * 5, pa.int32())))
+    zone.land(rows(40, 5))
+    assert zone.once() is Verdict.LEVEL
+    with zone.mirror() as mirror:
+        versions = {file.path[18:20]: file.version for file in mirror.status().tables[0].files}
+        ways = [(file.way, file.reason) for file in mirror.status().tables[0].files]
+    assert versions == {"01": 1, "02": 1, "03": 1, "04": 2, "05": 3}
+    assert ways == [*[("staged", "")] * 3, ("appended", "it has row markers"), ("staged", "")]
+
+
+def retyped(name: str, kind: pa.DataType, values: list[Any] | None = None) -> Callable[[], pa.Table]:
+    def made() -> pa.Table:
+        table = rows(100, 3)
+        cells = pa.array(values, kind) if values else table[name].cast(kind)
+        return table.set_column(table.column_names.index(name), name, cells)
+
+    return made
+
+
+def with_spark_key() -> pa.Table:
+    return rows(100, 3).replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
+
+
+DOUBTS: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
+    ("times without a zone", retyped("at", NAIVE), {}, "column at is TIMESTAMP in microseconds, naive"),
+    (
+        "times in milliseconds",
+        retyped("at", pa.timestamp("ms", "UTC"), [1, 2, 3]),
+        {},
+        "column at is TIMESTAMP in milliseconds, utc",
+    ),
+    ("unsigned", lambda: rows(100, 3, u=pa.array([1, 2, 3], pa.uint16())), {}, "column u is UINT16"),
+    ("nanoseconds", retyped("at", pa.timestamp("ns", "UTC")), {}, "column at is TIMESTAMP in nanoseconds"),
+    ("INT96", lambda: rows(100, 3), {"use_deprecated_int96_timestamps": True}, "column at is INT96"),
+    ("null-typed", lambda: rows(100, 3, n=pa.nulls(3)), {}, "column n is NULL"),
+    (
+        "fixed length",
+        lambda: rows(100, 3, f=pa.array([b"ab"] * 3, pa.binary(2))),
+        {},
+        "column f is FIXED_LEN_BYTE_ARRAY(2)",
+    ),
+    (
+        "another spelling",
+        lambda: rows(100, 3).rename_columns(["id", "Name", "at", "price"]),
+        {},
+        "column Name is spelled otherwise in the table",
+    ),
+    ("another codec", lambda: rows(100, 3), {"compression": "lz4"}, "its codec is LZ4"),
+    (
+        "an encoding",
+        lambda: rows(100, 3),
+        {"use_dictionary": False, "column_encoding": {"id": "DELTA_BINARY_PACKED"}},
+        "DELTA_BINARY_PACKED",
+    ),
+    (
+        "no statistics",
+        lambda: rows(100, 3),
+        {"write_statistics": False},
+        "its footer does not tell whether column id holds NULL",
+    ),
+    ("another calendar", with_spark_key, {"store_schema": True}, "its dates may count in another calendar"),
+    ("no rows", lambda: rows(100, 3).slice(0, 0), {}, "it has no rows"),
+    (
+        "an odd name",
+        lambda: rows(100, 3, **{"a b": [1, 2, 3]}),
+        {},
+        "a column of the table has another name in files, or none",
+    ),
+    (
+        "NaN",
+        lambda: rows(100, 3, d=pa.array([1.0, float("nan"), None], pa.float64())),
+        {},
+        "column d holds NaN, which its footer leaves out",
+    ),
+    (
+        "a large row",
+        lambda: rows(0, 10, t=["x" * 150 + str(n) for n in range(10)]),
+        {},
+        "its pages are so large that a row might be longer than row_bytes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("table", "options", "reason"), [doubt[1:] for doubt in DOUBTS], ids=[d[0] for d in DOUBTS])
+def test_a_file_with_a_doubt_is_read_and_says_why(
+    tmp_path: Path, table: Callable[[], pa.Table], options: dict[str, Any], reason: str
+) -> None:
+    zone = Zone(tmp_path)
+    if "row_bytes" in reason:
+        zone.config = {"row_bytes": 1000}
+    else:
+        zone.land(rows(0, 10))
+    zone.land(table(), **options)
+    assert zone.once() is Verdict.LEVEL
+    ways = zone.ways()
+    way = ways[max(ways)]
+    assert way.partition(" ")[0] in {"appended", "merged"}
+    assert reason in way
+
+
+def test_what_the_metadata_asks_of_rows_is_asked_of_rows(tmp_path: Path) -> None:
+    for name, metadata, reason in (
+        ("upserts", {"keyColumns": ["id"], "isUpsertDefaultRowMarker": True}, "its rows are upserts"),
+        ("partitions", {"keyColumns": [], "isPartitionEnabled": "true"}, "the table is partitioned"),
+    ):
+        zone = Zone(tmp_path / name, metadata=metadata)
+        path = zone.land(rows(0, 3))
+        if name == "partitions":
+            (zone.folder / "day=1").mkdir()
+            path.rename(zone.folder / "day=1" / path.name)
+        assert zone.once() is Verdict.LEVEL
+        assert [way.partition(" ")[2] for way in zone.ways().values()] == [reason]
+
+
+def test_null_where_none_may_be_is_refused_as_ever(tmp_path: Path) -> None:
+    zone = Zone(tmp_path)
+    required = pa.schema([pa.field("id", pa.int64(), nullable=False), *list(rows(0, 3).schema)[1:]])
+    zone.land(rows(0, 3).cast(required))
+    zone.land(rows(3, 3).set_column(0, "id", pa.array([1, None, 2], pa.int64())))
+    assert zone.once() is Verdict.REFUSED
+    with zone.mirror() as mirror:
+        assert mirror.status().tables[0].state.diagnostic.code == "ME048"
+
+
+def damage(path: Path) -> None:
+    """Bytes of the last page are others; footer and headers are as they were."""
+    content = bytearray(path.read_bytes())
+    footer = int.from_bytes(content[-8:-4], "little")
+    place = len(content) - footer - 8 - 100
+    content[place : place + 40] = bytes(byte ^ 0xFF for byte in content[place : place + 40])
+    path.write_bytes(content)
+
+
+def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) -> None:
+    zone = Zone(tmp_path)
+    values = np.random.default_rng(1).integers(0, 2**60, 20_000)
+    bad = zone.land(
+        rows(0, 20_000).append_column("v", pa.array(values)),
+        use_dictionary=False,
+        compression="snappy",
+        write_page_checksum=True,
+        data_page_size=4096,
+    )
+    damage(bad)
+    zone.land(rows(50_000, 3).append_column("__rowMarker__", pa.array([4, 4, 4], pa.int32())))
+    verdict = zone.once()
+    with zone.mirror() as mirror:
+        table = mirror.status().tables[0]
+        state: Any = table.state
+        assert verdict is Verdict.REFUSED
+        assert state.diagnostic.code == "ME081"
+        assert "version 1 holds T/00000000000000000001.parquet" in state.diagnostic.text
+        assert "restart" in state.diagnostic.remedy
+        assert mirror.history("T")[0].version == 1
+    assert zone.once() is Verdict.REFUSED
+    shutil.rmtree(zone.root / ENGINE)
+    assert zone.once() is Verdict.REFUSED
+    bad.unlink()
+    for path in zone.folder.rglob("*.parquet"):
+        path.unlink()
+    zone.landed = 0
+    zone.land(rows(0, 10))
+    with zone.mirror() as mirror:
+        mirror.restart()
+    assert zone.once() is Verdict.LEVEL
+    assert len(zone.outcome()["rows"]) == 10
+
+
+def test_a_footer_that_lies_about_its_rows_latches_the_table(tmp_path: Path) -> None:
+    """Readers would pass over the file where it holds what they look for."""
+    zone = Zone(tmp_path)
+    honest = zone.land(pa.table({"id": pa.array(range(1000), pa.int64())}), use_dictionary=False, compression="none")
+    content = honest.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little")
+    highest = (999).to_bytes(8, "little")
+    head, tail = content[: -8 - footer], content[-8 - footer :]
+    assert highest in tail
+    honest.write_bytes(head + tail.replace(highest, (500).to_bytes(8, "little")))
+    assert zone.once() is Verdict.REFUSED
+    with zone.mirror() as mirror:
+        assert "beyond those that its footer tells" in mirror.status().tables[0].state.diagnostic.text
+
+
+def test_what_is_owed_outlives_the_process_and_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zone = Zone(tmp_path)
+    zone.land(rows(0, 10))
+    zone.land(rows(5, 10))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mirror_engine.inspector.Inspector.inspect", killed)
+    with pytest.raises(KeyboardInterrupt):
+        zone.once()
+    monkeypatch.undo()
+    monkeypatch.setattr(lying_files, "LEAST_BYTES", 1)
+    with zone.mirror() as mirror:
+        assert mirror.row_count("T") == 20 if hasattr(mirror, "row_count") else True
+    shutil.rmtree(zone.root / ENGINE)
+    assert zone.once() is Verdict.LEVEL
+    found = zone.outcome()
+    assert found["bytes"] > 0
+    assert any("5 inserts of a present key" in said for said, _ in found["said"])

@@ -1,0 +1,113 @@
+"""Direct staging with Spark itself: the same tables as from rows, which every reader reads alike."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from delta_history import read_history
+from delta_protocol import protocol_faults
+from deltalake import DeltaTable
+from independent_readers import by_deltalake, by_duckdb
+from test_direct_staging import Zone, landings, rows
+from test_fixtures import outcome
+
+from mirror_engine import Verdict
+from mirror_engine.delta import lying_files
+from mirror_engine.landing_zone.change import same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.delta.base import DeltaWriter
+
+pytestmark = pytest.mark.spark
+FIXTURES = (
+    "columns-match-by-name-not-by-place",
+    "delete-removes-every-copy",
+    "every-documented-parquet-type-is-kept",
+    "float-keys-know-one-nan-and-one-zero",
+    "insert-of-a-present-key-stays-beside-it",
+    "marker-free-file-after-markers-appends",
+    "naive-times-may-stay-naive",
+    "new-column-comes-at-the-end",
+    "odd-column-names-may-come-late",
+    "same-content-landed-twice-is-applied-twice",
+)
+
+
+@pytest.fixture(autouse=True)
+def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lying_files, "LEAST_BYTES", 1)
+
+
+def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(
+    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], spark: SparkSession
+) -> None:
+    zone, twin = Zone(tmp_path / "spark", mirror_writer(tmp_path / "spark")), Zone(tmp_path / "memory")
+    for each in (zone, twin):
+        landings(each)
+    found, expected = zone.outcome(), twin.outcome()
+    assert same_rows(found.pop("rows"), expected.pop("rows"))
+    assert found == expected
+    assert zone.ways() == twin.ways()
+    folder = zone.root / "Tables/dbo/T"
+    assert protocol_faults(folder) == []
+    for state in read_history(folder).states:
+        assert same_rows(by_duckdb(folder, state), by_deltalake(DeltaTable(str(folder), version=state.version)))
+    table = spark.read.format("delta").load(str(folder))
+    assert table.count() == len(by_deltalake(DeltaTable(str(folder))))
+    assert [row["id"] for row in table.where("name = 'näme 59'").collect()] == [59]
+
+
+def test_a_file_replaced_while_it_is_copied_is_not_committed(
+    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = Zone(tmp_path, mirror_writer(tmp_path))
+    path = zone.land(rows(0, 10))
+    copy = lying_files.LyingFiles._open
+    opened = []
+
+    def replacing(self: lying_files.LyingFiles, *arguments: str) -> object:
+        found = copy(self, *arguments)
+        opened.append(found)
+        if len(opened) == 2:  # the first look is over
+            path.unlink()
+            zone.landed = 0
+            zone.land(rows(100, 5))
+        return found
+
+    monkeypatch.setattr(lying_files.LyingFiles, "_open", replacing)
+    assert zone.once() is Verdict.LEVEL
+    assert len(opened) > 2
+    assert sorted(row["id"] for row in zone.outcome()["rows"]) == [100, 101, 102, 103, 104]
+    assert len(list((zone.root / "Tables/dbo/T").glob("*.parquet"))) == 1
+
+
+def test_a_table_without_zones_stages_files_without_zones(
+    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], spark: SparkSession
+) -> None:
+    zone = Zone(tmp_path, mirror_writer(tmp_path))
+    zone.config = {"naive_timestamps": "ntz"}
+    zone.land(rows(0, 3).set_column(2, "at", pa.array([1, None, 2_000_001], pa.timestamp("us"))))
+    assert zone.once() is Verdict.LEVEL
+    assert set(zone.ways().values()) == {"staged"}
+    folder = zone.root / "Tables/dbo/T"
+    assert protocol_faults(folder) == []
+    table = spark.read.format("delta").load(str(folder))
+    assert dict(table.dtypes)["at"] == "timestamp_ntz"
+    assert table.where("at > TIMESTAMP_NTZ '1970-01-01 00:00:02'").count() == 1
+
+
+@pytest.mark.slow
+def test_fixtures_come_out_the_same_where_files_become_part_of_tables_as_they_lie(
+    mirror_writer: Callable[[Path], DeltaWriter],
+) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda name: outcome(name, mirror_writer), FIXTURES))
+    assert [(each.differences, each.faults, each.otherwise) for each in found] == [([], [], [])] * len(FIXTURES)
