@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.delta.base import ChangeBatch
 from mirror_engine.delta.read_request import ReadRequest, TableFacts
-from mirror_engine.errors import PublisherError, TableDamaged, UsageError
+from mirror_engine.errors import CommitConflict, PublisherError, TableDamaged, UsageError
 from mirror_engine.events import DiagnosticRaised, TableLatched
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.metadata import Metadata
@@ -44,6 +44,7 @@ class Inspector:
 
         Raises:
             StorageUnavailable: one could not be read; it is still owed.
+            CommitConflict: the table was removed.
         """
         while (known := self._doors.ledger.progress(table)) and known.owed and not known.damage:
             version = min(_version(known, path) for path in known.owed)
@@ -54,7 +55,9 @@ class Inspector:
         folder = self._doors.delta_folder(table)
         state = self._doors.writer.state(folder)
         if state is None:
-            return
+            raise CommitConflict(
+                f"{table.folder}: its Delta table was removed meanwhile", "The next cycle rebuilds it."
+            )
         read: list[FileRows] = []
         try:
             read.extend(self._read(table, known, path, state.schema) for path in paths)

@@ -16,6 +16,7 @@ import mirror_engine.mirror
 from mirror_engine import Config, Mirror, Verdict
 from mirror_engine.delta import lying_files
 from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.inspector import Inspector
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.layout import ENGINE
 
@@ -327,3 +328,23 @@ def test_what_is_owed_outlives_the_process_and_the_ledger(tmp_path: Path, monkey
     found = zone.outcome()
     assert found["bytes"] > 0
     assert any("5 inserts of a present key" in said for said, _ in found["said"])
+
+
+def test_a_table_removed_before_its_files_were_looked_at_is_rebuilt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = Zone(tmp_path)
+    zone.config = {"cleanup": "off"}
+    zone.land(rows(0, 10))
+    inspect = Inspector.inspect
+
+    def removed(self: Inspector, table: Any) -> None:
+        monkeypatch.undo()
+        zone.writer.drop("dbo/T")
+        monkeypatch.setattr(lying_files, "LEAST_BYTES", 1)
+        inspect(self, table)
+
+    monkeypatch.setattr(Inspector, "inspect", removed)
+    zone.once()
+    assert any(zone.once() is Verdict.LEVEL for _ in range(3))
+    assert len(zone.outcome()["rows"]) == 10
