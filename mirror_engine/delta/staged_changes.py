@@ -117,15 +117,6 @@ def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges
     return StagedChanges(folder, rows, roles, bounds, _met_by_file(keys, found), is_data)
 
 
-def met_in(batch: ChangeBatch, log: DeltaLog) -> tuple[Met, ...]:
-    """Per file of a batch what its rows meet in a version of a table."""
-    keys = _keys(batch)
-    if not batch.key_columns:
-        return (Met(),) * len(batch.files)
-    codes = key_codes(keys.columns)
-    return _met_by_file(keys, met(codes.codes, keys.markers, prior_rows(keys.columns, codes, log)))
-
-
 def _roles(net: NetChanges) -> frozenset[Role]:
     """The roles of the staged rows: every copy is a row of the role INSERT, whatever it is a copy of."""
     matching = frozenset(map(Role, np.unique(net.role[net.role != Role.INSERT]).tolist()))

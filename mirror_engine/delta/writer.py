@@ -16,12 +16,13 @@ from mirror_engine.delta.history import gone
 from mirror_engine.delta.kernel import can_append
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
+from mirror_engine.delta.meetings import met_in
 from mirror_engine.delta.merge import Transaction, append, merge_changes, merge_plan, sized
 from mirror_engine.delta.others import changed_by_others
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.sessions import Sessions
 from mirror_engine.delta.spark_failures import spark_failures
-from mirror_engine.delta.staged_changes import met_in, stage_here, staged
+from mirror_engine.delta.staged_changes import stage_here, staged
 from mirror_engine.delta.staging import append_parts, copy_all, data_file, stage
 from mirror_engine.delta.tables_folder import TablesFolder
 from mirror_engine.errors import CommitConflict

@@ -1,0 +1,68 @@
+"""What changes meet in a version of a table, told from keys alone: 8 bytes a key at most, none where keys count up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_engine.delta.base import Met
+from mirror_engine.delta.data_files import scan
+from mirror_engine.delta.file_bounds import bounds_of
+from mirror_engine.delta.key_book import KeyBook, KeyRun, compact
+from mirror_engine.delta.key_hashes import key_hashes
+from mirror_engine.delta.key_writer import KeySpool
+from mirror_engine.landing_zone.change import MARKER_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirror_engine.delta.base import ChangeBatch, FileRows
+    from mirror_engine.delta.log import DeltaLog
+
+
+def met_in(batch: ChangeBatch, log: DeltaLog) -> tuple[Met, ...]:
+    """Per file of a batch what its rows meet, each at its moment.
+
+    Args:
+        batch: its rows need hold no more than keys and markers.
+        log: the table before the batch.
+    """
+    keys = batch.key_columns
+    if not keys:
+        return (Met(),) * len(batch.files)
+    extremes: list[pa.Table] = []
+    runs = [_run_of(file, keys, extremes) for file in batch.files]
+    book = KeyBook()
+    if extremes and set(keys) <= set(log.schema.names):
+        book.add([_held(log, keys, pa.concat_tables(extremes))])
+    return tuple(Met(found.repeated, found.spread) for found in book.add(runs))
+
+
+def _run_of(file: FileRows, keys: Sequence[str], extremes: list[pa.Table]) -> KeyRun:
+    spool = KeySpool(keys)
+    for rows in file.rows.batches([*keys, MARKER_COLUMN]):
+        spool.add(rows)
+        extremes.append(_extremes(rows.select(list(keys))))
+    return spool.finish().run
+
+
+def _extremes(keys: pa.RecordBatch) -> pa.Table:
+    """Two rows, the lowest and the highest value of each column that statistics bound."""
+    bounds = {
+        field.name: pc.min_max(cells)
+        for field, cells in zip(keys.schema, keys.columns, strict=True)
+        if pa.types.is_integer(field.type) or pa.types.is_string(field.type)
+    }
+    found = {name: [bound["min"].as_py(), bound["max"].as_py()] for name, bound in bounds.items()}
+    return pa.table({name: pa.array(values, keys.schema.field(name).type) for name, values in found.items()})
+
+
+def _held(log: DeltaLog, keys: Sequence[str], extremes: pa.Table) -> KeyRun:
+    """The keys that the table holds, of files that may hold one of those wanted."""
+    parts = []
+    for rows in scan(log, keys, bounds_of(extremes)):
+        numbers, whole = key_hashes(rows.columns)
+        parts.append(compact(numbers[whole]))
+    return KeyRun(parts)
