@@ -222,7 +222,7 @@ def test_all_that_maintenance_commits_is_on_the_disk(tmp_path: Path, synced: lis
     before = set(tmp_path.rglob("*"))
     log = open_log(tmp_path)
     assert log is not None
-    done = tidy(CompactingSpark(tmp_path), tmp_path, log, 0.0)
+    done = tidy(CompactingSpark(tmp_path), tmp_path, log, 0.0, lambda: False)
     assert done["files_deleted"] == 2
     new = set(tmp_path.rglob("*")) - before
     assert len(new) == 4  # a data file, and the commits of OPTIMIZE and of VACUUM's start and end
