@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from measure import machine
 from speed import page
 from speed.bench import Bench
@@ -114,8 +116,9 @@ def _home(given: Path | None) -> Iterator[Path]:
             yield Path(folder)
         return
     given.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(given / "places", ignore_errors=True)
-    yield given.absolute()
+    with FileLock(given / "lock", timeout=0):  # one run at a time
+        shutil.rmtree(given / "places", ignore_errors=True)
+        yield given.absolute()
 
 
 if __name__ == "__main__":
