@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -306,6 +307,15 @@ def test_a_footer_that_lies_about_its_rows_latches_the_table(tmp_path: Path) -> 
     assert zone.once() is Verdict.REFUSED
     with zone.mirror() as mirror:
         assert "beyond those that its footer tells" in mirror.status().tables[0].state.diagnostic.text
+
+
+def test_decimals_of_any_length_are_within_the_bounds_of_their_footer(tmp_path: Path) -> None:
+    """Python's arithmetic rounds to 28 digits."""
+    zone = Zone(tmp_path)
+    cells = pa.array([Decimal("12345678901234567890123456789012345.678"), None], pa.decimal128(38, 3))
+    zone.land(pa.table({"id": pa.array([1, 2]), "amount": cells}))
+    assert zone.once() is Verdict.LEVEL
+    assert set(zone.ways().values()) == {"staged"}
 
 
 def test_what_is_owed_outlives_the_process_and_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def _value(bound: Any, word: str) -> Any:  # noqa: ANN401 - as the column's phys
         return bound.decode()
     if word.startswith("decimal"):
         unscaled = int.from_bytes(bound, "big", signed=True) if isinstance(bound, bytes) else bound
-        return Decimal(unscaled).scaleb(-arrow_type(word).scale)
+        return Decimal(f"{unscaled}E{-arrow_type(word).scale}")  # exactly: arithmetic rounds to 28 digits
     return bound
 
 
