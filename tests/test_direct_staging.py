@@ -101,7 +101,7 @@ def landings(zone: Zone) -> None:
     zone.land(rows(0, 50), row_group_size=20)
     zone.land(rows(40, 20))
     zone.once()
-    zone.land(rows(60, 5, more=[1.5, None, 7.5, -0.0, 2.0]))
+    zone.land(rows(60, 5, more=[1.5, None, 7.5, -0.0, 2.0]), use_dictionary=False)
     zone.land(rows(70, 1).set_column(0, "id", pa.array([None], pa.int64())))
     zone.once()
     marked = rows(45, 4).append_column("__rowMarker__", pa.array([1, 2, 4, 0], pa.int32()))
@@ -199,6 +199,12 @@ DOUBTS: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
         lambda: rows(100, 3, d=pa.array([1.0, float("nan"), None], pa.float64())),
         {},
         "column d holds NaN, which its footer leaves out",
+    ),
+    (
+        "-0.0 in a dictionary",
+        lambda: rows(100, 3, d=pa.array([1.0, -0.0, None], pa.float32())),
+        {"write_statistics": ["id", "at"], "use_dictionary": ["d"]},
+        "column d holds -0.0, which Spark does not find in its dictionary",
     ),
     (
         "a large row",

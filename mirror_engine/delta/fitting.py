@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.delta.arrow_types import arrow_type
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.column_types import Column
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
-_ENCODINGS = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"})
+_DICTIONARIES = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+_ENCODINGS = _DICTIONARIES | {"PLAIN", "RLE", "BIT_PACKED"}
 _STORED_AS = {
     "boolean": "BOOLEAN",
     "byte": "INT32",
@@ -171,19 +173,30 @@ def _check_rows(file: ParquetChangeFile, source: BinaryIO, size: int, path: str,
 
 
 def _check_floats(file: ParquetChangeFile) -> None:
-    """No NaN where a footer has bounds: these leave it out, and Spark, to which it is the highest, passes over it."""
+    """No value that Spark passes over: by bounds, which leave NaN out, or by dictionaries, where -0.0 is not 0.0."""
     metadata = file.parquet.metadata
-    floats = [
-        column.name
-        for at, column in enumerate(file.columns)
-        if column.type in _FLOATS and any(chunk.bounds for chunk in chunks_of_column(metadata, at))
-    ]
-    if not floats:
+    places = [(at, column.name) for at, column in enumerate(file.columns) if column.type in _FLOATS]
+    bounded = {name for at, name in places if any(chunk.bounds for chunk in chunks_of_column(metadata, at))}
+    listed = {name for at, name in places if _has_dictionary(metadata, at)}
+    if not bounded | listed:
         return
     try:
-        for batch in file.parquet.iter_batches(_BATCH_ROWS, columns=floats):
+        for batch in file.parquet.iter_batches(_BATCH_ROWS, columns=sorted(bounded | listed)):
             for name, cells in zip(batch.schema.names, batch.columns, strict=True):
-                if pc.any(pc.is_nan(cells)).as_py():
+                if name in bounded and pc.any(pc.is_nan(cells)).as_py():
                     raise Doubt(f"column {name} holds NaN, which its footer leaves out")
+                if name in listed and _has_negative_zero(cells):
+                    raise Doubt(f"column {name} holds -0.0, which Spark does not find in its dictionary")
     except PARSE_FAULTS as fault:
         raise Doubt("its floating point cannot be read") from fault
+
+
+def _has_dictionary(metadata: Any, at: int) -> bool:  # noqa: ANN401 - pyarrow's FileMetaData
+    groups = range(metadata.num_row_groups)
+    return any(_DICTIONARIES & {*metadata.row_group(group).column(at).encodings} for group in groups)
+
+
+def _has_negative_zero(cells: pa.Array) -> bool:
+    """By its bits: they make the lowest whole number of that width."""
+    bits = pa.int32() if pa.types.is_float32(cells.type) else pa.int64()
+    return bool(pc.any(pc.equal(cells.view(bits), -(1 << bits.bit_width - 1))).as_py())
