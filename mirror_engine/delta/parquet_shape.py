@@ -41,13 +41,15 @@ class Shape:
     Attributes:
         fields: its columns.
         row_width: bytes of a row in columns of a fixed length.
+        schema: the same, as Arrow reads it.
     """
 
     fields: Sequence[Field]
     row_width: int
+    schema: pq.ParquetSchema
 
 
-_kept: dict[bytes, Shape] = {}  # by the bytes of the schema, on which alone it depends: most files repeat one
+_kept: dict[bytes, Shape] = {}  # by the bytes of the schema: most files repeat one
 
 
 def shape_of(file: pq.ParquetFile, schema: bytes, size: int, path: str, config: Config) -> Shape:
@@ -63,16 +65,26 @@ def shape_of(file: pq.ParquetFile, schema: bytes, size: int, path: str, config: 
     Raises:
         PublisherError: ME049, ME075 (a Parquet bomb).
     """
-    known, rows = _kept.get(schema), file.metadata.num_rows
+    known, rows = _known(file, schema), file.metadata.num_rows
     row_width = known.row_width if known else fixed_width(file.schema, range(len(file.schema)))
     check_total(rows * row_width, rows, size, path, config)
     if known is None:
-        known = Shape(_fields(file, path), row_width)
-        if len(schema) <= _LONGEST_KEPT:
+        known = Shape(_fields(file, path), row_width, file.schema)
+        if file.metadata.serialized_size <= _LONGEST_KEPT:  # the schema keeps all of it
             if len(_kept) >= _MOST_KEPT:
                 _kept.clear()
             _kept[schema] = known
     return known
+
+
+def _known(file: pq.ParquetFile, schema: bytes) -> Shape | None:
+    """What is kept, if Arrow reads the same: a crafted footer holds one schema for Arrow, another's bytes for us."""
+    known, found = _kept.get(schema), file.schema
+    if known is None or not known.schema.equals(found):
+        return None
+    # equal are leaves, wherever they hang
+    is_flat = all(found.column(at).path == field.name for at, field in enumerate(known.fields))
+    return known if is_flat else None
 
 
 def _fields(file: pq.ParquetFile, path: str) -> list[Field]:

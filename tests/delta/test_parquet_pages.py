@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fuzzing.thrift_mutations import LIST, STRUCT, Reader, Several, Struct, written
+from fuzzing.thrift_mutations import LIST, SET, STRUCT, Reader, Several, Struct, written
 
 from mirror_engine.config import Config
 from mirror_engine.delta.parquet import open_parquet
@@ -168,3 +168,44 @@ def test_files_of_one_schema_differ_in_all_but_their_columns() -> None:
     assert read(2, strict=False) == ([2], ["Orders/2.parquet"])
     with pytest.raises(PublisherError, match=r"Orders/3\.parquet"):
         read(3, strict=True)
+
+
+def with_schema_of(content: bytes, other: bytes) -> bytes:
+    """The same file, with another's schema behind its own, as a set: Arrow passes over what is no list."""
+
+    def change(footer: Struct) -> None:
+        length = int.from_bytes(other[-8:-4], "little")
+        footer.fields.append((2, SET, field(Reader(other[-8 - length : -8]).struct(), 2)))
+
+    return with_footer(content, change)
+
+
+def as_written_here(content: bytes) -> bytes:
+    """The same file; a length may be written in several ways, and bytes are compared."""
+    return with_footer(content, lambda _: None)
+
+
+def test_a_crafted_footer_does_not_tell_what_the_columns_of_later_files_are() -> None:
+    def written_with(columns: dict[str, list[int]]) -> bytes:
+        sink = io.BytesIO()
+        pq.write_table(pa.table(columns), sink, store_schema=False)
+        return as_written_here(sink.getvalue())
+
+    def columns_of(content: bytes) -> list[str]:
+        return [column.name for column in open_parquet(io.BytesIO(content), PATH, Config()).columns]
+
+    honest = written_with({"Amount": [1], "Fee": [2]})
+    crafted = with_schema_of(written_with({"Fee": [2], "Amount": [1]}), honest)
+    assert columns_of(crafted) == ["Fee", "Amount"]
+    assert columns_of(honest) == ["Amount", "Fee"]
+
+
+def test_a_crafted_footer_does_not_make_a_nested_column_look_like_a_flat_one() -> None:
+    inner = pa.field("Depth", pa.int64(), nullable=False)
+    outer = pa.field("Nested", pa.struct([inner]), nullable=False)
+    flat, nested = io.BytesIO(), io.BytesIO()
+    pq.write_table(pa.table([[1]], schema=pa.schema([inner])), flat, store_schema=False)
+    pq.write_table(pa.table([pa.array([{"Depth": 1}], outer.type)], schema=pa.schema([outer])), nested)
+    honest = as_written_here(flat.getvalue())
+    open_parquet(io.BytesIO(honest), PATH, Config())
+    assert "ME049" in refused(with_schema_of(nested.getvalue(), honest), Config())
