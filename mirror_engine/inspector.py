@@ -16,7 +16,7 @@ from mirror_engine.landing_zone.sightings import FileSighting
 from mirror_engine.landing_zone.tally import tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mirror_engine.delta.base import FileRows, Met
     from mirror_engine.delta.lying_files import LyingFiles
@@ -60,7 +60,8 @@ class Inspector:
             )
         read: list[FileRows] = []
         try:
-            read.extend(self._read(table, known, path, state.schema) for path in paths)
+            found = (self._read(table, known, path, state.schema) for path in paths)
+            read.extend(rows for rows in found if rows is not None)
             met = self._met(folder, ChangeBatch(tuple(read), state.schema, known.key_columns or ()), version)
         except PublisherError as refused:
             self._latch(table, known, f"version {version} holds {refused.diagnostic.message}")
@@ -71,13 +72,17 @@ class Inspector:
         finally:
             for rows in read:
                 rows.rows.close()
-        self._record(table, known, read, met)
+        self._record(table, replace(known, owed=_without(known.owed, paths)), read, met)
 
-    def _read(self, table: TableName, known: Progress, path: str, schema: TableSchema) -> FileRows:
+    def _read(self, table: TableName, known: Progress, path: str, schema: TableSchema) -> FileRows | None:
+        """A file's keys and markers; None where it was rewritten, and so read by whoever did, and is gone."""
         facts = TableFacts(schema, is_empty=False)
         sighted = FileSighting(path, 0, 0, "")
         request = ReadRequest("", table, sighted, Metadata(key_columns=known.key_columns or ()), facts)
-        with self._doors.writer.data_file(self._doors.delta_folder(table), known.owed[path]) as content:
+        content = self._doors.writer.data_file(self._doors.delta_folder(table), known.owed[path])
+        if content is None:
+            return None
+        with content:
             return self._files().inspected(content, request)
 
     def _met(self, folder: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
@@ -92,10 +97,8 @@ class Inspector:
             for file, each in zip(read, met, strict=False)
             if each.inserts_of_present_keys
         ]
-        done = {file.path for file in read}
         inspected = replace(
             known,
-            owed={path: name for path, name in known.owed.items() if path not in done},
             bytes_processed=known.bytes_processed + sum(file.byte_count for file in read),
             diagnostics=tally(known.diagnostics, said),
         )
@@ -111,6 +114,10 @@ class Inspector:
 def damage_of(table: TableName, damage: str) -> Diagnostic:
     """What is said of a table that holds a damaged file."""
     return diagnose("ME081", table.folder, fault=damage, remedy=MADE_ANEW)
+
+
+def _without(owed: Mapping[str, str], paths: Sequence[str]) -> dict[str, str]:
+    return {path: name for path, name in owed.items() if path not in paths}
 
 
 def _version(known: Progress, path: str) -> int:

@@ -219,11 +219,13 @@ class DeltaWriter(Protocol):
             PublisherError: a file of the batch turned out to be unreadable after all; nothing was committed.
         """
 
-    def data_file(self, table: str, name: str) -> BinaryIO:
+    def data_file(self, table: str, name: str) -> BinaryIO | None:
         """The bytes of a file that became part of the table as it lay. Starts no JVM.
 
+        None where it is gone, and part of the table no longer: it was rewritten, then vacuumed.
+
         Raises:
-            TableDamaged: it is not there.
+            TableDamaged: it is part of the table, but not there.
         """
 
     def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[Met]:

@@ -140,9 +140,10 @@ class MemoryDeltaWriter:
             )
             return Outcome(len(self._tables[table]) - 1, () if batch.originals else met, operation)
 
-    def data_file(self, table: str, name: str) -> BinaryIO:
+    def data_file(self, table: str, name: str) -> BinaryIO | None:
         """See `DeltaWriter`."""
-        return io.BytesIO(self._files[table, name])
+        found = self._files.get((table, name))
+        return None if found is None else io.BytesIO(found)
 
     def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
         """See `DeltaWriter`."""

@@ -100,7 +100,7 @@ class RememberingWriter:
         """See `DeltaWriter`."""
         return self._other.apply(table, batch, record)
 
-    def data_file(self, table: str, name: str) -> BinaryIO:
+    def data_file(self, table: str, name: str) -> BinaryIO | None:
         """See `DeltaWriter`."""
         return self._other.data_file(table, name)
 

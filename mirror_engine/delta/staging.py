@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from mirror_engine.delta.file_statistics import statistics_of
 from mirror_engine.delta.kernel import NewFile, commit_files
+from mirror_engine.delta.log import open_log
 from mirror_engine.errors import MirrorError, StorageUnavailable, TableDamaged
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def stage(spark: SparkSession, log: DeltaLog, batch: ChangeBatch, transaction: T
     commit_files(spark, log.folder, files, transaction)
 
 
-def data_file(folder: Path, name: str) -> BinaryIO:
-    """The bytes of a data file of a table.
+def data_file(folder: Path, name: str) -> BinaryIO | None:
+    """The bytes of a data file of a table; None where it is gone, and part of the table no longer.
 
     Raises:
         TableDamaged: it is not there.
@@ -108,6 +109,9 @@ def data_file(folder: Path, name: str) -> BinaryIO:
         with _disk_trouble(folder):
             return (folder / name).open("rb")
     except FileNotFoundError:
+        log = open_log(folder)
+        if log is None or all(file.path.name != name for file in log.data_files()):
+            return None
         raise TableDamaged(folder, f"{name}, which became part of it as it lay, is not there") from None
 
 

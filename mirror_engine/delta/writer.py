@@ -127,7 +127,7 @@ class SparkDeltaWriter:
             record_only(log.folder, log, version + 1, record, to_metadata(record))
             return "NOTHING", changes.met
 
-    def data_file(self, table: str, name: str) -> BinaryIO:
+    def data_file(self, table: str, name: str) -> BinaryIO | None:
         """See `DeltaWriter`.
 
         Raises:
