@@ -6,7 +6,7 @@ import os
 import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -139,10 +139,11 @@ def _moved(part: Path, folder: Path) -> Path:
 def _copy(original: Original, target: Path) -> None:
     with original.open() as source, target.open("xb") as copy:
         left = original.size
-        try:
+        # not of one file system, or no file of the system's at all; others end early without a word
+        with suppress(OSError, AttributeError):
             while left and (count := os.copy_file_range(source.fileno(), copy.fileno(), left)):
                 left -= count
-        except (OSError, AttributeError):  # not of one file system, or no file of the system's at all
+        if left:
             source.seek(0)
             copy.seek(0)
             copy.truncate()
