@@ -256,6 +256,17 @@ def test_null_where_none_may_be_is_refused_as_ever(tmp_path: Path) -> None:
         assert mirror.status().tables[0].state.diagnostic.code == "ME048"
 
 
+def test_what_unfolds_too_far_is_refused_before_it_is_in_the_table(tmp_path: Path) -> None:
+    zone = Zone(tmp_path)
+    zone.config = {"row_bytes": 200_000}
+    path = zone.land(pa.table({"id": pa.array(range(10_000)), "text": ["x" * 3000] * 10_000}))
+    assert path.stat().st_size * 256 < 30_000_000
+    assert zone.once() is Verdict.REFUSED
+    with zone.mirror() as mirror:
+        state: Any = mirror.status().tables[0].state
+        assert state.diagnostic.code == "ME075"
+
+
 def damage(path: Path) -> None:
     """Bytes of the last page are others; footer and headers are as they were."""
     content = bytearray(path.read_bytes())

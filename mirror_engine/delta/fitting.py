@@ -16,6 +16,7 @@ from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.evolution import needs_mapping
 from mirror_engine.delta.file_statistics import ColumnChunk, chunks_of_column
 from mirror_engine.delta.parquet_footer import PARSE_FAULTS
+from mirror_engine.delta.parquet_pace import fixed_width, longest_values
 from mirror_engine.delta.parquet_pages import check_pages
 from mirror_engine.delta.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
 from mirror_engine.delta.unfolding import check_total
@@ -167,9 +168,23 @@ def _check_rows(file: ParquetChangeFile, source: BinaryIO, size: int, path: str,
                 raise Doubt("a column of it is encrypted")
             longest += check_pages(source, size, [chunk], path, config).largest
             unfolded += told.total_uncompressed_size
+        unfolded += _repeated_bytes(metadata, source, group)
         if longest > config.row_bytes:
             raise Doubt("its pages are so large that a row might be longer than row_bytes")
     check_total(unfolded, metadata.num_rows, size, path, config)
+
+
+def _repeated_bytes(metadata: Any, source: BinaryIO, group: int) -> int:  # noqa: ANN401 - pyarrow's FileMetaData
+    """How many bytes dictionaries of a row group may unfold to, were every value of a row the longest."""
+    described = metadata.row_group(group)
+    columns = [described.column(at) for at in range(described.num_columns)]
+    texts = [each.path_in_schema for each in columns if each.physical_type == "BYTE_ARRAY" and _is_folded(each)]
+    fixed = fixed_width(metadata.schema, range(described.num_columns))
+    try:
+        longest = longest_values(source, metadata, group, texts) if texts else 0
+    except PARSE_FAULTS as fault:
+        raise Doubt("its dictionaries cannot be read") from fault
+    return int(described.num_rows) * (fixed + longest)
 
 
 def _check_floats(file: ParquetChangeFile) -> None:
@@ -192,8 +207,11 @@ def _check_floats(file: ParquetChangeFile) -> None:
 
 
 def _has_dictionary(metadata: Any, at: int) -> bool:  # noqa: ANN401 - pyarrow's FileMetaData
-    groups = range(metadata.num_row_groups)
-    return any(_DICTIONARIES & {*metadata.row_group(group).column(at).encodings} for group in groups)
+    return any(_is_folded(metadata.row_group(group).column(at)) for group in range(metadata.num_row_groups))
+
+
+def _is_folded(chunk: Any) -> bool:  # noqa: ANN401 - pyarrow's ColumnChunkMetaData
+    return bool(_DICTIONARIES & {*chunk.encodings})
 
 
 def _has_negative_zero(cells: pa.Array) -> bool:

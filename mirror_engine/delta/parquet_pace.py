@@ -61,7 +61,7 @@ def pace_of(file: pq.ParquetFile, source: BinaryIO, group: int, names: Sequence[
     fixed = fixed_width(file.schema, places)
     width = fixed + sum(_expected_length(chunk, rows) for chunk in texts)
     if rows * sum(chunk.total_uncompressed_size for chunk in folded) > BATCH_BYTES:
-        width += _longest_values(source, file.metadata, group, [chunk.path_in_schema for chunk in folded])
+        width += longest_values(source, file.metadata, group, [chunk.path_in_schema for chunk in folded])
     return Pace(
         rows_per_batch=int(min(max(BATCH_BYTES // max(width, 1), 1), MOST_ROWS)),
         unfolded_bytes=rows * fixed + sum(chunk.total_uncompressed_size for chunk in texts),
@@ -116,7 +116,7 @@ def _expected_length(chunk: Any, rows: int) -> int:  # noqa: ANN401 - ColumnChun
     return max(mean, min(size, _PREFIX_CODED)) if "DELTA_BYTE_ARRAY" in chunk.encodings else mean
 
 
-def _longest_values(handle: BinaryIO, metadata: Any, group: int, paths: list[str]) -> int:  # noqa: ANN401 - as above
+def longest_values(handle: BinaryIO, metadata: Any, group: int, paths: list[str]) -> int:  # noqa: ANN401 - as above
     """The length of the longest row that the dictionaries of some columns can make."""
     file = pq.ParquetFile(handle, metadata=metadata, read_dictionary=paths, pre_buffer=False, buffer_size=BUFFER_BYTES)
     first = next(file.iter_batches(batch_size=1, row_groups=[group], columns=paths, use_threads=False), None)
