@@ -27,11 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Shared:
-    """The JVM that this process started, and how many hold it."""
+    """The JVM that this process started, and the sessions of those who hold it."""
 
     jvm: Jvm
     config: Config
-    holders: int = 1
+    held: list[SparkSession]
+
+    def is_let_go(self, spark: SparkSession) -> bool:
+        """Whether nobody holds it any more, once this session is given back; a stranger's holds nothing."""
+        before = len(self.held)
+        self.held = [each for each in self.held if each is not spark]
+        return before > 0 and not self.held
 
     def end(self) -> None:
         """End it; where the next one could start sooner, that is seen to in the background."""
@@ -77,8 +83,9 @@ def start_session(  # noqa: PLR0913 - what is set up, and where
         if _running and _running[0].jvm.process.poll() is not None:
             _running.pop().end()  # killed from outside: begin anew
         if _running:
-            _running[0].holders += 1
-            return _running[0].jvm.spark.newSession()
+            shared = _running[0]
+            shared.held.append(shared.jvm.spark.newSession())
+            return shared.held[-1]
         if (foreign := _foreign_session()) is not None:
             return foreign
         if is_submitted():
@@ -87,7 +94,7 @@ def start_session(  # noqa: PLR0913 - what is set up, and where
         jars = delta_jars(config, java, listen)
         listen(Preparing("the Spark session"))
         jvm = launch(Plan(profile, java, jars, config.driver_memory, scratch, archive_to, config.master), log_file)
-        _running.append(_Shared(jvm, config))
+        _running.append(_Shared(jvm, config, [jvm.spark]))
         return jvm.spark
 
 
@@ -99,10 +106,7 @@ def child_session(spark: SparkSession) -> SparkSession:
 def end_session(spark: SparkSession) -> None:
     """Give a session back: the JVM ends with its last holder. A session that the caller's program made stays."""
     with _lock:
-        if not _running or spark.sparkContext is not _running[0].jvm.spark.sparkContext:
-            return
-        _running[0].holders -= 1
-        if _running[0].holders == 0:
+        if _running and _running[0].is_let_go(spark):
             _running.pop().end()
 
 

@@ -148,6 +148,8 @@ def test_a_second_holder_shares_the_jvm_and_leaves_it_to_the_first(spark: SparkS
     assert second is not spark
     assert second.sparkContext is spark.sparkContext
     end_session(second)
+    end_session(second)  # it holds nothing any more, and a stranger's session never did
+    end_session(child_session(spark))
     assert spark.range(3).count() == 3
     assert list(tmp_path.iterdir()) == []
 
