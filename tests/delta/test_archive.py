@@ -106,7 +106,7 @@ def test_only_a_session_that_had_none_has_one_made_when_it_ends(
     told: list[list[str]] = []
     monkeypatch.setattr(session, "begin_to_make", told.append)
     jvm: Any = _EndedJvm(Plan("brief", JAVA, (), "3g", Path(), archive_to))
-    session._Shared(jvm, Config(profile=profile, jars="jars")).end()
+    session._Shared(jvm, Config(profile=profile, jars="jars"), []).end()
     assert told == begun
 
 
