@@ -16,6 +16,7 @@ from test_fixtures import outcome
 
 from mirror_engine import Verdict
 from mirror_engine.delta import lying_files
+from mirror_engine.delta.sighted_file import SightedFile
 from mirror_engine.landing_zone.change import same_rows
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ def test_a_file_replaced_while_it_is_copied_is_not_committed(
 ) -> None:
     zone = Zone(tmp_path, mirror_writer(tmp_path))
     path = zone.land(rows(0, 10))
-    copy = lying_files.LyingFiles._open
+    opens = SightedFile.open
     opened = []
 
-    def replacing(self: lying_files.LyingFiles, *arguments: str) -> object:
-        found = copy(self, *arguments)
+    def replacing(self: SightedFile) -> object:
+        found = opens(self)
         opened.append(found)
         if len(opened) == 2:  # the first look is over
             path.unlink()
@@ -82,7 +83,7 @@ def test_a_file_replaced_while_it_is_copied_is_not_committed(
             zone.land(rows(100, 5))
         return found
 
-    monkeypatch.setattr(lying_files.LyingFiles, "_open", replacing)
+    monkeypatch.setattr(SightedFile, "open", replacing)
     assert zone.once() is Verdict.LEVEL
     assert len(opened) > 2
     assert sorted(row["id"] for row in zone.outcome()["rows"]) == [100, 101, 102, 103, 104]

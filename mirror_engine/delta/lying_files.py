@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -14,15 +13,15 @@ from mirror_engine.delta.change_bytes import guarded
 from mirror_engine.delta.fitting import Doubt, check_fit
 from mirror_engine.delta.inspection import KeysOfRows, check_bounds
 from mirror_engine.delta.intake import Taken, take
-from mirror_engine.delta.original import Original
+from mirror_engine.delta.original import Original, data_file_name
 from mirror_engine.delta.parquet import open_parquet
 from mirror_engine.delta.parquet_footer import read_footer
 from mirror_engine.delta.read_request import ReadFile, ReadRequest
 from mirror_engine.delta.reader import facts_after, said_of, terms_of
-from mirror_engine.errors import PublisherError, ZoneChanged
+from mirror_engine.delta.sighted_file import sighted
+from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import without_errors
-from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.delta.base import RowSource
     from mirror_engine.delta.reading import Reading
-    from mirror_engine.storage.base import Entry, Storage
+    from mirror_engine.delta.sighted_file import SightedFile
+    from mirror_engine.storage.base import Storage
 
 LEAST_BYTES = 4 * 1024 * 1024  # of a file that is worth a data file of its own
 _SAMPLES, _SAMPLE_BYTES = 64, 4096  # of a file's bytes, beside its footer, that tell it from others
@@ -104,25 +104,23 @@ class LyingFiles:
         return "" if request.facts.takes_files else "the table asks more of its files, or names columns otherwise"
 
     def _looked_at(self, request: ReadRequest) -> ReadFile:
-        path = f"{request.zone}/{request.path}"
-        before = self._storage.stat(path)
-        if before is None or before.kind is not Kind.FILE or before.identity != request.file.identity:
-            raise ZoneChanged(f"{request.path}: no longer the file that was seen")
-        with self._open(path, request) as handle:
+        lying = sighted(self._storage, request)
+        size = lying.entry.size
+        with lying.open() as handle:
             content = guarded(handle, request.path)
             file = open_parquet(content, request.path, self._config)
             if file.marker is not None:
                 raise Doubt("it has row markers")
             terms = terms_of(file, request, self._config)
-            nulls = check_fit(file, terms, content, before.size, self._config)
-            digest = _digest(content, before.size, request.path, self._config)
-        taken = Taken(_RowsOnDemand(partial(self._rows, request)), _inserts(file.parquet.metadata.num_rows), 0, nulls)
+            nulls = check_fit(file, terms, content, size, self._config)
+            digest = _digest(content, size, request.path, self._config)
+        taken = Taken(
+            _RowsOnDemand(partial(self._rows, lying, request)), _inserts(file.parquet.metadata.num_rows), 0, nulls
+        )
         said = without_errors(said_of(file, terms, taken, request))
-        check = partial(self._check, path, before, request)
-        name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-        original = Original(name, before.size, file.parquet.metadata, partial(self._open, path, request), check)
+        original = Original(data_file_name(), size, file.parquet.metadata, lying.open, lying.check_unchanged)
         seen = request.file
-        check()
+        lying.check_unchanged()
         rows = FileRows(
             path=seen.path,
             etag=seen.etag,
@@ -133,28 +131,13 @@ class LyingFiles:
             has_marker=False,
             byte_count=0,
             diagnostics=said,
-            landed_bytes=before.size,
+            landed_bytes=size,
             original=original,
         )
         return ReadFile(rows, facts_after(file, terms, request.facts, fills=True))
 
-    def _open(self, path: str, request: ReadRequest) -> BinaryIO:
-        try:
-            return self._storage.open(path)
-        except FileNotFoundError:
-            raise ZoneChanged(f"{request.path}: gone before it was read") from None
-
-    def _check(self, path: str, before: Entry, request: ReadRequest) -> None:
-        after = self._storage.stat(path)
-        if after is None or (after.identity, after.size, after.modified_ns) != (
-            before.identity,
-            before.size,
-            before.modified_ns,
-        ):
-            raise ZoneChanged(f"{request.path}: replaced or changed while it was looked at")
-
-    def _rows(self, request: ReadRequest) -> RowSource:
-        with self._open(f"{request.zone}/{request.path}", request) as handle:
+    def _rows(self, lying: SightedFile, request: ReadRequest) -> RowSource:
+        with lying.open() as handle:
             file = open_parquet(guarded(handle, request.path), request.path, self._config)
             return take(file, terms_of(file, request, self._config), request.file, self._reading).rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,3 +27,8 @@ class Original:
     footer: Any
     open: Callable[[], BinaryIO]
     check: Callable[[], None]
+
+
+def data_file_name() -> str:
+    """A new name, as Delta gives them to data files."""
+    return f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"

@@ -10,8 +10,9 @@ from mirror_engine.delta.change_bytes import at_hand, guarded
 from mirror_engine.delta.intake import Taken, Terms, null_key_counts, take
 from mirror_engine.delta.parquet import open_parquet
 from mirror_engine.delta.read_request import Foretold, ReadFile, ReadRequest, TableFacts
+from mirror_engine.delta.sighted_file import sighted
 from mirror_engine.delta.text import open_text
-from mirror_engine.errors import MirrorError, PublisherError, StorageUnavailable, ZoneChanged
+from mirror_engine.errors import MirrorError, PublisherError, StorageUnavailable
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.column_types import (
     Incoming,
@@ -24,7 +25,6 @@ from mirror_engine.landing_zone.column_types import (
 )
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 from mirror_engine.landing_zone.partitions import parse_folder
-from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from mirror_engine.delta.open_file import OpenFile
     from mirror_engine.delta.read_request import WaitingFiles
     from mirror_engine.delta.reading import Reading
-    from mirror_engine.storage.base import Entry, Storage
+    from mirror_engine.delta.sighted_file import SightedFile
+    from mirror_engine.storage.base import Storage
 
 
 class ChangeFileReader:
@@ -61,17 +62,14 @@ class ChangeFileReader:
             ZoneChanged: another file lies there than was sighted, or none.
             StorageUnavailable: the storage or the scratch folder failed.
         """
-        path = f"{request.zone}/{request.path}"
-        before = self._storage.stat(path)
-        if before is None or before.kind is not Kind.FILE or before.identity != request.file.identity:
-            raise ZoneChanged(f"{request.path}: no longer the file that was seen")
+        seen = sighted(self._storage, request)
         try:
-            found = self._opened(path, before, request)
+            found = self._opened(seen, request)
         except PublisherError:
-            self._check_unchanged(path, before, request)  # a file being written fails in odd ways: say the true one
+            self._check_unchanged(seen)  # a file being written fails in odd ways: say the true one
             raise
         try:
-            self._check_unchanged(path, before, request)
+            self._check_unchanged(seen)
         except MirrorError:
             found.rows.rows.close()
             raise
@@ -100,28 +98,21 @@ class ChangeFileReader:
         facts = facts_after(file, terms, request.facts, fills=rows is None or rows > 0)
         return Foretold(facts, max(request.file.size, (rows or 0) * COUNTED_ROW_BYTES))
 
-    def _check_unchanged(self, path: str, before: Entry, request: ReadRequest) -> None:
-        after = self._storage.stat(path)
-        if after is None or after.identity != before.identity:
-            raise ZoneChanged(f"{request.path}: replaced while it was read")
-        if (after.size, after.modified_ns) != (before.size, before.modified_ns):
-            raise self._changed(request)
+    def _check_unchanged(self, seen: SightedFile) -> None:
+        if not seen.is_unchanged():
+            raise self._changed(seen)
 
-    def _changed(self, request: ReadRequest) -> PublisherError:
+    def _changed(self, seen: SightedFile) -> PublisherError:
         return PublisherError(
-            diagnose("ME024", request.path, strict=self._config.strict, reason="it changed while it was read")
+            diagnose("ME024", seen.name, strict=self._config.strict, reason="it changed while it was read")
         )
 
-    def _opened(self, path: str, before: Entry, request: ReadRequest) -> ReadFile:
-        try:
-            handle = self._storage.open(path)
-        except FileNotFoundError:
-            raise ZoneChanged(f"{request.path}: gone before it was read") from None
-        with handle:
-            content = at_hand(guarded(handle, request.path), before.size)
+    def _opened(self, seen: SightedFile, request: ReadRequest) -> ReadFile:
+        with seen.open() as handle:
+            content = at_hand(guarded(handle, request.path), seen.entry.size)
             content_digest, size = self._reading.digest(request.file, content)
-            if size != before.size:
-                raise self._changed(request)
+            if size != seen.entry.size:
+                raise self._changed(seen)
             file = self._parsed(content, request)
             terms = terms_of(file, request, self._config)
             taken = take(file, terms, request.file, self._reading)
@@ -130,12 +121,12 @@ class ChangeFileReader:
         except PublisherError:
             taken.rows.close()
             raise
-        seen = replace(request.file, size=size, modified_ns=before.modified_ns)
+        as_read = replace(request.file, size=size, modified_ns=seen.entry.modified_ns)
         rows = FileRows(
-            path=seen.path,
-            etag=seen.etag,
+            path=as_read.path,
+            etag=as_read.etag,
             digest=content_digest,
-            modified_ns=seen.modified_ns,
+            modified_ns=as_read.modified_ns,
             rows=taken.rows,
             markers=taken.markers,
             has_marker=file.marker is not None,

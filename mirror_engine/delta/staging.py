@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from mirror_engine.delta.file_statistics import statistics_of
 from mirror_engine.delta.kernel import NewFile, commit_files
 from mirror_engine.delta.log import open_log
+from mirror_engine.delta.original import data_file_name
 from mirror_engine.errors import MirrorError, StorageUnavailable, TableDamaged
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _described(files: Iterable[Path], columns: Sequence[Column]) -> Iterable[New
 
 def _moved(part: Path, folder: Path) -> Path:
     """A file, moved into a table's folder under a name as Delta gives them."""
-    target = folder / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+    target = folder / data_file_name()
     shutil.move(part, target)
     return target
 
