@@ -57,11 +57,12 @@ class RememberingWriter:
         self._remembered: Mapping[str, _Known] | None = None
 
     def remember(self) -> None:
-        """Note what all logs say now, for the next process; only by one that holds ROOT."""
-        known = {table: found for table in self.tables() if (found := self._known(table) or self._told(table))}
-        if known != self._all_known:
-            self._remembered = known
-            _write(self._memory, known)
+        """Note what all logs say now, for the next process; only by one that holds ROOT. Raises nothing."""
+        with suppress(OSError, TransientError):
+            known = {table: found for table in self.tables() if (found := self._known(table) or self._told(table))}
+            if known != self._all_known:
+                self._remembered = known
+                _write(self._memory, known)
 
     def tables(self) -> Sequence[str]:
         """See `DeltaWriter`."""
@@ -188,12 +189,11 @@ def _digest(text: str) -> str:
 
 
 def _write(memory: Path, known: Mapping[str, _Known]) -> None:
-    """One line that vouches for the second, by the same version of this program; a disk that is full forgets."""
+    """One line that vouches for the second, by the same version of this program."""
     told = json.dumps({table: _to_json(each) for table, each in known.items()})
     fresh = memory.with_name(f"{memory.name}.new")
-    with suppress(OSError):
-        fresh.write_text(f"{_digest(told)}\n{told}", encoding="ascii")
-        fresh.replace(memory)
+    fresh.write_text(f"{_digest(told)}\n{told}", encoding="ascii")
+    fresh.replace(memory)
 
 
 def _read(memory: Path) -> Mapping[str, _Known]:
