@@ -235,13 +235,21 @@ def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, mon
     assert [(each.table.table, each.retry_seconds) for each in told] == [("Items", 60.0)]
 
 
-def test_others_go_on_meanwhile_and_what_waited_for_it_is_taken_up_at_once(shop):
-    orders, items = shop.orders(), shop.orders("Items")
+@contextmanager
+def maintained(shop):
+    """Gives Orders, whose maintenance is under way until it is let go."""
+    orders = shop.orders()
     for number in range(3):
         orders.insert(row(number))
     shop.writer.is_let_go.clear()
     with run(shop):
         until(lambda: shop.writer.asked == ["dbo/Orders"])
+        yield orders
+
+
+def test_others_go_on_meanwhile_and_what_waited_for_it_is_taken_up_at_once(shop):
+    items = shop.orders("Items")
+    with maintained(shop) as orders:
         orders.insert(row(3))
         items.insert(row(1))
         until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
@@ -253,12 +261,8 @@ def test_others_go_on_meanwhile_and_what_waited_for_it_is_taken_up_at_once(shop)
 
 
 def test_a_change_that_waits_is_told_to_the_maintenance_and_what_that_leaves_undone_is_put_off(shop):
-    orders, items = shop.orders(), shop.orders("Items")
-    for number in range(3):
-        orders.insert(row(number))
-    shop.writer.is_let_go.clear()
-    with run(shop):
-        until(lambda: shop.writer.asked == ["dbo/Orders"])
+    items = shop.orders("Items")
+    with maintained(shop) as orders:
         items.insert(row(1))
         until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
         assert not shop.writer.is_wanted()

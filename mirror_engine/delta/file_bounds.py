@@ -13,15 +13,20 @@ if TYPE_CHECKING:
     Bounds: TypeAlias = Mapping[str, tuple[pa.Scalar[Any], pa.Scalar[Any]]]  # lowest and highest value by column
 
 
-def bounds_of(rows: pa.Table) -> Bounds:
-    """The extremes of columns whose statistics are exact enough: whole numbers and text.
+def is_bounded(kind: pa.DataType) -> bool:
+    """Whether statistics of a column are exact enough: of whole numbers and text.
 
     Text is cut off in statistics, the highest upwards: still a bound.
     """
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
+
+
+def bounds_of(rows: pa.Table) -> Bounds:
+    """The extremes of columns that statistics bound."""
     found = {}
     for name in rows.column_names:
         column = rows.column(name)
-        if pa.types.is_integer(column.type) or pa.types.is_string(column.type):
+        if is_bounded(column.type):
             extremes = pc.min_max(column)
             if extremes["min"].is_valid:
                 found[name] = (extremes["min"], extremes["max"])
