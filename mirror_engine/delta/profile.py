@@ -72,6 +72,9 @@ _ONE_PROCESS = {
     # reached by nobody else
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # no checksum beside each file: Hadoop starts a process for every file it makes, to set its mode
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 
 _JAVA_OPTIONS = (
