@@ -88,7 +88,7 @@ class Inspector:
     def _met(self, folder: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
         """What the rows met when they were committed; nothing where the log no longer tells."""
         with suppress(UsageError):
-            return self._doors.writer.met(folder, batch, version - 1) if version > 0 else ()
+            return self._doors.writer.met(folder, batch, version - 1) if version >= 0 else ()
         return ()
 
     def _record(self, table: TableName, known: Progress, read: Sequence[FileRows], met: Sequence[Met]) -> None:

@@ -220,7 +220,7 @@ class Replayer:
             self._doors.ledger.mirror, work.anchor, as_committed(known, work.sighting), (), work.table.folder
         )
         self._check_unchanged(work, cut)
-        if state is None:
+        if state is None and not cut.batch.originals:
             self._doors.writer.create(folder, cut.batch.schema, record)
         progress = after_batch(known, cut, self._doors.clock())
         progress = replace(progress, foreign_version=changed_by_others(self._doors, work.table, known))

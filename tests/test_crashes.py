@@ -77,7 +77,7 @@ class World:
         gone.drop()
         again.drop()
         publisher.table("Again", keys=["id"]).load({"id": 9})
-        publisher.table("New").load({"n": 1})
+        publisher.table("New").insert({"n": 1})
         for dropped in ("Gone", "Again"):
             world.storage.delete(f"Files/LandingZone/{dropped}")
         world.take(landed, {path for path in known if "Again/" not in path})

@@ -132,7 +132,7 @@ def test_files_of_one_kind_make_one_commit_and_status_says_which_way_each_took(t
     with zone.mirror() as mirror:
         versions = {file.path[18:20]: file.version for file in mirror.status().tables[0].files}
         ways = [(file.way, file.reason) for file in mirror.status().tables[0].files]
-    assert versions == {"01": 1, "02": 1, "03": 1, "04": 2, "05": 3}
+    assert versions == {"01": 0, "02": 0, "03": 0, "04": 1, "05": 2}
     assert ways == [*[("staged", "")] * 3, ("appended", "it has row markers"), ("staged", "")]
 
 
@@ -294,9 +294,9 @@ def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) ->
         state: Any = table.state
         assert verdict is Verdict.REFUSED
         assert state.diagnostic.code == "ME081"
-        assert "version 1 holds T/00000000000000000001.parquet" in state.diagnostic.text
+        assert "version 0 holds T/00000000000000000001.parquet" in state.diagnostic.text
         assert "restart" in state.diagnostic.remedy
-        assert mirror.history("T")[0].version == 1
+        assert mirror.history("T")[0].version == 0
     assert zone.once() is Verdict.REFUSED
     shutil.rmtree(zone.root / ENGINE)
     assert zone.once() is Verdict.REFUSED

@@ -25,7 +25,7 @@ from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.testing.publisher import Publisher
 
 class Staging(SparkDeltaWriter):
-    def _commit(self, table, batch, changes, record):
+    def _commit(self, table, batch, changes, record, since):
         folder = self._tables.path(table)
         log = open_log(folder)
         record_only(folder, log, log.version + 1, record, to_metadata(record))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from delta_history import read_history
 from delta_protocol import protocol_faults
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from independent_readers import by_deltalake, by_duckdb
 from test_direct_staging import Zone, landings, rows
 from test_fixtures import outcome
 
-from mirror_engine import Verdict
+from mirror_engine import Config, Mirror, Verdict
 from mirror_engine.delta import lying_files
+from mirror_engine.delta import writer as writer_module
 from mirror_engine.delta.sighted_file import SightedFile
+from mirror_engine.events import OperationFailed
 from mirror_engine.landing_zone.change import same_rows
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.events import Event
 
 pytestmark = pytest.mark.spark
 FIXTURES = (
@@ -88,6 +91,51 @@ def test_a_file_replaced_while_it_is_copied_is_not_committed(
     assert len(opened) > 2
     assert sorted(row["id"] for row in zone.outcome()["rows"]) == [100, 101, 102, 103, 104]
     assert len(list((zone.root / "Tables/dbo/T").glob("*.parquet"))) == 1
+
+
+def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(
+    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = Zone(tmp_path, mirror_writer(tmp_path))
+    zone.land(rows(0, 10))
+    folder, stages, theirs = zone.root / "Tables/dbo/T", writer_module.stage, pa.table({"id": [7]})
+    said: list[Event] = []
+
+    def staging(*arguments: Any) -> None:
+        if not (folder / "_delta_log").exists():
+            write_deltalake(folder, theirs)
+        stages(*arguments)
+
+    monkeypatch.setattr(writer_module, "stage", staging)
+    with Mirror(zone.root, Config(), writer=zone.writer, listeners=[said.append]) as mirror:
+        assert mirror.once().verdict is Verdict.RETRY
+    failures = [event.message for event in said if isinstance(event, OperationFailed)]
+    assert "another writer committed first" in failures[0]
+    table = DeltaTable(folder)
+    assert table.to_pyarrow_table().equals(theirs)
+    assert {file.name for file in folder.glob("*.parquet")} == {each.rpartition("/")[2] for each in table.file_uris()}
+
+
+def test_a_new_table_and_its_first_files_are_one_commit(
+    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]
+) -> None:
+    wide = {f"c{number}": [number] * 3 for number in range(40)}
+    zone = Zone(tmp_path, mirror_writer(tmp_path), {"keyColumns": ["id", "c39"]})
+    zone.land(rows(0, 3, **wide))
+    zone.land(rows(2, 3, **wide))
+    assert zone.once() is Verdict.LEVEL
+    table = DeltaTable(zone.root / "Tables/dbo/T")
+    assert (table.version(), len(table.file_uris())) == (0, 2)
+    assert protocol_faults(zone.root / "Tables/dbo/T") == []
+    assert table.metadata().configuration == {
+        "delta.checkpointInterval": "50",
+        "delta.enableDeletionVectors": "false",
+        "delta.dataSkippingNumIndexedCols": "44",
+    }
+    assert pa.table(table.get_add_actions(flatten=True))["max.c39"].to_pylist() == [39, 39]
+    assert [text for text, _ in zone.outcome()["said"]] == [
+        "T/00000000000000000002.parquet: 1 insert of a present key, both rows stay [ME039]"
+    ]
 
 
 def test_a_table_without_zones_stages_files_without_zones(

@@ -53,7 +53,14 @@ class _Ready(SparkDeltaWriter):
         self.at = 0.0
         self.peak_bytes = 0
 
-    def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:  # noqa: ARG002 - as the writer calls it
+    def _commit(
+        self,
+        table: str,
+        batch: ChangeBatch,  # noqa: ARG002 - as the writer calls it
+        changes: StagedChanges,
+        record: BatchRecord,
+        since: int,  # noqa: ARG002 - as above
+    ) -> str:
         self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
         self.commits += 1
         shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)

@@ -40,15 +40,21 @@ class MirrorEngine:
         self._heard: list[tuple[float, Event]] = []
 
     def once(self, root: str) -> dict[str, Any]:
-        """Apply what has landed; how long until the last commit was told, and until the call was over."""
+        """Apply what has landed; how long until the last commit lay there, was on the disk, and the call was over."""
         mirror = self._open.get(root) or self._opened(root)
         self._heard.clear()
-        started = time.perf_counter()
+        began, started = time.time(), time.perf_counter()
         report = mirror.once()
         seconds = time.perf_counter() - started
         assert report.verdict is Verdict.LEVEL, f"{root}: {report.verdict.value}"
         committed = [at - started for at, event in self._heard if isinstance(event, BatchCommitted)]
-        return {"seconds": seconds, "readable": max(committed, default=0.0), "commits": len(committed)}
+        logs = Path(root).glob("Tables/*/*/_delta_log/*.json")
+        return {
+            "seconds": seconds,
+            "readable": max(log.stat().st_mtime for log in logs) - began,
+            "durable": max(committed, default=0.0),
+            "commits": len(committed),
+        }
 
     def close(self, root: str) -> dict[str, Any]:
         """Let go of a ROOT; the first stays open, so that the JVM does."""

@@ -210,7 +210,7 @@ class DeltaWriter(Protocol):
         raised, so that the caller reads the state again. The commit is on the disk when this returns.
 
         Originals become part of the table as they lie, and nobody looks at their rows: the caller does, afterwards,
-        with `data_file` and `met`.
+        with `data_file` and `met`. Where the table is new they come in the commit that makes it.
 
         Raises:
             CommitConflict: another writer was first, or the table no longer takes files; nothing was committed.
@@ -229,7 +229,7 @@ class DeltaWriter(Protocol):
         """
 
     def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
-        """Per file of a batch what its rows meet in the table as it was at a version. Starts no JVM.
+        """Per file of a batch what its rows meet in the table as it was at a version, -1 for none. Starts no JVM.
 
         Raises:
             UsageError: the table has no such version, or no longer.

@@ -57,9 +57,9 @@ def _sync_commits(folder: Path, since: int) -> None:
     data = {folder / unquote(path): size for path, size in sizes.items() if _is_inside(path)}
     _refuse_torn(folder, data)
     with ThreadPoolExecutor(_SYNCS) as pool:  # a disk writes several files at once faster than one by one
-        list(pool.map(_sync_file, (*data, *vectors)))
+        list(pool.map(sync_file, (*data, *vectors)))
     for name in logged:
-        _sync_file(folder / name)
+        sync_file(folder / name)
     for each in _folders(folder, data, is_new=since < 0):
         sync_folder(each)
 
@@ -80,6 +80,21 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
+def sync_file(file: Path) -> None:
+    """Bring a file to the disk, and the checksum that Hadoop may lay beside it; absent is no error.
+
+    Raises:
+        OSError: it failed.
+    """
+    for each in (file, file.with_name(f".{file.name}.crc")):
+        with suppress(FileNotFoundError):
+            opened = os.open(each, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+
+
 def _is_inside(path: str) -> bool:
     """Whether a data file lies in the table's folder: others may name any place."""
     return "://" not in path and not path.startswith(("/", "file:"))
@@ -91,17 +106,6 @@ def _refuse_torn(folder: Path, data: dict[Path, int]) -> None:
         if found != size:
             told = "is not there" if found is None else f"has {found} bytes of {size}"
             raise TableDamaged(folder, f"{file.name}, which the Delta log names, {told}")
-
-
-def _sync_file(file: Path) -> None:
-    """Bring a file to the disk, and the checksum that Hadoop lays beside it; absent is no error."""
-    for each in (file, file.with_name(f".{file.name}.crc")):
-        with suppress(FileNotFoundError):
-            opened = os.open(each, os.O_RDONLY)
-            try:
-                os.fsync(opened)
-            finally:
-                os.close(opened)
 
 
 def _folders(folder: Path, data: Iterable[Path], *, is_new: bool) -> Iterable[Path]:

@@ -63,7 +63,7 @@ def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadat
     Raises:
         StorageUnavailable: nothing was written.
     """
-    configuration = dict(_PROPERTIES)
+    configuration = properties_of(schema)
     fields = _fields(schema, {}, configuration)
     described = {
         "id": str(uuid.uuid4()),
@@ -84,6 +84,11 @@ def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadat
     except CommitConflict:
         return False
     return True
+
+
+def properties_of(schema: TableSchema, key_columns: Sequence[str] = ()) -> dict[str, str]:
+    """The properties of a new table, by which its keys have statistics."""
+    return _PROPERTIES | _statistics(schema, key_columns, _PROPERTIES)
 
 
 def evolve(folder: Path, log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) -> int:

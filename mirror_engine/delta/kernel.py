@@ -9,12 +9,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.evolution import needs_mapping
 from mirror_engine.delta.last_checkpoint import count_actions
 from mirror_engine.delta.record import engine_info
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -43,6 +44,19 @@ class NewFile:
     statistics: str
 
 
+@dataclass(frozen=True)
+class NewTable:
+    """What a table is to be that files are to begin.
+
+    Attributes:
+        schema: its columns, whose names need no mapping; no partitions.
+        properties: of Delta.
+    """
+
+    schema: TableSchema
+    properties: Mapping[str, str]
+
+
 def can_append(log: DeltaLog, schema: TableSchema) -> bool:
     """Whether Kernel can add files to a table once it has these columns, and nothing is asked of their rows.
 
@@ -57,8 +71,21 @@ def can_append(log: DeltaLog, schema: TableSchema) -> bool:
     return is_known and is_plain and not any(field["metadata"] for field in log.fields.values())
 
 
-def commit_files(spark: SparkSession, folder: Path, files: Iterable[NewFile], transaction: Transaction) -> None:
+def commit_files(
+    spark: SparkSession,
+    folder: Path,
+    files: Iterable[NewFile],
+    transaction: Transaction,
+    new: NewTable | None = None,
+) -> None:
     """Add data files to a table in one commit.
+
+    Args:
+        spark: any session.
+        folder: the table's.
+        files: they lie in it.
+        transaction: makes it exactly-once.
+        new: what the commit makes of a folder that is no table yet.
 
     Raises:
         Py4JError: whatever Kernel throws; see `spark_failures`.
@@ -67,8 +94,13 @@ def commit_files(spark: SparkSession, folder: Path, files: Iterable[NewFile], tr
     kernel = jvm.io.delta.kernel
     engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # noqa: SLF001 - as above
     table = kernel.Table.forPath(engine, str(folder))
-    builder = table.createTransactionBuilder(engine, engine_info(transaction.metadata), kernel.Operation.WRITE)
-    begun = builder.withTransactionId(engine, transaction.application, transaction.version).build(engine)
+    operation = kernel.Operation.CREATE_TABLE if new else kernel.Operation.WRITE
+    builder = table.createTransactionBuilder(engine, engine_info(transaction.metadata), operation)
+    builder = builder.withTransactionId(engine, transaction.application, transaction.version)
+    if new is not None:
+        builder = builder.withSchema(engine, _struct(kernel.types, new.schema))
+        builder = builder.withTableProperties(engine, dict(new.properties))
+    begun = builder.build(engine)
     state = begun.getTransactionState(engine)
     context = kernel.Transaction.getWriteContext(engine, state, jvm.java.util.HashMap())
     schema = begun.getSchema(engine)
@@ -82,6 +114,20 @@ def commit_files(spark: SparkSession, folder: Path, files: Iterable[NewFile], tr
     actions = kernel.Transaction.generateAppendActions(engine, state, given, context)
     made = begun.commit(engine, kernel.utils.CloseableIterable.inMemoryIterable(actions))
     _finish(engine, folder, made)
+
+
+def _struct(types: Any, schema: TableSchema) -> Any:  # noqa: ANN401 - objects of the JVM
+    struct = types.StructType()
+    for column in schema.columns:
+        struct = struct.add(column.name, _type(types, column.type), column.nullable)
+    return struct
+
+
+def _type(types: Any, word: str) -> Any:  # noqa: ANN401 - objects of the JVM
+    if word.startswith("decimal"):
+        kind = arrow_type(word)
+        return types.DecimalType(kind.precision, kind.scale)
+    return types.BasePrimitiveType.createPrimitive(word)
 
 
 def _finish(engine: Any, folder: Path, made: Any) -> None:  # noqa: ANN401 - objects of the JVM

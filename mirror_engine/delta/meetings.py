@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from mirror_engine.delta.base import Met
 from mirror_engine.delta.data_files import scan
-from mirror_engine.delta.file_bounds import bounds_of
+from mirror_engine.delta.file_bounds import bounds_of, is_bounded
 from mirror_engine.delta.key_book import KeyBook, KeyRun, compact
 from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.delta.key_writer import KeySpool
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from mirror_engine.delta.log import DeltaLog
 
 
-def met_in(batch: ChangeBatch, log: DeltaLog) -> tuple[Met, ...]:
+def met_in(batch: ChangeBatch, log: DeltaLog | None) -> tuple[Met, ...]:
     """Per file of a batch what its rows meet, each at its moment.
 
     Args:
         batch: its rows need hold no more than keys and markers.
-        log: the table before the batch.
+        log: the table before the batch; None where the batch begins it.
     """
     keys = batch.key_columns
     if not keys:
@@ -35,7 +35,7 @@ def met_in(batch: ChangeBatch, log: DeltaLog) -> tuple[Met, ...]:
     extremes: list[pa.Table] = []
     runs = [_run_of(file, keys, extremes) for file in batch.files]
     book = KeyBook()
-    if extremes and set(keys) <= set(log.schema.names):
+    if extremes and log is not None and set(keys) <= set(log.schema.names):
         book.add([_held(log, keys, pa.concat_tables(extremes))])
     return tuple(Met(found.repeated, found.spread) for found in book.add(runs))
 
@@ -53,7 +53,7 @@ def _extremes(keys: pa.RecordBatch) -> pa.Table:
     bounds = {
         field.name: pc.min_max(cells)
         for field, cells in zip(keys.schema, keys.columns, strict=True)
-        if pa.types.is_integer(field.type) or pa.types.is_string(field.type)
+        if is_bounded(field.type)
     }
     found = {name: [bound["min"].as_py(), bound["max"].as_py()] for name, bound in bounds.items()}
     return pa.table({name: pa.array(values, keys.schema.field(name).type) for name, values in found.items()})

@@ -118,9 +118,10 @@ class MemoryDeltaWriter:
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`."""
         with self._lock:
-            if table not in self._tables:
+            if table not in self._tables and not batch.originals:
                 self.create(table, batch.schema, beginning(record))
-            last = self._tables[table][-1]
+            commits = self._tables.get(table, [])
+            last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
             refuse_repeated(table, record, last.transactions.get(record.application))
             keyed = _KeyedRows.of((_widened(row, batch.schema) for row in last.rows), batch.key_columns)
             self._keep(table, batch.originals)
@@ -128,17 +129,18 @@ class MemoryDeltaWriter:
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
             operation = "STAGE" if batch.originals else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
             transactions = {**last.transactions, record.application: record.progress.batch}
-            self._tables[table].append(
+            self._tables[table] = [
+                *commits,
                 _Commit(
                     batch.schema,
                     tuple(keyed.rows.values()),
                     to_metadata(gone(record, operation)),
-                    "MERGE" if operation == "MERGE" else "WRITE",
+                    "MERGE" if operation == "MERGE" else "WRITE" if commits else "CREATE TABLE",
                     now_ms(),
                     transactions,
-                )
-            )
-            return Outcome(len(self._tables[table]) - 1, () if batch.originals else met, operation)
+                ),
+            ]
+            return Outcome(len(commits), () if batch.originals else met, operation)
 
     def data_file(self, table: str, name: str) -> BinaryIO | None:
         """See `DeltaWriter`."""
@@ -147,7 +149,8 @@ class MemoryDeltaWriter:
 
     def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[Met]:
         """See `DeltaWriter`."""
-        keyed = _KeyedRows.of(self._tables[table][version].rows, batch.key_columns)
+        rows = self._tables[table][version].rows if version >= 0 else ()
+        keyed = _KeyedRows.of(rows, batch.key_columns)
         return tuple(_met(keyed, _changes(file, batch)) for file in batch.files)
 
     def _keep(self, table: str, originals: Iterable[Original]) -> None:

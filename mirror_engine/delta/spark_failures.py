@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("mirror_engine.spark")
 
 _CONFLICT = re.compile(
-    r"Concurrent\w+Exception|MetadataChangedException|ProtocolChangedException|DELTA_CONCURRENT|CommitRetryLimit"
+    r"Concurrent\w+Exception|MetadataChangedException|ProtocolChangedException|DELTA_CONCURRENT|CommitRetryLimit|TableAlreadyExists"
 )
 _DEAD = re.compile(
     r"stopped SparkContext|SparkContext (was|has been) (stopped|shut down)|Answer from Java side is empty"

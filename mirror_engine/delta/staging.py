@@ -6,18 +6,21 @@ import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from mirror_engine.delta.durable import sync_file
+from mirror_engine.delta.evolution import properties_of
 from mirror_engine.delta.file_statistics import statistics_of
-from mirror_engine.delta.kernel import NewFile, commit_files
+from mirror_engine.delta.kernel import NewFile, NewTable, commit_files
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.original import data_file_name
-from mirror_engine.errors import MirrorError, StorageUnavailable, TableDamaged
+from mirror_engine.errors import MirrorError, SparkFailed, StorageUnavailable, TableDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
     from typing import BinaryIO
 
@@ -53,33 +56,54 @@ def append_parts(
         Py4JError: whatever Kernel throws; see `spark_failures`.
         OSError: the files cannot be moved.
     """
-    wanted = indexed_columns(log, schema)
+    wanted = indexed_columns(log.table.metadata().configuration, schema)
     moved = (_moved(part, log.folder) for part in sorted(parts.glob("*.parquet")))
     commit_files(spark, log.folder, _described(moved, wanted), transaction)
 
 
-def copy_all(originals: Sequence[Original], folder: Path) -> None:
-    """Copy files into a table's folder, side by side; nothing is left of them where one cannot be copied.
+@contextmanager
+def copied(originals: Sequence[Original], folder: Path) -> Iterator[None]:
+    """Copies of files in a table's folder, for a commit made within; none is left where nothing was committed.
+
+    While the commit is made they are brought to the disk.
+    Only a JVM that died over it leaves them: whether it committed nobody can tell for sure. They are VACUUM's then.
+
+    Args:
+        originals: they are copied side by side.
+        folder: the table's.
 
     Raises:
         ZoneChanged: one was replaced meanwhile.
         StorageUnavailable: one could not be read or written.
     """
-    targets = [folder / original.name for original in originals]
     try:
-        with _disk_trouble(folder), ThreadPoolExecutor(_COPIES) as pool:
-            list(pool.map(_copy, originals, targets))
+        targets = [folder / original.name for original in originals]
+        with ThreadPoolExecutor(_COPIES) as pool:
+            with _disk_trouble(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                list(pool.map(_copy, originals, targets))
+            synced = pool.map(sync_file, targets)
+            yield
+            with _disk_trouble(folder):  # a failed fsync is told once: `make_durable` would not hear of it
+                list(synced)
+    except SparkFailed:
+        raise
     except MirrorError:
-        _remove(targets)
+        with suppress(MirrorError, OSError):
+            for name in {original.name for original in originals} - _in_use(folder):
+                (folder / name).unlink(missing_ok=True)
         raise
 
 
-def stage(spark: SparkSession, log: DeltaLog, batch: ChangeBatch, transaction: Transaction) -> None:
-    """Make copied files part of a table.
+def stage(
+    spark: SparkSession, folder: Path, log: DeltaLog | None, batch: ChangeBatch, transaction: Transaction
+) -> None:
+    """Make copied files part of a table, or a table of them.
 
     Args:
         spark: any session.
-        log: the table before the commit, with its columns.
+        folder: the table's.
+        log: the table before the commit, with its columns; None where there is none yet.
         batch: whose originals were copied into the table's folder.
         transaction: makes it exactly-once.
 
@@ -87,15 +111,13 @@ def stage(spark: SparkSession, log: DeltaLog, batch: ChangeBatch, transaction: T
         ZoneChanged: an original is another file by now; nothing was committed.
         Py4JError: whatever Kernel throws; see `spark_failures`.
     """
-    wanted = indexed_columns(log, batch.schema)
-    files = [NewFile(log.folder / each.name, statistics_of(each.footer, wanted)) for each in batch.originals]
-    try:
-        for original in batch.originals:
-            original.check()
-    except MirrorError:
-        _remove(file.path for file in files)
-        raise
-    commit_files(spark, log.folder, files, transaction)
+    configured = log.table.metadata().configuration if log else properties_of(batch.schema, batch.key_columns)
+    new = None if log else NewTable(batch.schema, configured)
+    wanted = indexed_columns(configured, batch.schema)
+    files = [NewFile(folder / each.name, statistics_of(each.footer, wanted)) for each in batch.originals]
+    for original in batch.originals:
+        original.check()
+    commit_files(spark, folder, files, transaction, new)
 
 
 def data_file(folder: Path, name: str) -> BinaryIO | None:
@@ -105,23 +127,25 @@ def data_file(folder: Path, name: str) -> BinaryIO | None:
         TableDamaged: it is not there.
         StorageUnavailable: it cannot be opened.
     """
-    try:
-        with _disk_trouble(folder):
-            return (folder / name).open("rb")
-    except FileNotFoundError:
-        log = open_log(folder)
-        if log is None or all(file.path.name != name for file in log.data_files()):
-            return None
-        raise TableDamaged(folder, f"{name}, which became part of it as it lay, is not there") from None
+    with _disk_trouble(folder), suppress(FileNotFoundError):
+        return (folder / name).open("rb")
+    if name in _in_use(folder):
+        raise TableDamaged(folder, f"{name}, which became part of it as it lay, is not there")
+    return None
 
 
-def indexed_columns(log: DeltaLog, schema: TableSchema) -> Sequence[Column]:
-    """The columns of which a table wants statistics."""
-    properties = log.table.metadata().configuration
+def indexed_columns(properties: Mapping[str, Any], schema: TableSchema) -> Sequence[Column]:
+    """The columns of which a table with these properties wants statistics."""
     if properties.get(_NAMED_COLUMNS):
         return ()  # a list in SQL's spelling: whoever set it has Spark at hand to collect them
     count = int(properties.get(_INDEXED_COLUMNS, _INDEXED_BY_DEFAULT))
     return schema.columns if count < 0 else schema.columns[:count]
+
+
+def _in_use(folder: Path) -> AbstractSet[str]:
+    """The names of the files that are part of a table."""
+    log = open_log(folder)
+    return set() if log is None else {file.path.name for file in log.data_files()}
 
 
 def _described(files: Iterable[Path], columns: Sequence[Column]) -> Iterable[NewFile]:
@@ -151,18 +175,12 @@ def _copy(original: Original, target: Path) -> None:
     original.check()
 
 
-def _remove(copies: Iterable[Path]) -> None:
-    for copy in copies:
-        copy.unlink(missing_ok=True)
-
-
 @contextmanager
 def _disk_trouble(folder: Path) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
-        raise
     except OSError as error:
         raise StorageUnavailable(
-            f"{folder}: a file cannot be copied into it: {error.strerror or error}", "Check the disk and its rights."
+            f"{folder}: a file cannot be copied into it, or brought to the disk: {error.strerror or error}",
+            "Check the disk and its rights.",
         ) from error

@@ -23,7 +23,7 @@ from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.sessions import Sessions
 from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.delta.staged_changes import stage_here, staged
-from mirror_engine.delta.staging import append_parts, copy_all, data_file, stage
+from mirror_engine.delta.staging import append_parts, copied, data_file, stage
 from mirror_engine.delta.tables_folder import TablesFolder
 from mirror_engine.errors import CommitConflict
 
@@ -107,23 +107,24 @@ class SparkDeltaWriter:
             PublisherError: a file of the batch turned out to be unreadable after all; nothing was committed.
             CommitFailed: Spark could not do it; nothing was committed.
         """
-        if open_log(self._tables.path(table)) is None:
-            self.create(table, batch.schema, beginning(record))
-        log = self._log(table)
-        refuse_repeated(table, record, log.transaction_version(record.application))
         self._clear_leftovers()
+        log = open_log(self._tables.path(table))
+        refuse_repeated(table, record, log.transaction_version(record.application) if log else None)
         apply = self._stage_files if batch.originals else self._apply_rows
         operation, met = apply(table, batch, record, log)
-        self.make_durable(table, min(record.progress.delta_version, log.version))  # with what others did since
+        self.make_durable(table, _durable_since(record, log))
         return Outcome(self._version_of(table, record), met, operation)
 
     def _apply_rows(
-        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog
+        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[Met, ...]]:
+        if log is None:
+            self.create(table, batch.schema, beginning(record))
+            log = self._log(table)
         with staged(batch, log, self._scratch, self._stage(batch)) as changes:
             version = evolve(log.folder, log, batch.schema, batch.key_columns)
             if changes.rows:
-                return self._commit(table, batch, changes, record), changes.met
+                return self._commit(table, batch, changes, record, version), changes.met
             record_only(log.folder, log, version + 1, record, to_metadata(record))
             return "NOTHING", changes.met
 
@@ -141,8 +142,8 @@ class SparkDeltaWriter:
         Raises:
             UsageError: the table has no such version, or no longer.
         """
-        log = open_log(self._tables.path(table), version)
-        return () if log is None else met_in(batch, log)
+        log = open_log(self._tables.path(table), version) if version >= 0 else None
+        return met_in(batch, log)
 
     def changed_by_others(self, table: str, since: int) -> int:
         """See `DeltaWriter`.
@@ -215,8 +216,11 @@ class SparkDeltaWriter:
         with spark_failures(log.folder.name, "collapse"), self.sessions.lent() as spark:
             return stage_on_executors(spark, batch, log, folder)
 
-    def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> str:
+    def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord, since: int) -> str:
+        """Commit changes that were held against the table as it was at a version."""
         folder, log = self._tables.path(table), self._log(table)
+        if changed_by_others(folder, since) >= 0:
+            raise CommitConflict(f"{table}: somebody else changed its rows meanwhile", "The next cycle counts anew.")
         operation = "MERGE" if changes.matches else "APPEND"
         record = gone(record, operation)
         if changes.is_data:
@@ -236,16 +240,21 @@ class SparkDeltaWriter:
         return operation
 
     def _stage_files(
-        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog
+        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[Met, ...]]:
-        """Make files part of a table as they lie."""
-        if not can_append(log, batch.schema):
+        """Make files part of a table as they lie, or a table of them."""
+        folder = self._tables.path(table)
+        if log and not can_append(log, batch.schema):
             raise CommitConflict(f"{table}: it was changed and takes no files now", "The next cycle reads their rows.")
         transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
-        copy_all(batch.originals, log.folder)
-        evolve(log.folder, log, batch.schema, batch.key_columns)
-        with spark_failures(table, "commit"), self.sessions.lent() as spark:
-            stage(spark, self._log(table), batch, transaction)
+        with copied(batch.originals, folder):
+            if log:
+                evolve(folder, log, batch.schema, batch.key_columns)
+                log = self._log(table)
+            with spark_failures(table, "commit"), self.sessions.lent() as spark:
+                stage(spark, folder, log, batch, transaction)
+        if not log:
+            self._forget(folder)
         return "STAGE", ()
 
     def _version_of(self, table: str, record: BatchRecord) -> int:
@@ -273,6 +282,11 @@ class SparkDeltaWriter:
                 jvm: Any = spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
                 path = jvm.org.apache.hadoop.fs.Path(str(folder))
                 jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, path)  # noqa: SLF001 - as above
+
+
+def _durable_since(record: BatchRecord, log: DeltaLog | None) -> int:
+    """What others committed since is brought to the disk, too."""
+    return min(record.progress.delta_version, log.version) if log else -1
 
 
 def _identity(record: BatchRecord) -> tuple[object, ...]:

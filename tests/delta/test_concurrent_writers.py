@@ -14,6 +14,7 @@ from shop import TYPES, Shop, row
 
 from mirror_engine import Verdict
 from mirror_engine.delta import merge as merge_module
+from mirror_engine.delta import writer as writer_module
 from mirror_engine.events import OperationFailed
 
 if TYPE_CHECKING:
@@ -106,3 +107,30 @@ def test_who_comes_between_is_met_by_a_second_try_and_named_where_rows_changed(
     assert sorted(tuple(each.values()) for each in table) == rows
     said = [found.text for found, _ in shop.status().diagnostics if found.code == "ME080"]
     assert said == ([f"changed by someone else at version {version}"] if changes else [])
+
+
+@pytest.mark.spark
+def test_who_comes_between_count_and_commit_is_counted(
+    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(tmp_path / "shop")
+    shop.writer = mirror_writer(shop.root)
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once()
+    folder, evolve, tries = str(shop.root / "Tables/dbo/Orders"), writer_module.evolve, []
+
+    def evolving(*arguments: Any) -> int:
+        tries.append(arguments)
+        version = evolve(*arguments)
+        if len(tries) == 1:
+            append(folder)  # the key 7, which the batch was told is absent
+        return version
+
+    monkeypatch.setattr(writer_module, "evolve", evolving)
+    orders.upsert({"id": 1, "city": "new"}, {"id": 7, "city": "ours"})
+    assert shop.once().verdict is Verdict.LEVEL
+    with shop.mirror() as mirror:
+        table = mirror.rows("Orders").select(list(TYPES)).to_pylist()
+    assert sorted(tuple(each.values()) for each in table) == [(1, "new"), (7, "ours")]
+    assert len(tries) == 2

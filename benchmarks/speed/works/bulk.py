@@ -36,7 +36,8 @@ def load(bench: Bench) -> Line:
         land(place, files)
         told = bench.ask("mirror", "once", root=place)
         bench.ask("mirror", "close", root=place)
-        return Told({"mirror": told["readable"], "its whole `once`": told["seconds"]}, mirrored(place), expected)
+        times = {"mirror": told["readable"], "on the disk": told["durable"], "its whole `once`": told["seconds"]}
+        return Told(times, mirrored(place), expected)
 
     def engine(peer: str, command: str, shown: str) -> Turn:
         def turn(place: Path) -> Told:
