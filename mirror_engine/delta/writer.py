@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ from mirror_engine.delta.evolution import allow_vectors, create_table, evolve, r
 from mirror_engine.delta.executor_collapse import stage_on_executors
 from mirror_engine.delta.history import gone
 from mirror_engine.delta.kernel import can_append
+from mirror_engine.delta.leftovers import Leftovers
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.meetings import met_in
@@ -69,8 +68,7 @@ class SparkDeltaWriter:
         self._scratch = scratch
         self.sessions = Sessions(session)
         self._driver_batch_bytes = driver_batch_bytes
-        self._lock = threading.Lock()
-        self._is_clean = False
+        self._leftovers = Leftovers(self._tables, scratch)
 
     def tables(self) -> Sequence[str]:
         """See `DeltaWriter`."""
@@ -107,7 +105,7 @@ class SparkDeltaWriter:
             PublisherError: a file of the batch turned out to be unreadable after all; nothing was committed.
             CommitFailed: Spark could not do it; nothing was committed.
         """
-        self._clear_leftovers()
+        self._leftovers.clear()
         log = open_log(self._tables.path(table))
         refuse_repeated(table, record, log.transaction_version(record.application) if log else None)
         apply = self._stage_files if batch.originals else self._apply_rows
@@ -265,15 +263,6 @@ class SparkDeltaWriter:
                 f"{table}: another writer committed this batch", "The next cycle reads the state again."
             )
         return state.record_version
-
-    def _clear_leftovers(self) -> None:
-        """Delete what a killed process left; once, and only by one that commits: it holds ROOT."""
-        with self._lock:
-            if not self._is_clean:
-                self._tables.clear_trash()
-                for leftover in self._scratch.glob("batch-*"):
-                    shutil.rmtree(leftover, ignore_errors=True)
-                self._is_clean = True
 
     def _forget(self, folder: Path) -> None:
         """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""

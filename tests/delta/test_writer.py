@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -179,9 +180,12 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
     for left in ("trash/1234", "scratch/batch-1234"):
         (tmp_path / "engine" / left).mkdir(parents=True)
-    (tmp_path / "engine" / "scratch" / "spooled").mkdir()
+    old, new = (tmp_path / "engine" / "scratch" / f"rows-{age}.arrow" for age in ("old", "new"))
+    for rows in (old, new):
+        rows.touch()
+    os.utime(old, (0, 0))
     Scenario(writer, SIMPLE, ["Id"]).change()
-    assert [path.name for path in (tmp_path / "engine").rglob("*")] == ["scratch", "spooled"]
+    assert [path.name for path in (tmp_path / "engine").rglob("*")] == ["scratch", "rows-new.arrow"]
 
 
 @pytest.mark.spark

@@ -1,0 +1,44 @@
+"""What a killed process left where only a running one needs it: passing files, and tables on their way out."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirror_engine.delta.tables_folder import TablesFolder
+
+
+class Leftovers:
+    """Found in a scratch folder and the trash of a ROOT.
+
+    Args:
+        tables: their trash.
+        scratch: for passing files.
+    """
+
+    def __init__(self, tables: TablesFolder, scratch: Path) -> None:
+        self._tables = tables
+        self._scratch = scratch
+        self._made_at = time.time()
+        self._lock = threading.Lock()
+        self._is_clean = False
+
+    def clear(self) -> None:
+        """Delete them; once, and only by one that commits: it holds ROOT. Raises nothing."""
+        with self._lock:
+            if self._is_clean:
+                return
+            self._tables.clear_trash()
+            for batch in self._scratch.glob("batch-*"):
+                shutil.rmtree(batch, ignore_errors=True)
+            for rows in self._scratch.glob("rows-*.arrow"):
+                with suppress(OSError):
+                    if rows.stat().st_mtime < self._made_at:  # others are being read
+                        rows.unlink()
+            self._is_clean = True
