@@ -65,14 +65,15 @@ class Gateway:
 
     def __init__(self, java: str, options: Sequence[str], class_path: Sequence[str], log: IO[bytes]) -> None:
         self._told = Path(tempfile.mkdtemp()) / "connection"
-        self.process = subprocess.Popen(  # noqa: S603 - the machine's own Java
-            [*_DEAF, java, *MODULE_OPTIONS, *options, "-cp", os.pathsep.join(class_path), _MAIN],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told)},
-            start_new_session=True,
-        )
+        command = [*_DEAF, java, *MODULE_OPTIONS, *options, "-cp", os.pathsep.join(class_path), _MAIN]
+        environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told)}
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - the machine's own Java
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        except OSError:
+            self._told.parent.rmdir()
+            raise
 
     def connection(self) -> tuple[int, str]:
         """Its port on this machine, and the secret it wants to hear first; waits until it listens.
