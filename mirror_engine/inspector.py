@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.delta.base import ChangeBatch
 from mirror_engine.delta.read_request import ReadRequest, TableFacts
-from mirror_engine.errors import CommitConflict, PublisherError, TableDamaged, UsageError
+from mirror_engine.errors import PublisherError, TableDamaged, UsageError
 from mirror_engine.events import DiagnosticRaised, TableLatched
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.sightings import FileSighting
 from mirror_engine.landing_zone.tally import tally
+from mirror_engine.places import disagreement, is_as_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,7 @@ class Inspector:
 
         Raises:
             StorageUnavailable: one could not be read; it is still owed.
-            CommitConflict: the table was removed.
+            CommitConflict: the table was removed, or made anew.
         """
         while (known := self._doors.ledger.progress(table)) and known.owed and not known.damage:
             version = min(_version(known, path) for path in known.owed)
@@ -54,10 +55,8 @@ class Inspector:
         """The files of one commit."""
         folder = self._doors.delta_folder(table)
         state = self._doors.writer.state(folder)
-        if state is None:
-            raise CommitConflict(
-                f"{table.folder}: its Delta table was removed meanwhile", "The next cycle rebuilds it."
-            )
+        if state is None or not is_as_known(known, state):
+            raise disagreement(table)
         read: list[FileRows] = []
         try:
             found = (self._read(table, known, path, state.schema) for path in paths)

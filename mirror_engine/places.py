@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import TransientError
+from mirror_engine.errors import CommitConflict, TransientError
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.names import TABLES_OF_THE_SERVICE, TableName, conflicts
 
@@ -21,6 +21,21 @@ def owner_of(doors: Doors, folder: str, state: DeltaState) -> TableName | None:
     """The table whose Delta table this is; None for one of another program, or a copy laid beside its original."""
     table = TableName.from_folder(state.record.folder) if state.record else None
     return table if table and doors.delta_folder(table) == folder else None
+
+
+def is_as_known(known: Progress, state: DeltaState | None) -> bool:
+    """Whether a Delta table is the one the ledger speaks of, or there is none where it speaks of none."""
+    if state is None:
+        return not known.has_table
+    return state.record is not None and state.record.progress.generation == known.generation
+
+
+def disagreement(table: TableName) -> CommitConflict:
+    """What is raised where it is not: removed, put in its place by others, or unreadable when the engine started."""
+    return CommitConflict(
+        f"{table.folder}: its Delta table is another than the ledger knows",
+        "The next cycle reads the table's state again; a table of another program must be taken away.",
+    )
 
 
 def changed_by_others(doors: Doors, table: TableName, progress: Progress) -> int:

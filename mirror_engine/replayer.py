@@ -14,7 +14,7 @@ from typing_extensions import assert_never
 from mirror_engine.batch_progress import after_batch, as_committed, as_recorded
 from mirror_engine.delta.base import BatchRecord, Outcome
 from mirror_engine.delta.read_request import TableFacts, WaitingFiles
-from mirror_engine.errors import CommitConflict, PublisherError, ZoneChanged
+from mirror_engine.errors import PublisherError, ZoneChanged
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
@@ -27,7 +27,7 @@ from mirror_engine.inspector import Inspector
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.progress import Latch, Progress
 from mirror_engine.landing_zone.tally import tally
-from mirror_engine.places import changed_by_others
+from mirror_engine.places import changed_by_others, disagreement, is_as_known
 from mirror_engine.planner import with_identity
 from mirror_engine.steps import (
     ApplyBatch,
@@ -184,7 +184,8 @@ class Replayer:
         first, last = work.waiting[0].path, work.waiting[-1].path
         self._doors.tell(BatchStarted(work.table, len(work.waiting), first, last))
         state = self._doors.writer.state(self._doors.delta_folder(work.table))
-        _check_agreement(work.table, known, state)
+        if not is_as_known(known, state):
+            raise disagreement(work.table)
         facts = self._facts(work.table, known, state)
         cut = self._reader.cut(WaitingFiles(work.zone, work.table, tuple(work.waiting), step.metadata, facts), known)
         try:
@@ -261,23 +262,6 @@ class Replayer:
             said = tally(known.diagnostics, refusal.others)
             self._doors.ledger.record(table, replace(known, latch=latch, diagnostics=said))
         self._doors.tell(TableLatched(table, refusal.diagnostic))
-
-
-def _check_agreement(table: TableName, known: Progress, state: DeltaState | None) -> None:
-    """The Delta table is the one the ledger speaks of.
-
-    Raises:
-        CommitConflict: it was removed, put in its place by others, or could not be read when the engine started.
-    """
-    if state is None:
-        is_same = not known.has_table
-    else:
-        is_same = state.record is not None and state.record.progress.generation == known.generation
-    if not is_same:
-        raise CommitConflict(
-            f"{table.folder}: its Delta table is another than the ledger knows",
-            "The next cycle reads the table's state again; a table of another program must be taken away.",
-        )
 
 
 def _met(table: TableName, cut: CutBatch, outcome: Outcome) -> list[Diagnostic]:
