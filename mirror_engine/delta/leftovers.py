@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.tables_folder import TablesFolder
 
+_COARSE_SECONDS = 2  # the coarsest steps of a file system's times
+
 
 class Leftovers:
     """Found in a scratch folder and the trash of a ROOT.
@@ -25,7 +27,7 @@ class Leftovers:
     def __init__(self, tables: TablesFolder, scratch: Path) -> None:
         self._tables = tables
         self._scratch = scratch
-        self._made_at = time.time()
+        self._made_at = time.time() - _COARSE_SECONDS
         self._lock = threading.Lock()
         self._is_clean = False
 
