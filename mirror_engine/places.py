@@ -1,4 +1,4 @@
-"""Who owns which Delta folder, and how many tables there is room for (LZ-1.5, LZ-7.10)."""
+"""Who owns which Delta folder, which table lies there, and how many there is room for (LZ-1.5, LZ-7.10)."""
 
 from __future__ import annotations
 

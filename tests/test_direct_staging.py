@@ -17,6 +17,7 @@ import mirror_engine.mirror
 from mirror_engine import Config, Mirror, Verdict
 from mirror_engine.delta import lying_files
 from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.errors import CommitConflict
 from mirror_engine.inspector import Inspector
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.layout import ENGINE
@@ -368,6 +369,26 @@ def test_a_file_that_was_rewritten_and_vacuumed_is_owed_no_longer(tmp_path: Path
     zone.land(rows(5, 2).append_column("__rowMarker__", pa.array([2, 2], pa.int32())))
     assert zone.once() is Verdict.LEVEL
     assert len(zone.outcome()["rows"]) == 8
+
+
+def test_what_is_owed_by_a_table_is_not_asked_of_the_next_at_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone, other = Zone(tmp_path / "zone"), Zone(tmp_path / "other")
+    for each in (zone, other):
+        each.land(rows(0, 10))
+    other.once()
+    inspect, refused = Inspector.inspect, []
+
+    def replaced(self: Inspector, table: Any) -> None:
+        zone.writer._tables = dict(other.writer._tables)  # type: ignore[attr-defined]
+        with pytest.raises(CommitConflict) as conflict:
+            inspect(self, table)
+        refused.append(conflict.value)
+
+    monkeypatch.setattr(Inspector, "inspect", replaced)
+    zone.once()
+    assert refused
 
 
 def test_a_table_removed_before_its_files_were_looked_at_is_rebuilt(

@@ -126,6 +126,7 @@ def test_a_new_table_and_its_first_files_are_one_commit(
     assert zone.once() is Verdict.LEVEL
     table = DeltaTable(zone.root / "Tables/dbo/T")
     assert (table.version(), len(table.file_uris())) == (0, 2)
+    assert not list((zone.root / "Tables").rglob(".*.crc"))  # Hadoop's
     assert protocol_faults(zone.root / "Tables/dbo/T") == []
     assert table.metadata().configuration == {
         "delta.checkpointInterval": "50",

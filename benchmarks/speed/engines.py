@@ -51,7 +51,7 @@ class MirrorEngine:
         logs = Path(root).glob("Tables/*/*/_delta_log/*.json")
         return {
             "seconds": seconds,
-            "readable": max(log.stat().st_mtime for log in logs) - began,
+            "readable": max((log.stat().st_mtime for log in logs), default=began) - began,
             "durable": max(committed, default=0.0),
             "commits": len(committed),
         }

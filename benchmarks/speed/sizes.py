@@ -31,6 +31,7 @@ class Sizes:
     growth_rows: int = 1_000_000  # of each of these files
     growth_changes: tuple[int, ...] = (10_000, 100_000, 400_000)
     tiny_warm_ups: int = 20
+    merge_warm_ups: int = 5
     warm_ups: int = 2
 
     def __post_init__(self) -> None:
@@ -60,5 +61,6 @@ SMALL = Sizes(
     growth_rows=2_000,
     growth_changes=(20, 200),
     tiny_warm_ups=0,
+    merge_warm_ups=0,
     warm_ups=0,
 )

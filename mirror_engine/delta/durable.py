@@ -56,6 +56,8 @@ def _sync_commits(folder: Path, since: int) -> None:
             vectors = list(folder.glob("deletion_vector*.bin"))
     data = {folder / unquote(path): size for path, size in sizes.items() if _is_inside(path)}
     _refuse_torn(folder, data)
+    # Hadoop's checksum of a `_last_checkpoint` before this one: it refuses what differs
+    (folder / LOG_FOLDER / "._last_checkpoint.crc").unlink(missing_ok=True)
     with ThreadPoolExecutor(_SYNCS) as pool:  # a disk writes several files at once faster than one by one
         list(pool.map(sync_file, (*data, *vectors)))
     for name in logged:

@@ -87,7 +87,7 @@ def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadat
 
 
 def properties_of(schema: TableSchema, key_columns: Sequence[str] = ()) -> dict[str, str]:
-    """The properties of a new table, by which its keys have statistics."""
+    """The properties of a new table; by them its keys have statistics."""
     return _PROPERTIES | _statistics(schema, key_columns, _PROPERTIES)
 
 

@@ -16,6 +16,7 @@ from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
+from mirror_engine.delta.leftovers import PROCESS
 from mirror_engine.delta.parquet_rows import ParquetRows, RowsAsParquet
 from mirror_engine.delta.read_request import ReadFile, ReadRequest
 from mirror_engine.delta.reader import ChangeFileReader
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     Answer: TypeAlias = ReadFile | MirrorError
 
 _TASKS_PER_CORE = 4  # files differ in size
-_PROCESS = uuid4().hex[:12]
 _NO_ENGINE = re.compile(r"No module named '(mirror_engine|pyarrow|numpy)[.\w]*'|PYTHON_VERSION_MISMATCH")
 _SAME_ENVIRONMENT = "Every node needs the same Python environment as the driver; PYSPARK_PYTHON names its program."
 
@@ -105,7 +105,7 @@ class ExecutorReader:
         self._session = session
         self._here = ChangeFileReader(storage, config, EveryRow(scratch))
         for left in (*scratch.glob("read-*"), *scratch.glob("rows-*-read-*")):
-            if _PROCESS not in left.name:  # of one that was killed: ROOT is held by one at a time
+            if PROCESS not in left.name:  # of one that was killed: ROOT is held by one at a time
                 left.unlink(missing_ok=True)
 
     def in_order(self, waiting: WaitingFiles) -> Generator[ReadFile, None, None]:
@@ -149,7 +149,7 @@ class ExecutorReader:
 
     def _answers(self, wave: Sequence[ReadRequest], place: int) -> list[Answer]:
         """Each file, read by one of the executors; rows that no answer speaks of are gone."""
-        mark = self._scratch / f"read-{_PROCESS}-{uuid4().hex}"
+        mark = self._scratch / f"read-{PROCESS}-{uuid4().hex}"
         tasks = [
             _Task(self._storage, self._config, mark, version_of("mirror-engine"), place + at, request)
             for at, request in enumerate(wave)

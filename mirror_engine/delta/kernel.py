@@ -1,4 +1,4 @@
-"""Commits data files that lie in a table's folder, through Delta Kernel in Spark's JVM: no job is run.
+"""Commits data files that lie in a table's folder, known or new, through Delta Kernel in Spark's JVM: no job is run.
 
 Kernel has no `userMetadata`: the record of the commit stands in its `engineInfo`.
 """

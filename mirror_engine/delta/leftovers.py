@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
-from contextlib import suppress
+import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.delta.tables_folder import TablesFolder
 
-_COARSE_SECONDS = 2  # the coarsest steps of a file system's times
+PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
 
 
 class Leftovers:
@@ -27,7 +26,6 @@ class Leftovers:
     def __init__(self, tables: TablesFolder, scratch: Path) -> None:
         self._tables = tables
         self._scratch = scratch
-        self._made_at = time.time() - _COARSE_SECONDS
         self._lock = threading.Lock()
         self._is_clean = False
 
@@ -40,7 +38,6 @@ class Leftovers:
             for batch in self._scratch.glob("batch-*"):
                 shutil.rmtree(batch, ignore_errors=True)
             for rows in self._scratch.glob("rows-*.arrow"):
-                with suppress(OSError):
-                    if rows.stat().st_mtime < self._made_at:  # others are being read
-                        rows.unlink()
+                if PROCESS not in rows.name:
+                    rows.unlink(missing_ok=True)
             self._is_clean = True

@@ -122,7 +122,8 @@ class MemoryDeltaWriter:
                 self.create(table, batch.schema, beginning(record))
             commits = self._tables.get(table, [])
             last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
-            refuse_repeated(table, record, last.transactions.get(record.application))
+            if commits:
+                refuse_repeated(table, record, last.transactions.get(record.application))
             keyed = _KeyedRows.of((_widened(row, batch.schema) for row in last.rows), batch.key_columns)
             self._keep(table, batch.originals)
             met = tuple(_met(keyed, _changes(file, batch)) for file in batch.files)

@@ -141,7 +141,7 @@ def beginning(record: BatchRecord) -> BatchRecord:
 
 
 def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
-    """The check that makes a batch exactly-once (LZ-4.18).
+    """The check that makes a batch exactly-once, in a table that is there (LZ-4.18).
 
     Args:
         table: its folder, for the message.
@@ -149,8 +149,13 @@ def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
         known: the newest transaction version of the record's application in the table; None for none.
 
     Raises:
-        CommitConflict: the table has this batch, or a later one.
+        CommitConflict: the table has this batch, or a later one; or another program made it since there was none.
     """
+    if known is None and record.progress.delta_version < 0:
+        raise CommitConflict(
+            f"{table}: another program made a table there",
+            "The next cycle reads the table's state again; a table of another program must be taken away.",
+        )
     if known is not None and known >= record.progress.batch:
         raise CommitConflict(
             f"{table}: batch {record.progress.batch} is already in the table, which is at batch {known}",

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.ipc
 
+from mirror_engine.delta.leftovers import PROCESS
 from mirror_engine.errors import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Spool:
         with scratch_trouble():
             if self._writer is None:
                 self._scratch.mkdir(parents=True, exist_ok=True)
-                self._file = self._scratch / f"rows-{uuid4().hex}.arrow"
+                self._file = self._scratch / f"rows-{PROCESS}-{uuid4().hex}.arrow"
                 self._writer = pa.ipc.new_file(str(self._file), self._schema, options=_WRITTEN)
                 self._memory_bytes = 0
             for batch in self._waiting:

@@ -84,14 +84,16 @@ def copied(originals: Sequence[Original], folder: Path) -> Iterator[None]:
                 list(pool.map(_copy, originals, targets))
             synced = pool.map(sync_file, targets)
             yield
-            with _disk_trouble(folder):  # a failed fsync is told once: `make_durable` would not hear of it
+            with _disk_trouble(folder):  # a failed fsync is told once: `make_durable` will not hear of it
                 list(synced)
     except SparkFailed:
         raise
-    except MirrorError:
+    except Exception:
         with suppress(MirrorError, OSError):
             for name in {original.name for original in originals} - _in_use(folder):
                 (folder / name).unlink(missing_ok=True)
+            if not any(folder.iterdir()):
+                folder.rmdir()
         raise
 
 

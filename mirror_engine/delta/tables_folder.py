@@ -62,9 +62,9 @@ class TablesFolder:
         try:
             self._trash.mkdir(parents=True, exist_ok=True)
             self.path(table).rename(goes)
-        except FileNotFoundError:
-            return
         except OSError as error:
+            if not self.path(table).exists():
+                return
             hint = (
                 f"Put both on one file system: {self._root} and {self._trash}."
                 if error.errno == errno.EXDEV

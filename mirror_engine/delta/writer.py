@@ -107,7 +107,8 @@ class SparkDeltaWriter:
         """
         self._leftovers.clear()
         log = open_log(self._tables.path(table))
-        refuse_repeated(table, record, log.transaction_version(record.application) if log else None)
+        if log:
+            refuse_repeated(table, record, log.transaction_version(record.application))
         apply = self._stage_files if batch.originals else self._apply_rows
         operation, met = apply(table, batch, record, log)
         self.make_durable(table, _durable_since(record, log))
@@ -216,25 +217,23 @@ class SparkDeltaWriter:
 
     def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord, since: int) -> str:
         """Commit changes that were held against the table as it was at a version."""
-        folder, log = self._tables.path(table), self._log(table)
-        if changed_by_others(folder, since) >= 0:
-            raise CommitConflict(f"{table}: somebody else changed its rows meanwhile", "The next cycle counts anew.")
-        operation = "MERGE" if changes.matches else "APPEND"
+        folder, operation = self._tables.path(table), "MERGE" if changes.matches else "APPEND"
         record = gone(record, operation)
-        if changes.is_data:
-            transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
-            with spark_failures(table, "commit"), self.sessions.lent() as spark:
+        with spark_failures(table, "commit"), self.sessions.lent() as spark:
+            log = self._log(table)
+            rows = 0 if changes.is_data else count_rows(log)
+            marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
+            if marks_rows and not log.marks_rows:
+                allow_vectors(folder, log)
+            plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
+            transaction = Transaction(record.application, record.progress.batch, to_metadata(record, plan))
+            _refuse_changed(table, folder, since)
+            if changes.is_data:
                 append_parts(spark, log, batch.schema, changes.folder, transaction)
-            return operation
-        rows = count_rows(log)
-        marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
-        if marks_rows and not log.marks_rows:
-            allow_vectors(folder, log)
-        plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
-        transaction = Transaction(record.application, record.progress.batch, to_metadata(record, plan))
-        commit = merge_changes if changes.matches else append
-        with spark_failures(table, "commit"), self.sessions.lent() as spark, sized(spark, changes.rows + rows):
-            commit(spark, folder, batch, changes, transaction)
+                return operation
+            commit = merge_changes if changes.matches else append
+            with sized(spark, changes.rows + rows):
+                commit(spark, folder, batch, changes, transaction)
         return operation
 
     def _stage_files(
@@ -245,12 +244,16 @@ class SparkDeltaWriter:
         if log and not can_append(log, batch.schema):
             raise CommitConflict(f"{table}: it was changed and takes no files now", "The next cycle reads their rows.")
         transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
-        with copied(batch.originals, folder):
+        with (
+            spark_failures(table, "start"),
+            self.sessions.lent() as spark,
+            copied(batch.originals, folder),
+            spark_failures(table, "commit"),
+        ):
             if log:
                 evolve(folder, log, batch.schema, batch.key_columns)
                 log = self._log(table)
-            with spark_failures(table, "commit"), self.sessions.lent() as spark:
-                stage(spark, folder, log, batch, transaction)
+            stage(spark, folder, log, batch, transaction)
         if not log:
             self._forget(folder)
         return "STAGE", ()
@@ -271,6 +274,12 @@ class SparkDeltaWriter:
                 jvm: Any = spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
                 path = jvm.org.apache.hadoop.fs.Path(str(folder))
                 jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, path)  # noqa: SLF001 - as above
+
+
+def _refuse_changed(table: str, folder: Path, since: int) -> None:
+    """What was counted at a version is not committed to rows that are others by now."""
+    if changed_by_others(folder, since) >= 0:
+        raise CommitConflict(f"{table}: somebody else changed its rows meanwhile", "The next cycle counts anew.")
 
 
 def _durable_since(record: BatchRecord, log: DeltaLog | None) -> int:

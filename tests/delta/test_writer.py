@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from mirror_engine.delta import merge as merge_module
 from mirror_engine.delta import writer as writer_module
 from mirror_engine.delta.base import Met
 from mirror_engine.delta.evolution import record_only
+from mirror_engine.delta.leftovers import PROCESS
 from mirror_engine.delta.log import open_log
 from mirror_engine.delta.record import to_metadata
 from mirror_engine.delta.writer import SparkDeltaWriter
@@ -180,12 +180,11 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
     for left in ("trash/1234", "scratch/batch-1234"):
         (tmp_path / "engine" / left).mkdir(parents=True)
-    old, new = (tmp_path / "engine" / "scratch" / f"rows-{age}.arrow" for age in ("old", "new"))
-    for rows in (old, new):
-        rows.touch()
-    os.utime(old, (0, 0))
+    names = [f"rows-{process}-1234.arrow" for process in ("another", PROCESS)]
+    for name in names:
+        (tmp_path / "engine" / "scratch" / name).touch()
     Scenario(writer, SIMPLE, ["Id"]).change()
-    assert [path.name for path in (tmp_path / "engine").rglob("*")] == ["scratch", "rows-new.arrow"]
+    assert [path.name for path in (tmp_path / "engine").rglob("*")] == ["scratch", names[1]]
 
 
 @pytest.mark.spark

@@ -65,6 +65,16 @@ def test_creating_again_leaves_the_table_alone(writer: DeltaWriter) -> None:
     assert table.found() == [(1, "Linz")]
 
 
+def test_a_table_that_was_not_there_when_a_batch_was_read_takes_none_of_it(writer: DeltaWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.create()
+    table.change((0, 1, "Linz"))
+    table.generation, table.version = "g2", -1
+    with pytest.raises(CommitConflict, match="another program"):
+        table.change((0, 2, "Wels"))
+    assert table.found() == [(1, "Linz")]
+
+
 def test_the_example_of_chapter_4(writer: DeltaWriter) -> None:
     table = Scenario(writer, schema_of("Id:string", "City:string"), ["Id"])
     table.create()
