@@ -68,7 +68,8 @@ def _sizes(options: argparse.Namespace) -> Sizes:
     sizes = SMALL if options.small else FULL
     if options.warm_ups is None:
         return sizes
-    return replace(sizes, warm_ups=options.warm_ups, tiny_warm_ups=options.warm_ups)
+    given = options.warm_ups
+    return replace(sizes, warm_ups=given, tiny_warm_ups=given, merge_warm_ups=given)
 
 
 def _make_archives() -> None:
