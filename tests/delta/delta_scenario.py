@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.base import BatchRecord, ChangeBatch, DeltaWriter, FileRows
+from mirror_engine.delta.original import Original, data_file_name
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.column_types import Column, TableSchema
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from mirror_engine.delta.base import Outcome
 
@@ -54,6 +57,15 @@ def file_rows(path: str, schema: TableSchema, names: Sequence[str], *rows: Seque
     markers = pa.array([row[0] for row in rows], pa.int8())
     table = pa.Table.from_arrays([*columns, markers], schema=pa.schema([*fields, (MARKER_COLUMN, pa.int8())]))
     return FileRows(path, "etag", "digest", 1, TableRows(table), Counter(row[0] for row in rows), True, 0)
+
+
+def lying_rows(landed: Path, rows: FileRows) -> FileRows:
+    """The same file, landed as Parquet without its markers, to become part of the table as it lies."""
+    table = pa.Table.from_batches(rows.rows.batches()).drop_columns([MARKER_COLUMN])
+    path = landed / rows.path
+    pq.write_table(table, path, store_schema=False)
+    size, footer = path.stat().st_size, pq.read_metadata(path)
+    return replace(rows, original=Original(data_file_name(), size, footer, lambda: path.open("rb"), lambda: None))
 
 
 class Scenario:

@@ -198,7 +198,7 @@ def test_what_a_killed_engine_left_goes_and_nothing_else(tmp_path: Path, monkeyp
     assert len(world.left()) == 3
     world.there()
     assert len(world.left()) == 3
-    monkeypatch.setattr(executor_reading, "_PROCESS", "another")
+    monkeypatch.setattr(executor_reading, "PROCESS", "another")
     world.there()
     assert [path.name for path in world.left()] == ["rows-of-another-kind.arrow"]
 
