@@ -21,11 +21,11 @@ class Sizes:
     collapse_files: int = 50
     collapse_rows: int = 100_000
     collapse_keys: int = 1_000_000
-    arrival_seconds: int = 60
+    arrival_seconds: int = 30
     arrival_tables: int = 10
     arrival_warm_up_files: int = 10
     idle_tables: int = 1_000
-    idle_seconds: int = 60
+    idle_seconds: int = 30
     idle_poll_seconds: float = 5.0
     growth_files: tuple[int, ...] = (1, 5, 20)
     growth_rows: int = 1_000_000  # of each of these files
