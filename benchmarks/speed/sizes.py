@@ -25,7 +25,7 @@ class Sizes:
     arrival_tables: int = 10
     arrival_warm_up_files: int = 10
     idle_tables: int = 1_000
-    idle_seconds: int = 30
+    idle_seconds: int = 60
     idle_poll_seconds: float = 5.0
     growth_files: tuple[int, ...] = (1, 5, 20)
     growth_rows: int = 1_000_000  # of each of these files
