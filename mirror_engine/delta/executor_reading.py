@@ -16,7 +16,7 @@ from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
-from mirror_engine.delta.leftovers import PROCESS
+from mirror_engine.delta.leftovers import PROCESS, remove_of_others
 from mirror_engine.delta.parquet_rows import ParquetRows, RowsAsParquet
 from mirror_engine.delta.read_request import ReadFile, ReadRequest
 from mirror_engine.delta.reader import ChangeFileReader
@@ -104,9 +104,7 @@ class ExecutorReader:
         self._scratch = scratch
         self._session = session
         self._here = ChangeFileReader(storage, config, EveryRow(scratch))
-        for left in (*scratch.glob("read-*"), *scratch.glob("rows-*-read-*")):
-            if PROCESS not in left.name:  # of one that was killed: ROOT is held by one at a time
-                left.unlink(missing_ok=True)
+        remove_of_others((*scratch.glob("read-*"), *scratch.glob("rows-*-read-*")))
 
     def in_order(self, waiting: WaitingFiles) -> Generator[ReadFile, None, None]:
         """See `ReadsInOrder`.

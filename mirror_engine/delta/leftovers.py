@@ -5,14 +5,24 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from mirror_engine.delta.tables_folder import TablesFolder
 
 PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
+
+
+def remove_of_others(files: Iterable[Path]) -> None:
+    """Delete those whose names are not of this process: whoever left them was killed, as one at a time holds ROOT."""
+    for file in files:
+        if PROCESS not in file.name:
+            with suppress(OSError):
+                file.unlink()
 
 
 class Leftovers:
@@ -37,7 +47,5 @@ class Leftovers:
             self._tables.clear_trash()
             for batch in self._scratch.glob("batch-*"):
                 shutil.rmtree(batch, ignore_errors=True)
-            for rows in self._scratch.glob("rows-*.arrow"):
-                if PROCESS not in rows.name:
-                    rows.unlink(missing_ok=True)
+            remove_of_others(self._scratch.glob("rows-*.arrow"))
             self._is_clean = True

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta import executor_reading
+from mirror_engine.delta import executor_reading, leftovers
 from mirror_engine.delta.executor_reading import ExecutorReader
 from mirror_engine.delta.read_request import TableFacts, WaitingFiles
 from mirror_engine.delta.reader import ChangeFileReader
@@ -198,7 +198,7 @@ def test_what_a_killed_engine_left_goes_and_nothing_else(tmp_path: Path, monkeyp
     assert len(world.left()) == 3
     world.there()
     assert len(world.left()) == 3
-    monkeypatch.setattr(executor_reading, "PROCESS", "another")
+    monkeypatch.setattr(leftovers, "PROCESS", "another")
     world.there()
     assert [path.name for path in world.left()] == ["rows-of-another-kind.arrow"]
 
