@@ -6,9 +6,10 @@ import logging
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mirror_engine.announcements import Announcements
+from mirror_engine.cycle_result import CycleResult
 from mirror_engine.errors import (
     CommitConflict,
     EngineFault,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from mirror_engine.change_batches import BatchReader
+    from mirror_engine.cycle_result import Failures
     from mirror_engine.doors import Doors
     from mirror_engine.events import BatchCommitted
     from mirror_engine.janitor import Janitor
@@ -45,26 +47,6 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
 
 _Answer = TypeVar("_Answer")
-_Failures: TypeAlias = "dict[TableName | None, TransientError]"  # None stands for the zone
-
-
-@dataclass(frozen=True)
-class CycleResult:
-    """What one cycle saw and did.
-
-    Attributes:
-        zone: what the poller saw; None where the zone could not be listed.
-        plans: what is left, after the cycle, per table; of one whose turn is still under way, what it began with.
-        batches, files, rows: commits made, and what they held.
-        failures: transient failures by table; None stands for the zone.
-    """
-
-    zone: ZoneSighting | None
-    plans: dict[TableName, Plan] = field(default_factory=dict)
-    batches: int = 0
-    files: int = 0
-    rows: int = 0
-    failures: _Failures = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,8 +54,8 @@ class _Done:
     """What the turns that ended within a cycle came to."""
 
     commits: list[BatchCommitted] = field(default_factory=list)
-    failures: _Failures = field(default_factory=dict)
-    unclean: _Failures = field(default_factory=dict)
+    failures: Failures = field(default_factory=dict)
+    unclean: Failures = field(default_factory=dict)
 
 
 class Engine:
@@ -149,7 +131,7 @@ class Engine:
         left = started + self._doors.config.poll_interval_seconds - time.monotonic()
         return is_called() or self._next_seconds(left) <= 0
 
-    def _unseen(self, zone: ZoneSighting) -> _Failures:
+    def _unseen(self, zone: ZoneSighting) -> Failures:
         """Folders that could not be looked into: what may lie there keeps the zone from being level."""
         if not zone.unlisted:
             self._pauses.end([None])
@@ -158,7 +140,7 @@ class Engine:
         error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
         return {None: self._failed(None, error, self._pauses)}
 
-    def _unread(self, plans: Iterable[TableName], found: DeltaFolders) -> _Failures:
+    def _unread(self, plans: Iterable[TableName], found: DeltaFolders) -> Failures:
         """Tables whose Delta logs have not been read yet: what the ledger says of them may be behind, or nothing."""
         faults = {table: found.unread.get(self._doors.delta_folder(table)) for table in plans}
         return {
@@ -172,7 +154,7 @@ class Engine:
         self._found = look_again(self._doors, self._found, self.under_way) if self._found else recover(self._doors)
         return self._found
 
-    def _but_damaged(self, failures: _Failures, outlook: Outlook) -> _Failures:
+    def _but_damaged(self, failures: Failures, outlook: Outlook) -> Failures:
         """Failures to try again; tables whose logs turned out to be damaged are planned anew instead, as latched."""
         damaged = {self._doors.delta_folder(t): e for t, e in failures.items() if t and isinstance(e, TableDamaged)}
         found = replace(outlook.found, damaged={**outlook.found.damaged, **damaged})
@@ -281,7 +263,7 @@ class Engine:
         self._doors.tell(OperationFailed(table, str(error), pauses.begin(table)))
         return error
 
-    def _still_paused(self, plans: Mapping[TableName, Plan]) -> _Failures:
+    def _still_paused(self, plans: Mapping[TableName, Plan]) -> Failures:
         waiting = self._pauses.waiting | self._cleaning_pauses.waiting
         return {
             table: TransientError(f"{table.normalized} waits for its next try") for table in plans if table in waiting

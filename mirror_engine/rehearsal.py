@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.change_batches import BatchReader
 from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.doors import Doors
-from mirror_engine.engine import CycleResult, Engine
+from mirror_engine.engine import Engine
 from mirror_engine.errors import EngineFault
 from mirror_engine.janitor import Janitor
 from mirror_engine.ledger import Ledger
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mirror_engine.config import Config
+    from mirror_engine.cycle_result import CycleResult
     from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.delta.reading import Reading
     from mirror_engine.errors import TransientError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine import CycleResult, Engine
+from mirror_engine.cycle_result import CycleResult
 from mirror_engine.errors import EngineFault, StorageUnavailable
 from mirror_engine.events import OperationFailed
 from mirror_engine.landing_zone.states import Behind, Level, Loading, needs_a_person
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirror_engine.doors import Doors
+    from mirror_engine.engine import Engine
     from mirror_engine.landing_zone.names import TableName
 
 
