@@ -100,7 +100,7 @@ class Engine:
                 self._announcements.say(None, [diagnose("ME070", "")])
             self._is_cut_short = False
             return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
-        is_due = partial(self._is_due, is_called, started) if is_called else None
+        is_due = partial(self._is_due, is_called, started, time.monotonic()) if is_called else None
         result = self._work_off(zone, outlook, plans, at_hand, stop=stop, is_due=is_due)
         self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
         return result
@@ -126,10 +126,14 @@ class Engine:
         busy = self._turns.unfinished
         return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest, busy), busy)
 
-    def _is_due(self, is_called: Callable[[], bool], started: float) -> bool:
-        """Whether the next look is due: by a call, by the clock, or for a table whose pause is over."""
-        left = started + self._doors.config.poll_interval_seconds - time.monotonic()
-        return is_called() or self._next_seconds(left) <= 0
+    def _is_due(self, is_called: Callable[[], bool], started: float, looked: float) -> bool:
+        """Whether the next look is due: by a call, by the clock, or for a table whose pause is over.
+
+        Never before as much time went into work as into the look: whatever calls, tables have their turns.
+        """
+        now = time.monotonic()
+        left = started + self._doors.config.poll_interval_seconds - now
+        return now - looked >= looked - started and (is_called() or self._next_seconds(left) <= 0)
 
     def _unseen(self, zone: ZoneSighting) -> Failures:
         """Folders that could not be looked into: what may lie there keeps the zone from being level."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from mirror_engine.events import BatchCommitted
     from mirror_engine.landing_zone.names import TableName
@@ -72,16 +72,16 @@ class Turns:
 
         Args:
             stop: ends it once those at hand are over.
-            is_due: ends it whatever is at hand. So does a work that was at hand before and lines up again: it was
-                planned by an earlier look. None: all are waited for.
+            is_due: ends it whatever is at hand, once every free worker has a turn. So does a work that was at hand
+                before and comes next again: it was planned by an earlier look. None: all are waited for.
         """
-        earlier = set(self.at_hand)
+        earlier = set(self.at_hand) if is_due else set()
         while self._at_hand or self._waiting:
             if stop.is_set():
                 self.send_home()
-            elif is_due and (is_due() or not earlier.isdisjoint(self._waiting)):
+            is_all_new = self._start(earlier)
+            if is_due and not stop.is_set() and (is_due() or not is_all_new):
                 break
-            self._start()
             for turn in wait(self._at_hand, CALL_LATENCY_SECONDS if is_due else None, FIRST_COMPLETED).done:
                 yield self._at_hand.pop(turn), turn
 
@@ -89,17 +89,21 @@ class Turns:
         """Wait for the turns at hand, and end the workers."""
         self._pool.shutdown(wait=True)
 
-    def _start(self) -> None:
+    def _start(self, earlier: Collection[Work]) -> bool:
+        """Give every free worker a turn; whether none of these works comes next, which are not to be begun."""
         long = sum(map(self._is_long, self._at_hand.values()))
         for work in tuple(self._waiting):
             if len(self._at_hand) == self._workers:
                 break
             if self._is_long(work) and long >= max(self._workers - 1, 1):
                 continue
+            if work in earlier:
+                return False
             long += self._is_long(work)
             self._waiting.remove(work)
             self._since.pop(work.table, None)
             self._at_hand[self._pool.submit(self._timed, work)] = work
+        return True
 
     def _timed(self, work: Work) -> BatchCommitted | None:
         started, is_cleaning = time.monotonic(), work.is_done

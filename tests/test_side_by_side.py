@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from mirror_engine import turns
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, BatchStarted, TableDropped
 from mirror_engine.landing_zone.states import Latched, Level
+from mirror_engine.poller import Poller
 from mirror_engine.storage.local import LocalStorage
 
 ORDERS = "dbo/Orders"
@@ -223,6 +226,63 @@ def test_a_cycle_does_not_wait_longer_for_a_turn_than_for_the_next_look(tmp_path
         running.cycle(threading.Event())
         assert running.engine.next_try_seconds(15.0) == 15.0
     assert shop.ids() == [1]
+
+
+def test_calls_without_end_keep_no_table_waiting(tmp_path):
+    shop = HeldShop(tmp_path, workers=2)
+    tables = [f"T{number}" for number in range(8)]
+    for table in tables:
+        shop.orders(table).insert(row(1))
+    with shop.engine() as running:
+        for _ in range(len(tables)):
+            running.cycle(threading.Event(), None, lambda: True)
+        stop_and_finish(running)
+    assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
+
+
+@pytest.mark.parametrize("pause", ["a poll", "a pause of the zone"])
+def test_looks_that_take_longer_than_the_time_between_them_keep_no_table_waiting(tmp_path, monkeypatch, pause):
+    shop = HeldShop(tmp_path, workers=1, poll_interval_seconds=0.01 if pause == "a poll" else 60.0)
+    tables = [f"T{number}" for number in range(12)]
+    look = Poller.look
+
+    def slow_look(self):
+        time.sleep(0.2)
+        seen = look(self)
+        return seen if pause == "a poll" else replace(seen, unlisted=frozenset({"Others"}))
+
+    monkeypatch.setattr(Poller, "look", slow_look)
+    with shop.engine() as running:
+        running.cycle(threading.Event())
+        for table in tables:
+            shop.orders(table).insert(row(1))
+        for _ in tables[:6]:
+            running.cycle(threading.Event(), None, lambda: False)
+        stop_and_finish(running)
+    assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
+
+
+def test_tables_whose_turns_ended_after_a_cycle_do_not_end_the_next_before_the_others_had_theirs(shop):
+    tables = [f"T{number}" for number in range(20)]
+    for table in tables:
+        orders = shop.orders(table)
+        orders.insert(row(1))
+        if table in tables[:2]:
+            orders.insert(row(2))
+    for table in tables[:2]:
+        shop.writer.hold(f"dbo/{table}")
+    with shop.engine() as running:
+        running.cycle(threading.Event(), None, lambda: len(shop.writer.blocked) == 2)
+        shop.writer.let_all_go()
+        running.cycle(threading.Event(), None, lambda: False)
+        stop_and_finish(running)
+        assert {table: shop.ids(table) for table in tables[2:]} == {key: [1] for key in tables[2:]}
+
+
+def stop_and_finish(running):
+    stop = threading.Event()
+    stop.set()
+    running.finish(stop)
 
 
 def fail_once(refused, table):
