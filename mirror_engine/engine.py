@@ -123,8 +123,8 @@ class Engine:
         self._turns.close()
 
     def _next_seconds(self, longest: float) -> float:
-        busy = self._turns.unfinished
-        return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest, busy), busy)
+        next_try = self._pauses.next_seconds(longest, self._turns.unfinished)
+        return self._cleaning_pauses.next_seconds(next_try, self._turns.unfinished)
 
     def _is_due(self, is_called: Callable[[], bool], started: float, looked: float) -> bool:
         """Whether the next look is due: by a call, by the clock, or for a table whose pause is over.
@@ -183,12 +183,12 @@ class Engine:
         self._turns.line_up(self._works(zone, outlook, plans, paused))
         plans |= {work.table: work.plan for work in self._turns.at_hand}
         done = self._replayed(stop, is_due)
-        unfinished = self._turns.unfinished
+        untried = paused | self._turns.unfinished()
         self._turns.send_home()
         self._is_cut_short = bool(self._turns.at_hand)
         failures = self._but_damaged(done.failures, outlook) | unread | self._unseen(zone)
-        self._pauses.end_all_but(paused | unfinished, failures)
-        tried = {t: plan for t, plan in plans.items() if t not in paused | unfinished and t not in failures}
+        self._pauses.end_all_but(untried, failures)
+        tried = {t: plan for t, plan in plans.items() if t not in untried and t not in failures}
         left = plans
         try:
             worked = {table for table, plan in tried.items() if plan.steps}
@@ -224,7 +224,7 @@ class Engine:
         for work, turn in self._turns.taken(stop, is_due):
             if self._goes_on(work, turn, done):
                 self._turns.line_up([work])
-        self._cleaning_pauses.end_all_but(untidy | self._turns.unfinished, done.unclean)
+        self._cleaning_pauses.end_all_but(untidy | self._turns.unfinished(), done.unclean)
         return done
 
     def _goes_on(self, work: Work, turn: Future[BatchCommitted | None], done: _Done) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import insort
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import count
 from typing import TYPE_CHECKING
@@ -47,7 +48,6 @@ class Turns:
         """Those whose turn is under way."""
         return tuple(self._at_hand.values())
 
-    @property
     def unfinished(self) -> set[TableName]:
         """Tables with a turn under way, or in line for one."""
         return {work.table for work in (*self.at_hand, *self._waiting)}
@@ -55,10 +55,9 @@ class Turns:
     def line_up(self, works: Iterable[Work]) -> None:
         """Let works wait for their next turn; none of them may be at hand."""
         now = next(self._clock)
-        self._waiting += works
-        for work in self._waiting:
+        for work in works:
             self._since.setdefault(work.table, now)
-        self._waiting.sort(key=lambda work: self._since[work.table])
+            insort(self._waiting, work, key=lambda other: self._since[other.table])
 
     def send_home(self) -> None:
         """Nobody waits any more; who lines up again before the next time keeps the place in the line."""

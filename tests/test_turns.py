@@ -40,3 +40,26 @@ def test_who_lines_up_again_comes_after_those_who_wait():
             turns.line_up([work])
     turns.close()
     assert "".join(taken) == "ABABAB"
+
+
+def test_a_thousand_that_wait_are_not_gone_through_for_each_that_lines_up_again():
+    looked_at = 0
+
+    class Counted(Work):
+        @property
+        def table(self):
+            nonlocal looked_at
+            looked_at += 1
+            return super().table
+
+    tables = 1000
+    turns = Turns(2, lambda _: None)
+    turns.line_up([Counted(Plan(TableName("", str(number)), Level()), None, "", "") for number in range(tables)])
+    taken = 0
+    for work, _ in turns.taken(NO_STOP, None):
+        taken += 1
+        if taken <= tables:
+            turns.line_up([work])
+    turns.close()
+    assert taken == 2 * tables
+    assert looked_at < 100 * tables
