@@ -181,11 +181,13 @@ class Engine:
         for table, plan in plans.items():
             self._announcements.say(table, plan.diagnostics)
         self._turns.line_up(self._works(zone, outlook, plans, paused))
-        plans |= {work.table: work.plan for work in self._turns.at_hand}
+        earlier = {work.table: work.plan for work in self._turns.at_hand}
+        plans |= earlier
         done = self._replayed(stop, is_due)
-        untried = paused | self._turns.unfinished()
+        unfinished = self._turns.unfinished()
+        untried = paused | unfinished
         self._turns.send_home()
-        self._is_cut_short = bool(self._turns.at_hand)
+        self._is_cut_short = bool(unfinished)
         failures = self._but_damaged(done.failures, outlook) | unread | self._unseen(zone)
         self._pauses.end_all_but(untried, failures)
         tried = {t: plan for t, plan in plans.items() if t not in untried and t not in failures}
@@ -193,6 +195,8 @@ class Engine:
         try:
             worked = {table for table, plan in tried.items() if plan.steps}
             left = {t: plan for t, plan in plans.items() if t not in worked} | outlook.plans_after(worked, tried)
+            # what this look saw of them has not been lined up yet
+            self._is_cut_short |= any(left[table].steps for table in worked & earlier.keys() & left.keys())
             outlook.moored.remember(left.values(), (work.anchor for work in self._turns.at_hand))
         except StorageUnavailable as error:
             failures[None] = self._failed(None, error, self._pauses)

@@ -56,15 +56,28 @@ class HeldShop(Shop):
         super().__init__(root, HeldWriter(), **options)
 
     @contextmanager
-    def at_work(self):
-        """An engine; gives a function that runs a cycle."""
-        with self.engine() as running:
+    def engine(self, **parts):
+        """An engine; in the end nothing is held any more."""
+        with super().engine(**parts) as running:
             try:
-                yield lambda: running.cycle(NO_STOP, None, self._stuck(running)) or running.last
+                yield running
             finally:
                 self.writer.let_all_go()
 
-    def _stuck(self, running):
+    @contextmanager
+    def at_work(self):
+        """An engine; gives a function that runs a cycle."""
+        with self.engine() as running:
+            yield lambda: running.cycle(NO_STOP, None, self.stuck(running)) or running.last
+
+    def settle(self, running):
+        """One cycle, as an event calls for it, and those that the engine goes on with by itself."""
+        while True:
+            running.cycle(NO_STOP, None, self.stuck(running))
+            if running.engine.next_try_seconds(SECONDS) == SECONDS:
+                return running.last
+
+    def stuck(self, running):
         """Whether all turns at hand are held, and no other has begun since it was asked before."""
         before = None
 

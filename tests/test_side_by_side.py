@@ -96,6 +96,23 @@ def test_a_folder_made_anew_while_its_old_rows_are_committed_ends_with_the_new_o
     assert shop.ids() == [9]
 
 
+@pytest.mark.parametrize("second", ["lay there before", "lands meanwhile"])
+def test_what_waits_behind_a_turn_that_outlived_its_cycle_is_taken_up_without_another_event(shop, second):
+    orders = shop.orders()
+    orders.insert(row(1))
+    if second == "lay there before":
+        orders.insert(row(2))
+    shop.writer.hold(ORDERS)
+    with shop.engine() as running:
+        running.cycle(threading.Event(), None, lambda: bool(shop.writer.blocked))
+        if second == "lands meanwhile":
+            orders.insert(row(2))
+        running.cycle(threading.Event(), None, lambda: True)
+        shop.writer.let_go(ORDERS)
+        shop.settle(running)
+    assert shop.ids() == [1, 2]
+
+
 @pytest.mark.parametrize("until", ["dropping", "committing"])
 def test_a_folder_renamed_into_a_schema_waits_for_the_turn_of_the_old_one(shop, until):
     orders = shop.orders()
@@ -302,7 +319,7 @@ def test_whatever_is_held_and_dropped_meanwhile_every_table_ends_with_the_rows_o
     with quick_folder() as root:
         shop = HeldShop(Path(root), workers=workers, batch_files=files, poll_interval_seconds=60.0)
         folders, landed = {}, {}
-        with shop.at_work() as cycle:
+        with shop.engine() as running:
             for number, (act, table) in enumerate(acts):
                 match act:
                     case "land":
@@ -318,10 +335,9 @@ def test_whatever_is_held_and_dropped_meanwhile_every_table_ends_with_the_rows_o
                         folders.pop(table).drop()
                         del landed[table]
                     case "cycle":
-                        cycle()
+                        running.cycle(threading.Event(), None, shop.stuck(running))
             shop.writer.let_all_go()
-            for _ in range(6):
-                result = cycle()
+            result = shop.settle(running)
         assert result.failures == {}
         assert {table: shop.ids(table) for table in landed} == landed
         assert shop.writer.tables() == sorted(f"dbo/{table}" for table in landed)
