@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.delta.commits import read_commit
 from mirror_engine.delta.log import open_log, reading_log
 from mirror_engine.delta.tables_folder import LOG_FOLDER
-from mirror_engine.errors import UsageError
+from mirror_engine.errors import CommitConflict, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +35,18 @@ def changed_by_others(folder: Path, since: int) -> int:
                 found = version
             version += 1
     return found
+
+
+def refuse_changed(table: str, folder: Path, since: int) -> None:
+    """What was counted at a version is not committed to rows that are others by now.
+
+    Raises:
+        CommitConflict: they are.
+        TableDamaged: a commit cannot be read.
+        StorageUnavailable: it cannot be read now.
+    """
+    if changed_by_others(folder, since) >= 0:
+        raise CommitConflict(f"{table}: somebody else changed its rows meanwhile", "The next cycle counts anew.")
 
 
 @lru_cache(maxsize=4096)

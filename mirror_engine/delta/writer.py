@@ -17,12 +17,13 @@ from mirror_engine.delta.log import open_log
 from mirror_engine.delta.maintenance import tidy
 from mirror_engine.delta.meetings import met_in
 from mirror_engine.delta.merge import Transaction, append, merge_changes, merge_plan, sized
-from mirror_engine.delta.others import changed_by_others
+from mirror_engine.delta.others import changed_by_others, refuse_changed
 from mirror_engine.delta.record import beginning, refuse_repeated, to_metadata
 from mirror_engine.delta.sessions import Sessions
 from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.delta.staged_changes import stage_here, staged
 from mirror_engine.delta.staging import append_parts, copied, data_file, stage
+from mirror_engine.delta.states_ahead import StatesAhead
 from mirror_engine.delta.tables_folder import TablesFolder
 from mirror_engine.errors import CommitConflict
 
@@ -55,6 +56,7 @@ class SparkDeltaWriter:
 
     Attributes:
         sessions: its own, to be lent to others.
+        states: of tables that were merged into, ready for the next MERGE.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class SparkDeltaWriter:
         self._tables = TablesFolder(tables, scratch.parent / "trash")
         self._scratch = scratch
         self.sessions = Sessions(session)
+        self.states = StatesAhead(self.sessions.lent)
         self._driver_batch_bytes = driver_batch_bytes
         self._leftovers = Leftovers(self._tables, scratch)
 
@@ -110,7 +113,8 @@ class SparkDeltaWriter:
         if log:
             refuse_repeated(table, record, log.transaction_version(record.application))
         apply = self._stage_files if batch.originals else self._apply_rows
-        operation, met = apply(table, batch, record, log)
+        with self.states.held_back(self._tables.path(table)):
+            operation, met = apply(table, batch, record, log)
         self.make_durable(table, _durable_since(record, log))
         return Outcome(self._version_of(table, record), met, operation)
 
@@ -162,8 +166,11 @@ class SparkDeltaWriter:
 
     def drop(self, table: str) -> None:
         """See `DeltaWriter`."""
-        self._tables.retire(table)
-        self._forget(self._tables.path(table))
+        folder = self._tables.path(table)
+        with self.states.held_back(folder):
+            self.states.wait()  # what is read now would be kept for the table that may come to this place
+            self._tables.retire(table)
+            self._forget(folder)
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
@@ -200,6 +207,7 @@ class SparkDeltaWriter:
 
     def close(self) -> None:
         """See `DeltaWriter`."""
+        self.states.close()
         self.sessions.close()
 
     def _log(self, table: str) -> DeltaLog:
@@ -227,13 +235,15 @@ class SparkDeltaWriter:
                 allow_vectors(folder, log)
             plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
             transaction = Transaction(record.application, record.progress.batch, to_metadata(record, plan))
-            _refuse_changed(table, folder, since)
+            refuse_changed(table, folder, since)
             if changes.is_data:
                 append_parts(spark, log, batch.schema, changes.folder, transaction)
                 return operation
             commit = merge_changes if changes.matches else append
             with sized(spark, changes.rows + rows):
                 commit(spark, folder, batch, changes, transaction)
+        if changes.matches:
+            self.states.want(folder, changes.rows + rows)
         return operation
 
     def _stage_files(
@@ -274,12 +284,6 @@ class SparkDeltaWriter:
                 jvm: Any = spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
                 path = jvm.org.apache.hadoop.fs.Path(str(folder))
                 jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, path)  # noqa: SLF001 - as above
-
-
-def _refuse_changed(table: str, folder: Path, since: int) -> None:
-    """What was counted at a version is not committed to rows that are others by now."""
-    if changed_by_others(folder, since) >= 0:
-        raise CommitConflict(f"{table}: somebody else changed its rows meanwhile", "The next cycle counts anew.")
 
 
 def _durable_since(record: BatchRecord, log: DeltaLog | None) -> int:
