@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from speed import equality, floor
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from speed.bench import Bench, Turn
 
+QUIET_SECONDS = 1.0
+
 
 class Changed:
     """Change files that go into a table that was loaded before.
@@ -23,7 +26,8 @@ class Changed:
         name: of the prepared tables.
         base: the initial load's files.
         changes: the change files, numbered after those.
-        before: change files that go in first, untimed, so that the session knows the table.
+        before: change files that go in first, untimed, so that the session knows the table; then it is quiet for a
+            second.
     """
 
     def __init__(
@@ -45,8 +49,10 @@ class Changed:
             for files in ([], self._before):  # the first learns that ROOT was copied
                 land(place, files)
                 self._bench.ask("mirror", "once", root=place)
+            self._be_quiet()
             land(place, self._changes)
             told = self._bench.ask("mirror", "once", root=place)
+            time.sleep(QUIET_SECONDS)  # what it prepares for the next change burdens nobody else's turn
             self._bench.ask("mirror", "close", root=place)
             return Told({shown: told["seconds"]}, mirrored(place), self._expected)
 
@@ -62,10 +68,15 @@ class Changed:
         def turn(place: Path) -> Told:
             table = fresh(source, place) / TABLE
             self._bench.ask(peer, "merge", table=table, files=self._before)
+            self._be_quiet()
             told = self._bench.ask(peer, "merge", table=table, files=files)
             return Told({peer: told["seconds"] * scale}, table, expected)
 
         return turn
+
+    def _be_quiet(self) -> None:
+        if self._before:
+            time.sleep(QUIET_SECONDS)
 
     def floor(self) -> Turn:
         """DuckDB, without a table format: reads all, writes all."""
