@@ -123,8 +123,8 @@ class Engine:
         self._turns.close()
 
     def _next_seconds(self, longest: float) -> float:
-        next_try = self._pauses.next_seconds(longest, self._turns.unfinished)
-        return self._cleaning_pauses.next_seconds(next_try, self._turns.unfinished)
+        busy = self._turns.unfinished() if self._pauses or self._cleaning_pauses else set()
+        return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest, busy), busy)
 
     def _is_due(self, is_called: Callable[[], bool], started: float, looked: float) -> bool:
         """Whether the next look is due: by a call, by the clock, or for a table whose pause is over.
@@ -176,7 +176,8 @@ class Engine:
         is_due: Callable[[], bool] | None,
     ) -> CycleResult:
         unread = self._unread(plans, outlook.found)
-        paused = self._pauses.waiting | ({at_hand} - {None}) | unread.keys()
+        put_off = self._pauses.waiting | unread.keys()
+        paused = put_off | ({at_hand} - {None})
         self._announcements.say(None, zone.diagnostics)
         for table, plan in plans.items():
             self._announcements.say(table, plan.diagnostics)
@@ -185,18 +186,16 @@ class Engine:
         plans |= earlier
         done = self._replayed(stop, is_due)
         unfinished = self._turns.unfinished()
-        untried = paused | unfinished
         self._turns.send_home()
-        self._is_cut_short = bool(unfinished)
+        self._is_cut_short = bool(unfinished or earlier)  # what the look saw of those was not lined up
         failures = self._but_damaged(done.failures, outlook) | unread | self._unseen(zone)
-        self._pauses.end_all_but(untried, failures)
-        tried = {t: plan for t, plan in plans.items() if t not in untried and t not in failures}
+        self._pauses.end_all_but(put_off | unfinished, failures)
+        untried = paused | unfinished | failures.keys()
+        tried = {table: plan for table, plan in plans.items() if table not in untried}
         left = plans
         try:
-            worked = {table for table, plan in tried.items() if plan.steps}
+            worked = {table for table, plan in tried.items() if plan.steps or table in earlier}
             left = {t: plan for t, plan in plans.items() if t not in worked} | outlook.plans_after(worked, tried)
-            # what this look saw of them has not been lined up yet
-            self._is_cut_short |= any(left[table].steps for table in worked & earlier.keys() & left.keys())
             outlook.moored.remember(left.values(), (work.anchor for work in self._turns.at_hand))
         except StorageUnavailable as error:
             failures[None] = self._failed(None, error, self._pauses)

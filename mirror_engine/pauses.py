@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
     from mirror_engine.landing_zone.names import TableName
 
@@ -54,8 +54,12 @@ class Pauses:
         """After a round: only those not tried in it, or failed in it, stay put off."""
         self.end(set(self._pauses).difference(untried, failed))
 
-    def next_seconds(self, longest: float, but: Callable[[], Collection[TableName | None]] = tuple) -> float:
+    def __bool__(self) -> bool:
+        """Whether any is put off, or due again."""
+        return bool(self._pauses)
+
+    def next_seconds(self, longest: float, but: Collection[TableName | None] = ()) -> float:
         """How long until the next try, of others than these, that is due before `longest` seconds are over."""
-        now, left_out = time.monotonic(), but() if self._pauses else ()
-        due = (max(pause.until - now, 0.0) for table, pause in self._pauses.items() if table not in left_out)
+        now = time.monotonic()
+        due = (max(pause.until - now, 0.0) for table, pause in self._pauses.items() if table not in but)
         return min([longest, *due])

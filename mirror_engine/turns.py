@@ -78,18 +78,18 @@ class Turns:
         while self._at_hand or self._waiting:
             if stop.is_set():
                 self.send_home()
-            is_all_new = self._start(earlier)
-            if is_due and not stop.is_set() and (is_due() or not is_all_new):
-                break
+            is_stale_next = self._start(earlier)
             for turn in wait(self._at_hand, CALL_LATENCY_SECONDS if is_due else None, FIRST_COMPLETED).done:
                 yield self._at_hand.pop(turn), turn
+            if is_due and not stop.is_set() and (is_stale_next or is_due()):
+                break
 
     def close(self) -> None:
         """Wait for the turns at hand, and end the workers."""
         self._pool.shutdown(wait=True)
 
     def _start(self, earlier: Collection[Work]) -> bool:
-        """Give every free worker a turn; whether none of these works comes next, which are not to be begun."""
+        """Give every free worker a turn, until one of these works comes next; whether one does."""
         long = sum(map(self._is_long, self._at_hand.values()))
         for work in tuple(self._waiting):
             if len(self._at_hand) == self._workers:
@@ -97,12 +97,12 @@ class Turns:
             if self._is_long(work) and long >= max(self._workers - 1, 1):
                 continue
             if work in earlier:
-                return False
+                return True
             long += self._is_long(work)
             self._waiting.remove(work)
             self._since.pop(work.table, None)
             self._at_hand[self._pool.submit(self._timed, work)] = work
-        return True
+        return False
 
     def _timed(self, work: Work) -> BatchCommitted | None:
         started, is_cleaning = time.monotonic(), work.is_done

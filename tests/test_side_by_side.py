@@ -18,6 +18,7 @@ import mirror_engine.engine
 from mirror_engine import turns
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, BatchStarted, TableDropped
+from mirror_engine.janitor import Janitor
 from mirror_engine.landing_zone.states import Latched, Level
 from mirror_engine.poller import Poller
 from mirror_engine.storage.local import LocalStorage
@@ -111,6 +112,61 @@ def test_what_waits_behind_a_turn_that_outlived_its_cycle_is_taken_up_without_an
         shop.writer.let_go(ORDERS)
         shop.settle(running)
     assert shop.ids() == [1, 2]
+
+
+def after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, let_go):
+    threading.Timer(0.1, let_go).start()
+    running.cycle(threading.Event(), None, lambda: False)
+    assert running.engine.next_try_seconds(60.0) == 0.0
+
+
+def test_what_lands_while_its_table_is_cleaned_is_taken_up_at_once(shop, monkeypatch):
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.once()
+    begun, gate, clean = threading.Event(), threading.Event(), Janitor.clean
+
+    def held(*arguments):
+        begun.set()
+        assert gate.wait(60)
+        return clean(*arguments)
+
+    monkeypatch.setattr(Janitor, "clean", held)
+    with shop.engine() as running:
+        running.cycle(threading.Event(), None, begun.is_set)
+        orders.insert(row(2))
+        after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, gate.set)
+        assert running.level == []
+        shop.settle(running)
+    assert shop.ids() == [1, 2]
+
+
+def test_what_a_folder_made_anew_holds_is_taken_up_once_the_old_table_is_gone(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    with shop.engine() as running:
+        running.cycle(threading.Event(), None, lambda: False)
+        orders.drop()
+        shop.writer.hold(ORDERS)
+        running.cycle(threading.Event(), None, lambda: bool(shop.writer.blocked))
+        shop.orders().insert(row(9))
+        after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, lambda: shop.writer.let_go(ORDERS))
+        shop.settle(running)
+    assert shop.ids() == [9]
+
+
+def test_a_table_that_waited_for_another_of_its_place_to_go_is_taken_up_at_once(shop):
+    shop.orders().load(row(1))
+    with shop.engine() as running:
+        running.cycle(threading.Event(), None, lambda: False)
+        (shop.publisher.zone / "dbo.schema").mkdir()
+        shop.writer.hold(ORDERS)
+        (shop.publisher.zone / "Orders").rename(shop.publisher.zone / "dbo.schema/Orders")
+        while not shop.writer.blocked:
+            running.cycle(threading.Event(), None, lambda: bool(shop.writer.blocked))
+        after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, lambda: shop.writer.let_go(ORDERS))
+        shop.settle(running)
+    assert shop.ids("dbo.Orders") == [1]
 
 
 @pytest.mark.parametrize("until", ["dropping", "committing"])
@@ -241,6 +297,7 @@ def test_a_cycle_does_not_wait_longer_for_a_turn_than_for_the_next_look(tmp_path
         running.cycle(threading.Event(), None, lambda: False) if due == "a poll" else None
         shop.writer.let_go(ORDERS)
         running.cycle(threading.Event())
+        running.cycle(threading.Event())
         assert running.engine.next_try_seconds(15.0) == 15.0
     assert shop.ids() == [1]
 
@@ -251,8 +308,10 @@ def test_calls_without_end_keep_no_table_waiting(tmp_path):
     for table in tables:
         shop.orders(table).insert(row(1))
     with shop.engine() as running:
-        for _ in range(len(tables)):
+        for _ in range(1000):
             running.cycle(threading.Event(), None, lambda: True)
+            if len(shop.writer.tables()) == len(tables):
+                break
         stop_and_finish(running)
     assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
 
@@ -294,6 +353,21 @@ def test_tables_whose_turns_ended_after_a_cycle_do_not_end_the_next_before_the_o
         running.cycle(threading.Event(), None, lambda: False)
         stop_and_finish(running)
         assert {table: shop.ids(table) for table in tables[2:]} == {key: [1] for key in tables[2:]}
+
+
+def test_a_pause_that_is_over_calls_for_no_cycle_while_its_table_is_maintained(shop, monkeypatch):
+    orders = shop.orders()
+    orders.insert(row(1))
+    with shop.engine() as running:
+        running.cycle(threading.Event())
+        second = orders.insert(row(2))
+        with monkeypatch.context() as patch:
+            patch.setattr(shop.writer, "apply", refuse)
+            running.cycle(threading.Event())
+        assert running.engine.next_try_seconds(60.0) == 0.0
+        (shop.publisher.zone / second).unlink()
+        running.cycle(threading.Event(), next(iter(running.last.plans)))
+        assert running.engine.next_try_seconds(60.0) == 60.0
 
 
 def stop_and_finish(running):
