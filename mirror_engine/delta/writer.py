@@ -53,10 +53,10 @@ class SparkDeltaWriter:
         scratch: for passing files; beside it, on the file system of the tables, removed ones wait to be deleted.
         session: starts Spark; what it gives is ended by `close`.
         driver_batch_bytes: batches that count for more are collapsed by Spark.
+        is_spread: whether executors may be other machines, which have other work than states ahead of need.
 
     Attributes:
         sessions: its own, to be lent to others.
-        states: of tables that were merged into, ready for the next MERGE.
     """
 
     def __init__(
@@ -65,11 +65,14 @@ class SparkDeltaWriter:
         scratch: Path,
         session: Callable[[], SparkSession],
         driver_batch_bytes: int = DRIVER_BATCH_BYTES,
+        *,
+        is_spread: bool = False,
     ) -> None:
         self._tables = TablesFolder(tables, scratch.parent / "trash")
         self._scratch = scratch
         self.sessions = Sessions(session)
-        self.states = StatesAhead(self.sessions.lent)
+        self._states = StatesAhead(self.sessions.lent_if_started)
+        self._is_spread = is_spread
         self._driver_batch_bytes = driver_batch_bytes
         self._leftovers = Leftovers(self._tables, scratch)
 
@@ -113,7 +116,7 @@ class SparkDeltaWriter:
         if log:
             refuse_repeated(table, record, log.transaction_version(record.application))
         apply = self._stage_files if batch.originals else self._apply_rows
-        with self.states.held_back(self._tables.path(table)):
+        with self._states.held_back(self._tables.path(table)):
             operation, met = apply(table, batch, record, log)
         self.make_durable(table, _durable_since(record, log))
         return Outcome(self._version_of(table, record), met, operation)
@@ -167,8 +170,8 @@ class SparkDeltaWriter:
     def drop(self, table: str) -> None:
         """See `DeltaWriter`."""
         folder = self._tables.path(table)
-        with self.states.held_back(folder):
-            self.states.wait()  # what is read now would be kept for the table that may come to this place
+        with self._states.held_back(folder):
+            self._states.wait_for(folder)  # what it reads now would be kept for the table that may come to this place
             self._tables.retire(table)
             self._forget(folder)
 
@@ -207,7 +210,7 @@ class SparkDeltaWriter:
 
     def close(self) -> None:
         """See `DeltaWriter`."""
-        self.states.close()
+        self._states.close()
         self.sessions.close()
 
     def _log(self, table: str) -> DeltaLog:
@@ -242,8 +245,8 @@ class SparkDeltaWriter:
             commit = merge_changes if changes.matches else append
             with sized(spark, changes.rows + rows):
                 commit(spark, folder, batch, changes, transaction)
-        if changes.matches:
-            self.states.want(folder, changes.rows + rows)
+        if changes.matches and not self._is_spread:
+            self._states.want(folder, changes.rows + rows)
         return operation
 
     def _stage_files(

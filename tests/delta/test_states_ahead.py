@@ -1,4 +1,4 @@
-"""States of tables are made ready while no commit is under way, and by nobody's leave else."""
+"""States of tables are made ready once it is quiet, and nothing waits for them but the end of their own table."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class World:
     """Notes whose states are reconstructed; each waits for `gate`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(states_ahead, "QUIET_SECONDS", 0.0)
         self.done: list[Path] = []
         self.begun = threading.Event()
         self.gate = threading.Event()
@@ -49,6 +50,12 @@ class World:
         self.done.append(folder)
 
 
+def settle(states: StatesAhead) -> None:
+    """Wait until none is at hand, nor left that may be begun."""
+    with states._changed:
+        assert states._changed.wait_for(lambda: not states._is_working, SECONDS)
+
+
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
@@ -59,9 +66,9 @@ def test_a_state_is_made_ready_once_no_commit_is_under_way(world: World, tmp_pat
     with world.states.held_back(other):
         with world.states.held_back(one):
             world.states.want(one, 3)
-        world.states.wait()
+        settle(world.states)
         assert not world.done
-    world.states.wait()
+    settle(world.states)
     assert world.done == [one]
 
 
@@ -70,7 +77,7 @@ def test_the_state_of_a_table_that_is_committed_to_again_is_not_wanted(world: Wo
         world.states.want(tmp_path, 3)
         with world.states.held_back(tmp_path):
             pass
-    world.states.wait()
+    settle(world.states)
     assert not world.done
 
 
@@ -81,9 +88,9 @@ def test_a_commit_that_begins_meanwhile_lets_no_other_begin(world: World, tmp_pa
     world.states.want(tmp_path / "next", 3)
     with world.states.held_back(tmp_path / "third"):
         world.gate.set()
-        world.states.wait()
+        settle(world.states)
         assert world.done == [tmp_path]
-    world.states.wait()
+    settle(world.states)
     assert world.done == [tmp_path, tmp_path / "next"]
 
 
@@ -91,27 +98,69 @@ def test_a_failure_keeps_no_other_from_being_made_ready(world: World, tmp_path: 
     world.failures = 1
     world.states.want(tmp_path, 3)
     world.states.want(tmp_path / "next", 3)
-    world.states.wait()
+    settle(world.states)
     assert len(world.done) == 1
 
 
-def test_the_end_waits_for_the_one_at_hand_and_begins_no_other(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("longest", [0.0, SECONDS])
+def test_the_end_begins_no_other_and_waits_a_little_for_the_one_at_hand(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: float
+) -> None:
+    monkeypatch.setattr(states_ahead, "LONGEST_END_SECONDS", longest)
     world.gate.clear()
     world.states.want(tmp_path, 3)
     assert world.begun.wait(SECONDS)
     world.states.want(tmp_path / "next", 3)
     ending = threading.Thread(target=world.states.close)
     ending.start()
-    while world.states._wanted:
-        assert ending.is_alive()
+    ending.join(0.2)
+    assert ending.is_alive() is bool(longest)
     world.gate.set()
     ending.join(SECONDS)
+    settle(world.states)
+    assert world.done == [tmp_path]
+
+
+def test_a_commit_that_follows_at_once_is_not_kept_waiting(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states_ahead, "QUIET_SECONDS", SECONDS)
+    with world.states.held_back(tmp_path):
+        world.states.want(tmp_path / "other", 3)
+    with world.states.held_back(tmp_path):
+        settle(world.states)
+    assert not world.done
+    world.states.close()
+    settle(world.states)
+
+
+def test_of_a_long_backlog_the_newest_are_made_ready(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states_ahead, "MOST_TABLES", 2)
+    with world.states.held_back(tmp_path):
+        for name in ("a", "b", "a", "c"):
+            world.states.want(tmp_path / name, 3)
+    settle(world.states)
+    assert sorted(folder.name for folder in world.done) == ["a", "c"]
+
+
+def test_where_no_thread_can_be_had_a_commit_is_none_the_worse(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, world.states.held_back(tmp_path):
+        patch.setattr(threading.Thread, "start", MagicMock(side_effect=RuntimeError("can't start new thread")))
+        world.states.want(tmp_path, 3)
+        with world.states.held_back(tmp_path / "other"):
+            pass
+    world.states.want(tmp_path, 3)
+    settle(world.states)
     assert world.done == [tmp_path]
 
 
 def test_a_table_goes_only_after_its_state_was_read(world: World, tmp_path: Path) -> None:
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", MagicMock())
-    writer.states = world.states
+    writer._states = world.states
     table = Scenario(writer, schema_of("Id"), ["Id"], "dbo/T")
     table.create()
     world.gate.clear()
@@ -140,10 +189,10 @@ def test_after_a_merge_the_state_that_the_next_begins_with_is_there(
     table = Scenario(spark_writer, schema_of("Id", "City:string"), ["Id"], "dbo/Ahead")
     folder = spark_writer._tables.path(table.table)
     table.change((0, 1, "a"))
-    spark_writer.states.wait()
+    settle(spark_writer._states)
     assert not kept(spark, folder)
     table.change((4, 1, "b"), (4, 2, "b"))
-    spark_writer.states.wait()
+    settle(spark_writer._states)
     version = len(spark_writer.history(table.table)) - 1
     assert [name for name in kept(spark, folder) if f"#{version} " in name]
     table.change((4, 1, "c"), (2, 2, None))

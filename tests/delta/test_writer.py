@@ -146,7 +146,8 @@ def test_nothing_is_left_behind_a_commit(fresh: SparkDeltaWriter, spark: SparkSe
     table.change((0, 1, "a"))
     table.change((4, 1, "b"), (4, 2, "b"))
     assert not list(fresh._scratch.glob("batch-*"))
-    for session in fresh.sessions._idle:
+    assert fresh.sessions._spark
+    for session in fresh.sessions._spark.idle:
         for name in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
             assert session.conf.get(f"spark.databricks.delta.{name}", None) is None
         for name in merge_module._SMALL_SETTINGS:
