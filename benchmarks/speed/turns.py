@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from speed.bench import Bench, Turn
 
-QUIET_SECONDS = 1.0
+QUIET_SECONDS = 2.0
 
 
 class Changed:
@@ -26,8 +26,8 @@ class Changed:
         name: of the prepared tables.
         base: the initial load's files.
         changes: the change files, numbered after those.
-        before: change files that go in first, untimed, so that the session knows the table; then it is quiet for a
-            second.
+        before: change files that go in first, untimed, so that the session knows the table; then it is quiet for
+            `QUIET_SECONDS`.
     """
 
     def __init__(

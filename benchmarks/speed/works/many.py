@@ -29,7 +29,7 @@ def tiny(bench: Bench) -> Line:
     turns = {peer: work.engine(peer) for peer in ("notebook", "delta-rs")}
     figures = bench.compare({"mirror": work.mirror(), **turns}, sizes.tiny_warm_ups)
     goal = Goal("≤ 0.3 x the notebook", figures.ratio("mirror", "notebook"), at_most=0.3)
-    return Line(figures, (goal,), f"after {2 * sizes.tiny_warm_ups} commits, each a second after the one before")
+    return Line(figures, (goal,), f"after {2 * sizes.tiny_warm_ups} commits, each two seconds after the one before")
 
 
 def backlog(bench: Bench) -> Line:
