@@ -15,7 +15,7 @@ from mirror_engine.delta.read_request import ReadsAtNeed
 from mirror_engine.delta.remembering import RememberingWriter
 from mirror_engine.doors import Doors
 from mirror_engine.engine import Engine
-from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
+from mirror_engine.errors import StorageUnavailable, TransientError, UnknownTable, UsageError
 from mirror_engine.events import ignore
 from mirror_engine.holding import held, is_held
 from mirror_engine.janitor import Janitor
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from mirror_engine.running import Report
     from mirror_engine.storage.base import Storage
     from mirror_engine.waking import Waker
+
+    _Failed = Callable[[str, TransientError], None]
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
 TRIES_OF_ONCE = 4  # with pauses of 1, 2 and 4 seconds between
@@ -197,16 +199,22 @@ class Mirror:
         """
         return self._writer.history(self._find(table), limit=limit)
 
-    def maintain(self, tables: Sequence[str] = ()) -> dict[str, Mapping[str, Any]]:
+    def maintain(self, tables: Sequence[str] = (), failed: _Failed | None = None) -> dict[str, Mapping[str, Any]]:
         """OPTIMIZE and VACUUM the tables named, or all, under their retention (LZ-8.6).
+
+        Args:
+            tables: by name; all where there are none.
+            failed: told of each that cannot be maintained, by folder; the others go on. None: the first is raised.
 
         Raises:
             UnknownTable: no such table.
             RootInUse: another engine holds this ROOT.
+            TransientError: a table cannot be maintained, and nobody is told of it.
         """
         with held(self.root):
             folders = [self._find(table) for table in tables] or self.tables()
-            return {folder: self._writer.maintain(folder, self.config.retention_days * 24.0) for folder in folders}
+            done = {folder: self._maintained(folder, failed) for folder in folders}
+        return {folder: facts for folder, facts in done.items() if facts is not None}
 
     def restart(self) -> list[TableName]:
         """Stop and start, as the service does it (LZ-7.7): every Delta table goes, progress is forgotten.
@@ -225,6 +233,15 @@ class Mirror:
     def close(self) -> None:
         """End the Spark session, if one was started."""
         self._writer.close()
+
+    def _maintained(self, folder: str, failed: _Failed | None) -> Mapping[str, Any] | None:
+        try:
+            return self._writer.maintain(folder, self.config.retention_days * 24.0)
+        except TransientError as error:
+            if failed is None:
+                raise
+            failed(folder, error)
+            return None
 
     def _own_writer(self) -> DeltaWriter:
         return RememberingWriter(self.root / TABLES, self.root / MEMORY, lambda: self._spark_door.writer)

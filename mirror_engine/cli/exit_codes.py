@@ -15,6 +15,8 @@ from mirror_engine.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mirror_engine.running import Verdict
 
 LEVEL = 0
@@ -47,6 +49,11 @@ def of_error(error: MirrorError) -> int:
             return RETRY
         case _:
             return FAILURE
+
+
+def of_errors(errors: Iterable[MirrorError]) -> int:
+    """The exit code of what some of several tables met: the gravest, which is the smallest."""
+    return min(map(of_error, errors), default=LEVEL)
 
 
 def of_verdict(verdict: Verdict) -> int:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mirror_engine.cli import opening, progress
+from mirror_engine.cli import exit_codes, opening, progress
 from mirror_engine.cli.options import Json, Root, configured
-from mirror_engine.cli.output import line, print_json, stdout
+from mirror_engine.cli.output import line, print_json, stderr, stdout
 from mirror_engine.config import Config
 from mirror_engine.monitoring.cells import plain
 
-JSON: dict[str, Any] = {"tables": {"dbo/Items": {"files_removed": 4}}}
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirror_engine.errors import TransientError
+
+JSON: dict[str, Any] = {
+    "tables": {"dbo/Items": {"files_removed": 4}},
+    "failed": {"dbo/Orders": {"kind": "TableDamaged", "message": "…", "hint": "…"}},
+}
 
 Tables = Annotated[
     list[str] | None,
@@ -25,20 +33,35 @@ def maintain(root: Root, config: Config, *, tables: Tables = None, as_json: Json
     """Compact the Delta tables and delete what is superseded.
 
     OPTIMIZE, then VACUUM of what is older than --retention-days: time travel reaches back no further.
-    No engine may be at work on ROOT meanwhile.
+    A table that cannot be maintained keeps no other from it. No engine may be at work on ROOT meanwhile.
 
     Example: mirror-engine maintain ./shop Sales.Orders --retention-days 1
 
-    Exit codes: 0 done · 1 failure · 2 wrong usage, no such table · 4 another engine is at work, or try again ·
-    130 interrupted
+    Exit codes: 0 done · 1 failure · 2 wrong usage, no such table · 3 a table is damaged · 4 another engine is at
+    work, or try again · 130 interrupted
     """
+    failed: dict[str, TransientError] = {}
     with progress.shown() as listeners, opening.open_mirror(root, config, listeners) as mirror:
-        done = mirror.maintain(tables or ())
-    if as_json:
-        print_json({"tables": {folder: {k: plain(v) for k, v in facts.items()} for folder, facts in done.items()}})
-        return
+        done = mirror.maintain(tables or (), failed.__setitem__)
+    (_tell_json if as_json else _tell_text)(done, failed)
+    raise typer.Exit(exit_codes.of_errors(failed.values()))
+
+
+def _tell_json(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, TransientError]) -> None:
+    tables = {folder: {name: plain(value) for name, value in facts.items()} for folder, facts in done.items()}
+    told = {
+        folder: {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+        for folder, error in failed.items()
+    }
+    print_json({"tables": tables, "failed": told})
+
+
+def _tell_text(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, TransientError]) -> None:
     for folder, facts in done.items():
         numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
         stdout().print(line(f"{folder}: {numbers or 'nothing to do'}"))
-    if not done:
+    for error in failed.values():
+        stderr().print(line(error.message))
+        stderr().print(line(f"  -> {error.hint}"))
+    if not done and not failed:
         stdout().print(line("No table has been mirrored here yet."))

@@ -11,7 +11,8 @@ import pytest
 from filelock import FileLock
 from json_shapes import documented, shape
 
-from mirror_engine import holding
+from mirror_engine import Mirror, holding
+from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.layout import LOCK
 from mirror_engine.testing.faults import Fault
 
@@ -196,6 +197,37 @@ def test_maintain_names_every_table(shop, say) -> None:
     assert said.code == 0
     assert [line.partition(":")[0] for line in said.out.splitlines()] == ["Sales/Orders", "dbo/Items"]
     assert list(json.loads(say("maintain", shop.root, "Items", "--json").out)["tables"]) == ["dbo/Items"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(TableDamaged("Tables/Sales/Orders", "its log ends early"), 3), (StorageUnavailable("no room", "make some"), 4)],
+)
+def test_a_table_that_cannot_be_maintained_keeps_no_other_from_it(shop, say, monkeypatch, error, code) -> None:
+    say("once", shop.root)
+    maintain = shop.writer.maintain
+
+    def maintain_but_orders(table, *more):
+        if table == "Sales/Orders":
+            raise error
+        return maintain(table, *more)
+
+    monkeypatch.setattr(shop.writer, "maintain", maintain_but_orders)
+    said = say("maintain", shop.root)
+    assert said.code == code
+    assert said.out.startswith("dbo/Items: ")
+    assert said.err == f"{error.message}\n  -> {error.hint}\n"
+    said = say("maintain", shop.root, "--json")
+    assert (said.code, said.err) == (code, "")
+    told = json.loads(said.out)
+    assert list(told["tables"]) == ["dbo/Items"]
+    assert told["failed"]["Sales/Orders"] == {
+        "kind": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+    }
+    with Mirror(shop.root, writer=shop.writer) as mirror, pytest.raises(type(error)):
+        mirror.maintain()
 
 
 def test_restart_drops_nothing_unless_confirmed(shop, say) -> None:
