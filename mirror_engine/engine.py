@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from mirror_engine.announcements import Announcements
 from mirror_engine.cycle_result import CycleResult
 from mirror_engine.errors import (
     CommitConflict,
-    EngineFault,
-    MirrorError,
     StorageUnavailable,
     TableDamaged,
     TransientError,
+    foreseen,
 )
 from mirror_engine.events import CycleEnded, CycleStarted, OperationFailed
 from mirror_engine.landing_zone.diagnostics import diagnose, printable
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
-
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,10 @@ class Engine:
         return {work.table for work in self._turns.at_hand}
 
     def next_try_seconds(self, longest: float) -> float:
-        """How long to wait before the next cycle: less than `longest` where work is under way, or a try due before."""
+        """How long to wait before the next cycle: less than `longest` where a try is due before.
+
+        Not at all where work is under way, or was when the last cycle began.
+        """
         return 0.0 if self._is_cut_short else self._next_seconds(longest)
 
     def drop(self, table: TableName, reason: Diagnostic) -> None:
@@ -233,7 +232,7 @@ class Engine:
     def _goes_on(self, work: Work, turn: Future[BatchCommitted | None], done: _Done) -> bool:
         """Note what a turn came to; whether another is to follow."""
         try:
-            commit = _foreseen(turn.result)
+            commit = foreseen(turn.result)
         except TransientError as error:
             pauses, failures = (self._cleaning_pauses, done.unclean) if work.is_done else (self._pauses, done.failures)
             failures[work.table] = self._failed(work.table, error, pauses)
@@ -275,14 +274,3 @@ class Engine:
         return {
             table: TransientError(f"{table.normalized} waits for its next try") for table in plans if table in waiting
         }
-
-
-def _foreseen(call: Callable[[], _Answer]) -> _Answer:
-    """What a table's turn comes to; what nobody foresaw becomes a fault of that table alone (protocol chapter 10)."""
-    try:
-        return call()
-    except MirrorError:
-        raise
-    except Exception as error:
-        logging.getLogger(__name__).exception("work on a table failed")
-        raise EngineFault(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error

@@ -23,12 +23,15 @@ MirrorError                    carries a message (place: what was found) and a h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+
+_Answer = TypeVar("_Answer")
 
 MEND = "Restore the table's folder from a backup, or remove it: the table is built anew from what lies in the zone."
 
@@ -126,3 +129,18 @@ class JarsMissing(SetupError):
 
 class SparkFailed(SetupError):
     """The Spark session did not start, or died."""
+
+
+def foreseen(call: Callable[[], _Answer]) -> _Answer:
+    """What a call for one table comes to; the unforeseen becomes a fault of that table alone (protocol chapter 10).
+
+    Raises:
+        EngineFault: it was unforeseen; the log has the story.
+    """
+    try:
+        return call()
+    except MirrorError:
+        raise
+    except Exception as error:
+        logging.getLogger(__name__).exception("work on a table failed")
+        raise EngineFault(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error

@@ -15,7 +15,7 @@ from mirror_engine.delta.read_request import ReadsAtNeed
 from mirror_engine.delta.remembering import RememberingWriter
 from mirror_engine.doors import Doors
 from mirror_engine.engine import Engine
-from mirror_engine.errors import StorageUnavailable, TransientError, UnknownTable, UsageError
+from mirror_engine.errors import StorageUnavailable, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
 from mirror_engine.holding import held, is_held
 from mirror_engine.janitor import Janitor
@@ -236,7 +236,7 @@ class Mirror:
 
     def _maintained(self, folder: str, failed: _Failed | None) -> Mapping[str, Any] | None:
         try:
-            return self._writer.maintain(folder, self.config.retention_days * 24.0)
+            return foreseen(lambda: self._writer.maintain(folder, self.config.retention_days * 24.0))
         except TransientError as error:
             if failed is None:
                 raise

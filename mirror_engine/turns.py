@@ -79,7 +79,8 @@ class Turns:
             if stop.is_set():
                 self.send_home()
             is_stale_next = self._start(earlier)
-            for turn in wait(self._at_hand, CALL_LATENCY_SECONDS if is_due else None, FIRST_COMPLETED).done:
+            longest = (0 if is_stale_next else CALL_LATENCY_SECONDS) if is_due else None
+            for turn in wait(self._at_hand, longest, FIRST_COMPLETED).done:
                 yield self._at_hand.pop(turn), turn
             if is_due and not stop.is_set() and (is_stale_next or is_due()):
                 break

@@ -147,3 +147,20 @@ def test_a_start_under_way_is_waited_for_and_ended(ended):
     threading.Timer(0.1, go.set).start()
     sessions.close()
     assert len(ended) == 1
+
+
+def test_who_only_wants_a_spark_that_runs_starts_none_and_what_comes_back_late_is_lent_to_nobody(ended):
+    sessions = Sessions(FakeSession)
+    with sessions.lent_if_started() as none:
+        assert none is None
+    with sessions.lent() as early:
+        pass
+    with sessions.lent_if_started() as late:
+        assert late is early
+        sessions.close()
+        with sessions.lent_if_started() as none:
+            assert none is None
+    with sessions.lent() as anew:
+        assert anew is not late
+    sessions.close()
+    assert len(ended) == 2

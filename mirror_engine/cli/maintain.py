@@ -41,8 +41,15 @@ def maintain(root: Root, config: Config, *, tables: Tables = None, as_json: Json
     work, or try again · 130 interrupted
     """
     failed: dict[str, TransientError] = {}
+
+    def note(folder: str, error: TransientError) -> None:
+        failed[folder] = error
+        if not as_json:  # at once: who knows how the next one ends
+            stderr().print(line(f"{folder}: {error.message}"))
+            stderr().print(line(f"  -> {error.hint}"))
+
     with progress.shown() as listeners, opening.open_mirror(root, config, listeners) as mirror:
-        done = mirror.maintain(tables or (), failed.__setitem__)
+        done = mirror.maintain(tables or (), note)
     (_tell_json if as_json else _tell_text)(done, failed)
     raise typer.Exit(exit_codes.of_errors(failed.values()))
 
@@ -60,8 +67,5 @@ def _tell_text(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, Trans
     for folder, facts in done.items():
         numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
         stdout().print(line(f"{folder}: {numbers or 'nothing to do'}"))
-    for error in failed.values():
-        stderr().print(line(error.message))
-        stderr().print(line(f"  -> {error.hint}"))
     if not done and not failed:
         stdout().print(line("No table has been mirrored here yet."))

@@ -34,8 +34,13 @@ _WITHOUT_DELTA = (
 def is_spread(config: Config, spark: SparkSession | None) -> bool:
     """Whether executors may be other machines: then they read the zone, and no row passes through the driver."""
     if spark is not None:
-        return not _LOCAL.fullmatch(spark.sparkContext.master)
+        return not is_here(spark)
     return is_submitted() or is_elsewhere(config)
+
+
+def is_here(spark: SparkSession) -> bool:
+    """Whether its executors are this machine's."""
+    return bool(_LOCAL.fullmatch(spark.sparkContext.master))
 
 
 def is_elsewhere(config: Config) -> bool:

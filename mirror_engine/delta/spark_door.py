@@ -56,10 +56,10 @@ class SparkDoor:
     @cached_property
     def writer(self) -> SparkDeltaWriter:
         """Spark's writer."""
-        most, spread = self._config.driver_batch_bytes, is_spread(self._config, self._spark)
+        most = self._config.driver_batch_bytes
         if most == "auto":
-            most = 0 if spread else DRIVER_BATCH_BYTES
-        return SparkDeltaWriter(self._root / TABLES, self._root / SCRATCH, self._start, most, is_spread=spread)
+            most = 0 if is_spread(self._config, self._spark) else DRIVER_BATCH_BYTES
+        return SparkDeltaWriter(self._root / TABLES, self._root / SCRATCH, self._start, most)
 
     def reader(self) -> ReadsInOrder:
         """A reader of change files: executors where there are any beyond this machine, else this process."""

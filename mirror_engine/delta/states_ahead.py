@@ -8,6 +8,7 @@ import time
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mirror_engine.delta.cluster_session import is_here
 from mirror_engine.delta.merge import sized
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ MOST_TABLES = 8  # that are wanted at a time: the newest of a long backlog
 
 
 class StatesAhead:
-    """Has Delta reconstruct and keep the states of tables that were merged into, while no commit is under way.
+    """Has Delta reconstruct and keep the states of tables that were merged into, while no batch is being committed.
 
-    Nothing depends on it: what it did not come to, or what failed, the next MERGE does itself.
+    Nothing depends on it: what it did not come to, or what failed, the next MERGE does itself. Only where Spark is
+    this machine's.
 
     Args:
         lend: a session for one table; None where Spark has ended.
@@ -48,6 +50,7 @@ class StatesAhead:
         with self._changed:
             self._commits += 1
             self._wanted.pop(folder, None)
+            self._changed.notify_all()
         try:
             yield
         finally:
@@ -90,7 +93,7 @@ class StatesAhead:
             folder, rows = due
             try:
                 with self._lend() as spark:
-                    if spark is not None:
+                    if spark is not None and is_here(spark):
                         with sized(spark, rows):
                             _reconstruct(spark, folder)
             except Exception:
@@ -108,6 +111,7 @@ class StatesAhead:
                     return folder, rows
                 self._changed.wait(left)
             self._is_working = False
+            self._changed.notify_all()
             return None
 
 

@@ -53,7 +53,6 @@ class SparkDeltaWriter:
         scratch: for passing files; beside it, on the file system of the tables, removed ones wait to be deleted.
         session: starts Spark; what it gives is ended by `close`.
         driver_batch_bytes: batches that count for more are collapsed by Spark.
-        is_spread: whether executors may be other machines, which have other work than states ahead of need.
 
     Attributes:
         sessions: its own, to be lent to others.
@@ -65,14 +64,11 @@ class SparkDeltaWriter:
         scratch: Path,
         session: Callable[[], SparkSession],
         driver_batch_bytes: int = DRIVER_BATCH_BYTES,
-        *,
-        is_spread: bool = False,
     ) -> None:
         self._tables = TablesFolder(tables, scratch.parent / "trash")
         self._scratch = scratch
         self.sessions = Sessions(session)
         self._states = StatesAhead(self.sessions.lent_if_started)
-        self._is_spread = is_spread
         self._driver_batch_bytes = driver_batch_bytes
         self._leftovers = Leftovers(self._tables, scratch)
 
@@ -245,7 +241,7 @@ class SparkDeltaWriter:
             commit = merge_changes if changes.matches else append
             with sized(spark, changes.rows + rows):
                 commit(spark, folder, batch, changes, transaction)
-        if changes.matches and not self._is_spread:
+        if changes.matches:
             self._states.want(folder, changes.rows + rows)
         return operation
 

@@ -216,7 +216,7 @@ def test_a_table_that_cannot_be_maintained_keeps_no_other_from_it(shop, say, mon
     said = say("maintain", shop.root)
     assert said.code == code
     assert said.out.startswith("dbo/Items: ")
-    assert said.err == f"{error.message}\n  -> {error.hint}\n"
+    assert said.err == f"Sales/Orders: {error.message}\n  -> {error.hint}\n"
     said = say("maintain", shop.root, "--json")
     assert (said.code, said.err) == (code, "")
     told = json.loads(said.out)
@@ -228,6 +228,22 @@ def test_a_table_that_cannot_be_maintained_keeps_no_other_from_it(shop, say, mon
     }
     with Mirror(shop.root, writer=shop.writer) as mirror, pytest.raises(type(error)):
         mirror.maintain()
+
+
+def test_the_gravest_of_several_failures_decides_how_maintain_ends(shop, say, monkeypatch) -> None:
+    say("once", shop.root)
+    errors = {"Sales/Orders": TableDamaged("here", "its log ends early"), "dbo/Items": StorageUnavailable("no room")}
+
+    def refuse(table, *_):
+        raise errors[table]
+
+    monkeypatch.setattr(shop.writer, "maintain", refuse)
+    assert say("maintain", shop.root).code == 3
+    errors["Sales/Orders"] = OSError("unforeseen")
+    said = say("maintain", shop.root)
+    assert said.code == 1
+    assert "Sales/Orders: unforeseen: OSError" in said.err
+    assert "dbo/Items: no room" in said.err
 
 
 def test_restart_drops_nothing_unless_confirmed(shop, say) -> None:
