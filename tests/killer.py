@@ -125,7 +125,10 @@ class Killer:
         return time.monotonic() < end
 
     def _lying(self, moment: str) -> set[Path]:
-        return set() if moment == START else set(self.root.glob(SIGNS[moment][0]))
+        try:
+            return set() if moment == START else set(self.root.glob(SIGNS[moment][0]))
+        except FileNotFoundError:  # the engine removed a table while it was looked into
+            return self._lying(moment)
 
     def _harm(self) -> list[str]:
         """Every second time, or so, the ledger is lost in some way."""
