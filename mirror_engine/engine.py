@@ -122,7 +122,7 @@ class Engine:
         self._turns.close()
 
     def _next_seconds(self, longest: float) -> float:
-        busy = self._turns.unfinished() if self._pauses or self._cleaning_pauses else set()
+        busy = self._turns.unfinished if self._pauses or self._cleaning_pauses else set()
         return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest, busy), busy)
 
     def _is_due(self, is_called: Callable[[], bool], started: float, looked: float) -> bool:
@@ -184,7 +184,7 @@ class Engine:
         earlier = {work.table: work.plan for work in self._turns.at_hand}
         plans |= earlier
         done = self._replayed(stop, is_due)
-        unfinished = self._turns.unfinished()
+        unfinished = self._turns.unfinished
         self._turns.send_home()
         self._is_cut_short = bool(unfinished or earlier)  # what the look saw of those was not lined up
         failures = self._but_damaged(done.failures, outlook) | unread | self._unseen(zone)
@@ -226,7 +226,7 @@ class Engine:
         for work, turn in self._turns.taken(stop, is_due):
             if self._goes_on(work, turn, done):
                 self._turns.line_up([work])
-        self._cleaning_pauses.end_all_but(untidy | self._turns.unfinished(), done.unclean)
+        self._cleaning_pauses.end_all_but(untidy | self._turns.unfinished, done.unclean)
         return done
 
     def _goes_on(self, work: Work, turn: Future[BatchCommitted | None], done: _Done) -> bool:

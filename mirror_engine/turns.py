@@ -48,6 +48,7 @@ class Turns:
         """Those whose turn is under way."""
         return tuple(self._at_hand.values())
 
+    @property
     def unfinished(self) -> set[TableName]:
         """Tables with a turn under way, or in line for one."""
         return {work.table for work in (*self.at_hand, *self._waiting)}

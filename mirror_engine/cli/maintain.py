@@ -45,8 +45,8 @@ def maintain(root: Root, config: Config, *, tables: Tables = None, as_json: Json
     def note(folder: str, error: TransientError) -> None:
         failed[folder] = error
         if not as_json:  # at once: who knows how the next one ends
-            stderr().print(line(f"{folder}: {error.message}"))
-            stderr().print(line(f"  -> {error.hint}"))
+            for said in f"{folder}: {error}".splitlines():
+                stderr().print(line(said))
 
     with progress.shown() as listeners, opening.open_mirror(root, config, listeners) as mirror:
         done = mirror.maintain(tables or (), note)
