@@ -13,6 +13,7 @@ import typer
 from mirror_engine.cli import exit_codes
 from mirror_engine.cli.failures import exit_code_of
 from mirror_engine.cli.help_text import help_text, leave_out_types, listed
+from mirror_engine.cli.plain_values import take_plain_values
 
 PROGRAM = "mirror-engine"
 COMMANDS = (
@@ -36,12 +37,14 @@ COMMANDS = (
     "demo",
 )
 
+_HELP = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     name=PROGRAM,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={**_HELP, "max_content_width": 100},
     epilog=listed("Exit codes", [f"{code} {meaning}" for code, meaning in exit_codes.MEANINGS.items()]),
 )
 
@@ -90,6 +93,7 @@ def _command(name: str) -> Any:  # noqa: ANN401 - typer names no public class fo
     single.command(name, help=help_text(call.__doc__ or ""))(call)
     made = typer.main.get_command(single)
     leave_out_types(made.params)
+    take_plain_values(made, _HELP)
     return made
 
 
@@ -98,6 +102,7 @@ def program() -> typer.core.TyperGroup:
     """All commands, put together once."""
     group = typer.main.get_group(app)
     group.commands = Commands()  # type: ignore[assignment]  # it is only read
+    take_plain_values(group, _HELP)
     return group
 
 
