@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def exit_code_of(call: Callable[[], int | None], *, as_json: bool) -> int:
+def exit_code_of(call: Callable[[], int], *, as_json: bool) -> int:
     """Call, and return the exit code; whatever is raised is told on stderr.
 
     Args:
-        call: returns an exit code, or None for success.
+        call: returns an exit code.
         as_json: whether errors are told as one JSON object, for programs.
     """
     tell = _tell_json if as_json else _tell_text
     try:
-        return call() or exit_codes.LEVEL
+        return call()
     except MirrorError as error:
         return tell(type(error).__name__, error.message, error.hint, exit_codes.of_error(error))
     except typer.TyperException as error:

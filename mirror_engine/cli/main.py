@@ -109,10 +109,17 @@ def program() -> typer.core.TyperGroup:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
     words = sys.argv[1:] if arguments is None else arguments
-    return exit_code_of(
-        lambda: program()(words, prog_name=PROGRAM, standalone_mode=False, obj=tuple(words)),
-        as_json="--json" in words,
-    )
+    return exit_code_of(lambda: _ended(words), as_json="--json" in words)
+
+
+def _ended(words: list[str]) -> int:
+    """Run one command; whatever ends it otherwise than by an exit code comes through, Ctrl+C among it."""
+    try:
+        with program().make_context(PROGRAM, list(words), obj=tuple(words)) as context:
+            program().invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    return exit_codes.LEVEL
 
 
 if __name__ == "__main__":

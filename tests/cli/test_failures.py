@@ -70,12 +70,13 @@ def test_an_unforeseen_error_is_one_line_and_a_file(say, monkeypatch, tmp_path) 
     assert "ZeroDivisionError" in log.read_text()
 
 
-def test_an_interrupt_ends_with_130(say, monkeypatch, tmp_path) -> None:
+def test_an_interrupt_says_so_and_ends_with_130(say, monkeypatch, tmp_path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(opening, "open_mirror", interrupt)
-    assert say("once", tmp_path).code == 130
+    said = say("once", tmp_path)
+    assert (said.code, said.err) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(
