@@ -58,7 +58,7 @@ def read_metadata(footer: bytes, path: str) -> Any:  # noqa: ANN401 - pyarrow's 
     length = len(footer).to_bytes(4, "little")
     plain = _MAGIC + footer.replace(_ARROW_SCHEMA, _PASSED_OVER) + length + _MAGIC
     try:
-        metadata = pq.read_metadata(pa.BufferReader(plain))
+        metadata = pq.ParquetFile(pa.BufferReader(plain)).metadata
         groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
         rows = [group.num_rows for group in groups]
         columns = {group.num_columns for group in groups}

@@ -187,7 +187,7 @@ def _value(content: bytes, at: int, kind: int, wanted: Any, depth: int) -> tuple
 
 def _structs(content: bytes, at: int, wanted: Mapping[int, Any], depth: int) -> tuple[list[dict[int, Any]], int]:
     kind, count, at = _list_head(content, at)
-    if kind != _STRUCT:
+    if count and kind != _STRUCT:
         raise ValueError(kind)
     found = []
     for _ in range(count):

@@ -66,6 +66,18 @@ def test_pages_of_any_version_and_codec_pass(version: str, codec: str) -> None:
     assert pa.Table.from_batches(list(file.batches())).to_pylist() == TABLE.to_pylist()
 
 
+def test_an_empty_list_may_be_of_any_kind() -> None:
+    """Thrift's compact protocol does not say of what nothing is."""
+    sink = io.BytesIO()
+    pq.write_table(TABLE.slice(0, 0), sink)
+
+    def change(footer: Struct) -> None:
+        footer.fields = [(at, kind, Several(0, [], 0) if at == 4 else inner) for at, kind, inner in footer.fields]
+
+    content = with_footer(sink.getvalue(), change)
+    assert list(open_parquet(io.BytesIO(content), PATH, Config()).batches()) == []
+
+
 @pytest.mark.parametrize(
     ("name", "number", "said"),
     [
