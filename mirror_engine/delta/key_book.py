@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Part: TypeAlias = "Hashes | range"
 
 TOGETHER = 1_000_000  # changes that are looked at together
+PIECE = 1_000_000  # keys of which it is asked at once whether they rise
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,20 @@ class KeyRun:
 def compact(keys: Hashes) -> Part:
     """The same numbers, as a range where they are consecutive."""
     first, last = (int(keys[0]), int(keys[-1])) if len(keys) else (0, 0)
-    is_range = last - first == len(keys) - 1 and bool((keys[1:] > keys[:-1]).all())
+    is_range = last - first == len(keys) - 1 and _rises(keys)
     return range(first, last + 1) if is_range else keys
+
+
+def append(parts: list[Part], part: Part) -> None:
+    """Add the next numbers; those that are no range become one array, which grows where it lies."""
+    last = parts[-1] if parts else range(0)
+    if isinstance(last, range) or isinstance(part, range):
+        parts.append(part)
+        return
+    count = len(last)
+    parts[-1] = grown = last if last.flags.owndata else last.copy()
+    grown.resize(count + len(part), refcheck=False)
+    grown[count:] = part
 
 
 def _array(part: Part) -> Hashes:
@@ -137,7 +150,7 @@ class KeyBook:
             return Effects(inserted=count)
         keys = _joined(parts, count)
         keys.sort()
-        if not self._parts and (keys[1:] > keys[:-1]).all():
+        if not self._parts and _rises(keys):
             self._parts = [keys]
             return Effects(inserted=count)
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
@@ -178,6 +191,8 @@ class KeyBook:
 
 def _joined(parts: list[Part], count: int) -> Hashes:
     """All parts in one; each is let go once it is copied, so that they are not held twice."""
+    if len(parts) == 1:
+        return _array(parts.pop())
     made = np.empty(count, dtype=np.uint64)
     end = 0
     for at, part in enumerate(parts):
@@ -189,9 +204,15 @@ def _joined(parts: list[Part], count: int) -> Hashes:
 
 def _rise(parts: Sequence[Part]) -> bool:
     filled = [part for part in parts if len(part)]
-    return all(isinstance(part, range) or (part[1:] > part[:-1]).all() for part in filled) and all(
+    return all(isinstance(part, range) or _rises(part) for part in filled) and all(
         after[0] > before[-1] for before, after in itertools.pairwise(filled)
     )
+
+
+def _rises(keys: Hashes) -> bool:
+    """Looked at piece by piece: most keys that do not rise show it early, and no answer is held for each."""
+    pieces = (keys[start : start + PIECE + 1] for start in range(0, len(keys), PIECE))
+    return all((piece[1:] > piece[:-1]).all() for piece in pieces)
 
 
 def _left(codes: Integers, markers: Markers, found: Integers, count: int) -> Integers:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mirror_engine.delta.base import DeltaState, Met, Outcome
 from mirror_engine.delta.digest import digest
-from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, Part, compact
+from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, Part, append, compact
 from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.delta.record import beginning
 from mirror_engine.errors import UsageError
@@ -80,7 +80,7 @@ class KeySpool:
         else:
             keys, whole = np.zeros(batch.num_rows, dtype=np.uint64), np.zeros(batch.num_rows, dtype=np.bool_)
         markers = batch.column(batch.num_columns - 1).to_numpy()
-        self._keys.append(compact(keys))
+        append(self._keys, compact(keys))
         self._whole.append(np.broadcast_to(np.True_, len(whole)) if whole.all() else whole)
         self._markers.append(markers if markers.any() else np.broadcast_to(np.int8(0), len(markers)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import tracemalloc
 from collections import Counter
 from decimal import Decimal
 from typing import Any
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.delta import key_book
-from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, compact
+from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, Part, append, compact
 from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 
@@ -69,6 +71,38 @@ def test_rising_keys_take_eight_bytes_each() -> None:
         book.add([KeyRun([np.arange(start, start + 2_000_000, dtype=np.uint64)])])
     assert book._rows is None
     assert book.row_count == 4_000_000
+
+
+@given(st.lists(st.lists(st.integers(0, 12), max_size=6)), st.integers(1, 4))
+def test_keys_that_come_in_parts_are_the_same_however_they_are_kept(drawn: list[list[int]], piece: int) -> None:
+    arrays = [np.array(part, dtype=np.uint64) for part in drawn]
+    together = np.concatenate([np.empty(0, dtype=np.uint64), *arrays]).tolist()
+    parts: list[Part] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_book, "PIECE", piece)
+        for array in arrays:
+            append(parts, compact(array[:]))
+        assert [key for part in parts for key in part] == together
+        assert not any(type(before) is type(after) is np.ndarray for before, after in itertools.pairwise(parts))
+        rises = all(before < after for before, after in itertools.pairwise(together))
+        assert key_book._rise(parts) == rises
+
+
+def test_keys_in_no_order_are_held_once() -> None:
+    draw = np.random.default_rng(1)
+    ids = draw.permutation(6_000_000).astype(np.uint64)
+    parts: list[Part] = []
+    tracemalloc.start()
+    try:
+        for part in np.array_split(ids, 100):
+            append(parts, part.copy())
+        book = KeyBook()
+        book.add([KeyRun(parts)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert book.row_count == len(ids)
+    assert peak < 1.2 * ids.nbytes
 
 
 def test_consecutive_keys_take_no_room_and_mean_the_same() -> None:
