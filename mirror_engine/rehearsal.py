@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.change_batches import BatchReader
 from mirror_engine.delta.reader import ChangeFileReader
+from mirror_engine.delta.reading_ahead import HelpedReader
 from mirror_engine.doors import Doors
 from mirror_engine.engine import Engine
 from mirror_engine.errors import EngineFault
@@ -50,6 +51,7 @@ class Rehearsal:
         tell: called with every event.
         clock: seconds since 1970.
         ledger: how far every table is at the beginning; by default nothing is known. It is closed at the end.
+        helpers: how many other processes read small files ahead; see `helpers_for`.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -62,13 +64,15 @@ class Rehearsal:
         tell: Callable[[Event], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         ledger: Ledger | None = None,
+        helpers: int = 0,
     ) -> None:
         config = replace(config, cleanup="off")
         storage = ReadOnlyStorage(storage)
         self._ledger = ledger or Ledger.fresh()
         self.doors = Doors(storage, writer, self._ledger, config, clock, tell)
         self.poller = Poller(storage, config)
-        reader = BatchReader(ChangeFileReader(storage, config, reading), config, tell, writer.prepare)
+        self._reader = HelpedReader(ChangeFileReader(storage, config, reading), helpers)
+        reader = BatchReader(self._reader, config, tell, writer.prepare)
         self._engine = Engine(self.doors, self.poller, reader, Janitor(storage, config, clock))
 
     def __enter__(self) -> Self:
@@ -107,6 +111,7 @@ class Rehearsal:
         return mirror_status(Path(), self.doors, zone, result.plans, engine_running=True)
 
     def close(self) -> None:
-        """End the workers; the ledger goes."""
+        """End the workers and helpers; the ledger goes."""
+        self._reader.close()
         self._engine.close()
         self._ledger.close()

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
+from mirror_engine.delta.reading_ahead import helpers_for
 from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.sightings import MetadataUsable, partition_of
@@ -41,7 +42,8 @@ def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf) -
     zone = Poller(place.storage, place.config).look()
     sizes = [file.size for table in zone.tables for file in table.files]
     writer = KeyWriter()
-    with Rehearsal(place.storage, place.config, writer, KeyReading(sizes, whole_file_bytes)) as rehearsal:
+    reading, helpers = KeyReading(sizes, whole_file_bytes), helpers_for(sizes)
+    with Rehearsal(place.storage, place.config, writer, reading, helpers=helpers) as rehearsal:
         status = rehearsal.play()
     tied = order_matters(place, zone, shuffles) if shuffles else {}
     return verdicts_of(place, zone, status, writer, tied)
