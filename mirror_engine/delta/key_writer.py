@@ -39,6 +39,8 @@ class KeyReading:
             must not be NULL, so that damage elsewhere is not noticed.
     """
 
+    threads = False  # counting keys takes as long as unfolding the rest
+
     def __init__(self, sizes: Iterable[int] | None, whole_file_bytes: float = math.inf) -> None:
         self._several = None if sizes is None else {size for size, count in Counter(sizes).items() if count > 1}
         self._whole_file_bytes = whole_file_bytes

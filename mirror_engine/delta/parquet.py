@@ -37,13 +37,14 @@ _MARKER_TYPES = frozenset({"byte", "short", "integer", "long", "string", VOID})
 _UNSIGNED = frozenset({"UINT8", "UINT16", "UINT32", "UINT64"})
 
 
-def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFile:
+def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool = True) -> ParquetChangeFile:
     """Open a Parquet change file (LZ-3.10, LZ-5.1, LZ-5.8).
 
     Args:
         handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
         path: for messages, from the landing zone's top.
         config: `strict`, `naive_timestamps` and `row_bytes` count here.
+        threads: whether columns may be read side by side.
 
     Raises:
         PublisherError: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME045 (the marker),
@@ -66,7 +67,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config) -> ParquetChangeFi
         shape = shape_of(file, layout.schema, source.seek(0, os.SEEK_END), path, config)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
-    return ParquetChangeFile(source, file, shape, layout, path, config)
+    return ParquetChangeFile(source, file, shape, layout, path, config, threads=threads)
 
 
 class ParquetChangeFile:
@@ -80,6 +81,8 @@ class ParquetChangeFile:
         layout: Layout,
         path: str,
         config: Config,
+        *,
+        threads: bool,
     ) -> None:
         self._source = source
         self._file = file
@@ -89,6 +92,7 @@ class ParquetChangeFile:
         self._size = source.seek(0, os.SEEK_END)
         self._path = path
         self._config = config
+        self._threads = threads
         self._marker_at = _marker_position(fields, path)
         data = [field for at, field in enumerate(fields) if at != self._marker_at]
         self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
@@ -167,7 +171,7 @@ class ParquetChangeFile:
             batch_size=pace.rows_per_batch,
             row_groups=[group],
             columns=names,
-            use_threads=pace.unfolded_bytes > BUFFER_BYTES,
+            use_threads=self._threads and pace.unfolded_bytes > BUFFER_BYTES,
         )
         while (batch := self._next(found, group)) is not None:
             yield batch

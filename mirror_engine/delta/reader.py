@@ -140,7 +140,7 @@ class ChangeFileReader:
     def _parsed(self, content: BinaryIO, request: ReadRequest) -> OpenFile:
         if request.metadata.is_text:
             return open_text(content, request.path, request.metadata, self._config)
-        return open_parquet(content, request.path, self._config)
+        return open_parquet(content, request.path, self._config, threads=self._reading.threads)
 
 
 def terms_of(file: OpenFile, request: ReadRequest, config: Config) -> Terms:

@@ -32,7 +32,14 @@ class RowSpool(Protocol):
 
 
 class Reading(Protocol):
-    """What a reader looks at, and what it keeps."""
+    """What a reader looks at, and what it keeps.
+
+    Attributes:
+        threads: whether Arrow may read the columns of a file side by side: sooner where every row is kept, but each
+            of its threads holds on to memory.
+    """
+
+    threads: bool
 
     def digest(self, file: FileSighting, content: BinaryIO) -> tuple[str, int]:
         """A digest of the file's bytes in hex, `""` where nobody needs one, and how many there are."""
@@ -49,6 +56,8 @@ class Reading(Protocol):
 
 class WholeFiles:
     """What a `Reading` says that looks at everything, whatever it keeps."""
+
+    threads = True
 
     def digest(self, file: FileSighting, content: BinaryIO) -> tuple[str, int]:  # noqa: ARG002 - every file alike
         """See `Reading`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,13 @@ from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 
 from mirror_engine.config import Config
+from mirror_engine.delta import reading_ahead
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.rehearsal import Rehearsal
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.golden import diagnostic_differences, load
+from mirror_engine.validation import judge as judging
 from mirror_engine.validation.judge import judge
 from mirror_engine.validation.place import place_of
 
@@ -68,6 +71,22 @@ def test_judging_a_fixture_finds_what_stands_in_the_end(name: str) -> None:
     said = [found for found, _ in verdict.all()]
     assert diagnostic_differences(golden, said, said) == []
     assert verdict.is_failing == (golden.verdict == "refused")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux files are read ahead")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_helpers_change_no_verdict(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = load(FIXTURES / name)
+    monkeypatch.setattr(reading_ahead, "ASKED_TOGETHER", 1)
+    with quick_folder() as folder:
+        golden.stages[0][0].land(Path(folder))
+        verdicts = []
+        for helpers in (0, 2):
+            monkeypatch.setattr(judging, "helpers_for", lambda _, helpers=helpers: helpers)
+            verdicts.append(judge(place_of(Path(folder), Config(**golden.config))).to_json())
+    assert verdicts[0] == verdicts[1]
 
 
 @pytest.mark.parametrize("name", REAL)
