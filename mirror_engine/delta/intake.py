@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -134,7 +135,7 @@ class _Intake:
     def _effective(self, batch: pa.RecordBatch) -> pa.Array:
         """The rows' markers, where the file has any, good ones (LZ-4.13, LZ-4.14)."""
         if self.file.marker is None:
-            found = pa.repeat(pa.scalar(self.terms.default_marker.value, pa.int8()), batch.num_rows)
+            found = pa.array(np.full(batch.num_rows, self.terms.default_marker.value, np.int8))
         else:
             found = batch.column(MARKER_COLUMN)
         if not self.terms.key_columns:
@@ -165,11 +166,15 @@ class _Intake:
 
     def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
         self.rows += rows.num_rows
-        found = effective.to_numpy().tobytes()
-        for marker in _MARKERS:
-            self.markers[marker] += found.count(marker)
+        self.markers.update(self._told_apart(effective))
         for key in self.terms.key_columns:
             self.null_keys[key] += rows.column(key).null_count
+
+    def _told_apart(self, effective: pa.Array) -> Mapping[int, int]:
+        if self.file.marker is None:
+            return {self.terms.default_marker.value: len(effective)}
+        found = effective.to_numpy().tobytes()
+        return {marker: found.count(marker) for marker in _MARKERS}
 
     def _refusal(self, code: str, at: int, **details: object) -> PublisherError:
         return PublisherError(self.terms.incoming.say(code, self.rows + at + 1, **details))
