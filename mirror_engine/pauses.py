@@ -37,6 +37,11 @@ class Pauses:
         now = time.monotonic()
         return {table for table, pause in self._pauses.items() if pause.until > now}
 
+    @property
+    def due(self) -> set[TableName | None]:
+        """Those whose pause is over and that have not been tried again."""
+        return set(self._pauses) - self.waiting
+
     def begin(self, table: TableName | None) -> float:
         """Put the next try off; returns for how many seconds."""
         before = self._pauses.get(table)

@@ -44,6 +44,7 @@ class Upkeep:
         self._done = done
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
         self._pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        self._half_done = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)  # compacted, but a change came then
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
         self._busy_at = time.monotonic()
         self._at_hand: TableName | None = None
@@ -62,7 +63,7 @@ class Upkeep:
         return None if self._work is None or self._work.done() else self._at_hand
 
     def begin(self, level: Iterable[TableName], *, is_busy: bool) -> None:
-        """Take up the first of these tables that is due; they must have nothing waiting. Does not wait for it.
+        """Take up that of these tables which is most due; they must have nothing waiting. Does not wait for it.
 
         Args:
             level: tables that have nothing waiting.
@@ -75,30 +76,34 @@ class Upkeep:
             self._is_wanted.set()
         if self._doors.config.optimize == "off" or self.at_hand:
             return
-        due = next((table for table in level if table not in self._pauses.waiting and self._is_due(table)), None)
-        if due is not None:
+        put_off, half_done = self._pauses.waiting, self._half_done.due
+        files = {table: self._due_files(table) or int(table in half_done) for table in level if table not in put_off}
+        due = max(files, key=files.__getitem__, default=None)
+        if due is not None and files[due]:
             self._at_hand = due
             self._is_wanted.clear()
             self._work = self._pool.submit(self._maintain, due)
             self._work.add_done_callback(lambda _: self._done())  # by then nothing is at hand any more
 
-    def _is_due(self, table: TableName) -> bool:
+    def _due_files(self, table: TableName) -> int:
+        """Data files that were added since the table was maintained, where they are enough; else 0."""
         try:
-            return self._has_aged(table)
+            return self._many_files(table)
         except MirrorError as error:  # an old commit may be damaged where the table itself can be read
             self._failed(table, str(error))
-            return False
+            return 0
 
-    def _has_aged(self, table: TableName) -> bool:
+    def _many_files(self, table: TableName) -> int:
         known = self._doors.ledger.progress(table)
         if known is None or not known.has_table:
-            return False
+            return 0
         policy = self._doors.config.optimize
         if policy == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
-            return False
+            return 0
         life = (self._doors.delta_folder(table), known.generation)
         least = 2 if policy == "idle" else int(policy)
-        return self._files(life, known.delta_version, least) >= least
+        files = self._files(life, known.delta_version, least)
+        return files if files >= least else 0
 
     def _files(self, life: tuple[str, str], version: int, least: int) -> int:
         """Data files that were added since the table was maintained."""
@@ -128,14 +133,13 @@ class Upkeep:
             logging.getLogger(__name__).exception("maintenance of a table failed")
             self._failed(table, f"maintenance failed, unforeseen: {type(error).__name__}")
         else:
+            self._pauses.end([table])
             if self._is_wanted.is_set():
-                self._pauses.begin(table)  # what was left undone comes once the table has been quiet for a while
+                self._half_done.begin(table)
             else:
-                self._pauses.end([table])
+                self._half_done.end([table])
             if state is not None and state.record is not None:
-                life = (folder, state.record.progress.generation)
-                left = self._counted[life][1] if self._is_wanted.is_set() else 0
-                self._counted[life] = (state.version, left)
+                self._counted[folder, state.record.progress.generation] = (state.version, 0)
             self._doors.tell(TableMaintained(table, dict(done), time.monotonic() - started))
 
     def _failed(self, table: TableName, message: str) -> None:

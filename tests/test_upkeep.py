@@ -136,6 +136,18 @@ def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_afte
     assert shop.writer.asked == ["dbo/Items", "dbo/Orders"]
 
 
+def test_the_table_that_has_waited_longest_comes_first_whatever_its_name_is(shop):
+    items, orders = shop.orders("Items"), shop.orders("Orders")
+    for number in range(6):
+        orders.insert(row(number))
+    for number in range(3):
+        items.insert(row(number))
+    with kept(shop) as cycle:
+        cycle()
+        cycle()
+    assert shop.writer.asked == ["dbo/Orders", "dbo/Items"]
+
+
 def test_files_are_counted_not_commits(shop, monkeypatch):
     """As Delta's own history tells them."""
     history = Watched.history
@@ -273,6 +285,44 @@ def test_a_change_that_waits_is_told_to_the_maintenance_and_what_that_leaves_und
     assert not [event for event in shop.events if isinstance(event, OperationFailed)]
     assert shop.writer.asked == ["dbo/Orders"]
     assert len([event for event in shop.events if isinstance(event, TableMaintained)]) == 1
+
+
+def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_out(shop):
+    orders = shop.orders()
+    shop.writer.is_let_go.clear()
+    number = 0
+    with run(shop):
+        for round_ in range(1, 5):
+            for _ in range(3):
+                orders.insert(row(number := number + 1))
+            until(lambda round_=round_: len(shop.writer.asked) == round_)
+            orders.insert(row(number := number + 1))  # comes while it is maintained, so that VACUUM is left out
+            until(shop.writer.is_wanted)
+            shop.writer.is_let_go.set()
+            until(lambda number=number: ("Orders", f"{number:020d}") in committed(shop))
+            shop.writer.is_let_go.clear()
+        shop.writer.is_let_go.set()
+    assert len(shop.writer.asked) == 4
+
+
+def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
+    orders = shop.orders()
+    for number in range(3):
+        orders.insert(row(number))
+    with shop.engine() as running, Upkeep(running.doors, lambda: None) as upkeep:
+        running.cycle(NO_STOP, upkeep.at_hand)
+        shop.writer.is_let_go.clear()
+        upkeep.begin(running.level, is_busy=True)
+        upkeep.begin([], is_busy=True)  # a change waits
+        shop.writer.is_let_go.set()
+        for seconds, times in ((0.0, 1), (61.0, 2), (0.0, 2)):
+            until(lambda: upkeep.at_hand is None)
+            later = time.monotonic() + seconds
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "monotonic", lambda later=later: later)
+                upkeep.begin(running.level, is_busy=False)
+            until(lambda: upkeep.at_hand is None)
+            assert len(shop.writer.asked) == times
 
 
 def test_a_folder_dropped_meanwhile_is_dropped_when_its_table_is_done(shop):

@@ -32,6 +32,7 @@ OPTIMIZE_AFTER = 10  # data files; by default it is 100, which no table comes to
 SAMPLE_SECONDS = 10.0
 SAMPLES_BETWEEN_COLLECTIONS = 12
 DRAIN_SECONDS = 300.0
+REST_SECONDS = 75.0  # longer than an idle thread of any pool lives
 RESULTS = Path("soak.json")
 HEAP_MB = 2048  # --driver-memory
 """Bounds, each with its reason."""
@@ -40,6 +41,8 @@ JVM_HIGHEST_MB = HEAP_MB + 1024  # code, classes, threads and buffers beside the
 HEAP_GROWTH_MB = 100  # live: Delta keeps the logs of twenty tables, which grow by their commits
 FILES_GROWTH, THREADS_GROWTH = 12, 6  # a commit at hand holds some
 MOST_READERS = 64  # as many as files of a few logs are read at once
+MOST_POOLED = 100 + 100 + 128 + 1024 + 1024 + 16  # as Spark bounds its pools
+MOST_AT_REST = 24  # threads of those pools, once nothing has happened for a while
 LAG_GROWTH_SECONDS = 15.0
 FULLEST_TABLE = 4 * OPTIMIZE_AFTER  # files: a commit leaves at most two, and a table waits its turn to be maintained
 
@@ -104,9 +107,13 @@ def main() -> int:
     end = time.monotonic() + DRAIN_SECONDS
     while engine.committed < len(traffic.landed) and time.monotonic() < end:
         time.sleep(1.0)
+    time.sleep(REST_SECONDS)
+    heap = live_heap_mb(engine.process.pid)
+    rest = sample(engine.process.pid, root / TABLES, 0, heap)
+    print(f"at rest: {_line(rest)}", flush=True)
     code = engine.end()
     wrong = [lane.name for lane in traffic.lanes if found(root, lane.name) != lane.expected]
-    told = _told(samples, engine, traffic, code, wrong)
+    told = _told(samples, rest, engine, traffic, code, wrong)
     RESULTS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     print(_table(told))
     return 1 if told["faults"] else 0
@@ -119,13 +126,16 @@ def found(root: Path, table: str) -> Counter[tuple[int, int]]:
     return Counter((row["id"], row["n"]) for row in rows)
 
 
-def _told(samples: list[Sample], engine: Engine, traffic: Traffic, code: int, wrong: list[str]) -> dict[str, Any]:
+def _told(  # noqa: PLR0913, PLR0917 - all that was seen
+    samples: list[Sample], rest: Sample, engine: Engine, traffic: Traffic, code: int, wrong: list[str]
+) -> dict[str, Any]:
     seen = trends(samples)
     lag = trend([at for at, _ in engine.waits], [seconds for _, seconds in engine.waits])
     assert lag is not None
     late = [seconds for _, seconds in engine.waits[len(engine.waits) // 3 :]]
     checks = {
         **_grown(seen, lag),
+        f"{rest.pool_threads:.0f} threads of pools are left": (rest.pool_threads or 0) > MOST_AT_REST,
         f"exit code {code}": code != 0,
         f"{len(traffic.landed) - engine.committed} files not applied": len(traffic.landed) != engine.committed,
         f"rows differ in {', '.join(wrong)}": bool(wrong),
@@ -138,6 +148,7 @@ def _told(samples: list[Sample], engine: Engine, traffic: Traffic, code: int, wr
         "events": dict(engine.events),
         "lag_seconds": {**_rounded(lag), "p50": _percentile(late, 50), "p95": _percentile(late, 95)},
         "trends": {name: _rounded(each) for name, each in seen.items()},
+        "at_rest": asdict(rest),
         "faults": [fault for fault, is_so in checks.items() if is_so],
         "samples": [asdict(each) for each in samples],
     }
@@ -155,7 +166,12 @@ def _grown(seen: dict[str, Trend], lag: Trend) -> dict[str, bool]:
         "jvm_threads": THREADS_GROWTH,
         "lag": LAG_GROWTH_SECONDS,
     }
-    tops = {"jvm_mb": JVM_HIGHEST_MB, "reader_threads": MOST_READERS, "fullest_table": FULLEST_TABLE}
+    tops = {
+        "jvm_mb": JVM_HIGHEST_MB,
+        "reader_threads": MOST_READERS,
+        "pool_threads": MOST_POOLED,
+        "fullest_table": FULLEST_TABLE,
+    }
     return {
         **{
             f"{name} grows by {growth[name]:.1f}": growth[name] > most

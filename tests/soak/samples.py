@@ -13,9 +13,19 @@ import numpy as np
 from deltalake import DeltaTable
 
 PROC = Path("/proc")
-COMMANDS = ["GC.run", "GC.heap_info"]
+CLEANING_SECONDS = (
+    3.0  # after a collection Spark gives back what nobody refers to any more, so that it is gone with the next
+)
 FEWEST = 3  # values that make a trend
 READER = "tokio-rt-worker"
+POOLS = {  # Spark's, as the system cuts their names; a thread that is idle for a minute ends
+    "block-manager-s",
+    "block-manager-a",
+    "shuffle-exchang",
+    "broadcast-excha",
+    "ResultQueryStag",
+    "QueryStageCreat",
+}
 _USED = re.compile(r"heap .* used (\d+)K")
 
 
@@ -28,8 +38,9 @@ class Sample:
         python_mb, jvm_mb: resident memory.
         live_heap_mb: of the JVM, what is left after a full garbage collection; only now and then, and with a JDK.
         python_files, jvm_files: open files.
-        python_threads, jvm_threads: threads, those of the next line aside.
+        python_threads, jvm_threads: threads, those of the next two lines aside.
         reader_threads: of deltalake's, which reads the files of a log side by side; each ends when idle for 10 s.
+        pool_threads: in Spark's own pools, which start one for each job until they are full.
         behind: files landed and not yet in a commit.
         delta_files: data files that make up all tables.
         fullest_table: data files of the table that has most.
@@ -45,6 +56,7 @@ class Sample:
     python_threads: float | None
     jvm_threads: float | None
     reader_threads: float | None
+    pool_threads: float | None
     behind: float | None
     delta_files: float | None
     fullest_table: float | None
@@ -88,7 +100,8 @@ def sample(engine: int, tables: Path, behind: int, live_heap_mb: float | None) -
         jvm_files=java.files,
         python_threads=python.threads,
         jvm_threads=java.threads,
-        reader_threads=python.readers,
+        reader_threads=python.passing,
+        pool_threads=java.passing,
         behind=behind,
         delta_files=sum(counts),
         fullest_table=max(counts, default=0),
@@ -101,8 +114,14 @@ def live_heap_mb(engine: int) -> float | None:
     jvm, tool = _jvm_of(engine), shutil.which("jcmd")
     if not jvm or not tool:
         return None
-    said = [subprocess.run([tool, str(jvm), word], capture_output=True, text=True, check=False) for word in COMMANDS]
-    used = _USED.search(said[-1].stdout)
+
+    def told(word: str) -> str:
+        return subprocess.run([tool, str(jvm), word], capture_output=True, text=True, check=False).stdout
+
+    told("GC.run")
+    time.sleep(CLEANING_SECONDS)
+    told("GC.run")
+    used = _USED.search(told("GC.heap_info"))
     return int(used[1]) / 1024 if used else None
 
 
@@ -151,7 +170,7 @@ class _Process:
     memory_mb: float | None = None
     files: int | None = None
     threads: int | None = None
-    readers: int | None = None
+    passing: int | None = None
 
     @classmethod
     def of(cls, process: int) -> _Process:
@@ -161,7 +180,7 @@ class _Process:
             status = dict(line.split(":", 1) for line in (home / "status").read_text().splitlines())
             names = [(task / "comm").read_text().strip() for task in (home / "task").iterdir()]
             files = sum(1 for _ in (home / "fd").iterdir())
-            readers = names.count(READER)
-            return cls(int(status["VmRSS"].split()[0]) / 1024, files, len(names) - readers, readers)
+            passing = sum(name == READER or name in POOLS for name in names)
+            return cls(int(status["VmRSS"].split()[0]) / 1024, files, len(names) - passing, passing)
         except (FileNotFoundError, ProcessLookupError, KeyError):  # it, or one of its threads, has just ended
             return cls()
