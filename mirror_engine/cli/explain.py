@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,9 +10,9 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from mirror_engine.cli.codes import known_code
 from mirror_engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
 from mirror_engine.cli.output import STYLES, bullet, grid, line, print_json, stdout
-from mirror_engine.errors import UsageError
 from mirror_engine.explanations.pages import explanation
 from mirror_engine.landing_zone.register import REGISTER
 
@@ -64,20 +63,6 @@ def explain(codes: Codes = None, *, as_json: Json = False) -> None:
         stdout().print(_pages(map(explanation, wanted)), crop=False)
     else:
         stdout().print(_overview())
-
-
-def known_code(text: str) -> str:
-    """The code of the register that is meant.
-
-    Raises:
-        UsageError: there is none.
-    """
-    code = text.strip().upper()
-    if code in REGISTER:
-        return code
-    near = get_close_matches(code, REGISTER, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    raise UsageError(f"{text}: no such diagnostic", f"{hint}`mirror-engine explain` lists them all.")
 
 
 def _overview() -> RenderableType:

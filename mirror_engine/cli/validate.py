@@ -8,13 +8,14 @@ import sys
 import threading
 from dataclasses import replace
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mirror_engine.cli import exit_codes
-from mirror_engine.cli.explain import known_code
+from mirror_engine.cli.codes import known_code
 from mirror_engine.cli.options import READING, Json, configured
 from mirror_engine.cli.output import line, print_json, stderr, stdout
 from mirror_engine.cli.signals import Stopping
@@ -24,7 +25,7 @@ from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from mirror_engine.validation.baseline import Baseline
     from mirror_engine.validation.place import Place
@@ -215,15 +216,9 @@ def _from_here(zone: str) -> str:
 
 
 def _print(paths: Sequence[Path], judged: Sequence[Verdicts], report: Format) -> None:
-    from mirror_engine.cli.reports import github, junit, sarif  # noqa: PLC0415 - explanations are read from files
-    from mirror_engine.cli.reports.text import verdicts_text  # noqa: PLC0415 - with the others
-
-    renderers: dict[Format, Callable[..., str]] = {
-        Format.GITHUB: github.render,
-        Format.JUNIT: junit.render,
-        Format.SARIF: sarif.render,
-    }
     if report is Format.TEXT:
+        from mirror_engine.cli.reports.text import verdicts_text  # noqa: PLC0415 - nobody waits for the others
+
         for path, verdicts in zip(paths, judged, strict=True):
             if len(judged) > 1:  # whose it is
                 stdout().print(line(f"{path}:", "bold"))
@@ -232,4 +227,4 @@ def _print(paths: Sequence[Path], judged: Sequence[Verdicts], report: Format) ->
         told = [verdicts.to_json() for verdicts in judged]
         print_json({"fails": any(each["fails"] for each in told), "places": told})
     else:
-        sys.stdout.write(renderers[report](*judged))
+        sys.stdout.write(import_module(f"mirror_engine.cli.reports.{report.value}").render(*judged))
