@@ -51,7 +51,7 @@ class Rehearsal:
         tell: called with every event.
         clock: seconds since 1970.
         ledger: how far every table is at the beginning; by default nothing is known. It is closed at the end.
-        helpers: how many other processes read small files ahead; see `helpers_for`.
+        helpers: how many other processes read small files ahead; see `HelpedReader`.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -71,7 +71,7 @@ class Rehearsal:
         self._ledger = ledger or Ledger.fresh()
         self.doors = Doors(storage, writer, self._ledger, config, clock, tell)
         self.poller = Poller(storage, config)
-        self._reader = HelpedReader(ChangeFileReader(storage, config, reading), helpers)
+        self._reader = HelpedReader(ChangeFileReader(storage, config, reading), helpers, config.batch_files)
         reader = BatchReader(self._reader, config, tell, writer.prepare)
         self._engine = Engine(self.doors, self.poller, reader, Janitor(storage, config, clock))
 

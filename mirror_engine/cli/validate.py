@@ -185,7 +185,7 @@ def _check_watching(paths: Sequence[Path], seconds: float | None, *, watch: bool
 def _judged(place: Place, shuffles: int, *, keys_only: bool) -> Verdicts:
     from mirror_engine.validation.judge import judge  # noqa: PLC0415 - Arrow and its like take a moment
 
-    return judge(place, shuffles, LARGE_FILE_BYTES if keys_only else math.inf)
+    return judge(place, shuffles, LARGE_FILE_BYTES if keys_only else math.inf, is_alone=True)
 
 
 def _watched(place: Place, seconds: float | None) -> Verdicts:

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
-from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor
+from concurrent.futures import CancelledError
 from contextlib import closing
-from multiprocessing import get_context, parent_process
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from mirror_engine.delta.read_request import ReadFile
+from mirror_engine.delta.reading_helper import Helper, started
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
-    from concurrent.futures import Future
-    from typing import TypeAlias
 
-    from mirror_engine.delta.base import FileRows
-    from mirror_engine.delta.read_request import ReadRequest, TableFacts, WaitingFiles
+    from mirror_engine.delta.read_request import ReadFile, TableFacts, WaitingFiles
     from mirror_engine.delta.reader import ChangeFileReader
     from mirror_engine.landing_zone.sightings import FileSighting
 
-    Answer: TypeAlias = tuple[FileRows, TableFacts | None] | None  # facts that stay are not sent
-
 FEWEST_FILES = 128  # below, a helper costs more than it gives
-LARGEST_BYTES = 1 << 18  # of a file that is asked for: rows beyond take longer to send than to read
+LARGEST_BYTES = 1 << 18  # of a file that is asked for: larger ones cost the disk's time, or Arrow's
 ASKED_TOGETHER = 16  # files
 WINDOW_FILES, WINDOW_BYTES = 512, 8 << 20  # the rows of so many files, and of as many again, may be held at a time
 MOST_HELPERS = 3
@@ -47,14 +41,18 @@ class HelpedReader:
     else befalls a helper, its files are read here.
 
     Args:
-        here: reads in this process.
+        here: reads in this process; what it makes of a file must go through a pipe where there are helpers.
         helpers: how many others; see `helpers_for`. They are forked at once, before this process has a second thread.
+        batch_files: how many files a batch has at most: beyond, nothing is read ahead.
     """
 
-    def __init__(self, here: ChangeFileReader, helpers: int) -> None:
+    def __init__(self, here: ChangeFileReader, helpers: int, batch_files: int) -> None:
         self._here = here
-        self._pool = _forked(here, helpers) if helpers else None
-        self._most = 2 * helpers
+        self._batch_files = batch_files
+        self._helpers = started(here, helpers)
+        self._idle: SimpleQueue[Helper] = SimpleQueue()
+        for helper in self._helpers:
+            self._idle.put(helper)
         self._is_closed = False
 
     def in_order(self, waiting: WaitingFiles) -> Generator[ReadFile, None, None]:
@@ -64,7 +62,7 @@ class HelpedReader:
             CancelledError: it was closed meanwhile: nobody waits for more.
         """
         facts = waiting.facts
-        with closing(_Ahead(self._pool, waiting, self._most)) as ahead:
+        with closing(_Ahead(self._idle, waiting, self._batch_files)) as ahead:
             for place in range(len(waiting.files)):
                 if self._is_closed:
                     raise CancelledError
@@ -76,60 +74,73 @@ class HelpedReader:
     def close(self) -> None:
         """End the helpers, and soon whoever reads. Repeatable."""
         self._is_closed = True
-        if self._pool:
-            self._pool.shutdown(cancel_futures=True)
+        for helper in self._helpers:
+            helper.end()
 
 
 class _Asked(NamedTuple):
+    span: range
     facts: TableFacts
-    future: Future[list[Answer]]
-    at: int  # in the future's list
 
 
 class _Ahead:
-    """What helpers were asked for of one table's files, by place."""
+    """What idle helpers read of one table's files."""
 
-    def __init__(self, pool: ProcessPoolExecutor | None, waiting: WaitingFiles, most: int) -> None:
-        self._pool = pool
+    def __init__(self, idle: SimpleQueue[Helper], waiting: WaitingFiles, batch_files: int) -> None:
+        self._idle = idle
         self._waiting = waiting
-        self._most = most
-        self._spans = (span for window in _windows(waiting.files) for span in _from_the_back(window))
-        self._asked: dict[int, _Asked] = {}
-        self._under_way: list[Future[list[Answer]]] = []
+        self._helpers = _all_of(idle)
+        windows = _windows(waiting.files[:batch_files])
+        self._spans = (span for window in windows for span in _from_the_back(window))
+        self._asked: dict[Helper, _Asked] = {}
+        self._answers: dict[int, tuple[TableFacts, ReadFile]] = {}  # by place, and against what
 
     def ask(self, place: int, facts: TableFacts) -> None:
-        """Keep the helpers busy with files beyond a place, whose facts are likely to be these."""
-        self._under_way = [future for future in self._under_way if not future.done()]
-        while self._pool and len(self._under_way) < self._most:
-            span = next(self._spans, None)
-            if span is None:
-                return
-            if span.start > place and all(self._waiting.files[at].size <= LARGEST_BYTES for at in span):
-                self._ask(self._pool, span, facts)
+        """Keep the helpers busy with files well beyond a place, whose facts are likely to be these."""
+        for helper in self._helpers:
+            if helper.has_answered:
+                self._take(helper)
+            if helper.is_free and (span := self._next_span(place)) is not None:
+                self._asked[helper] = _Asked(span, facts)
+                helper.ask([self._waiting.request(at, facts) for at in span])
 
-    def _ask(self, pool: ProcessPoolExecutor, span: range, facts: TableFacts) -> None:
-        try:
-            future = pool.submit(_answers, [self._waiting.request(at, facts) for at in span])
-        except RuntimeError:  # a helper died, or all were ended
-            return
-        self._under_way.append(future)
-        self._asked.update((place, _Asked(facts, future, at)) for at, place in enumerate(span))
+    def _next_span(self, place: int) -> range | None:
+        """The next whose files are small and that is not reached before a helper has read it."""
+        beyond = place + ASKED_TOGETHER
+        return next((span for span in self._spans if span.start > beyond and self._is_small(span)), None)
+
+    def _is_small(self, span: range) -> bool:
+        return all(self._waiting.files[at].size <= LARGEST_BYTES for at in span)
 
     def answer(self, place: int, facts: TableFacts) -> ReadFile | None:
-        """A file that was read ahead against these facts, if any was."""
-        asked = self._asked.pop(place, None)
-        if asked is None or asked.facts != facts:
-            return None
-        try:
-            answer = asked.future.result()[asked.at]
-        except (BrokenExecutor, CancelledError):
-            return None
-        return answer and ReadFile(answer[0], answer[1] or facts)
+        """A file that was read ahead against these facts, if any was; waits for one that is being read."""
+        for helper, asked in tuple(self._asked.items()):
+            if place in asked.span:
+                self._take(helper)
+        against, found = self._answers.pop(place, (None, None))
+        return found if against == facts else None
+
+    def _take(self, helper: Helper) -> None:
+        answers, asked = helper.answers(), self._asked.pop(helper, None)
+        if asked is None:  # of somebody who did not wait for them
+            return
+        for place, found in zip(asked.span, answers, strict=False):
+            if found is not None:
+                self._answers[place] = asked.facts, found.after(asked.facts)
 
     def close(self) -> None:
         """Nobody waits for the rest."""
-        for future in self._under_way:
-            future.cancel()
+        for helper in self._helpers:
+            self._idle.put(helper)
+
+
+def _all_of(idle: SimpleQueue[Helper]) -> list[Helper]:
+    found = []
+    try:
+        while True:
+            found.append(idle.get_nowait())
+    except Empty:
+        return found
 
 
 def _windows(files: Sequence[FileSighting]) -> Iterator[range]:
@@ -144,42 +155,3 @@ def _windows(files: Sequence[FileSighting]) -> Iterator[range]:
 
 def _from_the_back(window: range) -> Iterator[range]:
     return (window[max(0, end - ASKED_TOGETHER) : end] for end in range(len(window), 0, -ASKED_TOGETHER))
-
-
-def _forked(here: ChangeFileReader, helpers: int) -> ProcessPoolExecutor | None:
-    """None where the system has no room for more processes, or no semaphores."""
-    try:
-        pool = ProcessPoolExecutor(helpers, get_context("fork"), _begin, (here,))
-        pool.submit(int)  # forks
-    except (OSError, ImportError, NotImplementedError):
-        return None
-    return pool
-
-
-_reader: ChangeFileReader  # in a helper
-
-
-def _begin(reader: ChangeFileReader) -> None:
-    """In a helper: it ends with its parent, who alone heeds Ctrl+C."""
-    global _reader  # noqa: PLW0603 - how a pool's initializer hands over what cannot be pickled
-    _reader = reader
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    if parent := parent_process():
-        parent.join()
-        os._exit(1)
-
-
-def _answers(requests: Sequence[ReadRequest]) -> list[Answer]:
-    return [_answer(request) for request in requests]
-
-
-def _answer(request: ReadRequest) -> Answer:
-    try:
-        found = _reader.read(request)
-    except Exception:  # noqa: BLE001 - whoever asked reads it again, and meets the same
-        return None
-    return found.rows, None if found.facts == request.facts else found.facts

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 NEVER_CAME = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
 
 
-def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf) -> Verdicts:
+def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf, *, is_alone: bool = False) -> Verdicts:
     """Say what the service would make of a place.
 
     Args:
         place: what is to be judged.
         whole_file_bytes: of larger files only the columns are read that `KeyReading` says.
         shuffles: in how many other orders files of one time are tried (ME079).
+        is_alone: whether the process does nothing else, so that it may be forked.
 
     Raises:
         TransientError: something could not be read for a while.
@@ -42,7 +43,7 @@ def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf) -
     zone = Poller(place.storage, place.config).look()
     sizes = [file.size for table in zone.tables for file in table.files]
     writer = KeyWriter()
-    reading, helpers = KeyReading(sizes, whole_file_bytes), helpers_for(sizes)
+    reading, helpers = KeyReading(sizes, whole_file_bytes), helpers_for(sizes) if is_alone else 0
     with Rehearsal(place.storage, place.config, writer, reading, helpers=helpers) as rehearsal:
         status = rehearsal.play()
     tied = order_matters(place, zone, shuffles) if shuffles else {}

@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,9 +20,12 @@ from hypothesis import strategies as st
 from quick_folder import quick_folder
 
 from mirror_engine.config import Config
-from mirror_engine.delta import reading_ahead
+from mirror_engine.delta import reading_ahead, reading_helper
+from mirror_engine.delta.read_request import ReadRequest, TableFacts, WaitingFiles
 from mirror_engine.delta.reader import ChangeFileReader
 from mirror_engine.delta.reading_ahead import HelpedReader, helpers_for
+from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.sightings import FileSighting
 from mirror_engine.testing.publisher import Publisher
 from mirror_engine.validation import judge as judging
@@ -30,7 +34,7 @@ from mirror_engine.validation.place import place_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirror_engine.delta.read_request import ReadFile, ReadRequest
+    from mirror_engine.delta.read_request import ReadFile
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only on Linux files are read ahead"),
@@ -61,7 +65,7 @@ def zone(root: Path, files: int = 40) -> Path:
 
 def judged(root: Path, helpers: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(judging, "helpers_for", lambda _: helpers)
-    return judging.judge(place_of(root, Config())).to_json()
+    return judging.judge(place_of(root, Config()), is_alone=True).to_json()
 
 
 @pytest.fixture
@@ -111,40 +115,100 @@ def test_facts_that_come_otherwise_than_expected_are_the_ones_that_count(
     assert judged(quick, 1, monkeypatch) == alone
 
 
-def test_files_of_a_killed_helper_are_read_here(
-    quick: Path, read_here: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("_answer", [lambda *_: os._exit(9), lambda *_: lambda: "no pipe takes me"])
+def test_files_of_a_helper_that_ends_are_read_here(
+    quick: Path, read_here: list[str], monkeypatch: pytest.MonkeyPatch, _answer: Any
 ) -> None:
     root = zone(quick)
     alone = judged(root, 0, monkeypatch)
     read_here.clear()
-    monkeypatch.setattr(reading_ahead, "_answer", lambda _: os._exit(9))
+    monkeypatch.setattr(reading_helper, "_answer", _answer)
     assert judged(root, 2, monkeypatch) == alone
     assert len(read_here) == 40
 
 
-def test_without_room_for_more_processes_all_is_read_here(
+def test_what_a_helper_was_killed_over_is_not_believed_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_helper, "_answer", lambda *_: bytes(10_000_000))
+    asked: Any = object()
+    (helper,) = reading_helper.started(asked, 1)
+    helper.ask([asked_for()])
+    assert any(helper.has_answered for _ in within(30))  # in the midst of its sentence: a pipe does not hold so much
+    helper.end()
+    assert helper.answers() == ()
+    assert not helper.is_free
+
+
+def asked_for() -> ReadRequest:
+    return ReadRequest("LandingZone", TableName("", "Orders"), sized(1, 10)[0], Metadata(key_columns=("Id",)))
+
+
+def test_the_helpers_that_the_system_has_room_for_help(
     quick: Path, read_here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
-        raise OSError
+    forks, fork = itertools.count(1), os.fork
+
+    def limited() -> int:
+        if next(forks) > 1:
+            raise BlockingIOError
+        return fork()
 
     root = zone(quick)
     alone = judged(root, 0, monkeypatch)
     read_here.clear()
-    monkeypatch.setattr(reading_ahead, "ProcessPoolExecutor", refused)
-    assert judged(root, 2, monkeypatch) == alone
-    assert len(read_here) == 40
+    monkeypatch.setattr("os.fork", limited)
+    assert judged(root, 3, monkeypatch) == alone
+    assert 0 < len(read_here) < 40
+
+
+def test_tables_side_by_side_come_out_the_same(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [Publisher(quick).table(name, keys=["Id"]) for name in ("Items", "Orders", "Stores")]
+    for number in range(20):
+        for table in tables:
+            table.upsert({"Id": number // 2, "City": "Linz"})
+    alone = judged(quick, 0, monkeypatch)
+    assert judged(quick, 1, monkeypatch) == alone
+    assert judged(quick, 3, monkeypatch) == alone
+
+
+class Listening:
+    """A helper that never answers, and notes what it was asked for."""
+
+    is_free = True
+    has_answered = False
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def ask(self, requests: list[ReadRequest]) -> None:
+        self.asked += [request.file.path for request in requests]
+
+
+def test_only_what_is_well_ahead_and_in_the_batch_is_asked_for() -> None:
+    idle: SimpleQueue[Any] = SimpleQueue()
+    helper = Listening()
+    idle.put(helper)
+    files = sized(40, 10)
+    waiting = WaitingFiles("LandingZone", TableName("", "Orders"), files, Metadata(key_columns=("Id",)), TableFacts())
+    ahead = reading_ahead._Ahead(idle, waiting, batch_files=20)
+    for _ in range(20):
+        ahead.ask(0, TableFacts())
+    assert idle.empty()
+    ahead.close()
+    assert idle.get_nowait() is helper
+    assert sorted(helper.asked) == sorted(f"{number}.parquet" for number in range(4, 20))
 
 
 HELD = """import os, sys, time
-from mirror_engine.delta.reading_ahead import HelpedReader
+from mirror_engine.delta import reading_helper
 
-def held(note):
-    with open(note, "w") as file:
+def held(reader, request):
+    with open(request, "w") as file:
         file.write(str(os.getpid()))
     time.sleep(600)
 
-HelpedReader(None, 1)._pool.submit(held, sys.argv[1])
+reading_helper._answer = held
+(helper,) = reading_helper.started(None, 1)
+helper.ask([sys.argv[1]])
 time.sleep(600)
 """
 
@@ -204,9 +268,12 @@ def test_ctrl_c_ends_validate_and_its_helpers_in_one_sentence(quick: Path) -> No
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
         helpers = next(found for _ in within(30) if (found := children.read_text(encoding="ascii").split()))
         time.sleep(0.5)
+        interrupted = time.monotonic()
         os.killpg(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=30)
+        seconds = time.monotonic() - interrupted
     assert (running.returncode, said) == (130, b"interrupted\n")
+    assert seconds < 2.0
     assert not any(lives(int(helper)) for helper in helpers)
 
 
@@ -251,6 +318,6 @@ def test_large_files_are_read_here(quick: Path, read_here: list[str], monkeypatc
 
 def test_closing_twice_does_no_harm() -> None:
     reader: Any = object()
-    helped = HelpedReader(reader, 1)
+    helped = HelpedReader(reader, 1, 1000)
     helped.close()
     helped.close()

@@ -85,7 +85,7 @@ def test_helpers_change_no_verdict(name: str, monkeypatch: pytest.MonkeyPatch) -
         verdicts = []
         for helpers in (0, 2):
             monkeypatch.setattr(judging, "helpers_for", lambda _, helpers=helpers: helpers)
-            verdicts.append(judge(place_of(Path(folder), Config(**golden.config))).to_json())
+            verdicts.append(judge(place_of(Path(folder), Config(**golden.config)), is_alone=True).to_json())
     assert verdicts[0] == verdicts[1]
 
 
