@@ -159,7 +159,7 @@ def terms_of(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
         strict=config.strict,
     )
     merged = merge(request.facts.schema, incoming)
-    _check_names(file, merged.schema, incoming)
+    _check_names(merged.schema, incoming, has_columns=bool(file.columns or file.marker or metadata.is_text))
     keys = filter(None, map(merged.schema.find, metadata.key_columns))
     return Terms(
         incoming=incoming,
@@ -171,9 +171,9 @@ def terms_of(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
     )
 
 
-def _check_names(file: OpenFile, schema: TableSchema, incoming: Incoming) -> None:
+def _check_names(schema: TableSchema, incoming: Incoming, *, has_columns: bool) -> None:
     """Refuse what no table can hold: no column at all, or one without a name."""
-    if not schema.columns or not (file.columns or file.marker):
+    if not (schema.columns and has_columns):
         without_errors([incoming.say("ME024", reason="it has no data column")])
     if not all(schema.names):
         without_errors([incoming.say("ME024", reason="one of its columns has no name")])

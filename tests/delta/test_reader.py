@@ -449,6 +449,16 @@ def test_null_in_a_not_null_column_of_text_is_refused_in_delete_rows_too(zone: Z
     assert error.diagnostic.row == (2 if code == "ME048" else None)
 
 
+def test_a_header_of_undeclared_columns_alone_leaves_all_others_empty(zone: Zone) -> None:
+    """As LZ-6.5 has it, rows or none: a file that was seen while only half of its header stood there, too."""
+    metadata = replace(TEXT, key_columns=(), declared_columns=(Column("Id", "long"), CITY))
+    read = zone.reads(b"Weight\r\n7\r\n", metadata, path="a.csv")
+    assert (rows(read), read.rows.markers) == ([{MARKER_COLUMN: 0}], {0: 1})
+    assert (read.facts.schema, codes(read)) == (TableSchema(metadata.declared_columns), ["ME057"])
+    half = zone.reads(b"Wei", metadata, path="b.csv")
+    assert (rows(half), codes(half)) == ([], ["ME057", "ME058"])
+
+
 # --- real publishers
 
 
