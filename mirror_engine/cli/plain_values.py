@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_DEMANDS = ("exists", "writable", "resolve_path", "allow_dash", "parser", "click_type", "callback")
+
+
 def take_plain_values(command: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401 - typer names no public class
     """Let a command's parameters leave to typer only what may be wrong, or must be understood first.
 
@@ -20,7 +24,9 @@ def take_plain_values(command: Any, settings: Mapping[str, Any]) -> None:  # noq
         settings: of its context.
     """
     for parameter in command.get_params(typer.Context(command, **settings)):
-        vars(parameter)["_runtime_param"] = _PlainValues(parameter.type_descriptor.annotation)
+        described = getattr(parameter, "type_descriptor", None)
+        if described is not None and not any(getattr(described.parameter_info, name, None) for name in _DEMANDS):
+            vars(parameter)["_runtime_param"] = _PlainValues(described.annotation)
 
 
 class _PlainValues:
@@ -50,7 +56,7 @@ def _plain(value: Any, annotation: Any) -> Any:  # noqa: ANN401 - any value and 
         return [_plain(each, inner) for each in value]
     if isinstance(annotation, type) and isinstance(value, annotation):
         return value
-    if isinstance(value, str) and annotation is Path:
+    if isinstance(value, str) and annotation is Path and (os.access(value, os.R_OK) or not os.path.lexists(value)):
         return Path(value)
     if isinstance(value, str) and isinstance(annotation, type) and issubclass(annotation, Enum):
         return annotation(value)

@@ -69,3 +69,10 @@ def test_values_are_what_typer_would_have_made_of_them() -> None:
 def test_what_is_wrong_typer_says_so(option: str, value: str) -> None:
     with pytest.raises(typer.BadParameter):
         called("a", option, value)
+
+
+def test_a_path_that_may_not_be_read_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shut").mkdir()
+    monkeypatch.setattr("os.access", lambda path, _: "shut" not in str(path))  # root may read all
+    with pytest.raises(typer.BadParameter, match="is not readable"):
+        called(str(tmp_path / "shut"))
