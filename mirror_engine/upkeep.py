@@ -46,6 +46,7 @@ class Upkeep:
         self._pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._half_done = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)  # compacted, but a change came then
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
+        self._due_since: dict[TableName, float] = {}
         self._busy_at = time.monotonic()
         self._at_hand: TableName | None = None
         self._is_wanted = threading.Event()  # a change of the table at hand waits
@@ -63,7 +64,7 @@ class Upkeep:
         return None if self._work is None or self._work.done() else self._at_hand
 
     def begin(self, level: Iterable[TableName], *, is_busy: bool) -> None:
-        """Take up that of these tables which is most due; they must have nothing waiting. Does not wait for it.
+        """Take up that of these tables which is due longest; they must have nothing waiting. Does not wait for it.
 
         Args:
             level: tables that have nothing waiting.
@@ -76,34 +77,43 @@ class Upkeep:
             self._is_wanted.set()
         if self._doors.config.optimize == "off" or self.at_hand:
             return
-        put_off, half_done = self._pauses.waiting, self._half_done.due
-        files = {table: self._due_files(table) or int(table in half_done) for table in level if table not in put_off}
-        due = max(files, key=files.__getitem__, default=None)
-        if due is not None and files[due]:
+        self._look(level)
+        due = min(self._due_since.keys() & level, key=self._due_since.__getitem__, default=None)
+        if due is not None:
+            del self._due_since[due]
             self._at_hand = due
             self._is_wanted.clear()
             self._work = self._pool.submit(self._maintain, due)
             self._work.add_done_callback(lambda _: self._done())  # by then nothing is at hand any more
 
-    def _due_files(self, table: TableName) -> int:
-        """Data files that were added since the table was maintained, where they are enough; else 0."""
+    def _look(self, level: Iterable[TableName]) -> None:
+        """Note which of them are due, in their order."""
+        put_off = self._pauses.waiting
+        for table in level:
+            if table not in put_off and self._is_due(table):
+                self._due_since.setdefault(table, time.monotonic())
+            else:
+                self._due_since.pop(table, None)
+
+    def _is_due(self, table: TableName) -> bool:
         try:
-            return self._many_files(table)
+            return self._has_aged(table)
         except MirrorError as error:  # an old commit may be damaged where the table itself can be read
             self._failed(table, str(error))
-            return 0
+            return False
 
-    def _many_files(self, table: TableName) -> int:
+    def _has_aged(self, table: TableName) -> bool:
         known = self._doors.ledger.progress(table)
         if known is None or not known.has_table:
-            return 0
+            return False
         policy = self._doors.config.optimize
         if policy == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
-            return 0
+            return False
         life = (self._doors.delta_folder(table), known.generation)
+        if life not in self._counted:
+            self._half_done.end([table])  # it was another table's
         least = 2 if policy == "idle" else int(policy)
-        files = self._files(life, known.delta_version, least)
-        return files if files >= least else 0
+        return self._files(life, known.delta_version, least) >= least or table in self._half_done.due
 
     def _files(self, life: tuple[str, str], version: int, least: int) -> int:
         """Data files that were added since the table was maintained."""

@@ -136,16 +136,17 @@ def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_afte
     assert shop.writer.asked == ["dbo/Items", "dbo/Orders"]
 
 
-def test_the_table_that_has_waited_longest_comes_first_whatever_its_name_is(shop):
-    items, orders = shop.orders("Items"), shop.orders("Orders")
-    for number in range(6):
-        orders.insert(row(number))
+def test_the_table_that_is_due_longest_comes_first_whatever_the_others_gain(shop):
+    busy, calm = [shop.orders(name) for name in ("Busy1", "Busy2")], shop.orders("Calm")
     for number in range(3):
-        items.insert(row(number))
+        calm.insert(row(number))
     with kept(shop) as cycle:
-        cycle()
-        cycle()
-    assert shop.writer.asked == ["dbo/Orders", "dbo/Items"]
+        for number in range(6):
+            for table in busy:
+                for at in range(4):
+                    table.insert(row(10 * number + at))
+            cycle()
+    assert shop.writer.asked == [f"dbo/{name}" for name in ("Busy1", "Busy2", "Calm", "Busy1", "Busy2", "Busy1")]
 
 
 def test_files_are_counted_not_commits(shop, monkeypatch):
@@ -305,24 +306,72 @@ def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_o
     assert len(shop.writer.asked) == 4
 
 
-def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
+def at_a_later_time(monkeypatch, seconds, call):
+    later = time.monotonic() + seconds
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: later)
+        call()
+
+
+@contextmanager
+def half_done(shop):
+    """An engine with its upkeep, and Orders, of which VACUUM was left out; gives both, and a function that begins."""
     orders = shop.orders()
     for number in range(3):
         orders.insert(row(number))
     with shop.engine() as running, Upkeep(running.doors, lambda: None) as upkeep:
         running.cycle(NO_STOP, upkeep.at_hand)
         shop.writer.is_let_go.clear()
-        upkeep.begin(running.level, is_busy=True)
+        upkeep._busy_at -= 61.0
+        upkeep.begin(running.level, is_busy=False)
         upkeep.begin([], is_busy=True)  # a change waits
         shop.writer.is_let_go.set()
+        until(lambda: upkeep.at_hand is None)
+        assert len(shop.writer.asked) == 1
+
+        def begin(*, is_busy):
+            upkeep.begin(running.level, is_busy=is_busy)
+            until(lambda: upkeep.at_hand is None)
+
+        yield running, orders, begin
+
+
+def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
+    with half_done(shop) as (_, _, begin):
         for seconds, times in ((0.0, 1), (61.0, 2), (0.0, 2)):
-            until(lambda: upkeep.at_hand is None)
-            later = time.monotonic() + seconds
-            with monkeypatch.context() as patch:
-                patch.setattr(time, "monotonic", lambda later=later: later)
-                upkeep.begin(running.level, is_busy=False)
-            until(lambda: upkeep.at_hand is None)
+            at_a_later_time(monkeypatch, seconds, lambda: begin(is_busy=False))
             assert len(shop.writer.asked) == times
+
+
+def test_what_was_left_out_waits_until_all_is_idle_where_that_is_wanted(tmp_path, monkeypatch):
+    shop = Shop(tmp_path / "shop", Watched(), optimize="idle", batch_files=1, poll_interval_seconds=60.0)
+    with half_done(shop) as (_, _, begin):
+        for is_busy, times in ((True, 1), (False, 2)):
+            at_a_later_time(monkeypatch, 200.0 if is_busy else 300.0, lambda is_busy=is_busy: begin(is_busy=is_busy))
+            assert len(shop.writer.asked) == times
+
+
+def test_what_was_left_out_is_put_off_where_the_history_cannot_be_read(shop, monkeypatch):
+    def damaged(_writer, table, **_):
+        raise TableDamaged(table, "commit 1 is damaged")
+
+    with half_done(shop) as (running, orders, begin):
+        orders.insert(row(9))
+        running.cycle(NO_STOP, None)
+        monkeypatch.setattr(Watched, "history", damaged)
+        at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
+        assert len(shop.writer.asked) == 1
+
+
+def test_what_was_left_out_of_a_table_is_nothing_to_the_one_made_anew(shop, monkeypatch):
+    with half_done(shop) as (running, orders, begin):
+        orders.drop()
+        running.cycle(NO_STOP, None)
+        begin(is_busy=True)
+        shop.orders().insert(row(1))
+        running.cycle(NO_STOP, None)
+        at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
+        assert len(shop.writer.asked) == 1
 
 
 def test_a_folder_dropped_meanwhile_is_dropped_when_its_table_is_done(shop):

@@ -135,7 +135,7 @@ def _told(  # noqa: PLR0913, PLR0917 - all that was seen
     late = [seconds for _, seconds in engine.waits[len(engine.waits) // 3 :]]
     checks = {
         **_grown(seen, lag),
-        f"{rest.pool_threads:.0f} threads of pools are left": (rest.pool_threads or 0) > MOST_AT_REST,
+        f"{rest.pool_threads or 0:.0f} threads of pools are left": (rest.pool_threads or 0) > MOST_AT_REST,
         f"exit code {code}": code != 0,
         f"{len(traffic.landed) - engine.committed} files not applied": len(traffic.landed) != engine.committed,
         f"rows differ in {', '.join(wrong)}": bool(wrong),
