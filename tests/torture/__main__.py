@@ -59,7 +59,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kills", metavar="N", type=int, default=200)
     parser.add_argument("--quiet-kills", metavar="N", type=int, default=100, help="kills where no JVM is needed")
     parser.add_argument("--zones", metavar="N", type=int, default=5000, help="generated zones, in memory")
-    parser.add_argument("--spark-zones", metavar="N", type=int, default=200, help="generated zones, on Spark")
+    parser.add_argument("--spark-zones", metavar="N", type=int, default=1000, help="generated zones, on Spark")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there, too")
     return parser.parse_args(arguments)
 
