@@ -78,6 +78,8 @@ class Upkeep:
         if self._doors.config.optimize == "off" or self.at_hand:
             return
         self._look(level)
+        if self._doors.config.optimize == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
+            return
         due = min(self._due_since.keys() & level, key=self._due_since.__getitem__, default=None)
         if due is not None:
             del self._due_since[due]
@@ -107,8 +109,6 @@ class Upkeep:
         if known is None or not known.has_table:
             return False
         policy = self._doors.config.optimize
-        if policy == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
-            return False
         life = (self._doors.delta_folder(table), known.generation)
         if life not in self._counted:
             self._half_done.end([table])  # it was another table's
@@ -133,9 +133,16 @@ class Upkeep:
     def _maintain(self, table: TableName) -> None:
         started = time.monotonic()
         folder = self._doors.delta_folder(table)
+        is_half_done = False
+
+        def gives_way() -> bool:
+            nonlocal is_half_done
+            is_half_done = self._is_wanted.is_set()
+            return is_half_done
+
         try:
             hours = self._doors.config.retention_days * 24.0
-            done = self._doors.writer.maintain(folder, hours, self._is_wanted.is_set)
+            done = self._doors.writer.maintain(folder, hours, gives_way)
             state = self._doors.writer.state(folder)
         except MirrorError as error:
             self._failed(table, str(error))
@@ -144,7 +151,7 @@ class Upkeep:
             self._failed(table, f"maintenance failed, unforeseen: {type(error).__name__}")
         else:
             self._pauses.end([table])
-            if self._is_wanted.is_set():
+            if is_half_done:
                 self._half_done.begin(table)
             else:
                 self._half_done.end([table])

@@ -35,11 +35,16 @@ class Watched(MemoryDeltaWriter):
         self.is_let_go = threading.Event()
         self.is_let_go.set()
         self.error = None
+        self.asks_first = False  # whether a change waits; else once it is let go
 
     def maintain(self, table, retention_hours, is_wanted):
         self.asked.append(table)
         self.is_wanted = is_wanted
+        if self.asks_first:
+            is_wanted()
         assert self.is_let_go.wait(SECONDS)
+        if not self.asks_first:
+            is_wanted()
         if self.error:
             raise self.error
         self.maintained[table] = self.state(table).version
@@ -341,6 +346,30 @@ def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
         for seconds, times in ((0.0, 1), (61.0, 2), (0.0, 2)):
             at_a_later_time(monkeypatch, seconds, lambda: begin(is_busy=False))
             assert len(shop.writer.asked) == times
+
+
+def test_what_a_change_came_too_late_for_is_done(shop, monkeypatch):
+    shop.writer.asks_first = True
+    with half_done(shop) as (_, _, begin):
+        at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
+        assert len(shop.writer.asked) == 1
+
+
+def test_on_idle_the_table_that_is_due_longest_comes_first_too(tmp_path, monkeypatch):
+    shop = Shop(tmp_path / "shop", Watched(), optimize="idle", batch_files=1)
+    busy, calm = shop.orders("Busy"), shop.orders("Calm")
+    for number in range(5):
+        calm.insert(row(number))
+    with shop.engine() as running, Upkeep(running.doors, lambda: None) as upkeep:
+        for number in range(2):
+            busy.insert(row(2 * number))
+            busy.insert(row(2 * number + 1))
+            running.cycle(NO_STOP, None)
+            upkeep.begin(running.level, is_busy=True)
+            seconds = 61.0 * (number + 1)
+            at_a_later_time(monkeypatch, seconds, lambda: upkeep.begin(running.level, is_busy=False))
+            until(lambda: upkeep.at_hand is None)
+    assert shop.writer.asked == ["dbo/Busy", "dbo/Calm"]
 
 
 def test_what_was_left_out_waits_until_all_is_idle_where_that_is_wanted(tmp_path, monkeypatch):

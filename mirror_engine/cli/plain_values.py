@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_DEMANDS = ("exists", "writable", "resolve_path", "allow_dash", "parser", "click_type", "callback")
+_DEMANDS = ("exists", "writable", "resolve_path", "allow_dash", "path_type", "parser", "click_type", "callback")
+_ALLOWANCES = ("file_okay", "dir_okay")
 
 
 def take_plain_values(command: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401 - typer names no public class
@@ -25,8 +26,13 @@ def take_plain_values(command: Any, settings: Mapping[str, Any]) -> None:  # noq
     """
     for parameter in command.get_params(typer.Context(command, **settings)):
         described = getattr(parameter, "type_descriptor", None)
-        if described is not None and not any(getattr(described.parameter_info, name, None) for name in _DEMANDS):
+        if described is not None and not _is_demanding(described.parameter_info):
             vars(parameter)["_runtime_param"] = _PlainValues(described.annotation)
+
+
+def _is_demanding(info: Any) -> bool:  # noqa: ANN401 - typer's
+    demands = any(getattr(info, name, None) for name in _DEMANDS)
+    return demands or not all(getattr(info, name, True) for name in _ALLOWANCES)
 
 
 class _PlainValues:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import deque
 from concurrent.futures import CancelledError
-from contextlib import closing
+from contextlib import closing, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,25 +90,37 @@ class _Ahead:
     def __init__(self, idle: SimpleQueue[Helper], waiting: WaitingFiles, batch_files: int) -> None:
         self._idle = idle
         self._waiting = waiting
-        self._helpers = _all_of(idle)
-        windows = _windows(waiting.files[:batch_files])
-        self._spans = (span for window in windows for span in _from_the_back(window))
+        self._helpers: list[Helper] = []
+        self._windows = list(_windows(waiting.files[:batch_files]))
+        self._spans = deque(span for window in self._windows for span in _from_the_back(window) if self._is_small(span))
         self._asked: dict[Helper, _Asked] = {}
         self._answers: dict[int, tuple[TableFacts, ReadFile]] = {}  # by place, and against what
 
     def ask(self, place: int, facts: TableFacts) -> None:
-        """Keep the helpers busy with files well beyond a place, whose facts are likely to be these."""
+        """Keep helpers busy with files well beyond a place, whose facts are likely to be these."""
         for helper in self._helpers:
             if helper.has_answered:
                 self._take(helper)
-            if helper.is_free and (span := self._next_span(place)) is not None:
-                self._asked[helper] = _Asked(span, facts)
-                helper.ask([self._waiting.request(at, facts) for at in span])
+        while self._has_span(place) and (free := self._free_helper()) is not None:
+            span = self._spans.popleft()
+            self._asked[free] = _Asked(span, facts)
+            free.ask([self._waiting.request(at, facts) for at in span])
 
-    def _next_span(self, place: int) -> range | None:
-        """The next whose files are small and that is not reached before a helper has read it."""
-        beyond = place + ASKED_TOGETHER
-        return next((span for span in self._spans if span.start > beyond and self._is_small(span)), None)
+    def _has_span(self, place: int) -> bool:
+        """Whether there is one that is not reached before a helper has read it, in this window or the next."""
+        while self._spans and self._spans[0].start <= place + ASKED_TOGETHER:
+            self._spans.popleft()
+        while len(self._windows) > 1 and self._windows[0].stop <= place:
+            del self._windows[0]
+        return bool(self._spans) and self._spans[0].start < self._windows[:2][-1].stop
+
+    def _free_helper(self) -> Helper | None:
+        free = next((helper for helper in self._helpers if helper.is_free), None)
+        if free is None:
+            with suppress(Empty):
+                self._helpers.append(helper := self._idle.get_nowait())
+                free = helper if helper.is_free else None
+        return free
 
     def _is_small(self, span: range) -> bool:
         return all(self._waiting.files[at].size <= LARGEST_BYTES for at in span)
@@ -132,15 +145,6 @@ class _Ahead:
         """Nobody waits for the rest."""
         for helper in self._helpers:
             self._idle.put(helper)
-
-
-def _all_of(idle: SimpleQueue[Helper]) -> list[Helper]:
-    found = []
-    try:
-        while True:
-            found.append(idle.get_nowait())
-    except Empty:
-        return found
 
 
 def _windows(files: Sequence[FileSighting]) -> Iterator[range]:

@@ -54,14 +54,14 @@ class Helper:
     @property
     def has_answered(self) -> bool:
         """Whether there is an answer, or never will be one."""
-        return self._is_asked and bool(self._pipe.poll())
+        return self._is_asked and (self._is_lost or bool(self._pipe.poll()))
 
     def ask(self, requests: Sequence[ReadRequest]) -> None:
         """Let it read files; it must be free, so that it listens."""
+        self._is_asked = True
         try:
             self._pipe.send(requests)
-            self._is_asked = True
-        except OSError:
+        except Exception:  # noqa: BLE001 - it has ended, or has heard half a sentence: what it was asked is read here
             self._is_lost = True
 
     def answers(self) -> Sequence[Answer | None]:
@@ -70,6 +70,8 @@ class Helper:
         Nothing where it has ended.
         """
         self._is_asked = False
+        if self._is_lost:
+            return ()
         try:
             answers: Sequence[Answer | None] = self._pipe.recv()
         except Exception:  # noqa: BLE001 - it was killed in the midst of a sentence: no byte of it is believed

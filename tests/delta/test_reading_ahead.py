@@ -193,12 +193,12 @@ def test_only_what_is_well_ahead_and_in_the_batch_is_asked_for() -> None:
     files = sized(40, 10)
     waiting = WaitingFiles("LandingZone", TableName("", "Orders"), files, Metadata(key_columns=("Id",)), TableFacts())
     ahead = reading_ahead._Ahead(idle, waiting, batch_files=20)
-    for _ in range(20):
-        ahead.ask(0, TableFacts())
+    for place, asked_for_by_then in ((0, range(4, 16)), (7, range(4, 16)), (8, range(4, 20)), (19, range(4, 20))):
+        ahead.ask(place, TableFacts())
+        assert sorted(helper.asked) == sorted(f"{number}.parquet" for number in asked_for_by_then)
     assert idle.empty()
     ahead.close()
     assert idle.get_nowait() is helper
-    assert sorted(helper.asked) == sorted(f"{number}.parquet" for number in range(4, 20))
 
 
 HELD = """import os, sys, time
@@ -256,7 +256,9 @@ def test_a_helper_heeds_no_ctrl_c_and_ends_with_its_parent(quick: Path) -> None:
     assert any(not lives(helper) for _ in within(10))
 
 
-SLOW = """import sys, time
+SLOW = """import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background has it ignored
+
 from mirror_engine.cli.main import main
 from mirror_engine.delta.reader import ChangeFileReader
 
