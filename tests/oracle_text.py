@@ -112,7 +112,9 @@ def integer(text: str, bound: int) -> int:
 
 
 def instant(text: str) -> datetime:
-    """A time, UTC where it has no offset, cut to microseconds."""
+    """A time, UTC where it has no offset, cut to microseconds; an hour alone is a time cut off."""
+    if re.search(r"[T ]\d\d$", text):
+        raise ValueError("no minutes")
     value = datetime.fromisoformat(re.sub(r"(\.\d{1,6})\d*", _six_digits, text.replace("Z", "+00:00")))
     return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
 
