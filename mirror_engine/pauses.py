@@ -37,10 +37,10 @@ class Pauses:
         now = time.monotonic()
         return {table for table, pause in self._pauses.items() if pause.until > now}
 
-    @property
-    def due(self) -> set[TableName | None]:
-        """Those whose pause is over and that have not been tried again."""
-        return set(self._pauses) - self.waiting
+    def is_over(self, table: TableName | None) -> bool:
+        """Whether it was put off and its next try is due."""
+        pause = self._pauses.get(table)
+        return pause is not None and pause.until <= time.monotonic()
 
     def begin(self, table: TableName | None) -> float:
         """Put the next try off; returns for how many seconds."""

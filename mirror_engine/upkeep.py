@@ -113,7 +113,7 @@ class Upkeep:
         if life not in self._counted:
             self._half_done.end([table])  # it was another table's
         least = 2 if policy == "idle" else int(policy)
-        return self._files(life, known.delta_version, least) >= least or table in self._half_done.due
+        return self._files(life, known.delta_version, least) >= least or self._half_done.is_over(table)
 
     def _files(self, life: tuple[str, str], version: int, least: int) -> int:
         """Data files that were added since the table was maintained."""

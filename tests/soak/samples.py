@@ -13,9 +13,7 @@ import numpy as np
 from deltalake import DeltaTable
 
 PROC = Path("/proc")
-CLEANING_SECONDS = (
-    3.0  # after a collection Spark gives back what nobody refers to any more, so that it is gone with the next
-)
+CLEANING_SECONDS = 3.0  # Spark gives back what a collection freed; the next one takes it
 FEWEST = 3  # values that make a trend
 READER = "tokio-rt-worker"
 POOLS = {  # Spark's, as the system cuts their names; a thread that is idle for a minute ends
