@@ -80,7 +80,7 @@ class Oracle:
         return any(life.refused for life in self.lives.values())
 
     def _table_folders(self) -> Iterator[str]:
-        for top in sorted(path for path in self.zone.iterdir() if path.is_dir() and not path.name.startswith("_")):
+        for top in sorted(path for path in self.zone.iterdir() if path.is_dir() and path.name[0] not in "_."):
             if top.name.endswith(".schema"):
                 yield from (f"{top.name}/{path.name}" for path in top.iterdir() if path.is_dir())
             else:
@@ -88,7 +88,7 @@ class Oracle:
 
     def _files(self, folder: str) -> list[Path]:
         files = [path for path in (self.zone / folder).rglob("*") if path.is_file()]
-        return [path for path in files if not any(p.startswith("_") for p in path.relative_to(self.zone).parts)]
+        return [path for path in files if not any(p[0] in "_." for p in path.relative_to(self.zone).parts)]
 
     def _read_on(self, table: str, life: Life, births: dict[str, int]) -> None:
         life.refused = True
