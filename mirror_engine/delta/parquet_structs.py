@@ -1,0 +1,63 @@
+"""What is wanted of a Parquet file's footer and of its pages' headers (https://github.com/apache/parquet-format).
+
+Fields are numbered as in parquet.thrift. A file has as many headers as pages, and most of what they and the footer hold
+is of no matter here. Writers' usual forms are found by a pattern each.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mirror_engine.delta.thrift import Struct, number
+from mirror_engine.delta.thrift_patterns import NESTED, NUMBER, NUMBERS, STRUCT, TEXTS, VARINT, head, one_of, several
+
+if TYPE_CHECKING:
+    from mirror_engine.delta.thrift import Bytes, Found
+
+SCHEMA, ROW_GROUPS, COLUMNS, META_DATA, CRYPTO_METADATA = 2, 4, 1, 3, 8
+CODEC, VALUES, SPREAD, BYTES, DATA_PAGES, DICTIONARY_PAGE = 4, 5, 6, 7, 9, 11
+UNFOLDED, PACKED = 2, 3
+
+_DESCRIBED = (CODEC, VALUES, SPREAD, BYTES, DATA_PAGES, DICTIONARY_PAGE)
+_LIST = 9
+_COUNTED = rb"\x15%b\x15%b\x15%b\x00" % (VARINT, VARINT, VARINT)  # how many pages of a kind and an encoding there are
+_USUAL_PAGE = re.compile(
+    rb"\x15%b\x15(%b)\x15(%b)%b*\x00" % (VARINT, VARINT, VARINT, one_of(NUMBER, NESTED)),
+    re.DOTALL,
+)
+_USUAL_CHUNK = re.compile(
+    rb"\x26%b\x1c"  # where it begins; what describes it
+    rb"\x15%b\x19%b\x19%b\x15(%b)"  # its type, encodings, name, codec
+    rb"\x16(%b)\x16(%b)\x16(%b)"  # how many values, how large
+    rb"\x26(%b)(?:\x26(%b)|(?=[\x00\x30-\xff]))"  # the first page with values; that with the dictionary, if any
+    rb"%b*\x00(?:[\x14-\x16]%b){0,4}\x00"
+    % (
+        *(VARINT, VARINT, NUMBERS, TEXTS),
+        *([VARINT] * 6),
+        one_of(STRUCT, head(_LIST) + several(_COUNTED, (12,)), NUMBER),
+        VARINT,
+    ),
+    re.DOTALL,
+)
+
+
+def _usual_page(content: Bytes, at: int) -> Found | None:
+    found = _USUAL_PAGE.match(content, at)
+    if found is None:
+        return None
+    unfolded, packed = found.groups()
+    return {UNFOLDED: number(unfolded), PACKED: number(packed)}, found.end()
+
+
+def _usual_chunk(content: Bytes, at: int) -> Found | None:
+    found = _USUAL_CHUNK.match(content, at)
+    if found is None:
+        return None
+    described = {name: number(value) for name, value in zip(_DESCRIBED, found.groups(), strict=True) if value}
+    return {META_DATA: described}, found.end()
+
+
+_CHUNK = Struct({META_DATA: Struct(dict.fromkeys(_DESCRIBED)), CRYPTO_METADATA: Struct({})}, _usual_chunk)
+FOOTER = Struct({SCHEMA: bytes, ROW_GROUPS: Struct({COLUMNS: _CHUNK})})
+PAGE = Struct(dict.fromkeys((UNFOLDED, PACKED)), _usual_page)
