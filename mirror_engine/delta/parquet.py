@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from mirror_engine.delta import markers
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.change_bytes import guarded
-from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, read_footer, read_metadata
+from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, opened_plain, read_footer
 from mirror_engine.delta.parquet_pace import (
     BUFFER_BYTES,
     check_lengths,
@@ -53,17 +53,17 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
     """
     source = guarded(handle, path)
     footer = read_footer(source, path, config)
-    metadata = read_metadata(footer, path)
     layout = layout_of(footer, path)
+    file = opened_plain(
+        source,
+        footer,
+        path,
+        pre_buffer=False,
+        buffer_size=BUFFER_BYTES,
+        coerce_int96_timestamp_unit="us",
+        page_checksum_verification=True,
+    )
     try:
-        file = pq.ParquetFile(
-            source,
-            metadata=metadata,
-            pre_buffer=False,
-            buffer_size=BUFFER_BYTES,
-            coerce_int96_timestamp_unit="us",
-            page_checksum_verification=True,
-        )
         shape = shape_of(file, layout.schema, source.seek(0, os.SEEK_END), path, config)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault

@@ -49,26 +49,43 @@ def read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:
     return handle.read(length)
 
 
-def read_metadata(footer: bytes, path: str) -> Any:  # noqa: ANN401 - pyarrow's FileMetaData
-    """The file's metadata, without Arrow's stored schema: types are those of Parquet itself (LZ-5.8).
+def opened_plain(source: BinaryIO, footer: bytes, path: str, **options: Any) -> pq.ParquetFile:  # noqa: ANN401 - pyarrow's
+    """Open a file without Arrow's stored schema: types are those of Parquet itself (LZ-5.8).
+
+    Args:
+        source: its bytes; a copy of them is opened where they lie in memory.
+        footer: see `read_footer`.
+        path: for messages.
+        options: of `pyarrow.parquet.ParquetFile`.
 
     Raises:
         PublisherError: ME024.
+        StorageUnavailable: the bytes could not be read.
     """
-    length = len(footer).to_bytes(4, "little")
-    plain = _MAGIC + footer.replace(_ARROW_SCHEMA, _PASSED_OVER) + length + _MAGIC
+    plain = footer.replace(_ARROW_SCHEMA, _PASSED_OVER)
+    tail = plain + len(footer).to_bytes(4, "little") + _MAGIC
     try:
-        metadata = pq.ParquetFile(pa.BufferReader(plain)).metadata
-        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-        rows = [group.num_rows for group in groups]
-        columns = {group.num_columns for group in groups}
+        if isinstance(source, pa.BufferReader):
+            source.seek(0)
+            content = pa.BufferReader(source.read()[: -len(tail)] + tail)
+            file = pq.ParquetFile(content, **options)
+        else:
+            metadata = pq.ParquetFile(pa.BufferReader(_MAGIC + tail)).metadata
+            file = pq.ParquetFile(source, metadata=metadata, **options)
+        _check_counts(file.metadata, path)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
+    return file
+
+
+def _check_counts(metadata: Any, path: str) -> None:  # noqa: ANN401 - pyarrow's FileMetaData
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    rows = [group.num_rows for group in groups]
+    columns = {group.num_columns for group in groups}
     if metadata.num_rows < 0 or min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
         raise broken(path, "its footer contradicts itself about the number of rows")
     if not columns <= {metadata.num_columns}:
         raise broken(path, "its footer contradicts itself about the number of columns")
-    return metadata
 
 
 def broken(path: str, reason: str) -> PublisherError:
