@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from mirror_engine.landing_zone.change import RowMarker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from mirror_engine.delta.collapse import Flags
     from mirror_engine.delta.key_hashes import Hashes
@@ -129,18 +131,19 @@ class KeyBook:
         """Any changes, all at once."""
         if not runs:
             return []
+        counts = [run.row_count for run in runs]
+        sized = list(zip(runs, counts, strict=True))
         keys = np.concatenate([np.empty(0, dtype=np.uint64), *(_array(part) for run in runs for part in run.keys)])
-        whole = np.concatenate([np.ones(run.row_count, np.bool_) if run.whole is None else run.whole for run in runs])
+        whole = np.concatenate([np.ones(count, np.bool_) if run.whole is None else run.whole for run, count in sized])
         markers = np.concatenate(
-            [np.zeros(run.row_count, np.int8) if run.markers is None else run.markers for run in runs]
+            [np.zeros(count, np.int8) if run.markers is None else run.markers for run, count in sized]
         )
         codes = np.full(len(keys), NO_KEY, dtype=np.int64)
         distinct, codes[whole] = np.unique(keys[whole], return_inverse=True)
         found = met(codes, markers, self._rows_of(distinct))
         self._without_key += int(np.count_nonzero(~whole & (markers != RowMarker.DELETE)))
         self._take(distinct, _left(codes, markers, found, len(distinct)))
-        ends = np.cumsum([run.row_count for run in runs])
-        return [_effects(*pair) for pair in zip(np.split(markers, ends[:-1]), np.split(found, ends[:-1]), strict=True)]
+        return _effects(markers, found, counts)
 
     def _add_inserts(self, parts: list[Part]) -> Effects:
         """An initial load: keys mostly rise, and are mostly new."""
@@ -227,16 +230,23 @@ def _left(codes: Integers, markers: Markers, found: Integers, count: int) -> Int
     return left
 
 
-def _effects(markers: Markers, found: Integers) -> Effects:
+def _effects(markers: Markers, found: Integers, counts: Sequence[int]) -> list[Effects]:
+    """What each run met and did, `counts` changes one after the other."""
+    ends = np.concatenate([[0], np.cumsum(counts)])
+
+    def summed(numbers: NDArray[Any]) -> list[int]:
+        sums: list[int] = np.diff(np.concatenate([[0], np.cumsum(numbers)])[ends]).tolist()
+        return sums
+
     inserts, deletes = markers == RowMarker.INSERT, markers == RowMarker.DELETE
-    updates = markers == RowMarker.UPDATE
-    sets = ~inserts & ~deletes
-    return Effects(
-        repeated=int(np.count_nonzero(inserts & (found > 0))),
-        spread=int(np.count_nonzero(~inserts & (found > 1))),
-        absent_updates=int(np.count_nonzero(updates & (found == 0))),
-        absent_deletes=int(np.count_nonzero(deletes & (found == 0))),
-        inserted=int(np.count_nonzero(inserts) + np.count_nonzero(sets & (found == 0))),
-        updated=int(found[sets].sum()),
-        deleted=int(found[deletes].sum()),
+    sets, absent = ~inserts & ~deletes, found == 0
+    told = (
+        inserts & ~absent,
+        ~inserts & (found > 1),
+        (markers == RowMarker.UPDATE) & absent,
+        deletes & absent,
+        inserts | (sets & absent),
+        np.where(sets, found, 0),
+        np.where(deletes, found, 0),
     )
+    return list(itertools.starmap(Effects, zip(*map(summed, told), strict=True)))

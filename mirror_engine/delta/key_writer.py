@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
+    from numpy.typing import NDArray
+
     from mirror_engine.delta.base import BatchRecord, ChangeBatch, FileRows
     from mirror_engine.delta.collapse import Flags, Markers
     from mirror_engine.delta.history import HistoryEntry
@@ -72,8 +74,9 @@ class KeySpool:
     def __init__(self, key_columns: Collection[str]) -> None:
         self._key_columns = key_columns
         self._keys: list[Part] = []
-        self._whole: list[Flags] = []
-        self._markers: list[Markers] = []
+        self._counts: list[int] = []
+        self._whole: list[Flags | None] = []
+        self._markers: list[Markers | None] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
@@ -83,24 +86,25 @@ class KeySpool:
             keys, whole = np.zeros(batch.num_rows, dtype=np.uint64), np.zeros(batch.num_rows, dtype=np.bool_)
         markers = batch.column(batch.num_columns - 1).to_numpy()
         append(self._keys, compact(keys))
-        self._whole.append(np.broadcast_to(np.True_, len(whole)) if whole.all() else whole)
-        self._markers.append(markers if markers.any() else np.broadcast_to(np.int8(0), len(markers)))
+        self._counts.append(batch.num_rows)
+        self._whole.append(None if whole.all() else whole)
+        self._markers.append(markers if markers.any() else None)
 
     def finish(self) -> KeyRows:
         """All rows taken so far."""
-        is_whole = all(part.all() for part in self._whole)
-        inserts = not any(part.any() for part in self._markers)
-        return KeyRows(
-            KeyRun(
-                self._keys,
-                None if is_whole else np.concatenate(self._whole),
-                None if inserts else np.concatenate(self._markers),
-            )
-        )
+        whole, markers = self._joined(self._whole, np.True_), self._joined(self._markers, np.int8(0))
+        return KeyRows(KeyRun(self._keys, whole, markers))
+
+    def _joined(self, parts: Sequence[NDArray[Any] | None], usual: np.generic) -> NDArray[Any] | None:
+        """All parts in one, those of one value filled in; None where all are."""
+        if all(part is None for part in parts):
+            return None
+        pairs = zip(parts, self._counts, strict=True)
+        return np.concatenate([np.broadcast_to(usual, count) if part is None else part for part, count in pairs])
 
     def discard(self) -> None:
         """Forget them."""
-        self._keys, self._whole, self._markers = [], [], []
+        self._keys, self._counts, self._whole, self._markers = [], [], [], []
 
 
 class KeyRows:
