@@ -150,7 +150,7 @@ def terms_of(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
     in_folder = set(map(folded, partition))
     incoming = Incoming(
         path=request.path,
-        columns=[column for column in file.columns if folded(column.name) not in in_folder],
+        columns=tuple(column for column in file.columns if folded(column.name) not in in_folder),
         declared=metadata.declared_columns if metadata.is_text else (),
         key_columns=metadata.key_columns,
         partition_columns=tuple(partition),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 
@@ -87,10 +88,10 @@ class Incoming:
     """
 
     path: str
-    columns: Sequence[Column]
-    declared: Sequence[Column] = ()
-    key_columns: Sequence[str] = ()
-    partition_columns: Sequence[str] = ()
+    columns: tuple[Column, ...]
+    declared: tuple[Column, ...] = ()
+    key_columns: tuple[str, ...] = ()
+    partition_columns: tuple[str, ...] = ()
     table_is_empty: bool = True
     untyped_nulls: bool = False
     strict: bool = False
@@ -127,10 +128,24 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     Raises:
         PublisherError: ME018, ME044, ME046 (a new not-null column), ME053; under `strict` also ME045, ME047, ME052.
     """
+    return _quietly_merged(current, replace(incoming, path="")) or _merged(current, incoming)
+
+
+@lru_cache(maxsize=64)
+def _quietly_merged(current: TableSchema | None, incoming: Incoming) -> Merged | None:
+    """The same, whichever file it is, where there is nothing to say of it: most files repeat another's columns."""
+    try:
+        merged = _merged(current, incoming)
+    except PublisherError:
+        return None
+    return None if merged.diagnostics else merged
+
+
+def _merged(current: TableSchema | None, incoming: Incoming) -> Merged:
     _refuse_twins(incoming)
     said: list[Diagnostic] = []
     columns = _claims(current, incoming, said)
-    before = current or TableSchema((), tuple(incoming.partition_columns))
+    before = current or TableSchema((), incoming.partition_columns)
     folder = [Column(name, "string") for name in incoming.partition_columns]
     parts = {folded(name) for name in before.partition_columns}
     declared = [column for column in incoming.declared if folded(column.name) not in parts]
