@@ -150,7 +150,7 @@ class BatchReader:
                     self._prepare()
                 facts = found.facts
                 size += found.rows.counted_bytes
-                yield ReadFile(replace(found.rows, reason=look), facts)
+                yield found if look == found.rows.reason else ReadFile(replace(found.rows, reason=look), facts)
 
 
 def is_full(config: Config, count: int, size: int, following: FileSighting) -> bool:

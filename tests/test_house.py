@@ -9,12 +9,14 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from lake import Lake
 
 from mirror_engine import errors
 from mirror_engine.cli.reference import diagnostics_page
 from mirror_engine.landing_zone.register import REGISTER
+from mirror_engine.testing.publisher import Publisher
 
 HOME = Path(__file__).parents[1]
 PACKAGE = HOME / "mirror_engine"
@@ -131,7 +133,8 @@ def heavy_modules_of(*words: str) -> list[str]:
     """What a command imports that takes long to import."""
     probe = (
         f"import sys\nfrom mirror_engine.cli.main import main\ncode = main({list(words)!r})\n"
-        "heavy = ('pyarrow', 'numpy', 'pandas', 'deltalake', 'pyspark', 'py4j', 'watchdog.observers', 'cryptography')\n"
+        "heavy = ('pyarrow', 'numpy', 'numpy.ma', 'pandas', 'deltalake', 'pyspark', 'py4j', 'watchdog.observers', "
+        "'cryptography')\n"
         "print(code, *(name for name in heavy if name in sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
@@ -150,6 +153,13 @@ def test_asking_for_help_loads_neither_arrow_nor_an_engine(words) -> None:
 def test_a_level_zone_is_told_without_arrow_deltalake_or_spark(tmp_path) -> None:
     lake = Lake(tmp_path / "lake", files=2)
     assert heavy_modules_of("once", str(lake.root)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("markers", [{}, {"__rowMarker__": [4]}], ids=["inserts", "upserts"])
+def test_a_verdict_needs_arrow_and_numpy_alone(markers, tmp_path) -> None:
+    Publisher(tmp_path).table("Orders", keys=["Id"]).land_parquet(pa.table({"Id": [1], **markers}))
+    assert heavy_modules_of("validate", str(tmp_path)) == ["pyarrow", "numpy"]
 
 
 @pytest.mark.slow

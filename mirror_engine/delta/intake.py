@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -135,7 +134,7 @@ class _Intake:
     def _effective(self, batch: pa.RecordBatch) -> pa.Array:
         """The rows' markers, where the file has any, good ones (LZ-4.13, LZ-4.14)."""
         if self.file.marker is None:
-            found = pa.array(np.full(batch.num_rows, self.terms.default_marker.value, np.int8))
+            found = pa.repeat(pa.scalar(self.terms.default_marker.value, pa.int8()), batch.num_rows)
         else:
             found = batch.column(MARKER_COLUMN)
         if not self.terms.key_columns:

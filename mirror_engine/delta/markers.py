@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,10 +29,10 @@ def effective(markers: pa.Array, path: str, first_row: int) -> pa.Array:
         PublisherError: ME037, a marker is NULL or anything but 0, 1, 2, 4 (LZ-4.12).
     """
     if pa.types.is_integer(markers.type) and not markers.null_count:
-        with suppress(pa.ArrowInvalid):  # one that is far out of bounds: which one is said below
-            narrow = markers.cast(pa.int8())
-            if not narrow.to_numpy().tobytes().translate(None, _KNOWN_BYTES):
-                return narrow
+        wide = markers.to_numpy()
+        narrow = wide.astype(np.int8)
+        if (narrow == wide).all() and not narrow.tobytes().translate(None, _KNOWN_BYTES):
+            return pa.Array.from_buffers(pa.int8(), len(narrow), [None, pa.py_buffer(narrow)])
     words = list(map(str, _KNOWN)) if pa.types.is_string(markers.type) else _KNOWN
     known = (
         pc.is_in(markers, value_set=pa.array(words).cast(markers.type)) if markers.null_count < len(markers) else None

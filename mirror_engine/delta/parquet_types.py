@@ -28,6 +28,9 @@ _BARE = {
 _TEXTS = frozenset({"String", "Enum", "JSON"})
 _WIDEST_DECIMAL = 38
 _DAY = 24 * 60 * 60 * 1_000_000
+_ANY_BITS = frozenset(
+    kind.id for kind in (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
+)
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
 
 
@@ -128,6 +131,8 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
     """
     if isinstance(cells, pa.ExtensionArray):
         cells = cells.storage
+    if target.id in _ANY_BITS and cells.type == target:
+        return cells
     if pa.types.is_timestamp(target):
         return _times(cells).view(target)
     wanted = "text in UTF-8" if pa.types.is_string(target) else str(target)

@@ -6,6 +6,7 @@ Only what is wanted is kept; all else is passed over, however it is nested.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mirror_engine.delta.thrift_patterns import BODY
@@ -185,6 +186,7 @@ def _list_head(content: Bytes, at: int) -> tuple[int, int, int]:
     return head & 15, count, at
 
 
+@lru_cache(maxsize=10_000)
 def number(content: bytes) -> int:
     """A number that is written so."""
     value = 0
