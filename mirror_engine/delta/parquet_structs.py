@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.thrift import Struct, number
-from mirror_engine.delta.thrift_patterns import NESTED, NUMBER, NUMBERS, STRUCT, TEXTS, VARINT, head, one_of, several
+from mirror_engine.delta.thrift_patterns import LIST, NESTED, NUMBER, NUMBERS, STRUCT, TEXTS, VARINT, one_of, several
 
 if TYPE_CHECKING:
     from mirror_engine.delta.thrift import Bytes, Found
@@ -20,7 +20,6 @@ CODEC, VALUES, SPREAD, BYTES, DATA_PAGES, DICTIONARY_PAGE = 4, 5, 6, 7, 9, 11
 UNFOLDED, PACKED = 2, 3
 
 _DESCRIBED = (CODEC, VALUES, SPREAD, BYTES, DATA_PAGES, DICTIONARY_PAGE)
-_LIST = 9
 _COUNTED = rb"\x15%b\x15%b\x15%b\x00" % (VARINT, VARINT, VARINT)  # how many pages of a kind and an encoding there are
 _USUAL_PAGE = re.compile(
     rb"\x15%b\x15(%b)\x15(%b)%b*\x00" % (VARINT, VARINT, VARINT, one_of(NUMBER, NESTED)),
@@ -35,7 +34,7 @@ _USUAL_CHUNK = re.compile(
     % (
         *(VARINT, VARINT, NUMBERS, TEXTS),
         *([VARINT] * 6),
-        one_of(STRUCT, head(_LIST) + several(_COUNTED, (12,)), NUMBER),
+        one_of(STRUCT, LIST + several(_COUNTED, (12, 12)), NUMBER),
         VARINT,
     ),
     re.DOTALL,

@@ -10,12 +10,13 @@ LONGEST_TEXT = 40  # bytes: of a UUID, and of most columns' names
 LONGEST_LIST = 6
 
 VARINT = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
-_FLAGS, _INTEGERS, _BINARY, _LIST, _STRUCT = (1, 2), (4, 5, 6), 8, 9, 12
+_FLAGS, _INTEGERS, _BINARY, _LIST, _STRUCT = (1, 2), (4, 6), (8, 8), (9, 9), (12, 12)  # kinds: the first and the last
+_STEPS = range(1, 16)  # from one field's number to the next
 
 
-def head(*kinds: int) -> bytes:
+def head(kinds: tuple[int, int]) -> bytes:
     """What begins a field of one of these kinds, whichever number it has."""
-    return b"[%b]" % b"".join(rb"\x%02x" % (step << 4 | kind) for step in range(1, 16) for kind in kinds)
+    return b"[%b]" % b"".join(_between(step, kinds) for step in _STEPS)
 
 
 def one_of(*forms: bytes) -> bytes:
@@ -23,22 +24,24 @@ def one_of(*forms: bytes) -> bytes:
     return b"(?:%b)" % b"|".join(forms)
 
 
-def several(form: bytes, kinds: tuple[int, ...]) -> bytes:
+def several(form: bytes, kinds: tuple[int, int]) -> bytes:
     """A short list of values of one form, after its field's head."""
     counts = range(LONGEST_LIST + 1)
-    return one_of(*(rb"[%b](?:%b){%d}" % (_list_heads(count, kinds), form, count) for count in counts))
+    return one_of(*(b"[%b](?:%b){%d}" % (_between(count, kinds), form, count) for count in counts))
 
 
-def _list_heads(count: int, kinds: tuple[int, ...]) -> bytes:
-    return b"".join(rb"\x%02x" % (count << 4 | kind) for kind in kinds)
+def _between(high: int, kinds: tuple[int, int]) -> bytes:
+    first, last = (rb"\x%02x" % (high << 4 | kind) for kind in kinds)
+    return b"%b-%b" % (first, last)
 
 
 TEXT = one_of(*(rb"\x%02x.{%d}" % (length, length) for length in range(LONGEST_TEXT + 1)))
 NUMBERS = several(VARINT, _INTEGERS)
 TEXTS = rb"\x18" + TEXT  # a list of one
-NUMBER = head(*_INTEGERS) + VARINT  # a field
-_PLAIN = one_of(NUMBER, head(*_FLAGS), head(_BINARY) + TEXT, head(_LIST) + NUMBERS)
-_FLAT = _PLAIN + rb"*\x00"
-STRUCT = head(_STRUCT) + _FLAT
-NESTED = head(_STRUCT) + one_of(_PLAIN, STRUCT) + rb"*\x00"
-BODY = one_of(_PLAIN, NESTED) + rb"*\x00"  # of a struct, after its head
+LIST = head(_LIST)
+NUMBER = head(_INTEGERS) + VARINT  # a field
+_NOTHING = head(_STRUCT) + rb"\x00"
+_PLAIN = one_of(NUMBER, head(_FLAGS), head(_BINARY) + TEXT, LIST + NUMBERS, _NOTHING)
+STRUCT = head(_STRUCT) + _PLAIN + rb"*\x00"
+BODY = one_of(_PLAIN, STRUCT) + rb"*\x00"  # of a struct, after its head
+NESTED = head(_STRUCT) + BODY
