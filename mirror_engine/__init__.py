@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mirror_engine.mirror import Mirror
     from mirror_engine.running import Report, Verdict
 
+__version__ = "0.1.0"
 __all__ = ["Config", "Mirror", "MirrorError", "Report", "Verdict"]
 
 _HOMES = {"Config": "config", "MirrorError": "errors", "Mirror": "mirror", "Report": "running", "Verdict": "running"}

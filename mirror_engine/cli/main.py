@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mirror_engine import __version__
 from mirror_engine.cli import exit_codes
 from mirror_engine.cli.failures import exit_code_of
 from mirror_engine.cli.help_text import help_text, leave_out_types, listed
@@ -53,9 +54,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - nobody else waits for it
-
-        typer.echo(f"{PROGRAM} {version(PROGRAM)}")
+        typer.echo(f"{PROGRAM} {__version__}")
         raise typer.Exit
 
 

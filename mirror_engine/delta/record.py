@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING
 
+from mirror_engine import __version__
 from mirror_engine.delta.base import BatchRecord
 from mirror_engine.errors import CommitConflict
 from mirror_engine.landing_zone.progress import Progress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ENGINE = "mirror_engine/"
-ENGINE_INFO = f"{ENGINE}{version_of('mirror-engine')}"
+ENGINE_INFO = f"{ENGINE}{__version__}"
 FORMAT = 1
 _BY_KERNEL = f"/{ENGINE}"  # Kernel says its own name and version first
 _FORMAT_KEY = "mirror_engine"

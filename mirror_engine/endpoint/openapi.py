@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
+
+from mirror_engine import __version__
 
 BASE = "/v1"
 _WORKSPACE = "/workspaces/{workspaceId}"
@@ -166,7 +167,7 @@ def _document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Mirrored databases, as mirror-engine answers for Fabric",
-            "version": version("mirror-engine"),
+            "version": __version__,
         },
         "servers": [{"url": f"https://api.fabric.microsoft.com{BASE}"}],
         "paths": paths,

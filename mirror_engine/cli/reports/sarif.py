@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from mirror_engine import __version__
 from mirror_engine.cli.reports.base import encodable, located, message_of, severity_of
 from mirror_engine.explanations.pages import explanation
 from mirror_engine.landing_zone.register import Severity
@@ -25,7 +25,7 @@ FINGERPRINT = "mirrorEngineDiagnostic/v1"
 def render(*judged: Verdicts) -> str:
     """One JSON document of one run."""
     codes = sorted({found.code for verdicts in judged for found, _ in verdicts.all()})
-    driver = {"name": TOOL, "version": version(TOOL), "rules": [_rule(code) for code in codes]}
+    driver = {"name": TOOL, "version": __version__, "rules": [_rule(code) for code in codes]}
     results = [
         _result(found, times, line, verdicts.path_of(found)) | {"ruleIndex": codes.index(found.code)}
         for verdicts in judged
