@@ -109,7 +109,8 @@ def program() -> typer.core.TyperGroup:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
-    atexit.register(gc.freeze)  # a tenth of a second: what is there at the end goes with the process
+    if arguments is None:  # the process is ours: what is there at its end goes with it, and nobody counts it once more
+        atexit.register(gc.freeze)
     words = sys.argv[1:] if arguments is None else arguments
     return exit_code_of(lambda: _ended(words), as_json="--json" in words)
 
