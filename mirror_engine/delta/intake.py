@@ -77,7 +77,7 @@ def take(file: OpenFile, terms: Terms, sighted: FileSighting, reading: Reading) 
     try:
         for batch in file.batches(columns):
             spool.add(intake.accepted(batch))
-        return Taken(spool.finish(), +intake.markers, intake.byte_count, +intake.null_keys)
+        return Taken(spool.finish(), intake.markers, intake.byte_count, intake.null_keys)
     except BaseException:
         spool.discard()
         raise
@@ -108,14 +108,15 @@ class _Intake:
     def __post_init__(self) -> None:
         spelling = self.terms.merged.spelling
         read = [c.name for c in self.file.columns if self.columns is None or c.name in self.columns]
-        self._kept = [(name, spelling[name]) for name in read if name in spelling]
+        kept = [name for name in read if name in spelling]
         in_folder = {folded(name): value for name, value in self.terms.partition.items()}
         named = (column.name for column in self.file.columns)
         self._also_in_folder = {name: in_folder[folded(name)] for name in named if folded(name) in in_folder}
         known = self.terms.merged.schema
         self._folder_columns = {_spelled(known, name): value for name, value in self.terms.partition.items()}
-        names = [*(name for _, name in self._kept), *self._folder_columns]
+        names = [*(spelling[name] for name in kept), *self._folder_columns]
         types = {column.name: arrow_type(column.type) for column in known.columns}
+        self._kept = [(name, types[spelling[name]]) for name in kept]
         self.schema = pa.schema([*((name, types[name]) for name in names), (MARKER_COLUMN, pa.int8())])
         self._filled = [c.name for c in known.columns if not c.nullable and c.name in names]
 
@@ -123,7 +124,7 @@ class _Intake:
         """The next rows as the table takes them."""
         effective = self._effective(batch)
         self._check_folder(batch)
-        cells = [_fitted(batch.column(own), self.schema.field(at).type) for at, (own, _) in enumerate(self._kept)]
+        cells = [_fitted(batch.column(own), kind) for own, kind in self._kept]
         self.byte_count += self.reading.byte_count(cells)
         cells += [_constant(value, batch.num_rows) for value in self._folder_columns.values()]
         made = pa.RecordBatch.from_arrays([*cells, effective], schema=self.schema)
@@ -165,15 +166,18 @@ class _Intake:
 
     def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
         self.rows += rows.num_rows
-        self.markers.update(self._told_apart(effective))
+        for marker, count in self._told_apart(effective):
+            self.markers[marker] += count
         for key in self.terms.key_columns:
-            self.null_keys[key] += rows.column(key).null_count
+            if missing := rows.column(key).null_count:
+                self.null_keys[key] += missing
 
-    def _told_apart(self, effective: pa.Array) -> Mapping[int, int]:
+    def _told_apart(self, effective: pa.Array) -> Sequence[tuple[int, int]]:
+        """How many rows of which marker."""
         if self.file.marker is None:
-            return {self.terms.default_marker.value: len(effective)}
+            return [(self.terms.default_marker.value, len(effective))] if len(effective) else []
         found = effective.to_numpy().tobytes()
-        return {marker: found.count(marker) for marker in _MARKERS}
+        return [(marker, count) for marker in _MARKERS if (count := found.count(marker))]
 
     def _refusal(self, code: str, at: int, **details: object) -> PublisherError:
         return PublisherError(self.terms.incoming.say(code, self.rows + at + 1, **details))

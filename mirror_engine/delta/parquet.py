@@ -19,12 +19,12 @@ from mirror_engine.delta.parquet_pace import (
     pace_of,
 )
 from mirror_engine.delta.parquet_pages import Chunk, Layout, check_pages, layout_of
-from mirror_engine.delta.parquet_shape import Field, Shape, shape_of
+from mirror_engine.delta.parquet_shape import Field, Shape, data_columns, shape_of
 from mirror_engine.delta.parquet_types import OutOfRange, converted
 from mirror_engine.delta.unfolding import check_total
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.column_types import VOID, Column, same_name
+from mirror_engine.landing_zone.column_types import VOID, Column
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 
 if TYPE_CHECKING:
@@ -87,23 +87,17 @@ class ParquetChangeFile:
         self._source = source
         self._file = file
         self._fields = fields = shape.fields
+        self._data = data_columns(shape, ntz=config.naive_timestamps == "ntz")
         self._row_width = shape.row_width
         self._groups = layout.groups
         self._size = source.seek(0, os.SEEK_END)
         self._path = path
         self._config = config
         self._threads = threads
-        self._marker_at = _marker_position(fields, path)
-        data = [field for at, field in enumerate(fields) if at != self._marker_at]
+        self._marker_at = _marker_position(shape, path)
         self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
-        self._columns_by_place = {
-            at: Column(field.name, self._word(field), field.nullable)
-            for at, field in enumerate(fields)
-            if at != self._marker_at
-        }
-        self.columns: Sequence[Column] = tuple(self._columns_by_place.values())
-        self.naive_columns = frozenset(field.name for field in data if field.type.zone == "naive")
-        self.utc_columns = frozenset(field.name for field in data if field.type.zone == "utc")
+        self.columns: Sequence[Column] = self._data.columns
+        self.naive_columns, self.utc_columns = self._data.naive, self._data.utc
         self.promised_rows = int(file.metadata.num_rows)
         self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types()]
         without_errors(self.diagnostics)
@@ -196,7 +190,7 @@ class ParquetChangeFile:
         marker = None if self._marker_at is None else cells.pop(self._marker_at)
         names, made = [], []
         for at, found in cells.items():
-            column = self._columns_by_place[at]
+            column = self._data.by_place[at]
             names.append(column.name)
             made.append(self._column(column, found, first_row))
         if marker is not None:
@@ -218,11 +212,6 @@ class ParquetChangeFile:
     def _markers(self, cells: pa.Array, first_row: int) -> pa.Array:
         plain = cells.storage if isinstance(cells, pa.ExtensionArray) else cells
         return markers.effective(plain, self._path, first_row)
-
-    def _word(self, field: Field) -> str:
-        word = field.type.word or VOID
-        naive = field.type.zone == "naive" and self._config.naive_timestamps == "ntz"
-        return "timestamp_ntz" if naive else word
 
     def _say(self, code: str, **details: object) -> Diagnostic:
         return diagnose(code, self._path, row=None, strict=self._config.strict, **details)
@@ -252,9 +241,9 @@ class ParquetChangeFile:
         self.diagnostics += without_errors(diagnostic for diagnostic in said if diagnostic not in self.diagnostics)
 
 
-def _marker_position(fields: Sequence[Field], path: str) -> int | None:
+def _marker_position(shape: Shape, path: str) -> int | None:
     """Where the marker stands (LZ-4.10); two of them, or one of another type, are refused (LZ-4.11)."""
-    found = [at for at, field in enumerate(fields) if same_name(field.name, MARKER_COLUMN)]
+    fields, found = shape.fields, shape.markers
     if not found:
         return None
     kinds = " and ".join(fields[at].type.spelling for at in found)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 32 * 1024 * 1024
 MOST_ROWS = 65_536
 BUFFER_BYTES = 1 << 20
+_FEW_BYTES = 1 << 16
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 _WIDEST_FIXED = 16  # of a decimal, whatever carries it
 _DOCUMENTED = frozenset({0, 1, 2, 6})  # none, Snappy, GZIP, ZSTD (LZ-5.1)
@@ -86,11 +87,14 @@ def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Conf
     """Refuse a row longer than `row_bytes`.
 
     Returns:
-        How many bytes all of them take.
+        How many bytes all of them take; of few, how many are held for them.
 
     Raises:
         PublisherError: ME075, with the row's number.
     """
+    held = int(batch.get_total_buffer_size())  # never less than its rows take, and told at once
+    if held <= min(_FEW_BYTES, config.row_bytes):
+        return held
     taken = int(batch.nbytes)
     if taken <= config.row_bytes:
         return taken

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -12,11 +13,11 @@ from mirror_engine.delta.parquet_types import ParquetType, parquet_type
 from mirror_engine.delta.unfolding import check_total
 from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.column_types import same_name
+from mirror_engine.landing_zone.column_types import VOID, Column, same_name
 from mirror_engine.landing_zone.diagnostics import diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow.parquet as pq
 
@@ -34,19 +35,56 @@ class Field:
     nullable: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shape:
     """What a schema says.
 
     Attributes:
-        fields: its columns.
+        fields: its columns, the marker among them.
+        markers: where columns stand that are called as the marker is, in any case (LZ-4.10).
         row_width: bytes of a row in columns of a fixed length.
         schema: the same, as Arrow reads it.
     """
 
     fields: Sequence[Field]
+    markers: Sequence[int]
     row_width: int
     schema: pq.ParquetSchema
+
+
+class DataColumns(NamedTuple):
+    """The columns of a file but its marker.
+
+    Attributes:
+        by_place: what each is read as, by where it stands.
+        columns: the same, in order.
+        naive, utc: names of timestamp columns without and with a zone.
+    """
+
+    by_place: Mapping[int, Column]
+    columns: tuple[Column, ...]
+    naive: frozenset[str]
+    utc: frozenset[str]
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def data_columns(shape: Shape, *, ntz: bool) -> DataColumns:
+    """The columns of a schema but its marker.
+
+    Args:
+        shape: the schema.
+        ntz: whether timestamps without a zone are a type of their own (option `naive_timestamps`).
+    """
+    fields = {at: field for at, field in enumerate(shape.fields) if at not in shape.markers}
+    by_place = {at: Column(field.name, _word(field, ntz=ntz), field.nullable) for at, field in fields.items()}
+    naive, utc = (
+        frozenset(field.name for field in fields.values() if field.type.zone == zone) for zone in ("naive", "utc")
+    )
+    return DataColumns(by_place, tuple(by_place.values()), naive, utc)
+
+
+def _word(field: Field, *, ntz: bool) -> str:
+    return "timestamp_ntz" if ntz and field.type.zone == "naive" else field.type.word or VOID
 
 
 _kept: dict[bytes, Shape] = {}  # by the bytes of the schema: most files repeat one
@@ -69,7 +107,9 @@ def shape_of(file: pq.ParquetFile, schema: bytes, size: int, path: str, config: 
     row_width = known.row_width if known else fixed_width(file.schema, range(len(file.schema)))
     check_total(rows * row_width, rows, size, path, config)
     if known is None:
-        known = Shape(_fields(file, path), row_width, file.schema)
+        fields = _fields(file, path)
+        markers = [at for at, field in enumerate(fields) if same_name(field.name, MARKER_COLUMN)]
+        known = Shape(fields, markers, row_width, file.schema)
         if file.metadata.serialized_size <= _LONGEST_KEPT:  # the schema keeps all of it
             if len(_kept) >= _MOST_KEPT:
                 _kept.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -87,7 +87,7 @@ class Incoming:
         strict: whether severities are those of `strict`.
     """
 
-    path: str
+    path: str = field(compare=False)
     columns: tuple[Column, ...]
     declared: tuple[Column, ...] = ()
     key_columns: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     Raises:
         PublisherError: ME018, ME044, ME046 (a new not-null column), ME053; under `strict` also ME045, ME047, ME052.
     """
-    return _quietly_merged(current, replace(incoming, path="")) or _merged(current, incoming)
+    return _quietly_merged(current, incoming) or _merged(current, incoming)
 
 
 @lru_cache(maxsize=64)
