@@ -22,7 +22,7 @@ UNFOLDED, PACKED = 2, 3
 _DESCRIBED = (CODEC, VALUES, SPREAD, BYTES, DATA_PAGES, DICTIONARY_PAGE)
 _COUNTED = rb"\x15%b\x15%b\x15%b\x00" % (VARINT, VARINT, VARINT)  # how many pages of a kind and an encoding there are
 _USUAL_PAGE = re.compile(
-    rb"\x15%b\x15(%b)\x15(%b)%b*\x00" % (VARINT, VARINT, VARINT, one_of(NUMBER, NESTED)),
+    rb"\x15%b\x15(%b)\x15(%b)%b{0,8}\x00" % (VARINT, VARINT, VARINT, one_of(NUMBER, NESTED)),
     re.DOTALL,
 )
 _USUAL_CHUNK = re.compile(
@@ -30,7 +30,7 @@ _USUAL_CHUNK = re.compile(
     rb"\x15%b\x19%b\x19%b\x15(%b)"  # its type, encodings, name, codec
     rb"\x16(%b)\x16(%b)\x16(%b)"  # how many values, how large
     rb"\x26(%b)(?:\x26(%b)|(?=[\x00\x30-\xff]))"  # the first page with values; that with the dictionary, if any
-    rb"%b*\x00(?:[\x14-\x16]%b){0,4}\x00"
+    rb"%b{0,8}\x00(?:[\x14-\x16]%b){0,4}\x00"
     % (
         *(VARINT, VARINT, NUMBERS, TEXTS),
         *([VARINT] * 6),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import tracemalloc
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from fuzzing.bytes_mutations import mutated_bytes
 
-from mirror_engine.delta import thrift
+from mirror_engine.delta import parquet_structs, thrift
 from mirror_engine.delta.parquet_pages import layout_of
 from mirror_engine.delta.parquet_structs import FOOTER, PACKED, PAGE
 from mirror_engine.delta.thrift import Struct, read_struct
@@ -118,3 +119,20 @@ def test_patterns_know_what_writers_write(content: bytes) -> None:
     short = [page for page in pages if b"\xff" * 100 not in page]
     assert len(short) > 2 * len(chunks)
     assert all(PAGE.usual(page, 0) for page in short)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("begin", [b"", b"\x1c", b"\x15\x02\x15\x02\x15\x02\x1c"], ids=["struct", "nested", "page"])
+@pytest.mark.parametrize(
+    "unit", [b"\x1c\x00", b"\x1c\x15\x02\x00", b"\x15\x02", b"\x19\x15\x02", b"\x18\x01a", b"\x11"]
+)
+@pytest.mark.parametrize("end", [b"\x1d", b"\x00\x1d", b"\x00\x00"])
+def test_bytes_made_on_purpose_cost_neither_time_nor_room(begin: bytes, unit: bytes, end: bytes) -> None:
+    content = begin + unit * 100_000 + end
+    tracemalloc.start()
+    try:
+        for pattern in (thrift._USUAL, parquet_structs._USUAL_PAGE, parquet_structs._USUAL_CHUNK):
+            assert pattern.match(content) is None
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
