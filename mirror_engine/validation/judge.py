@@ -14,7 +14,6 @@ from mirror_engine.landing_zone.sightings import MetadataUsable, partition_of
 from mirror_engine.monitoring.state_words import in_words, word
 from mirror_engine.poller import Poller
 from mirror_engine.rehearsal import Rehearsal
-from mirror_engine.validation.ties import order_matters
 from mirror_engine.validation.verdicts import TableVerdict, Verdicts
 
 if TYPE_CHECKING:
@@ -46,8 +45,13 @@ def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf, *
     reading, helpers = KeyReading(sizes, whole_file_bytes), helpers_for(sizes) if is_alone else 0
     with Rehearsal(place.storage, place.config, writer, reading, helpers=helpers) as rehearsal:
         status = rehearsal.play()
-    tied = order_matters(place, zone, shuffles) if shuffles else {}
-    return verdicts_of(place, zone, status, writer, tied)
+    return verdicts_of(place, zone, status, writer, _tied(place, zone, shuffles) if shuffles else {})
+
+
+def _tied(place: Place, zone: ZoneSighting, shuffles: int) -> Mapping[str, Sequence[Diagnostic]]:
+    from mirror_engine.validation.ties import order_matters  # noqa: PLC0415 - nobody else waits for a writer of rows
+
+    return order_matters(place, zone, shuffles)
 
 
 def verdicts_of(
