@@ -58,5 +58,5 @@ def _usual_chunk(content: Bytes, at: int) -> Found | None:
 
 
 _CHUNK = Struct({META_DATA: Struct(dict.fromkeys(_DESCRIBED)), CRYPTO_METADATA: Struct({})}, _usual_chunk)
-FOOTER = Struct({SCHEMA: bytes, ROW_GROUPS: Struct({COLUMNS: _CHUNK})})
+FOOTER = Struct({SCHEMA: bytes, ROW_GROUPS: [Struct({COLUMNS: [_CHUNK]})]})
 PAGE = Struct(dict.fromkeys((UNFOLDED, PACKED)), _usual_page)

@@ -32,8 +32,8 @@ class Struct(NamedTuple):
     """What is wanted of a struct.
 
     Attributes:
-        fields: by number; None for a number, `bytes` for what is written there, a `Struct` for a struct, or for each
-            struct of a list.
+        fields: by number; None for a number, `bytes` for what is written there, a `Struct` for a struct, `[Struct]`
+            for a list of such.
         usual: finds the same at once in a struct of the usual form, and where it ends; None in any other.
     """
 
@@ -83,10 +83,10 @@ def _value(content: Bytes, at: int, kind: int, wanted: Any, depth: int) -> tuple
     if wanted is bytes:
         end = _passed(content, at, kind, depth)
         return bytes(content[at:end]), end
-    if wanted is not None and kind == _STRUCT:
+    if isinstance(wanted, Struct) and kind == _STRUCT:
         return read_struct(content, at, wanted, depth + 1)
-    if wanted is not None and kind in _LISTS:
-        return _structs(content, at, wanted, depth + 1)
+    if isinstance(wanted, list) and kind in _LISTS:
+        return _structs(content, at, wanted[0], depth + 1)
     raise ValueError(kind)
 
 

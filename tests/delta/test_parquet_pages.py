@@ -140,6 +140,16 @@ def test_a_row_group_with_another_number_of_columns_is_refused() -> None:
     assert "about the number of columns" in refused(with_footer(parquet(), shorten), Config())
 
 
+@pytest.mark.parametrize("name", [2, 4], ids=["schema", "row groups"])
+def test_a_footer_with_a_struct_for_a_list_is_refused(name: int) -> None:
+    def unlist(footer: Struct) -> None:
+        footer.fields = [
+            (at, STRUCT, inner.values[0]) if at == name else (at, kind, inner) for at, kind, inner in footer.fields
+        ]
+
+    assert "cannot be understood" in refused(with_footer(parquet(), unlist), Config())
+
+
 def test_a_footer_of_lists_in_lists_is_refused() -> None:
     deep: Any = Several(STRUCT, [], 0)
     for _ in range(100):
