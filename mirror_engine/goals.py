@@ -153,10 +153,10 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> NotYet | Non
     """Why a file is not in its table; None once it is."""
     folder, state = table.name.folder, word(table.state)
     known = next((file for file in table.files if file.path == path), None)
-    if known is not None and known.state == "applied":
+    if known is not None and known.state == "applied" and not known.why:
         return None
     if known is not None:
-        is_ready = isinstance(table.state, (Behind, Loading))
+        is_ready = known.state != "applied" and isinstance(table.state, (Behind, Loading))
         todo = advice(table.state, engine_running=status.engine_running)
         return NotYet(folder, state, f"{path} is {known.state}: {known.why}", todo, needs_a_person=not is_ready)
     passed_over = next((found for found in table.ignored if found.path == f"{folder}/{path}"), None)

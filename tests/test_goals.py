@@ -163,3 +163,14 @@ def test_a_table_that_is_nearly_named_is_hinted_at(mirror, items) -> None:
     items.insert({"Id": 1})
     (found,) = not_level(mirror.status(), ["Itmes"], "dbo")
     assert found.advice == "Did you mean dbo.Items?"
+
+
+def test_a_file_that_took_an_applied_ones_name_is_never_applied(mirror, items) -> None:
+    items.insert({"Id": 1})
+    items.insert({"Id": 2})
+    mirror.once()
+    items.insert({"Id": 3}, name=FIRST)
+    (found,) = not_applied(mirror.status(), FIRST, (), "dbo")
+    assert found.reason == f"{FIRST} is applied: overwritten after it was applied, not read"
+    assert found.needs_a_person
+    assert applied(mirror, SECOND) == []

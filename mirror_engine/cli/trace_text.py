@@ -235,7 +235,7 @@ def plan_text(table: str, story: PlanStory) -> Iterator[RenderableType]:
     for number, step in enumerate(story.steps, start=1):
         yield bullet(f"{number}.", step.text)
     if not (story.left or story.advice):
-        yield line("  then everything that landed is in the table")
+        yield line("  then everything that landed is in the table, if no file breaks the protocol")
     else:
         yield Text()
         yield line("Why not more", "bold")

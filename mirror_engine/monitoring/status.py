@@ -32,7 +32,8 @@ class FileStatus:
     Attributes:
         path: from the table folder.
         state: `waiting`, `applied` or `refused`.
-        why: what it waits for, or what was refused; `""` once applied.
+        why: what it waits for, or what was refused; once applied, what is to be said of another file that has taken
+            its place (LZ-3.13), else `""`.
         version: the Delta version it went into; None before, and where it is no longer known.
         rows: how many it holds; None before it was applied.
         way: how it got into the table: `staged`, `appended`, `merged`; `""` before, and where that is not known.
@@ -188,7 +189,7 @@ def table_status(  # noqa: PLR0913 - one fact each from the planner, the ledger,
         watermarks=dict(progress.watermarks) if progress else {},
         next_expected=dict(plan.detection.next_expected) if plan.detection else {},
         first_blocker=_first_blocker(plan),
-        files=(*(_unapplied(file, plan) for file in pending), *_applied(progress)),
+        files=(*(_unapplied(file, plan) for file in pending), *_applied(plan, progress)),
         ignored=tuple(found for found in plan.diagnostics if found.code in PASSED_OVER),
         diagnostics=_counted(plan.diagnostics, progress),
         rows_processed=progress.rows_processed if progress else 0,
@@ -226,10 +227,12 @@ def _turn(file: FileSighting, plan: Plan) -> str:
     return "ready, goes in with the next cycle"
 
 
-def _applied(progress: Progress | None) -> Iterable[FileStatus]:
+def _applied(plan: Plan, progress: Progress | None) -> Iterable[FileStatus]:
+    replaced = {found.path: found.text for found in plan.diagnostics if found.code == "ME026"}
     for path, file in sorted(progress.applied.items()) if progress else ():
         version = file.version if file.version >= 0 else None
-        yield FileStatus(path, "applied", "", version, file.rows, file.way, file.reason)
+        why = replaced.get(f"{plan.table.folder}/{path}", "")
+        yield FileStatus(path, "applied", why, version, file.rows, file.way, file.reason)
 
 
 def _first_blocker(plan: Plan) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
@@ -11,19 +12,30 @@ from mirror_engine.landing_zone.names import (
     READY_TO_DELETE_INFO,
     SCHEMA_SUFFIX,
 )
+from mirror_engine.landing_zone.sightings import partition_of
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.read_only import ReadOnlyStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from mirror_engine.storage.base import Entry
+    from mirror_engine.storage.base import Entry, Storage
 
 MOVED_TO = (READY_TO_DELETE_FOLDER, PROCESSED_FOLDER)
 
 
 class UnmovedStorage(ReadOnlyStorage):
-    """A `Storage` over another in which moved files lie at their old places again, but where a newer one lies."""
+    """A `Storage` over another in which moved files lie at their old places again.
+
+    Args:
+        storage: where they lie.
+        processed_first: where another file lies at the old place by now, whether the moved one is seen there all the
+            same: it is the one that was applied (LZ-3.13).
+    """
+
+    def __init__(self, storage: Storage, *, processed_first: bool = False) -> None:
+        super().__init__(storage)
+        self._processed_first = processed_first
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         """See `Storage`."""
@@ -33,12 +45,17 @@ class UnmovedStorage(ReadOnlyStorage):
         found = {entry.name: entry for entry in lying}
         for place in _places(folder):
             for entry in self._storage.list(place) or ():
-                if entry.name != READY_TO_DELETE_INFO:
-                    found.setdefault(entry.name, entry)
+                if entry.name == READY_TO_DELETE_INFO:
+                    continue
+                if self._processed_first and entry.kind is Kind.FILE:
+                    found[entry.name] = entry
+                found.setdefault(entry.name, entry)
         return sorted(found.values(), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> Entry | None:
         """See `Storage`."""
+        if self._processed_first and (moved := self._moved(path)) is not None:
+            return self._storage.stat(moved)
         found = self._storage.stat(path)
         for place in _places(path) if found is None else ():
             found = found or self._storage.stat(place)
@@ -46,6 +63,8 @@ class UnmovedStorage(ReadOnlyStorage):
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage`."""
+        if self._processed_first and (moved := self._moved(path)) is not None:
+            return self._storage.open(moved)
         try:
             return self._storage.open(path)
         except FileNotFoundError:
@@ -53,6 +72,20 @@ class UnmovedStorage(ReadOnlyStorage):
             if moved is None:
                 raise
             return self._storage.open(moved)
+
+    def replaced(self, folder: str, paths: Iterable[str]) -> tuple[str, ...]:
+        """Files of a table folder (from ROOT) that were moved away and lie at their old places, too: others than they.
+
+        Raises:
+            StorageUnavailable: a folder could not be listed.
+        """
+        found: list[str] = []
+        for below, of_one in groupby(sorted(paths), key=partition_of):
+            place = f"{folder}/{below}".rstrip("/")
+            moved = {entry.name for other in _places(place) for entry in self._storage.list(other) or ()}
+            lying = {entry.name for entry in (self._storage.list(place) if moved else None) or ()}
+            found += [path for path in of_one if path.rpartition("/")[2] in moved & lying]
+        return tuple(found)
 
     def _moved(self, path: str) -> str | None:
         """Where the file lies now, if it was moved."""

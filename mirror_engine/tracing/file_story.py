@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change_file import sequence_of
+from mirror_engine.landing_zone.states import Behind, Loading
 from mirror_engine.tracing.beginning import beginning_of
 from mirror_engine.tracing.plan_story import PlannedStep, trace_plan
-from mirror_engine.tracing.replaying import replay_table
+from mirror_engine.tracing.replaying import read_unapplied, replay_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,12 +32,12 @@ class FileStory:
         path: from the table folder.
         state: how it really is.
         why: it is not applied, or what it did cannot be told; `""` where neither is so.
-        has_marker: whether it has a marker column; None where it was not read.
-        markers: how many rows of each effective marker; empty where it was not read.
-        effects: what its changes met and did; None where it was not read.
+        has_marker: whether it has a marker column; None where it cannot be read.
+        markers: how many rows of each effective marker; empty where it cannot be read.
+        effects: what its changes met and did; None where that is not known.
         version: the Delta version it went into; None where it is in none, or that is not known any more.
         batch: the files that went into that commit, itself among them.
-        step: of the plan, to which it belongs; None where it belongs to none.
+        step: of the plan, to which it belongs; None where it belongs to none, or a refused file keeps it out.
         diagnostics: everything there is to say about it.
     """
 
@@ -84,8 +85,9 @@ def trace_file(scene: Scene, named: str) -> FileStory:
     path = find_file(scene, named)
     writer, beginning = _FileWriter(), beginning_of(scene)
     replayed = replay_table(scene, beginning, writer, KeyReading(file.size for file in scene.sighting.files))
-    has_marker, markers = writer.markers.get(path, (None, {}))
     state, why = _state(scene, replayed, path)
+    has_marker, markers = writer.markers.get(path) or _unapplied(scene, path, writer)
+    steps = trace_plan(scene).steps if path in writer.markers or beginning else ()
     real = scene.files.get(path)
     return FileStory(
         path=path,
@@ -96,7 +98,7 @@ def trace_file(scene: Scene, named: str) -> FileStory:
         effects=writer.effects.get(scene.status.delta_folder, {}).get(path),
         version=real.version if real else None,
         batch=scene.batch_of(path),
-        step=next((step for step in trace_plan(scene).steps if path in step.files), None),
+        step=next((step for step in steps if path in step.files), None),
         diagnostics=_diagnostics(scene, replayed, path),
     )
 
@@ -135,10 +137,18 @@ def _state(
     if real is None:
         passed_over = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
         return "ignored", next((found.finding for found in passed_over), "it is no change file")
-    refused = next((file for file in replayed.files if file.path == path and file.state == "refused"), None)
-    if real.state != "applied" and refused:
-        return "refused", refused.why
+    seen = next((file for file in replayed.waiting if file.path == path), None)
+    is_ahead = isinstance(scene.plan.state, Behind | Loading)  # the replay has met what the engine has yet to meet
+    if real.state != "applied" and seen and (is_ahead or seen.state == "refused"):
+        return seen.state, seen.why
     return real.state, real.why
+
+
+def _unapplied(scene: Scene, path: str, writer: _FileWriter) -> tuple[bool | None, dict[int, int]]:
+    """Whether a file that cannot be applied yet has a marker column, and its markers, if it can be read."""
+    table = writer.state(scene.status.delta_folder)
+    found = read_unapplied(scene, path, table.schema if table else None, KeyReading(None))
+    return (found.has_marker, dict(sorted(found.markers.items()))) if found else (None, {})
 
 
 def _untold(beginning: Beginning | None, path: str, replayed: TableStatus) -> str:

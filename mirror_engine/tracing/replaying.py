@@ -6,7 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.base import BatchRecord, ChangeBatch, FileRows
+from mirror_engine.delta.read_request import ReadRequest, TableFacts
+from mirror_engine.delta.reader import ChangeFileReader
+from mirror_engine.errors import PublisherError, ZoneChanged
 from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.progress import AppliedFile
 from mirror_engine.ledger import Ledger
 from mirror_engine.rehearsal import Rehearsal
@@ -14,6 +18,7 @@ from mirror_engine.rehearsal import Rehearsal
 if TYPE_CHECKING:
     from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.delta.reading import Reading
+    from mirror_engine.landing_zone.column_types import TableSchema
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.storage.base import Storage
@@ -49,6 +54,29 @@ def replay_table(
     with Rehearsal(storage or scene.storage, scene.doors.config, writer, reading, ledger=ledger) as rehearsal:
         (status,) = rehearsal.play().tables
     return status
+
+
+def read_unapplied(scene: Scene, path: str, schema: TableSchema | None, reading: Reading) -> FileRows | None:
+    """A file that cannot be applied yet, read by itself; None where it is gone, or breaks the protocol.
+
+    Args:
+        scene: the table.
+        path: of the file, from the table folder.
+        schema: of the table before it, as far as that is known; None for no table.
+        reading: what is kept of its rows.
+
+    Raises:
+        StorageUnavailable: it could not be read for a while.
+    """
+    file = next((file for file in scene.sighting.files if file.path == path), None)
+    if file is None:
+        return None
+    facts = TableFacts(schema, is_empty=schema is None)
+    request = ReadRequest(scene.zone, scene.name, file, scene.metadata or Metadata(), facts)
+    try:
+        return ChangeFileReader(scene.storage, scene.doors.config, reading).read(request).rows
+    except (PublisherError, ZoneChanged):
+        return None
 
 
 def _begun(scene: Scene, beginning: Beginning, mirror: str, writer: DeltaWriter, reading: Reading) -> Progress:

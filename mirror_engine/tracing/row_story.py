@@ -9,15 +9,11 @@ import pyarrow as pa
 from typing_extensions import assert_never
 
 from mirror_engine.delta.arrow_types import arrow_schema
-from mirror_engine.delta.read_request import ReadRequest, TableFacts
-from mirror_engine.delta.reader import ChangeFileReader
-from mirror_engine.errors import PublisherError, ZoneChanged
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker, same_rows
-from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.states import Behind, Loading
 from mirror_engine.tracing.beginning import Beginning, beginning_of
 from mirror_engine.tracing.one_key import ROW_COLUMN, KeyChange, OneKeyReading, OneKeyWriter
-from mirror_engine.tracing.replaying import replay_table
+from mirror_engine.tracing.replaying import read_unapplied, replay_table
 from mirror_engine.tracing.row_values import Row, changed_columns, plain_rows
 from mirror_engine.tracing.wanted_key import WantedKey
 
@@ -168,7 +164,6 @@ def _traced(change: KeyChange, scene: Scene, *, is_known: bool) -> TracedChange:
     file = scene.files.get(change.file)
     did, why = _effect(change) if is_known else (_UNSEEN[change.marker], "what it met is not known")
     columns = _columns(change) if did == "updated" and is_known else ()
-    waits = file.why if file else "it was moved away, and the table never held it"
     return TracedChange(
         change=change,
         is_known=is_known,
@@ -177,8 +172,15 @@ def _traced(change: KeyChange, scene: Scene, *, is_known: bool) -> TracedChange:
         columns=columns,
         version=file.version if file else None,
         batch=scene.batch_of(change.file),
-        waits=waits,
+        waits=_waits(file),
     )
+
+
+def _waits(file: FileStatus | None) -> str:
+    """Why what a file holds is not in the table; `""` where it is."""
+    if file is None:
+        return "it was moved away, and the table never held it"
+    return "" if file.state == "applied" else file.why
 
 
 def _columns(change: KeyChange) -> tuple[str, ...]:
@@ -223,19 +225,13 @@ def _waiting_rows(
     path: str, scene: Scene, writer: OneKeyWriter, key: WantedKey
 ) -> tuple[tuple[int, RowMarker], ...] | None:
     """Rows with the key in a file that cannot be applied yet: where they stand and what they ask for."""
-    file = next((file for file in scene.sighting.files if file.path == path), None)
     state = writer.state(scene.status.delta_folder)
-    if file is None:
-        return None
-    facts = TableFacts(state.schema if state else None, is_empty=state is None)
-    reader = ChangeFileReader(scene.storage, scene.doors.config, OneKeyReading(key))
-    try:
-        read = reader.read(ReadRequest(scene.zone, scene.name, file, scene.metadata or Metadata(), facts))
-    except (PublisherError, ZoneChanged):
+    read = read_unapplied(scene, path, state.schema if state else None, OneKeyReading(key))
+    if read is None:
         return None
     return tuple(
         (row[ROW_COLUMN], RowMarker(row[MARKER_COLUMN]))
-        for batch in read.rows.rows.batches([ROW_COLUMN, MARKER_COLUMN])
+        for batch in read.rows.batches([ROW_COLUMN, MARKER_COLUMN])
         for row in batch.to_pylist()
     )
 

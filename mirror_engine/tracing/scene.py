@@ -100,12 +100,7 @@ class Scene:
     @cached_property
     def overwritten(self) -> frozenset[str]:
         """Files whose content is another than the one that was applied, as far as that is remembered (LZ-3.13)."""
-        applied = self.progress.applied if self.progress else {}
-        return frozenset(
-            file.path
-            for file in self.sighting.files
-            if file.path in applied and applied[file.path].etag and not _is_same(file, applied[file.path].etag)
-        )
+        return _replaced(self.sighting, self.progress)
 
     def batch_of(self, path: str) -> tuple[str, ...]:
         """The files that went into one commit with this one, itself among them; empty where that is not known."""
@@ -130,10 +125,11 @@ def scene_of(look: Look, table: str) -> Scene:
     is_new = any(isinstance(step, BeginGeneration) for step in plan.steps)
     progress = None if is_new else doors.ledger.progress(name)
     commits = tuple(reversed(doors.writer.history(folder))) if progress and progress.has_table else ()
-    storage: Storage = OneTableStorage(UnmovedStorage(doors.storage), zone.folder, name.folder)
+    lying = next(sighting for sighting in zone.tables if sighting.name == name)
+    unmoved = UnmovedStorage(doors.storage, processed_first=bool(_replaced(lying, progress)))
+    storage: Storage = OneTableStorage(unmoved, zone.folder, name.folder)
     sighting = _seen(doors, storage, name)
     if progress:
-        lying = next(sighting for sighting in zone.tables if sighting.name == name)
         place = f"{zone.folder}/{name.folder}"
         slots = _of_other_lives(place, sighting, progress, lying) | _as_applied(place, sighting, progress, commits)
         storage = RearrangedStorage(storage, slots)
@@ -157,6 +153,15 @@ def _seen(doors: Doors, storage: Storage, name: TableName) -> TableSighting:
 
 def _metadata(sighting: TableSighting) -> Metadata | None:
     return sighting.metadata.metadata if isinstance(sighting.metadata, MetadataUsable) else None
+
+
+def _replaced(sighting: TableSighting, progress: Progress | None) -> frozenset[str]:
+    applied = progress.applied if progress else {}
+    return frozenset(
+        file.path
+        for file in sighting.files
+        if file.path in applied and applied[file.path].etag and not _is_same(file, applied[file.path].etag)
+    )
 
 
 def _of_other_lives(

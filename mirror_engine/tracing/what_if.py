@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.column_types import folded
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.sightings import partition_of
+from mirror_engine.landing_zone.states import Blocked, Latched
 from mirror_engine.monitoring.state_words import in_words
 from mirror_engine.storage.rearranged import RearrangedStorage, Slot
 from mirror_engine.table_diff import compare
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.table_diff import Difference
@@ -81,6 +83,24 @@ class _Files:
         self._content |= {places[first]: second, places[second]: first}
         return f"{first} in the place of {second}, and the other way round"
 
+    def told(self, state: TableState) -> str:
+        """A state after a replay of the rearranged files in a sentence, with the names they really have."""
+        match state:
+            case Latched(diagnostic):
+                place = diagnostic.path.removeprefix(f"{self._scene.name.folder}/")
+                path = f"{self._scene.name.folder}/{self._content.get(place, place)}"
+                return in_words(replace(state, diagnostic=replace(diagnostic, path=path)))
+            case Blocked(waits_for) if waits_for in self._content:  # a place from which the files moved up
+                return in_words(replace(state, waits_for=self._behind(waits_for)))
+            case _:
+                return in_words(state)
+
+    def _behind(self, place: str) -> str:
+        """The name that comes after all files of a place's partition."""
+        last = max((each for each in self._order if partition_of(each) == partition_of(place)), key=number_of)
+        name = f"{number_of(last) + 1:020}.{last.rpartition('.')[2]}"
+        return f"{partition_of(place)}/{name}".lstrip("/")
+
     def storage(self) -> Storage:
         """The scene's storage, rearranged."""
         scene = self._scene
@@ -124,7 +144,7 @@ def trace_what_if(scene: Scene, suppositions: Sequence[str], *, limit: int | Non
         supposed,
         beginning,
         in_words(usual.status.state),
-        in_words(otherwise.status.state),
+        files.told(otherwise.status.state),
         compare(changed, as_is, known, limit=limit),
     )
 

@@ -64,7 +64,11 @@ def verdicts_of(
     """Put together what a rehearsal came to, and what else was found, by table folder (`""` for the zone)."""
     texts = {table.name for table in zone.tables if _is_text(table)}
     tables = (
-        _verdict(table, [*_met(table, writer), *more.get(table.name.folder, ())], is_text=table.name in texts)
+        _verdict(
+            table,
+            [*_met(table, writer), *_replaced(place, zone, table), *more.get(table.name.folder, ())],
+            is_text=table.name in texts,
+        )
         for table in status.tables
     )
     diagnostics = Counter(status.diagnostics) | Counter(more.get("", ()))
@@ -101,6 +105,13 @@ def _met(table: TableStatus, writer: KeyWriter) -> Iterator[Diagnostic]:
             yield diagnose("ME077", f"{table.name.folder}/{path}", count=effect.absent_updates)
         if effect.absent_deletes:
             yield diagnose("ME078", f"{table.name.folder}/{path}", count=effect.absent_deletes)
+
+
+def _replaced(place: Place, zone: ZoneSighting, table: TableStatus) -> Iterator[Diagnostic]:
+    """Files whose names were used before: what was processed under them lies where processed files go (LZ-3.13)."""
+    folder = table.name.folder
+    for path in place.storage.replaced(f"{zone.folder}/{folder}", (file.path for file in table.files)):
+        yield diagnose("ME026", f"{folder}/{path}", strict=place.config.strict)
 
 
 def _begins_late(effects: Mapping[str, Effects]) -> bool:

@@ -34,7 +34,7 @@ class Place:
 
     path: Path
     zone: Path
-    storage: Storage
+    storage: UnmovedStorage
     config: Config
 
 
@@ -59,7 +59,7 @@ def _folder(folder: Path, config: Config) -> Place:
         config = replace(config, start_index="lowest")
     zone = next((zone for zone in (ZONE, OLDER_ZONE) if (folder / zone).is_dir()), ZONE if is_mirrored else None)
     if zone:
-        return Place(folder, folder / zone, UnmovedStorage(_local(folder)), config)
+        return Place(folder, folder / zone, _unmoved(_local(folder)), config)
     if (folder / METADATA_FILE).exists():
         return _table(folder, config)
     if folder.name.endswith(SCHEMA_SUFFIX):
@@ -96,12 +96,16 @@ def _below(folder: Path) -> list[Path]:
         raise StorageUnavailable(f"{folder}: {error.strerror}", "Check path and rights.") from None
 
 
+def _unmoved(storage: Storage) -> UnmovedStorage:
+    return UnmovedStorage(storage, processed_first=True)
+
+
 def _local(folder: Path) -> Storage:
     return RetryingStorage(LocalStorage(folder))
 
 
 def _placed(path: Path, at: str, zone: Path, config: Config) -> Place:
-    return Place(path, zone, UnmovedStorage(PlacedStorage(_local(path), at)), config)
+    return Place(path, zone, _unmoved(PlacedStorage(_local(path), at)), config)
 
 
 def _table(folder: Path, config: Config) -> Place:
@@ -118,7 +122,7 @@ def _file(file: Path, config: Config) -> Place:
         raise _passed_over(file)
     at, zone = _in_its_zone(folder)
     seen = PlacedStorage(_local(folder), at, only=(METADATA_FILE, below))
-    return Place(file, zone, UnmovedStorage(seen), replace(config, start_index="lowest"))
+    return Place(file, zone, _unmoved(seen), replace(config, start_index="lowest"))
 
 
 def _in_its_zone(folder: Path) -> tuple[str, Path]:

@@ -62,3 +62,21 @@ def test_what_lies_at_the_old_place_counts_though_it_is_no_file(storage, table):
     storage.put(f"{table}/{FIRST}/inside", b"")
     with pytest.raises(FileNotFoundError):
         UnmovedStorage(storage).open(f"{table}/{FIRST}")
+
+
+def test_where_what_was_processed_counts_a_newer_file_is_not_seen_but_told(storage, table):
+    storage.put(f"{table}/{FIRST}", b"newer")
+    storage.put(f"{table}/day=1/{FIRST}", b"newer")
+    unmoved = UnmovedStorage(storage, processed_first=True)
+    for path in (FIRST, f"day=1/{FIRST}"):
+        moved = storage.stat(f"{table}/{READY_TO_DELETE_FOLDER}/{path}")
+        assert unmoved.stat(f"{table}/{path}") == moved
+        assert moved in unmoved.list(f"{table}/{path}".rpartition("/")[0])
+        assert unmoved.open(f"{table}/{path}").read() == path.encode()
+    everything = (FIRST, SECOND, f"day=1/{FIRST}", f"day=1/{SECOND}")
+    assert unmoved.replaced(table, everything) == (FIRST, f"day=1/{FIRST}")
+    assert unmoved.stat(f"{table}/{SECOND}") == storage.stat(f"{table}/{SECOND}")
+
+
+def test_what_was_moved_away_and_not_replaced_is_not_told(storage, table):
+    assert UnmovedStorage(storage, processed_first=True).replaced(table, (FIRST, SECOND, f"day=1/{FIRST}")) == ()

@@ -153,3 +153,21 @@ def test_large_files_make_more_commits(tmp_path) -> None:
     shop = Shop(tmp_path, batch_bytes=1)
     two_files(shop)
     assert plan(shop).steps[-1].commits == 2
+
+
+def test_files_behind_one_that_the_replay_refuses_are_not_planned(shop) -> None:
+    table = two_files(shop)
+    table.land(b"")
+    table.upsert(row(5))
+    refused, behind = story(shop, "3"), story(shop, "4")
+    assert (refused.state, refused.step, refused.has_marker) == ("refused", None, None)
+    assert (behind.state, behind.why, behind.step) == ("waiting", f"the table is latched at Orders/{name(3)}", None)
+    assert (behind.markers, behind.has_marker, behind.effects) == ({4: 1}, True, None)
+
+
+def test_a_file_behind_a_gap_tells_what_it_holds(shop) -> None:
+    table = two_files(shop)
+    table.skip()
+    table.delete(row(1))
+    found = story(shop, "4")
+    assert (found.why, found.markers, found.effects) == (f"comes after {name(3)}, not there", {2: 1}, None)

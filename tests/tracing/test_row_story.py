@@ -426,3 +426,16 @@ def test_a_key_in_several_partitions_is_traced_through_all(shop) -> None:
     found = story(shop, "day=a", "id=7", table="Days")
     assert [each.change.file for each in found.changes] == [f"day=a/{name(1)}", f"day=a/{name(2)}"]
     assert found.agrees is True
+
+
+def test_a_name_that_was_used_again_is_told_by_what_was_applied(shop) -> None:
+    table = shop.orders()
+    table.insert({"id": 7, "city": "a"})
+    table.insert({"id": 8, "city": "b"})
+    shop.once()
+    table.insert({"id": 7, "city": "never read"}, name=name(1))
+    found = story(shop)
+    assert [(change.did, change.change.after, change.waits) for change in found.changes] == [
+        ("inserted", ({"id": 7, "city": "a"},), "")
+    ]
+    assert found.agrees is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from shop import name
 
 from mirror_engine.errors import UsageError
 from mirror_engine.tracing.what_if import trace_what_if
@@ -175,3 +176,21 @@ def test_nothing_is_written_but_what_was_there(shop) -> None:
     before = sorted(path.relative_to(shop.root) for path in shop.root.rglob("*"))
     what_if(shop, "skip=3")
     assert sorted(path.relative_to(shop.root) for path in shop.root.rglob("*")) == before
+
+
+def test_files_keep_their_names_whatever_place_they_take(shop) -> None:
+    table = shop.orders()
+    table.insert(row(1, "a"))
+    table.insert(row(2, "b"))
+    table.change((3, row(3, "c")))
+    assert f"latched: {name(3)}," in what_if(shop, "skip=1").state_otherwise
+    assert f"latched: {name(3)}," in what_if(shop, "order=2,1").state_otherwise
+
+
+def test_a_gap_keeps_its_name_though_files_move_up(shop) -> None:
+    table = three_files(shop)
+    table.skip()
+    table.insert(row(9, "z"))
+    found = what_if(shop, "skip=2")
+    assert found.state_otherwise == found.state
+    assert f"waits for {name(4)}" in found.state

@@ -16,10 +16,13 @@ from test_real_zones import REAL_ZONES
 from mirror_engine.config import Config
 from mirror_engine.delta import reading_ahead
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
+from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.landing_zone.register import Severity
+from mirror_engine.mirror import Mirror
 from mirror_engine.rehearsal import Rehearsal
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.testing.golden import diagnostic_differences, load
+from mirror_engine.testing.publisher import Publisher
 from mirror_engine.validation import judge as judging
 from mirror_engine.validation.judge import judge
 from mirror_engine.validation.place import place_of
@@ -96,3 +99,16 @@ def test_no_error_is_found_in_a_real_publishers_zone(name: str) -> None:
     verdict = judge(place_of(REAL_ZONES / name, Config()))
     assert verdict.count(Severity.ERROR) == 0
     assert {table.state for table in verdict.tables} == {"level"}
+
+
+def test_a_name_that_was_used_again_is_told_and_what_was_processed_counts(tmp_path: Path) -> None:
+    orders = Publisher(tmp_path).table("Orders", keys=["Id"])
+    first, second = orders.insert({"Id": 1}), orders.insert({"Id": 2})
+    Mirror(tmp_path, writer=MemoryDeltaWriter()).once()
+    orders.insert({"Id": 3}, {"Id": 4}, name=first.rpartition("/")[2])
+    verdict = judge(place_of(tmp_path, Config()))
+    assert [(found.code, found.path.rpartition("/")[2]) for found, _ in verdict.all()] == [
+        ("ME026", first.rpartition("/")[2])
+    ]
+    assert verdict.tables[0].rows == 2
+    assert len(verdict.tables[0].files) == len({first, second})
