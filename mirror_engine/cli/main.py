@@ -109,7 +109,7 @@ def program() -> typer.core.TyperGroup:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
-    if arguments is None:  # the process is ours: what is there at its end goes with it, and nobody counts it once more
+    if arguments is None:  # the process is ours: what nobody has closed by then goes with it, unlooked for
         atexit.register(gc.freeze)
     words = sys.argv[1:] if arguments is None else arguments
     return exit_code_of(lambda: _ended(words), as_json="--json" in words)

@@ -12,10 +12,10 @@ import socket
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
+from mirror_engine import __version__
 from mirror_engine.delta.leftovers import PROCESS, remove_of_others
 from mirror_engine.delta.parquet_rows import ParquetRows, RowsAsParquet
 from mirror_engine.delta.read_request import ReadFile, ReadRequest
@@ -70,7 +70,7 @@ class _Task:
             return failed
 
     def _check_node(self) -> None:
-        here = version_of("mirror-engine")
+        here = _version()
         if here != self.version:
             raise SetupError(
                 f"{socket.gethostname()} has mirror-engine {here}, the driver {self.version}", _SAME_ENVIRONMENT
@@ -149,8 +149,7 @@ class ExecutorReader:
         """Each file, read by one of the executors; rows that no answer speaks of are gone."""
         mark = self._scratch / f"read-{PROCESS}-{uuid4().hex}"
         tasks = [
-            _Task(self._storage, self._config, mark, version_of("mirror-engine"), place + at, request)
-            for at, request in enumerate(wave)
+            _Task(self._storage, self._config, mark, _version(), place + at, request) for at, request in enumerate(wave)
         ]
         answers: list[Answer] = []
         try:
@@ -185,3 +184,8 @@ def _one_environment() -> Iterator[None]:
         if (found := _NO_ENGINE.search(str(error))) is not None:
             raise SetupError(f"an executor cannot run mirror-engine: {found[0]}", _SAME_ENVIRONMENT) from None
         raise
+
+
+def _version() -> str:
+    """Of the program, as this process has it."""
+    return __version__

@@ -92,15 +92,8 @@ class KeySpool:
 
     def finish(self) -> KeyRows:
         """All rows taken so far."""
-        whole, markers = self._joined(self._whole, np.True_), self._joined(self._markers, np.int8(0))
+        whole, markers = _joined(self._whole, self._counts, np.True_), _joined(self._markers, self._counts, np.int8(0))
         return KeyRows(KeyRun(self._keys, whole, markers))
-
-    def _joined(self, parts: Sequence[NDArray[Any] | None], usual: np.generic) -> NDArray[Any] | None:
-        """All parts in one, those of one value filled in; None where all are."""
-        if all(part is None for part in parts):
-            return None
-        pairs = zip(parts, self._counts, strict=True)
-        return np.concatenate([np.broadcast_to(usual, count) if part is None else part for part, count in pairs])
 
     def discard(self) -> None:
         """Forget them."""
@@ -226,6 +219,14 @@ class KeyWriter:
 
     def close(self) -> None:
         """See `DeltaWriter`."""
+
+
+def _joined(parts: Sequence[NDArray[Any] | None], counts: Sequence[int], usual: np.generic) -> NDArray[Any] | None:
+    """All parts in one, those of the usual value alone filled in; None where all are."""
+    if all(part is None for part in parts):
+        return None
+    pairs = zip(parts, counts, strict=True)
+    return np.concatenate([np.broadcast_to(usual, count) if part is None else part for part, count in pairs])
 
 
 def _run_of(file: FileRows) -> KeyRun:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from mirror_engine.delta import markers
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.change_bytes import guarded
-from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, opened_plain, read_footer
+from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, opened, plain, read_footer
 from mirror_engine.delta.parquet_pace import (
     BUFFER_BYTES,
     check_lengths,
@@ -19,7 +19,7 @@ from mirror_engine.delta.parquet_pace import (
     pace_of,
 )
 from mirror_engine.delta.parquet_pages import Chunk, Layout, check_pages, layout_of
-from mirror_engine.delta.parquet_shape import Field, Shape, data_columns, shape_of
+from mirror_engine.delta.parquet_shape import Field, Shape, shape_of
 from mirror_engine.delta.parquet_types import OutOfRange, converted
 from mirror_engine.delta.unfolding import check_total
 from mirror_engine.errors import PublisherError
@@ -52,11 +52,10 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
         StorageUnavailable: the bytes could not be read.
     """
     source = guarded(handle, path)
-    footer = read_footer(source, path, config)
-    layout = layout_of(footer, path)
-    file = opened_plain(
-        source,
-        footer,
+    bare = plain(source, read_footer(source, path, config))
+    layout = layout_of(bare.footer, path)
+    file = opened(
+        bare,
         path,
         pre_buffer=False,
         buffer_size=BUFFER_BYTES,
@@ -64,10 +63,10 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
         page_checksum_verification=True,
     )
     try:
-        shape = shape_of(file, layout.schema, source.seek(0, os.SEEK_END), path, config)
+        shape = shape_of(file, layout.schema, bare.source.seek(0, os.SEEK_END), path, config)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
-    return ParquetChangeFile(source, file, shape, layout, path, config, threads=threads)
+    return ParquetChangeFile(bare.source, file, shape, layout, path, config, threads=threads)
 
 
 class ParquetChangeFile:
@@ -87,7 +86,7 @@ class ParquetChangeFile:
         self._source = source
         self._file = file
         self._fields = fields = shape.fields
-        self._data = data_columns(shape, ntz=config.naive_timestamps == "ntz")
+        self._data = shape.data_columns(ntz=config.naive_timestamps == "ntz")
         self._row_width = shape.row_width
         self._groups = layout.groups
         self._size = source.seek(0, os.SEEK_END)

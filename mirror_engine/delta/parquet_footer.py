@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,12 +49,34 @@ def read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:
     return handle.read(length)
 
 
-def opened_plain(source: BinaryIO, footer: bytes, path: str, **options: Any) -> pq.ParquetFile:  # noqa: ANN401 - pyarrow's
-    """Open a file without Arrow's stored schema: types are those of Parquet itself (LZ-5.8).
+class Plain(NamedTuple):
+    """A file without Arrow's stored schema: types are those of Parquet itself (LZ-5.8).
+
+    Attributes:
+        source: its bytes. Where they lie in memory, the footer's are changed, too: whoever reads them reads the same.
+        footer: as it is written, but for that schema.
+    """
+
+    source: BinaryIO
+    footer: bytes
+
+
+def plain(source: BinaryIO, footer: bytes) -> Plain:
+    """A file and its footer (see `read_footer`) without Arrow's stored schema."""
+    changed = footer.replace(_ARROW_SCHEMA, _PASSED_OVER)
+    if changed == footer or not isinstance(source, pa.BufferReader):
+        return Plain(source, changed)
+    source.seek(0)
+    content = source.read()
+    begin = len(content) - _TAIL_BYTES - len(footer)
+    return Plain(pa.BufferReader(content[:begin] + changed + content[-_TAIL_BYTES:]), changed)
+
+
+def opened(file: Plain, path: str, **options: Any) -> pq.ParquetFile:  # noqa: ANN401 - pyarrow's
+    """Open a file.
 
     Args:
-        source: its bytes; a copy of them is opened where they lie in memory.
-        footer: see `read_footer`.
+        file: see `plain`.
         path: for messages.
         options: of `pyarrow.parquet.ParquetFile`.
 
@@ -62,20 +84,17 @@ def opened_plain(source: BinaryIO, footer: bytes, path: str, **options: Any) -> 
         PublisherError: ME024.
         StorageUnavailable: the bytes could not be read.
     """
-    plain = footer.replace(_ARROW_SCHEMA, _PASSED_OVER)
-    tail = plain + len(footer).to_bytes(4, "little") + _MAGIC
     try:
-        if isinstance(source, pa.BufferReader):
-            source.seek(0)
-            content = pa.BufferReader(source.read()[: -len(tail)] + tail)
-            file = pq.ParquetFile(content, **options)
+        if isinstance(file.source, pa.BufferReader):
+            found = pq.ParquetFile(file.source, **options)
         else:
-            metadata = pq.ParquetFile(pa.BufferReader(_MAGIC + tail)).metadata
-            file = pq.ParquetFile(source, metadata=metadata, **options)
-        _check_counts(file.metadata, path)
+            alone = _MAGIC + file.footer + len(file.footer).to_bytes(4, "little") + _MAGIC
+            metadata = pq.ParquetFile(pa.BufferReader(alone)).metadata
+            found = pq.ParquetFile(file.source, metadata=metadata, **options)
+        _check_counts(found.metadata, path)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
-    return file
+    return found
 
 
 def _check_counts(metadata: Any, path: str) -> None:  # noqa: ANN401 - pyarrow's FileMetaData

@@ -104,8 +104,10 @@ def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str,
     total = largest = 0
     content = _Bytes(source)
     for chunk in chunks:
+        if not 0 <= chunk.begin <= chunk.end <= size:
+            raise broken(path, "a column is said to lie outside the file")
         at = chunk.begin
-        while 0 <= at < min(chunk.end, size):
+        while at < chunk.end:
             header, length = _header(content, at, path)
             packed, unfolded = header.get(PACKED, -1), header.get(UNFOLDED, -1)
             if min(packed, unfolded) < 0:

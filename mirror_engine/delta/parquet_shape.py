@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -35,23 +34,6 @@ class Field:
     nullable: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """What a schema says.
-
-    Attributes:
-        fields: its columns, the marker among them.
-        markers: where columns stand that are called as the marker is, in any case (LZ-4.10).
-        row_width: bytes of a row in columns of a fixed length.
-        schema: the same, as Arrow reads it.
-    """
-
-    fields: Sequence[Field]
-    markers: Sequence[int]
-    row_width: int
-    schema: pq.ParquetSchema
-
-
 class DataColumns(NamedTuple):
     """The columns of a file but its marker.
 
@@ -67,15 +49,34 @@ class DataColumns(NamedTuple):
     utc: frozenset[str]
 
 
-@lru_cache(maxsize=_MOST_KEPT)
-def data_columns(shape: Shape, *, ntz: bool) -> DataColumns:
-    """The columns of a schema but its marker.
+@dataclass(frozen=True)
+class Shape:
+    """What a schema says.
 
-    Args:
-        shape: the schema.
-        ntz: whether timestamps without a zone are a type of their own (option `naive_timestamps`).
+    Attributes:
+        fields: its columns, the marker among them.
+        markers: where columns stand that are called as the marker is, in any case (LZ-4.10).
+        row_width: bytes of a row in columns of a fixed length.
     """
-    fields = {at: field for at, field in enumerate(shape.fields) if at not in shape.markers}
+
+    fields: Sequence[Field]
+    markers: Sequence[int]
+    row_width: int
+    _data: dict[bool, DataColumns] = field(default_factory=dict)
+
+    def data_columns(self, *, ntz: bool) -> DataColumns:
+        """The columns but the marker.
+
+        Args:
+            ntz: whether timestamps without a zone are a type of their own (option `naive_timestamps`).
+        """
+        if ntz not in self._data:
+            self._data[ntz] = _data_columns(self.fields, self.markers, ntz=ntz)
+        return self._data[ntz]
+
+
+def _data_columns(all_fields: Sequence[Field], markers: Sequence[int], *, ntz: bool) -> DataColumns:
+    fields = {at: field for at, field in enumerate(all_fields) if at not in markers}
     by_place = {at: Column(field.name, _word(field, ntz=ntz), field.nullable) for at, field in fields.items()}
     naive, utc = (
         frozenset(field.name for field in fields.values() if field.type.zone == zone) for zone in ("naive", "utc")
@@ -95,7 +96,7 @@ def shape_of(file: pq.ParquetFile, schema: bytes, size: int, path: str, config: 
 
     Args:
         file: opened without Arrow's stored schema.
-        schema: the same as it is written in the footer.
+        schema: the same as it is written in the footer, where no footer is taken that Arrow could read otherwise.
         size: of the file, in bytes.
         path: for messages.
         config: `row_bytes` counts here.
@@ -103,39 +104,29 @@ def shape_of(file: pq.ParquetFile, schema: bytes, size: int, path: str, config: 
     Raises:
         PublisherError: ME049, ME075 (a Parquet bomb).
     """
-    known, rows = _known(file, schema), file.metadata.num_rows
+    known, rows = _kept.get(schema), file.metadata.num_rows
     row_width = known.row_width if known else fixed_width(file.schema, range(len(file.schema)))
     check_total(rows * row_width, rows, size, path, config)
     if known is None:
         fields = _fields(file, path)
         markers = [at for at, field in enumerate(fields) if same_name(field.name, MARKER_COLUMN)]
-        known = Shape(fields, markers, row_width, file.schema)
-        if file.metadata.serialized_size <= _LONGEST_KEPT:  # the schema keeps all of it
+        known = Shape(fields, markers, row_width)
+        if len(schema) <= _LONGEST_KEPT:
             if len(_kept) >= _MOST_KEPT:
                 _kept.clear()
             _kept[schema] = known
     return known
 
 
-def _known(file: pq.ParquetFile, schema: bytes) -> Shape | None:
-    """What is kept, if Arrow reads the same: a crafted footer holds one schema for Arrow, another's bytes for us."""
-    known, found = _kept.get(schema), file.schema
-    if known is None or not known.schema.equals(found):
-        return None
-    # equal are leaves, wherever they hang
-    is_flat = all(found.column(at).path == field.name for at, field in enumerate(known.fields))
-    return known if is_flat else None
-
-
 def _fields(file: pq.ParquetFile, path: str) -> list[Field]:
     """The file's columns; a nested one is refused at once (ME049)."""
     fields: list[Field] = []
-    for at, field in enumerate(file.schema_arrow):
-        if pa.types.is_nested(field.type):
-            kind = "LIST" if pa.types.is_list(field.type) else "MAP" if pa.types.is_map(field.type) else "STRUCT"
-            fields.append(Field(field.name, ParquetType(kind, None), field.nullable))
+    for at, column in enumerate(file.schema_arrow):
+        if pa.types.is_nested(column.type):
+            kind = "LIST" if pa.types.is_list(column.type) else "MAP" if pa.types.is_map(column.type) else "STRUCT"
+            fields.append(Field(column.name, ParquetType(kind, None), column.nullable))
             break  # beyond it, leaves and columns no longer go hand in hand
-        fields.append(Field(field.name, parquet_type(file.schema.column(at)), field.nullable))
+        fields.append(Field(column.name, parquet_type(file.schema.column(at)), column.nullable))
     for found in fields:
         if found.type.word is None and not same_name(found.name, MARKER_COLUMN):
             raise PublisherError(diagnose("ME049", path, column=found.name, found=found.type.spelling))

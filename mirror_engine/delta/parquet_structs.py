@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mirror_engine.delta.thrift import Struct, number
+from mirror_engine.delta.thrift import I32, I64, Struct, number
 from mirror_engine.delta.thrift_patterns import LIST, NESTED, NUMBER, NUMBERS, STRUCT, TEXTS, VARINT, one_of, several
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ SCHEMA, ROW_GROUPS, COLUMNS, META_DATA, CRYPTO_METADATA = 2, 4, 1, 3, 8
 CODEC, VALUES, SPREAD, BYTES, DATA_PAGES, DICTIONARY_PAGE = 4, 5, 6, 7, 9, 11
 UNFOLDED, PACKED = 2, 3
 
-_DESCRIBED = (CODEC, VALUES, SPREAD, BYTES, DATA_PAGES, DICTIONARY_PAGE)
-_COUNTED = rb"\x15%b\x15%b\x15%b\x00" % (VARINT, VARINT, VARINT)  # how many pages of a kind and an encoding there are
+_DESCRIBED = {CODEC: I32, VALUES: I64, SPREAD: I64, BYTES: I64, DATA_PAGES: I64, DICTIONARY_PAGE: I64}
+_COUNTED = rb"\x15%b\x15%b\x15%b\x00" % (VARINT, VARINT, VARINT)  # pages of one kind and encoding, counted
 _USUAL_PAGE = re.compile(
     rb"\x15%b\x15(%b)\x15(%b)%b{0,8}\x00" % (VARINT, VARINT, VARINT, one_of(NUMBER, NESTED)),
     re.DOTALL,
@@ -57,6 +57,6 @@ def _usual_chunk(content: Bytes, at: int) -> Found | None:
     return {META_DATA: described}, found.end()
 
 
-_CHUNK = Struct({META_DATA: Struct(dict.fromkeys(_DESCRIBED)), CRYPTO_METADATA: Struct({})}, _usual_chunk)
+_CHUNK = Struct({META_DATA: Struct(_DESCRIBED), CRYPTO_METADATA: Struct({})}, _usual_chunk)
 FOOTER = Struct({SCHEMA: bytes, ROW_GROUPS: [Struct({COLUMNS: [_CHUNK]})]})
-PAGE = Struct(dict.fromkeys((UNFOLDED, PACKED)), _usual_page)
+PAGE = Struct({UNFOLDED: I32, PACKED: I32}, _usual_page)

@@ -18,7 +18,11 @@ Bytes: TypeAlias = "bytes | memoryview"
 Found: TypeAlias = "tuple[dict[int, Any], int]"
 
 _DEEPEST = 16
+I32, I64 = 5, 6
 _BOOLEANS, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _LISTS, _MAP, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
+_LIST = 9
+_LAST_FIELD = (1 << 15) - 1
+_BITS = 64
 _LONG_FORM = 15  # of a list's length
 _MORE = 0x80  # bytes of a number follow
 _USUAL = re.compile(BODY, re.DOTALL)
@@ -32,8 +36,8 @@ class Struct(NamedTuple):
     """What is wanted of a struct.
 
     Attributes:
-        fields: by number; None for a number, `bytes` for what is written there, a `Struct` for a struct, `[Struct]`
-            for a list of such.
+        fields: by number; `I32` or `I64` for a number, `bytes` for a list as it is written, a `Struct` for a struct,
+            `[Struct]` for a list of such.
         usual: finds the same at once in a struct of the usual form, and where it ends; None in any other.
     """
 
@@ -52,7 +56,8 @@ def read_struct(content: Bytes, at: int, wanted: Struct, depth: int = 0) -> Foun
 
     Raises:
         IndexError: it does not end.
-        ValueError: it is no struct, or a wanted field is of another kind.
+        ValueError: it is no struct; or other readers may understand it otherwise, for a wanted field is of another kind
+            or there twice, or a field's number is none.
     """
     if depth > _DEEPEST:
         raise ValueError(depth)
@@ -69,9 +74,11 @@ def _fields(content: Bytes, at: int, wanted: Mapping[int, Any], depth: int) -> F
             name += head >> 4
         else:
             name, at = _number(content, at)
+        if not 0 <= name <= _LAST_FIELD or name in found:
+            raise ValueError(name)
         if name not in wanted:
             at = _passed(content, at, kind, depth)
-        elif wanted[name] is None and kind in _INTEGERS:
+        elif kind == wanted[name]:
             found[name], at = _number(content, at)
         else:
             found[name], at = _value(content, at, kind, wanted[name], depth)
@@ -80,12 +87,12 @@ def _fields(content: Bytes, at: int, wanted: Mapping[int, Any], depth: int) -> F
 
 def _value(content: Bytes, at: int, kind: int, wanted: Any, depth: int) -> tuple[Any, int]:  # noqa: ANN401 - see `Struct`
     """A wanted value that is no number, and where it ends."""
-    if wanted is bytes:
+    if wanted is bytes and kind == _LIST:
         end = _passed(content, at, kind, depth)
         return bytes(content[at:end]), end
     if isinstance(wanted, Struct) and kind == _STRUCT:
         return read_struct(content, at, wanted, depth + 1)
-    if isinstance(wanted, list) and kind in _LISTS:
+    if isinstance(wanted, list) and kind == _LIST:
         return _structs(content, at, wanted[0], depth + 1)
     raise ValueError(kind)
 
@@ -213,6 +220,6 @@ def _varint(content: Bytes, at: int) -> tuple[int, int]:
         byte = content[at]
         at += 1
         value |= (byte & (_MORE - 1)) << shift
-        if byte < _MORE:
+        if byte < _MORE and value < 1 << _BITS:
             return value, at
     raise ValueError(value)

@@ -11,7 +11,7 @@ LONGEST_TEXT = 40  # bytes: of a UUID, and of most columns' names
 LONGEST_LIST = 6
 MOST_FIELDS = 32  # of a struct: each takes room while it is matched
 
-VARINT = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+VARINT = rb"[\x80-\xff]{0,8}[\x00-\x7f]"
 _FLAGS, _INTEGERS, _BINARY, _LIST, _STRUCT = (1, 2), (4, 6), (8, 8), (9, 9), (12, 12)  # kinds: the first and the last
 _STEPS = range(1, 16)  # from one field's number to the next
 

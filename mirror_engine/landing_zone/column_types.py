@@ -17,6 +17,7 @@ VOID = "void"  # the observed type of an all-NULL Arrow column (LZ-5.9)
 _VOID_TYPE = "integer"
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})  # one type but for the zone (LZ-5.10)
 _MOST_NAMED = 20
+_MOST_KEPT = 1000  # columns of a file whose fitting is kept in mind
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     Raises:
         PublisherError: ME018, ME044, ME046 (a new not-null column), ME053; under `strict` also ME045, ME047, ME052.
     """
-    return _quietly_merged(current, incoming) or _merged(current, incoming)
+    known = _quietly_merged(current, incoming) if len(incoming.columns) <= _MOST_KEPT else None
+    return known or _merged(current, incoming)
 
 
 @lru_cache(maxsize=64)

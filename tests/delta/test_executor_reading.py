@@ -228,7 +228,7 @@ def test_a_node_with_another_version_ends_the_engine_with_both(tmp_path: Path, m
     world = World(tmp_path)
     world.table.upsert({"id": 1})
     versions = iter(["1.0", "0.9"])
-    monkeypatch.setattr(executor_reading, "version_of", lambda _: next(versions))
+    monkeypatch.setattr(executor_reading, "_version", lambda: next(versions))
     with pytest.raises(SetupError, match=r"has mirror-engine 0\.9, the driver 1.0"):
         next(world.there().in_order(world.waiting()))
     assert world.left() == []

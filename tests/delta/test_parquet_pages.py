@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fuzzing.thrift_mutations import LIST, SET, STRUCT, Reader, Several, Struct, written
+from fuzzing.thrift_mutations import I16, I32, I64, LIST, SET, STRUCT, Reader, Several, Struct, written
 
 from mirror_engine.config import Config
+from mirror_engine.delta import parquet_pages
 from mirror_engine.delta.parquet import open_parquet
 from mirror_engine.delta.parquet_pace import BATCH_BYTES
 from mirror_engine.errors import PublisherError
@@ -33,9 +34,14 @@ def parquet(**options: Any) -> bytes:
 
 
 def refused(content: bytes, config: Config) -> str:
-    with pytest.raises(PublisherError) as caught:
-        list(open_parquet(io.BytesIO(content), PATH, config).batches())
-    return str(caught.value)
+    """What is said of it, whether it lies in memory or not."""
+    said = set()
+    for source in (io.BytesIO(content), pa.BufferReader(content)):
+        with pytest.raises(PublisherError) as caught:
+            list(open_parquet(source, PATH, config).batches())
+        said.add(str(caught.value))
+    (one,) = said
+    return one
 
 
 def with_footer(content: bytes, change: Callable[[Struct], None]) -> bytes:
@@ -44,6 +50,10 @@ def with_footer(content: bytes, change: Callable[[Struct], None]) -> bytes:
     change(footer)
     new = written(footer)
     return content[: -8 - length] + new + len(new).to_bytes(4, "little") + b"PAR1"
+
+
+def footer_of(content: bytes) -> Struct:
+    return Reader(content[-8 - int.from_bytes(content[-8:-4], "little") : -8]).struct()
 
 
 def field(value: Struct, name: int) -> Any:
@@ -192,42 +202,88 @@ def test_files_of_one_schema_differ_in_all_but_their_columns() -> None:
         read(3, strict=True)
 
 
-def with_schema_of(content: bytes, other: bytes) -> bytes:
-    """The same file, with another's schema behind its own, as a set: Arrow passes over what is no list."""
-
-    def change(footer: Struct) -> None:
-        length = int.from_bytes(other[-8:-4], "little")
-        footer.fields.append((2, SET, field(Reader(other[-8 - length : -8]).struct(), 2)))
-
-    return with_footer(content, change)
-
-
 def as_written_here(content: bytes) -> bytes:
     """The same file; a length may be written in several ways, and bytes are compared."""
     return with_footer(content, lambda _: None)
 
 
-def test_a_crafted_footer_does_not_tell_what_the_columns_of_later_files_are() -> None:
-    def written_with(columns: dict[str, list[int]]) -> bytes:
-        sink = io.BytesIO()
-        pq.write_table(pa.table(columns), sink, store_schema=False)
-        return as_written_here(sink.getvalue())
-
-    def columns_of(content: bytes) -> list[str]:
-        return [column.name for column in open_parquet(io.BytesIO(content), PATH, Config()).columns]
-
-    honest = written_with({"Amount": [1], "Fee": [2]})
-    crafted = with_schema_of(written_with({"Fee": [2], "Amount": [1]}), honest)
-    assert columns_of(crafted) == ["Fee", "Amount"]
-    assert columns_of(honest) == ["Amount", "Fee"]
+@pytest.mark.parametrize("kind", [SET, LIST], ids=["as a set", "again"])
+def test_a_footer_with_a_schema_for_arrow_and_another_for_us_is_refused(kind: int) -> None:
+    """Arrow passes over what is no list, and takes the last of several."""
+    other = pa.BufferOutputStream()
+    pq.write_table(pa.table({"Fee": [2], "Amount": [1]}), other)
+    footer = footer_of(other.getvalue().to_pybytes())
+    crafted = with_footer(parquet(), lambda mine: mine.fields.append((2, kind, field(footer, 2))))
+    assert "cannot be understood" in refused(crafted, Config())
 
 
-def test_a_crafted_footer_does_not_make_a_nested_column_look_like_a_flat_one() -> None:
-    inner = pa.field("Depth", pa.int64(), nullable=False)
-    outer = pa.field("Nested", pa.struct([inner]), nullable=False)
-    flat, nested = io.BytesIO(), io.BytesIO()
-    pq.write_table(pa.table([[1]], schema=pa.schema([inner])), flat, store_schema=False)
-    pq.write_table(pa.table([pa.array([{"Depth": 1}], outer.type)], schema=pa.schema([outer])), nested)
-    honest = as_written_here(flat.getvalue())
-    open_parquet(io.BytesIO(honest), PATH, Config())
-    assert "ME049" in refused(with_schema_of(nested.getvalue(), honest), Config())
+def with_page_fields(content: bytes, *more: tuple[int, int, int]) -> bytes:
+    """The first page's header with more fields behind its own."""
+    reader = Reader(content[4:])
+    header = reader.struct()
+    header.fields += more
+    return content[:4] + written(header) + content[4 + reader.at :]
+
+
+@pytest.mark.parametrize(
+    "more", [(2, I64, 10), (2, I32, 10), (3, I16, 10), (65538, I32, 10), (-1, I32, 10)], ids=lambda more: f"{more[:2]}"
+)
+def test_a_page_whose_header_others_read_otherwise_is_refused(more: tuple[int, int, int]) -> None:
+    """Arrow skips a field of another kind, and cuts a field's number to 16 bits."""
+    assert "header of a page cannot be understood" in refused(with_page_fields(parquet(), more), Config())
+
+
+@pytest.mark.parametrize("more", [(9, I16, 4), (9, I64, 4), (65545, I64, 4)], ids=lambda more: f"{more[:2]}")
+def test_a_footer_that_others_read_otherwise_is_refused(more: tuple[int, int, int]) -> None:
+    def extend(footer: Struct) -> None:
+        field(field(field(footer, 4).values[0], 1).values[0], 3).fields.append(more)
+
+    assert "cannot be understood" in refused(with_footer(parquet(), extend), Config())
+
+
+def with_chunk(content: bytes, name: int, number: int) -> bytes:
+    """The first column's description with another number in it."""
+
+    def change(footer: Struct) -> None:
+        described = field(field(field(footer, 4).values[0], 1).values[0], 3)
+        described.fields = [(at, kind, number if at == name else inner) for at, kind, inner in described.fields]
+
+    return with_footer(content, change)
+
+
+@pytest.mark.parametrize(("name", "number"), [(9, 1 << 40), (9, -1), (7, 1 << 40), (7, -1)])
+def test_a_column_outside_its_file_is_refused(name: int, number: int) -> None:
+    assert "outside the file" in refused(with_chunk(parquet(), name, number), Config())
+
+
+def test_a_number_of_more_than_64_bits_is_refused() -> None:
+    crafted = with_chunk(parquet(), 9, 1 << 40)
+    wide = crafted.replace(zigzag(1 << 40), b"\x88" + b"\x80" * 8 + b"\x02")  # Arrow cuts it to 4
+    assert len(wide) == len(crafted) + 4
+    footer = int.from_bytes(crafted[-8:-4], "little") + 4
+    assert "cannot be understood" in refused(wide[:-8] + footer.to_bytes(4, "little") + b"PAR1", Config())
+
+
+def zigzag(value: int) -> bytes:
+    return written(Struct([(1, I64, value)]))[2:-1]
+
+
+def test_pages_are_looked_at_where_arrow_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The footer in memory is changed before Arrow reads it: a page's header in it would else be read two ways."""
+    sources = []
+
+    def check_pages(source: Any, *others: Any) -> Any:
+        sources.append(source)
+        return parquet_pages.check_pages(source, *others)
+
+    monkeypatch.setattr("mirror_engine.delta.parquet.check_pages", check_pages)
+    content = parquet()
+    assert b"ARROW:schema" in content
+    file = open_parquet(pa.BufferReader(content), PATH, Config())
+    assert sum(batch.num_rows for batch in file.batches()) == TABLE.num_rows
+    (source,) = sources
+    source.seek(0)
+    looked_at = source.read()
+    assert b"ARROW:schema" not in looked_at
+    assert len(looked_at) == len(content)
+    assert pq.ParquetFile(pa.BufferReader(looked_at)).metadata.num_rows == TABLE.num_rows
