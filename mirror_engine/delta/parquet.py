@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from mirror_engine.delta import markers
 from mirror_engine.delta.arrow_types import arrow_type
 from mirror_engine.delta.change_bytes import guarded
-from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, opened, plain, read_footer
+from mirror_engine.delta.parquet_footer import PARSE_FAULTS, broken, check_layout, opened, plain, read_footer
 from mirror_engine.delta.parquet_pace import (
     BUFFER_BYTES,
     check_lengths,
@@ -62,6 +62,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
         coerce_int96_timestamp_unit="us",
         page_checksum_verification=True,
     )
+    check_layout(file, layout.groups, path)
     try:
         shape = shape_of(file, layout.schema, bare.source.seek(0, os.SEEK_END), path, config)
     except PARSE_FAULTS as fault:

@@ -12,6 +12,8 @@ from mirror_engine.errors import PublisherError
 from mirror_engine.landing_zone.diagnostics import diagnose
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirror_engine.config import Config
 
 _MAGIC = b"PAR1"
@@ -95,6 +97,17 @@ def opened(file: Plain, path: str, **options: Any) -> pq.ParquetFile:  # noqa: A
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
     return found
+
+
+def check_layout(file: pq.ParquetFile, groups: Sequence[Sequence[object]], path: str) -> None:
+    """Hold what the engine reads in a footer, columns by row group, to what Arrow does.
+
+    Raises:
+        PublisherError: ME024.
+    """
+    metadata = file.metadata
+    if [len(group) for group in groups] != [metadata.num_columns] * metadata.num_row_groups:
+        raise broken(path, "its footer cannot be understood")
 
 
 def _check_counts(metadata: Any, path: str) -> None:  # noqa: ANN401 - pyarrow's FileMetaData

@@ -1,7 +1,8 @@
 """What is wanted of a Parquet file's footer and of its pages' headers (https://github.com/apache/parquet-format).
 
 Fields are numbered as in parquet.thrift. A file has as many headers as pages, and most of what they and the footer hold
-is of no matter here. Writers' usual forms are found by a pattern each.
+is of no matter here, but for lists, which Arrow reads by the kind that parquet.thrift says. Writers' usual forms are
+found by a pattern each.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mirror_engine.delta.thrift import I32, I64, Struct, number
-from mirror_engine.delta.thrift_patterns import LIST, NESTED, NUMBER, NUMBERS, STRUCT, TEXTS, VARINT, one_of, several
+from mirror_engine.delta.thrift import BINARY, I32, I64, STRUCT, Struct, number
+from mirror_engine.delta.thrift_patterns import FLAT, LIST, NESTED, NUMBER, NUMBERS, TEXTS, VARINT, one_of, several
 
 if TYPE_CHECKING:
     from mirror_engine.delta.thrift import Bytes, Found
@@ -34,7 +35,7 @@ _USUAL_CHUNK = re.compile(
     % (
         *(VARINT, VARINT, NUMBERS, TEXTS),
         *([VARINT] * 6),
-        one_of(STRUCT, LIST + several(_COUNTED, (12, 12)), NUMBER),
+        one_of(FLAT, LIST + several(_COUNTED, (12, 12)), NUMBER),
         VARINT,
     ),
     re.DOTALL,
@@ -57,6 +58,12 @@ def _usual_chunk(content: Bytes, at: int) -> Found | None:
     return {META_DATA: described}, found.end()
 
 
-_CHUNK = Struct({META_DATA: Struct(_DESCRIBED), CRYPTO_METADATA: Struct({})}, _usual_chunk)
-FOOTER = Struct({SCHEMA: bytes, ROW_GROUPS: [Struct({COLUMNS: [_CHUNK]})]})
-PAGE = Struct({UNFOLDED: I32, PACKED: I32}, _usual_page)
+_SIZES = Struct({}, {2: I64, 3: I64})
+_PLACES = Struct({}, {2: I32})
+_LISTS_OF_A_COLUMN = {2: I32, 3: BINARY, 8: STRUCT, 13: STRUCT}  # encodings, name, words of its own, pages counted
+_COLUMN = Struct(_DESCRIBED, {**_LISTS_OF_A_COLUMN, 16: _SIZES, 17: _PLACES})
+_ENCRYPTED = Struct({}, {2: Struct({}, {1: BINARY})})
+_CHUNK = Struct({META_DATA: _COLUMN, CRYPTO_METADATA: _ENCRYPTED}, usual=_usual_chunk)
+_GROUP = Struct({COLUMNS: [_CHUNK]}, {4: STRUCT})
+FOOTER = Struct({SCHEMA: bytes, ROW_GROUPS: [_GROUP]}, {5: STRUCT, 7: STRUCT})
+PAGE = Struct({UNFOLDED: I32, PACKED: I32}, usual=_usual_page)

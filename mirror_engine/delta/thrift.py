@@ -18,8 +18,8 @@ Bytes: TypeAlias = "bytes | memoryview"
 Found: TypeAlias = "tuple[dict[int, Any], int]"
 
 _DEEPEST = 16
-I32, I64 = 5, 6
-_BOOLEANS, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _LISTS, _MAP, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
+I32, I64, BINARY, STRUCT = 5, 6, 8, 12
+_BOOLEANS, _BYTE, _INTEGERS, _DOUBLE, _LISTS, _MAP = (1, 2), 3, (4, 5, 6), 7, (9, 10), 11
 _LIST = 9
 _LAST_FIELD = (1 << 15) - 1
 _BITS = 64
@@ -38,10 +38,13 @@ class Struct(NamedTuple):
     Attributes:
         fields: by number; `I32` or `I64` for a number, `bytes` for a list as it is written, a `Struct` for a struct,
             `[Struct]` for a list of such.
+        lists: of lists that are not wanted, by number, the kind of their values, for other readers go by that, whatever
+            kind is written; of structs in which such lists are, a `Struct`.
         usual: finds the same at once in a struct of the usual form, and where it ends; None in any other.
     """
 
     fields: Mapping[int, Any]
+    lists: Mapping[int, int | Struct] = {}
     usual: Callable[[Bytes, int], Found | None] = _never
 
 
@@ -61,11 +64,12 @@ def read_struct(content: Bytes, at: int, wanted: Struct, depth: int = 0) -> Foun
     """
     if depth > _DEEPEST:
         raise ValueError(depth)
-    return wanted.usual(content, at) or _fields(content, at, wanted.fields, depth)
+    return wanted.usual(content, at) or _fields(content, at, wanted, depth)
 
 
-def _fields(content: Bytes, at: int, wanted: Mapping[int, Any], depth: int) -> Found:
+def _fields(content: Bytes, at: int, struct: Struct, depth: int) -> Found:
     found: dict[int, Any] = {}
+    wanted = struct.fields
     name = 0
     while head := content[at]:
         at += 1
@@ -77,7 +81,7 @@ def _fields(content: Bytes, at: int, wanted: Mapping[int, Any], depth: int) -> F
         if not 0 <= name <= _LAST_FIELD or name in found:
             raise ValueError(name)
         if name not in wanted:
-            at = _passed(content, at, kind, depth)
+            at = _passed_known(content, at, kind, struct.lists.get(name), depth)
         elif kind == wanted[name]:
             found[name], at = _number(content, at)
         else:
@@ -88,19 +92,35 @@ def _fields(content: Bytes, at: int, wanted: Mapping[int, Any], depth: int) -> F
 def _value(content: Bytes, at: int, kind: int, wanted: Any, depth: int) -> tuple[Any, int]:  # noqa: ANN401 - see `Struct`
     """A wanted value that is no number, and where it ends."""
     if wanted is bytes and kind == _LIST:
+        _check_values(content, at, STRUCT)
         end = _passed(content, at, kind, depth)
         return bytes(content[at:end]), end
-    if isinstance(wanted, Struct) and kind == _STRUCT:
+    if isinstance(wanted, Struct) and kind == STRUCT:
         return read_struct(content, at, wanted, depth + 1)
     if isinstance(wanted, list) and kind == _LIST:
         return _structs(content, at, wanted[0], depth + 1)
     raise ValueError(kind)
 
 
-def _structs(content: Bytes, at: int, wanted: Struct, depth: int) -> tuple[list[dict[int, Any]], int]:
-    kind, count, at = _list_head(content, at)
-    if count and kind != _STRUCT:
+def _passed_known(content: Bytes, at: int, kind: int, known: int | Struct | None, depth: int) -> int:
+    """Where a value ends that is not wanted."""
+    if isinstance(known, Struct):
+        return read_struct(content, at, known, depth + 1)[1] if kind == STRUCT else _passed(content, at, kind, depth)
+    if known is not None and kind == _LIST:
+        _check_values(content, at, known)
+    return _passed(content, at, kind, depth)
+
+
+def _check_values(content: Bytes, at: int, wanted: int) -> None:
+    """Refuse a list of values of another kind; numbers are all written alike."""
+    kind, count, _ = _list_head(content, at)
+    if count and kind != wanted and not (kind in _INTEGERS and wanted in _INTEGERS):
         raise ValueError(kind)
+
+
+def _structs(content: Bytes, at: int, wanted: Struct, depth: int) -> tuple[list[dict[int, Any]], int]:
+    _check_values(content, at, STRUCT)
+    _, count, at = _list_head(content, at)
     found = []
     for _ in range(count):
         one, at = read_struct(content, at, wanted, depth)
@@ -112,18 +132,18 @@ def _passed(content: Bytes, at: int, kind: int, depth: int) -> int:  # noqa: PLR
     """Where a value ends."""
     if kind in _INTEGERS:
         return _passed_numbers(content, at, 1)
-    if kind == _BINARY:
+    if kind == BINARY:
         length, at = _varint(content, at)
         return at + length
     if kind in _BOOLEANS:
         return at
-    if kind == _STRUCT:
+    if kind == STRUCT:
         return _passed_struct(content, at, depth + 1)
     if kind in _LISTS:
         inner, count, at = _list_head(content, at)
         if inner in _INTEGERS:
             return _passed_numbers(content, at, count)
-        if inner == _STRUCT:
+        if inner == STRUCT:
             return _passed_structs(content, at, count, depth + 1)
         return _passed_all(content, at, [inner] * min(count, len(content)), depth + 1)
     if kind == _MAP:
@@ -153,7 +173,7 @@ def _passed_struct(content: Bytes, at: int, depth: int) -> int:
             while content[at] >= _MORE:
                 at += 1
             at += 1
-        elif kind == _STRUCT:
+        elif kind == STRUCT:
             deep += 1
         else:
             at = _passed(content, at, kind, deep)

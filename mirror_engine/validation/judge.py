@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
 from mirror_engine.delta.reading_ahead import helpers_for
 from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER
 from mirror_engine.landing_zone.sightings import MetadataUsable, partition_of
 from mirror_engine.monitoring.state_words import in_words, word
 from mirror_engine.poller import Poller
@@ -19,7 +21,6 @@ from mirror_engine.validation.verdicts import TableVerdict, Verdicts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from mirror_engine.delta.key_book import Effects
     from mirror_engine.landing_zone.sightings import TableSighting, ZoneSighting
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.validation.place import Place
@@ -40,6 +41,7 @@ def judge(place: Place, shuffles: int = 0, whole_file_bytes: float = math.inf, *
         TransientError: something could not be read for a while.
     """
     zone = Poller(place.storage, place.config).look()
+    place = _begun(place, zone)
     sizes = [file.size for table in zone.tables for file in table.files]
     writer = KeyWriter()
     reading, helpers = KeyReading(sizes, whole_file_bytes), helpers_for(sizes) if is_alone else 0
@@ -52,6 +54,15 @@ def _tied(place: Place, zone: ZoneSighting, shuffles: int) -> Mapping[str, Seque
     from mirror_engine.validation.ties import order_matters  # noqa: PLC0415 - nobody else waits for a writer of rows
 
     return order_matters(place, zone, shuffles)
+
+
+def _begun(place: Place, zone: ZoneSighting) -> Place:
+    """The same; tables whose first files were processed and deleted begin at the lowest number there is (LZ-8.3)."""
+    late = [table for table in zone.tables if _lacks_first(file.path for file in table.files)]
+    folders = [f"{zone.folder}/{table.name.folder}/{READY_TO_DELETE_FOLDER}" for table in late]
+    if late and all(place.storage.stat(folder) for folder in folders):
+        return replace(place, config=replace(place.config, start_index="lowest"))
+    return place
 
 
 def verdicts_of(
@@ -98,7 +109,7 @@ def _verdict(table: TableStatus, more: Iterable[Diagnostic], *, is_text: bool) -
 def _met(table: TableStatus, writer: KeyWriter) -> Iterator[Diagnostic]:
     """Changes to keys that were never inserted, where all history is there (LZ-4.7)."""
     effects = writer.effects.get(table.delta_folder, {})
-    if _begins_late(effects):
+    if _lacks_first(effects):
         return
     for path, effect in effects.items():
         if effect.absent_updates:
@@ -114,9 +125,9 @@ def _replaced(place: Place, zone: ZoneSighting, table: TableStatus) -> Iterator[
         yield diagnose("ME026", f"{folder}/{path}", strict=place.config.strict)
 
 
-def _begins_late(effects: Mapping[str, Effects]) -> bool:
+def _lacks_first(paths: Iterable[str]) -> bool:
     """Whether the first numbered file there is, of any partition, is not its first: what it held is not known."""
     first: dict[str, int] = {}
-    for path in effects:
+    for path in paths:
         first.setdefault(partition_of(path), number_of(path))
     return any(sequence > 1 for sequence in first.values())

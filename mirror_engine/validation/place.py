@@ -75,13 +75,11 @@ def _folder(folder: Path, config: Config) -> Place:
 
 
 def _is_zone(folder: Path) -> bool:
-    """Whether it is called so, or holds what only a zone holds: table folders, or nothing but folders."""
-    if folder.name == OLDER_ZONE:
-        return True
-    below = _below(folder)
-    folders = [each for each in below if each.is_dir()]
-    return len(folders) == len(below) > 0 or any(
-        each.name.endswith(SCHEMA_SUFFIX) or (each / METADATA_FILE).exists() for each in folders
+    """Whether it is called so, or holds what only a zone holds: schema folders, or folders with metadata or data."""
+    return folder.name == OLDER_ZONE or any(
+        each.name.endswith(SCHEMA_SUFFIX) or (each / METADATA_FILE).exists() or _holds_data(each)
+        for each in _below(folder)
+        if each.is_dir()
     )
 
 
@@ -120,6 +118,11 @@ def _file(file: Path, config: Config) -> Place:
         folder, below = folder.parent, f"{folder.name}/{below}"
     if file.name[0] in "._":
         raise _passed_over(file)
+    if config.metadata == "required" and not (folder / METADATA_FILE).exists():
+        raise UsageError(
+            f"{file}: no {METADATA_FILE} lies in its table folder, and without it nothing is read",
+            "Land it there, or judge the file as one of an insert-only table: --metadata optional.",
+        )
     at, zone = _in_its_zone(folder)
     seen = PlacedStorage(_local(folder), at, only=(METADATA_FILE, below))
     return Place(file, zone, _unmoved(seen), replace(config, start_index="lowest"))

@@ -146,7 +146,30 @@ def test_one_file_is_judged_by_itself_whatever_its_number(broken, say) -> None:
     lonely = broken / "lonely.parquet"
     lonely.write_bytes(file.read_bytes())
     said = say("validate", lonely)
-    assert (said.code, "unarmed" in said.out) == (0, True)  # without metadata it is no table's (LZ-2.3)
+    assert said.code == 2
+    assert "no _metadata.json lies in its table folder" in said.err  # it is no table's (LZ-2.3): nothing was judged
+    assert say("validate", lonely, "--metadata", "optional").code == 0
+
+
+@pytest.mark.parametrize("path", [".", "out/Tables", "out/Tables/dbo"])
+def test_a_folder_that_is_no_zone_is_not_called_clean(broken, say, path) -> None:
+    (broken / "Tables/dbo/Good/_delta_log").mkdir(parents=True)
+    said = say("validate", broken.parent / path)
+    assert said.code == 2
+    assert "neither a landing zone nor a table folder" in said.err
+
+
+def test_a_zone_whose_first_files_were_processed_and_deleted_is_not_blocked(tmp_path, say) -> None:
+    table = Publisher(tmp_path).table("Orders", keys=["Id"])
+    table.skip(499)
+    table.upsert({"Id": 1})
+    table.update({"Id": 2})
+    assert say("validate", tmp_path).code == 3
+    (tmp_path / "Files/LandingZone/Orders/_FilesReadyToDelete").mkdir()
+    said = say("validate", tmp_path)
+    assert (said.code, "1 table, 2 files, 2 rows: clean" in said.out) == (0, True)
+    Publisher(tmp_path).table("Gap", keys=["Id"]).insert({"Id": 1}, name=f"{2:020}.parquet")
+    assert say("validate", tmp_path).code == 3
 
 
 def test_several_paths_are_judged_each(broken, say) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fuzzing.thrift_mutations import I16, I32, I64, LIST, SET, STRUCT, Reader, Several, Struct, written
+from fuzzing.thrift_mutations import BINARY, I16, I32, I64, LIST, SET, STRUCT, Reader, Several, Struct, written
 
 from mirror_engine.config import Config
 from mirror_engine.delta import parquet_pages
@@ -239,6 +239,24 @@ def test_a_footer_that_others_read_otherwise_is_refused(more: tuple[int, int, in
         field(field(field(footer, 4).values[0], 1).values[0], 3).fields.append(more)
 
     assert "cannot be understood" in refused(with_footer(parquet(), extend), Config())
+
+
+@pytest.mark.parametrize(
+    ("way", "name"), [((), 2), ((), 5), ((), 7), ((4, 1, 3), 2), ((4, 1, 3), 3), ((4, 1, 3), 13)], ids=str
+)
+def test_a_list_of_values_of_another_kind_is_refused(way: tuple[int, ...], name: int) -> None:
+    """Arrow reads them by the kind it expects, whatever is written."""
+
+    def change(footer: Struct) -> None:
+        inside = footer
+        for step in way:
+            found = field(inside, step)
+            inside = found.values[0] if isinstance(found, Several) else found
+        kind = BINARY if name != 3 else I32
+        other = Several(kind, [b"x"] if kind == BINARY else [1], 1)
+        inside.fields = [(at, of, other if at == name else inner) for at, of, inner in inside.fields]
+
+    assert "cannot be understood" in refused(with_footer(parquet(), change), Config())
 
 
 def with_chunk(content: bytes, name: int, number: int) -> bytes:

@@ -81,7 +81,9 @@ def plain(wanted: Any) -> Any:
     """The same, wanted field by field."""
     if isinstance(wanted, list):
         return list(map(plain, wanted))
-    return Struct({n: plain(inner) for n, inner in wanted.fields.items()}) if isinstance(wanted, Struct) else wanted
+    if isinstance(wanted, Struct):
+        return Struct({n: plain(inner) for n, inner in wanted.fields.items()}, wanted.lists)
+    return wanted
 
 
 def outcome(content: bytes, wanted: Struct) -> Any:
