@@ -60,6 +60,7 @@ JSON: dict[str, Any] = {
                     "files": ["Items/00000000000000000001.csv"],
                     "waiting": [{"path": "Items/00000000000000000002.csv", "why": "row marker is 3, …"}],
                     "rows": 3,
+                    "fabric": "",
                     "diagnostics": [_DIAGNOSTIC],
                 }
             ],
@@ -155,6 +156,8 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     from mirror_engine.validation.place import place_of  # noqa: PLC0415 - likewise
 
     _check_watching(paths, seconds, watch=watch)
+    if as_json and report not in {Format.TEXT, Format.JSON}:
+        raise UsageError(f"--json and --format {report.value} are two forms of one report", "Leave one of them out.")
     codes = frozenset(known_code(code) for codes in ignore or () for code in codes.split(","))
     known = Baseline.read(baseline) if baseline else Baseline()
     places = [place_of(path, config) for path in paths]

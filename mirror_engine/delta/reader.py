@@ -174,9 +174,9 @@ def terms_of(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
 def _check_names(schema: TableSchema, incoming: Incoming, *, has_columns: bool) -> None:
     """Refuse what no table can hold: no column at all, or one without a name."""
     if not (schema.columns and has_columns):
-        without_errors([incoming.say("ME024", reason="it has no data column")])
+        without_errors([incoming.say("ME024", reason="it has no data column, and a table needs one")])
     if not all(schema.names):
-        without_errors([incoming.say("ME024", reason="one of its columns has no name")])
+        without_errors([incoming.say("ME024", reason="one of its columns has no name, and a table needs one")])
 
 
 def said_of(file: OpenFile, terms: Terms, taken: Taken, request: ReadRequest) -> Iterator[Diagnostic]:

@@ -109,7 +109,7 @@ def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata 
 def _read_object(reader: PropertyReader, content: bytes) -> JsonObject | None:
     if len(content) > MAX_BYTES:
         known = f"at most {MAX_BYTES} bytes"
-        reader.refuse("ME011", property="_metadata.json", found=f"{len(content)} bytes", known=known)
+        reader.refuse("ME011", property="_metadata.json", found="larger", known=known)
         return None
     try:
         value = read_json(content)

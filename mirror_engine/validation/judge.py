@@ -13,6 +13,8 @@ from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER
 from mirror_engine.landing_zone.sightings import MetadataUsable, partition_of
+from mirror_engine.landing_zone.states import Latched
+from mirror_engine.monitoring.fabric_errors import WORDED, fabric_message
 from mirror_engine.monitoring.state_words import in_words, word
 from mirror_engine.poller import Poller
 from mirror_engine.rehearsal import Rehearsal
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.validation.place import Place
 
+_NO_ID = "-"
 NEVER_CAME = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
 
 
@@ -79,6 +82,7 @@ def verdicts_of(
             table,
             [*_met(table, writer), *_replaced(place, zone, table), *more.get(table.name.folder, ())],
             is_text=table.name in texts,
+            default_schema=place.config.default_schema,
         )
         for table in status.tables
     )
@@ -90,7 +94,7 @@ def _is_text(table: TableSighting) -> bool:
     return isinstance(table.metadata, MetadataUsable) and table.metadata.metadata.is_text
 
 
-def _verdict(table: TableStatus, more: Iterable[Diagnostic], *, is_text: bool) -> TableVerdict:
+def _verdict(table: TableStatus, more: Iterable[Diagnostic], *, is_text: bool, default_schema: str) -> TableVerdict:
     """A table's status after the rehearsal, and what else was found."""
     folder = table.name.folder
     applied = [file for file in table.files if file.state == "applied"]
@@ -103,7 +107,15 @@ def _verdict(table: TableStatus, more: Iterable[Diagnostic], *, is_text: bool) -
         is_text=is_text,
         state_text=in_words(table.state),
         waiting=tuple((f"{folder}/{file.path}", file.why) for file in table.waiting),
+        fabric=_in_fabrics_words(table, default_schema),
     )
+
+
+def _in_fabrics_words(table: TableStatus, default_schema: str) -> str:
+    if not (isinstance(table.state, Latched) and table.state.diagnostic.code in WORDED):
+        return ""
+    _, message = fabric_message(table.state.diagnostic, table.name, _NO_ID, default_schema=default_schema)
+    return message.removesuffix(f" ArtifactId: {_NO_ID}")
 
 
 def _met(table: TableStatus, writer: KeyWriter) -> Iterator[Diagnostic]:

@@ -35,6 +35,7 @@ class TableVerdict:
         is_text: whether its change files are delimited text, so that a row has a line.
         state_text: the state in a sentence.
         waiting: files that would not be applied, each with the reason.
+        fabric: a refusal as the service words it, without its ids; `""` where there is none, or of words unknown.
     """
 
     name: str
@@ -45,6 +46,7 @@ class TableVerdict:
     is_text: bool = False
     state_text: str = ""
     waiting: tuple[tuple[str, str], ...] = ()
+    fabric: str = ""
 
     @property
     def is_stuck(self) -> bool:
@@ -60,6 +62,7 @@ class TableVerdict:
             "files": list(self.files),
             "waiting": [{"path": path, "why": why} for path, why in self.waiting],
             "rows": self.rows,
+            "fabric": self.fabric,
             "diagnostics": _plain(self.diagnostics),
         }
 

@@ -394,3 +394,24 @@ def test_a_root_without_a_zone_is_no_zone_itself(tmp_path, say) -> None:
         (tmp_path / folder).mkdir(parents=True)
     said = say("validate", tmp_path)
     assert (said.code, "No table folder lies in the landing zone" in said.out) == (0, True)
+
+
+def test_a_refusal_is_told_in_fabrics_words_where_they_are_known(tmp_path, say) -> None:
+    table = Publisher(tmp_path).table("Sales.Orders", keys=["Id"])
+    table.land_parquet(pa.table({"Id": pa.array([1], pa.int64())}))
+    table.land_parquet(pa.table({"Id": pa.array([1], pa.int32())}))
+    Publisher(tmp_path).table("Marks", keys=["Id"]).change((3, {"Id": 1}))
+    (words,) = [line for line in say("validate", tmp_path).out.splitlines() if "Fabric says" in line]
+    assert (
+        "ErrorCode: SchemaMergeFailure, Message: Failed to write table 'Sales\\Orders' due to schema mismatch." in words
+    )
+    assert "Cause: Type mismatch for column 'Id'. Incoming type: 'integer' (Nullable: True)" in words
+    assert "ArtifactId" not in words
+    told = {table["table"]: table["fabric"] for table in place(say, tmp_path)["tables"]}
+    assert told["Marks"] == ""
+    assert words.endswith(told["Sales.schema/Orders"])
+
+
+def test_two_forms_of_one_report_are_refused(broken, say) -> None:
+    said = say("validate", broken, "--json", "--format", "sarif")
+    assert (said.code, "two forms of one report" in said.out + said.err) == (2, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -30,7 +31,7 @@ def verdicts_text(verdicts: Verdicts) -> RenderableType:
     if verdicts.diagnostics:
         parts += [line(verdicts.zone, "bold"), *_told(verdicts.diagnostics, ""), Text()]
     for table in verdicts.tables:
-        parts += [_heading(table), *_told(table.diagnostics, table.name)]
+        parts += [_heading(table), *_told(table.diagnostics, table.name), *_fabric(table)]
     return Group(
         *parts,
         Text() if parts else line("No table folder lies in the landing zone."),
@@ -44,6 +45,12 @@ def _heading(table: TableVerdict) -> Text:
     applied = f"  {count(len(table.files), 'file')}, {count(table.rows, 'row')}" if table.files else ""
     waiting = f"  {count(len(table.waiting), 'file')} not applied" if table.waiting else ""
     return Text.assemble(line(table.name, "bold"), "  ", line(table.state, style), applied, waiting)
+
+
+def _fabric(table: TableVerdict) -> Iterator[RenderableType]:
+    """What to look for in the service's own monitoring."""
+    if table.fabric:
+        yield Padding(line(f"Fabric says: {table.fabric}", "dim"), (0, 0, 0, 2), expand=False)
 
 
 def _told(diagnostics: Iterable[Counted], folder: str) -> Iterator[RenderableType]:
