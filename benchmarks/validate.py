@@ -78,6 +78,7 @@ def main() -> None:
             {
                 "small files": [*validate, str(small)],
                 "whole": [*validate, str(home / "ordered")],
+                "whole, shuffled": [*validate, str(home / "shuffled")],
                 "keys only": [*validate, "--keys-only", str(home / "ordered")],
                 "keys only, shuffled": [*validate, "--keys-only", str(home / "shuffled")],
                 "scan of all": [sys.executable, "-c", SCAN, str(ordered)],
@@ -89,6 +90,7 @@ def main() -> None:
         size = ordered.stat().st_size
     scans = {
         "whole": "scan of all",
+        "whole, shuffled": "scan of all",
         "keys only": "scan of keys",
         "keys only, shuffled": "scan of keys, shuffled",
     }
