@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -34,6 +34,7 @@ class Effects:
         spread: changes that met several copies of their key (ME043).
         absent_updates, absent_deletes: updates and deletes that met no row.
         inserted, updated, deleted: rows of the table that were added, replaced and removed, change by change.
+        first_absent_update, first_absent_delete: which change of the run was the first such, from 1; 0 for none.
     """
 
     repeated: int = 0
@@ -43,6 +44,8 @@ class Effects:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    first_absent_update: int = field(default=0, compare=False)
+    first_absent_delete: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -238,15 +241,23 @@ def _effects(markers: Markers, found: Integers, counts: Sequence[int]) -> list[E
         sums: list[int] = np.diff(np.concatenate([[0], np.cumsum(numbers)])[ends]).tolist()
         return sums
 
+    def first(flags: Flags) -> list[int]:
+        at = np.append(np.flatnonzero(flags), len(flags))[np.searchsorted(np.flatnonzero(flags), ends[:-1])]
+        rows: list[int] = np.where(at < ends[1:], at - ends[:-1] + 1, 0).tolist()
+        return rows
+
     inserts, deletes = markers == RowMarker.INSERT, markers == RowMarker.DELETE
     sets, absent = ~inserts & ~deletes, found == 0
+    absent_updates, absent_deletes = (markers == RowMarker.UPDATE) & absent, deletes & absent
     told = (
         inserts & ~absent,
         ~inserts & (found > 1),
-        (markers == RowMarker.UPDATE) & absent,
-        deletes & absent,
+        absent_updates,
+        absent_deletes,
         inserts | (sets & absent),
         np.where(sets, found, 0),
         np.where(deletes, found, 0),
     )
-    return list(itertools.starmap(Effects, zip(*map(summed, told), strict=True)))
+    return list(
+        itertools.starmap(Effects, zip(*map(summed, told), *map(first, (absent_updates, absent_deletes)), strict=True))
+    )

@@ -124,10 +124,11 @@ def _met(table: TableStatus, writer: KeyWriter) -> Iterator[Diagnostic]:
     if _lacks_first(effects):
         return
     for path, effect in effects.items():
+        place = f"{table.name.folder}/{path}"
         if effect.absent_updates:
-            yield diagnose("ME077", f"{table.name.folder}/{path}", count=effect.absent_updates)
+            yield diagnose("ME077", place, row=effect.first_absent_update, count=effect.absent_updates)
         if effect.absent_deletes:
-            yield diagnose("ME078", f"{table.name.folder}/{path}", count=effect.absent_deletes)
+            yield diagnose("ME078", place, row=effect.first_absent_delete, count=effect.absent_deletes)
 
 
 def _replaced(place: Place, zone: ZoneSighting, table: TableStatus) -> Iterator[Diagnostic]:

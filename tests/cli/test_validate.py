@@ -251,8 +251,8 @@ def test_changes_to_rows_that_never_came_are_told(tmp_path, say) -> None:
     orders.update({"Id": 2}, {"Id": 1})
     orders.delete({"Id": 3}, {"Id": 4}, {"Id": 1})
     out = say("validate", tmp_path).out
-    assert "ME077 00000000000000000002.parquet: updates that met no row, inserted: 1\n" in out
-    assert "ME078 00000000000000000003.parquet: deletes that met no row: 2\n" in out
+    assert "ME077 00000000000000000002.parquet, row 1: updates that met no row, inserted: 1\n" in out
+    assert "ME078 00000000000000000003.parquet, row 1: deletes that met no row: 2\n" in out
 
 
 def test_history_that_is_not_there_accuses_nobody(tmp_path, say) -> None:
