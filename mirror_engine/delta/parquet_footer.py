@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ _HEAD_BYTES = 4
 _ARROW_SCHEMA = b"\x18\x0cARROW:schema\x18"
 _PASSED_OVER = b"\x18\x0cARROW:ignore\x18"
 
+_VERSION = re.compile(r"[0-9]{1,9}")
+_FIRST_RIGHT = (1, 2, 9)
 PARSE_FAULTS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
 
 
@@ -94,9 +97,23 @@ def opened(file: Plain, path: str, **options: Any) -> pq.ParquetFile:  # noqa: A
             metadata = pq.ParquetFile(pa.BufferReader(alone)).metadata
             found = pq.ParquetFile(file.source, metadata=metadata, **options)
         _check_counts(found.metadata, path)
+        _check_writer(found.metadata, path)
     except PARSE_FAULTS as fault:
         raise broken(path, "its footer cannot be understood") from fault
     return found
+
+
+def _check_writer(metadata: Any, path: str) -> None:  # noqa: ANN401 - pyarrow's FileMetaData
+    """Refuse what Arrow would read otherwise than it is written: its own schema, in whatever spelling, and old lengths.
+
+    Of files of parquet-mr before 1.2.9 it reads more than the footer says of a column, for that is too short there.
+    """
+    application, _, version = (metadata.created_by or "").strip().lower().partition(" version ")
+    numbers = tuple(map(int, _VERSION.findall(version)[:3]))
+    if b"ARROW:schema" in (metadata.metadata or {}):
+        raise broken(path, "its footer cannot be understood")
+    if application.strip() == "parquet-mr" and numbers < _FIRST_RIGHT:
+        raise broken(path, "parquet-mr before 1.2.9 wrote it, which tells the lengths of columns wrong")
 
 
 def check_layout(file: pq.ParquetFile, groups: Sequence[Sequence[object]], path: str) -> None:

@@ -17,7 +17,7 @@ from mirror_engine.storage.base import Kind
 from mirror_engine.storage.read_only import ReadOnlyStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from mirror_engine.storage.base import Entry, Storage
 
@@ -36,26 +36,25 @@ class UnmovedStorage(ReadOnlyStorage):
     def __init__(self, storage: Storage, *, processed_first: bool = False) -> None:
         super().__init__(storage)
         self._processed_first = processed_first
+        self._processed: dict[str, dict[str, str]] = {}  # where moved files lie, by folder and name, when last listed
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         """See `Storage`."""
         lying = self._storage.list(folder)
-        if lying is None:
+        moved = self._listed(folder)
+        if lying is None and moved is None:
             return None
-        found = {entry.name: entry for entry in lying}
-        for place in _places(folder):
-            for entry in self._storage.list(place) or ():
-                if entry.name == READY_TO_DELETE_INFO:
-                    continue
-                if self._processed_first and entry.kind is Kind.FILE:
-                    found[entry.name] = entry
-                found.setdefault(entry.name, entry)
+        found = {entry.name: entry for entry in lying or ()}
+        for entry in moved or ():
+            if self._processed_first and entry.kind is Kind.FILE:
+                found[entry.name] = entry
+            found.setdefault(entry.name, entry)
         return sorted(found.values(), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> Entry | None:
         """See `Storage`."""
-        if self._processed_first and (moved := self._moved(path)) is not None:
-            return self._storage.stat(moved)
+        if (processed := self._processed_at(path)) is not None:
+            return self._storage.stat(processed)
         found = self._storage.stat(path)
         for place in _places(path) if found is None else ():
             found = found or self._storage.stat(place)
@@ -63,8 +62,8 @@ class UnmovedStorage(ReadOnlyStorage):
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage`."""
-        if self._processed_first and (moved := self._moved(path)) is not None:
-            return self._storage.open(moved)
+        if (processed := self._processed_at(path)) is not None:
+            return self._storage.open(processed)
         try:
             return self._storage.open(path)
         except FileNotFoundError:
@@ -86,6 +85,31 @@ class UnmovedStorage(ReadOnlyStorage):
             lying = {entry.name for entry in (self._storage.list(place) if moved else None) or ()}
             found += [path for path in of_one if path.rpartition("/")[2] in moved & lying]
         return tuple(found)
+
+    def has_archive(self, folder: str) -> bool:
+        """Whether files were moved away from a table folder or one of its partitions, be they deleted since."""
+        return any(self._storage.stat(place) for place in _places(folder))
+
+    def _listed(self, folder: str) -> Collection[Entry] | None:
+        """What was moved away from a folder; None where nothing ever was."""
+        places = {place: self._storage.list(place) for place in _places(folder)}
+        if all(entries is None for entries in places.values()):
+            self._processed[folder] = {}
+            return None
+        known = [(place, entry) for place, entries in places.items() for entry in reversed(entries or ())]
+        found = {entry.name: (place, entry) for place, entry in reversed(known) if entry.name != READY_TO_DELETE_INFO}
+        files = {name: f"{place}/{name}" for name, (place, entry) in found.items() if entry.kind is Kind.FILE}
+        self._processed[folder] = files
+        return [entry for _, entry in found.values()]
+
+    def _processed_at(self, path: str) -> str | None:
+        """Where a processed file lies that is to be seen in its old place, as its folder was last listed."""
+        if not self._processed_first:
+            return None
+        folder, _, name = path.rpartition("/")
+        if folder not in self._processed:
+            self._listed(folder)
+        return self._processed[folder].get(name)
 
     def _moved(self, path: str) -> str | None:
         """Where the file lies now, if it was moved."""

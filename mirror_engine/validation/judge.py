@@ -11,7 +11,7 @@ from mirror_engine.delta.key_writer import KeyReading, KeyWriter
 from mirror_engine.delta.reading_ahead import helpers_for
 from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
-from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER
+from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.sightings import MetadataUsable, partition_of
 from mirror_engine.landing_zone.states import Latched
 from mirror_engine.monitoring.fabric_errors import WORDED, fabric_message
@@ -60,12 +60,22 @@ def _tied(place: Place, zone: ZoneSighting, shuffles: int) -> Mapping[str, Seque
 
 
 def _begun(place: Place, zone: ZoneSighting) -> Place:
-    """The same; tables whose first files were processed and deleted begin at the lowest number there is (LZ-8.3)."""
-    late = [table for table in zone.tables if _lacks_first(file.path for file in table.files)]
-    folders = [f"{zone.folder}/{table.name.folder}/{READY_TO_DELETE_FOLDER}" for table in late]
-    if late and all(place.storage.stat(folder) for folder in folders):
+    """The same; tables begin at the lowest number there is if all first files not there were processed (LZ-8.3)."""
+    late = [
+        f"{zone.folder}/{table.name.folder}/{partition}".rstrip("/")
+        for table in zone.tables
+        if _is_numbered(table)
+        for partition, number in _first_numbers(file.path for file in table.files).items()
+        if number > 1
+    ]
+    if late and all(place.storage.has_archive(folder) for folder in late):
         return replace(place, config=replace(place.config, start_index="lowest"))
     return place
+
+
+def _is_numbered(table: TableSighting) -> bool:
+    metadata = table.metadata
+    return isinstance(metadata, MetadataUsable) and metadata.metadata.strategy is Strategy.SEQUENTIAL
 
 
 def verdicts_of(
@@ -121,7 +131,7 @@ def _in_fabrics_words(table: TableStatus, default_schema: str) -> str:
 def _met(table: TableStatus, writer: KeyWriter) -> Iterator[Diagnostic]:
     """Changes to keys that were never inserted, where all history is there (LZ-4.7)."""
     effects = writer.effects.get(table.delta_folder, {})
-    if _lacks_first(effects):
+    if any(number > 1 for number in _first_numbers(effects).values()):  # what the files before held is not known
         return
     for path, effect in effects.items():
         place = f"{table.name.folder}/{path}"
@@ -138,9 +148,9 @@ def _replaced(place: Place, zone: ZoneSighting, table: TableStatus) -> Iterator[
         yield diagnose("ME026", f"{folder}/{path}", strict=place.config.strict)
 
 
-def _lacks_first(paths: Iterable[str]) -> bool:
-    """Whether the first numbered file there is, of any partition, is not its first: what it held is not known."""
+def _first_numbers(paths: Iterable[str]) -> Mapping[str, int]:
+    """The number of the first file there is, by partition; 0 for one without a number."""
     first: dict[str, int] = {}
     for path in paths:
         first.setdefault(partition_of(path), number_of(path))
-    return any(sequence > 1 for sequence in first.values())
+    return first

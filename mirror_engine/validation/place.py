@@ -79,12 +79,16 @@ def _is_zone(folder: Path) -> bool:
     return folder.name == OLDER_ZONE or any(
         each.name.endswith(SCHEMA_SUFFIX) or (each / METADATA_FILE).exists() or _holds_data(each)
         for each in _below(folder)
-        if each.is_dir()
+        if each.is_dir() and "=" not in each.name
     )
 
 
 def _holds_data(folder: Path) -> bool:
-    return any(sequence_of(each.name) and each.is_file() for each in _below(folder))
+    """Whether change files lie in it, or in partitions of it."""
+    below = _below(folder)
+    return any(sequence_of(each.name) and each.is_file() for each in below) or any(
+        "=" in each.name and each.is_dir() and _holds_data(each) for each in below
+    )
 
 
 def _below(folder: Path) -> list[Path]:

@@ -168,7 +168,20 @@ def test_a_zone_whose_first_files_were_processed_and_deleted_is_not_blocked(tmp_
     (tmp_path / "Files/LandingZone/Orders/_FilesReadyToDelete").mkdir()
     said = say("validate", tmp_path)
     assert (said.code, "1 table, 2 files, 2 rows: clean" in said.out) == (0, True)
+    times = Publisher(tmp_path).table("Times", keys=["Id"], strategy="LastUpdateTimeFileDetection")
+    times.insert({"Id": 1}, name=f"{7:020}.parquet")
+    assert say("validate", tmp_path).code == 0
     Publisher(tmp_path).table("Gap", keys=["Id"]).insert({"Id": 1}, name=f"{2:020}.parquet")
+    assert say("validate", tmp_path).code == 3
+
+
+def test_a_partition_that_lacks_its_first_file_is_blocked_though_another_was_processed(tmp_path, say) -> None:
+    table = Publisher(tmp_path).table("Orders", keys=["Id"], partitioned=True)
+    table.insert({"Id": 1, "day": "1"}, name=f"day=1/{5:020}.parquet")
+    archive = tmp_path / "Files/LandingZone/Orders/_FilesReadyToDelete"
+    (archive / "day=1").mkdir(parents=True)
+    assert say("validate", tmp_path).code == 0
+    table.insert({"Id": 1, "day": "2"}, name=f"day=2/{3:020}.parquet")
     assert say("validate", tmp_path).code == 3
 
 

@@ -29,7 +29,7 @@ MEGABYTE = 1 << 20
 
 def parquet(**options: Any) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(TABLE, sink, **{"use_dictionary": False, **options})
+    pq.write_table(TABLE, sink, **{"use_dictionary": False, "store_schema": False, **options})
     return sink.getvalue()
 
 
@@ -79,7 +79,7 @@ def test_pages_of_any_version_and_codec_pass(version: str, codec: str) -> None:
 def test_an_empty_list_may_be_of_any_kind() -> None:
     """Thrift's compact protocol does not say of what nothing is."""
     sink = io.BytesIO()
-    pq.write_table(TABLE.slice(0, 0), sink)
+    pq.write_table(TABLE.slice(0, 0), sink, store_schema=False)
 
     def change(footer: Struct) -> None:
         footer.fields = [(at, kind, Several(0, [], 0) if at == 4 else inner) for at, kind, inner in footer.fields]
@@ -111,7 +111,7 @@ def test_a_page_may_hold_four_of_the_longest_rows_and_no_more() -> None:
 def test_a_page_that_really_unfolds_to_much_is_refused_before_it_does_whatever_the_footer_says() -> None:
     zeros = pa.table({"Text": ["\0" * (64 * MEGABYTE)]})
     sink = io.BytesIO()
-    pq.write_table(zeros, sink, compression="zstd", use_dictionary=False, write_statistics=False)
+    pq.write_table(zeros, sink, compression="zstd", use_dictionary=False, write_statistics=False, store_schema=False)
 
     def lie(footer: Struct) -> None:
         column = field(field(footer, 4).values[0], 1).values[0]
@@ -254,7 +254,7 @@ def test_a_list_of_values_of_another_kind_is_refused(way: tuple[int, ...], name:
             inside = found.values[0] if isinstance(found, Several) else found
         kind = BINARY if name != 3 else I32
         other = Several(kind, [b"x"] if kind == BINARY else [1], 1)
-        inside.fields = [(at, of, other if at == name else inner) for at, of, inner in inside.fields]
+        inside.fields = [each for each in inside.fields if each[0] != name] + [(name, LIST, other)]
 
     assert "cannot be understood" in refused(with_footer(parquet(), change), Config())
 
@@ -295,7 +295,7 @@ def test_pages_are_looked_at_where_arrow_reads_them(monkeypatch: pytest.MonkeyPa
         return parquet_pages.check_pages(source, *others)
 
     monkeypatch.setattr("mirror_engine.delta.parquet.check_pages", check_pages)
-    content = parquet()
+    content = parquet(store_schema=True)
     assert b"ARROW:schema" in content
     file = open_parquet(pa.BufferReader(content), PATH, Config())
     assert sum(batch.num_rows for batch in file.batches()) == TABLE.num_rows
@@ -305,3 +305,31 @@ def test_pages_are_looked_at_where_arrow_reads_them(monkeypatch: pytest.MonkeyPa
     assert b"ARROW:schema" not in looked_at
     assert len(looked_at) == len(content)
     assert pq.ParquetFile(pa.BufferReader(looked_at)).metadata.num_rows == TABLE.num_rows
+
+
+def test_a_schema_of_arrows_in_another_spelling_is_refused() -> None:
+    """Field numbers in long form: Arrow would read it all the same, and types that are not Parquet's."""
+    respelled = with_footer(parquet(store_schema=True), lambda _: None)
+    assert "cannot be understood" in refused(respelled, Config())
+
+
+@pytest.mark.parametrize(
+    ("writer", "is_refused"),
+    [
+        ("parquet-mr version 1.2.8 (build 1)", True),
+        ("parquet-mr version 1.2.9", False),
+        ("parquet-mr version 1.16.0 (build 5)", False),
+        ("parquet-mr-trino version 448 (n/a)", False),
+        ("Parquet-MR", True),
+        ("other version 1.0.0", False),
+    ],
+)
+def test_a_writer_that_tells_lengths_wrong_is_refused(writer: str, is_refused: bool) -> None:  # noqa: FBT001 - a case
+    def signed(footer: Struct) -> None:
+        footer.fields = [(at, of, writer.encode() if at == 6 else inner) for at, of, inner in footer.fields]
+
+    content = with_footer(parquet(), signed)
+    if is_refused:
+        assert "parquet-mr before 1.2.9" in refused(content, Config())
+    else:
+        assert sum(b.num_rows for b in open_parquet(pa.BufferReader(content), PATH, Config()).batches()) == 2

@@ -80,3 +80,22 @@ def test_where_what_was_processed_counts_a_newer_file_is_not_seen_but_told(stora
 
 def test_what_was_moved_away_and_not_replaced_is_not_told(storage, table):
     assert UnmovedStorage(storage, processed_first=True).replaced(table, (FIRST, SECOND, f"day=1/{FIRST}")) == ()
+
+
+def test_of_two_moved_files_of_one_name_the_first_place_counts(storage, table):
+    storage.put(f"{table}/_ProcessedFiles/{FIRST}", b"older name")
+    unmoved = UnmovedStorage(storage, processed_first=True)
+    moved = storage.stat(f"{table}/{READY_TO_DELETE_FOLDER}/{FIRST}")
+    assert moved in unmoved.list(table)
+    assert unmoved.stat(f"{table}/{FIRST}") == moved
+    assert unmoved.open(f"{table}/{FIRST}").read() == FIRST.encode()
+
+
+@pytest.mark.parametrize("processed_first", [False, True])
+def test_a_partition_that_was_moved_away_as_a_whole_is_there(storage, table, processed_first):
+    storage.move(f"{table}/day=1/{SECOND}", f"{table}/{READY_TO_DELETE_FOLDER}/day=1/{SECOND}")
+    storage.delete(f"{table}/day=1")
+    unmoved = UnmovedStorage(storage, processed_first=processed_first)
+    assert names(unmoved.list(f"{table}/day=1")) == [FIRST, SECOND]
+    assert unmoved.has_archive(f"{table}/day=1")
+    assert not unmoved.has_archive(f"{table}/day=2")
