@@ -18,7 +18,7 @@ from mirror_engine.delta.parquet_pace import (
     is_small,
     pace_of,
 )
-from mirror_engine.delta.parquet_pages import Chunk, Layout, check_pages, layout_of
+from mirror_engine.delta.parquet_pages import Chunk, Layout, Unfolded, check_pages, layout_of
 from mirror_engine.delta.parquet_shape import Field, Shape, shape_of
 from mirror_engine.delta.parquet_types import OutOfRange, converted
 from mirror_engine.delta.unfolding import check_total
@@ -135,8 +135,8 @@ class ParquetChangeFile:
     def _raw_batches(self, places: Sequence[int], names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
             chunks = [self._groups[group][at] for at in places]
-            unfolded = check_pages(self._source, self._size, chunks, self._path, self._config).total
-            yield from self._at_once(group, chunks, unfolded, names) or self._paced(group, names)
+            pages = check_pages(self._source, self._size, chunks, self._path, self._config)
+            yield from self._at_once(group, chunks, pages.total, names) or self._paced(group, names, pages)
 
     def _at_once(
         self, group: int, chunks: Sequence[Chunk], unfolded: int, names: Sequence[str] | None
@@ -153,10 +153,10 @@ class ParquetChangeFile:
         except (PublisherError, *PARSE_FAULTS):
             return ()
 
-    def _paced(self, group: int, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def _paced(self, group: int, names: Sequence[str] | None, pages: Unfolded) -> Iterator[pa.RecordBatch]:
         """A row group in batches that fit into memory whatever it holds."""
         try:
-            pace = pace_of(self._file, self._source, group, names)
+            pace = pace_of(self._file, self._source, group, names, pages)
         except PARSE_FAULTS as fault:
             raise self._unreadable(group, fault) from fault
         check_total(pace.unfolded_bytes, self._file.metadata.num_rows, self._size, self._path, self._config)

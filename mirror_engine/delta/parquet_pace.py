@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from mirror_engine.config import Config
-    from mirror_engine.delta.parquet_pages import Chunk
+    from mirror_engine.delta.parquet_pages import Chunk, Unfolded
 
 BATCH_BYTES = 32 * 1024 * 1024
 MOST_ROWS = 65_536
@@ -44,11 +44,18 @@ class Pace:
     codecs: frozenset[str]
 
 
-def pace_of(file: pq.ParquetFile, source: BinaryIO, group: int, names: Sequence[str] | None) -> Pace:
+def pace_of(file: pq.ParquetFile, source: BinaryIO, group: int, names: Sequence[str] | None, pages: Unfolded) -> Pace:
     """Look at one row group, or at some of its columns, before they are read.
 
     A value of a dictionary costs next to nothing in the file and its full length in every row: where that could
-    matter, the dictionary's longest value counts for every row.
+    matter, the dictionary's longest value counts for every row. What the footer says of it is not believed.
+
+    Args:
+        file: opened.
+        source: its bytes.
+        group: which row group.
+        names: of the columns to be read; None for all.
+        pages: what the headers of these columns' pages say, in file order.
     """
     # Reading a row first is what makes it safe to ask for the columns' metadata: where they are corrupt, reading
     # raises, while asking ends the process (pyarrow's `RowGroupMetaData.column` lets C++ exceptions pass).
@@ -57,15 +64,15 @@ def pace_of(file: pq.ParquetFile, source: BinaryIO, group: int, names: Sequence[
     rows = described.num_rows
     places = [at for at in range(described.num_columns) if names is None or file.schema.column(at).name in names]
     chunks = [described.column(at) for at in places]
-    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
-    folded = [chunk for chunk in texts if chunk.has_dictionary_page]
+    texts = [at for at, chunk in enumerate(chunks) if chunk.physical_type == "BYTE_ARRAY"]
+    sizes = {at: max(chunks[at].total_uncompressed_size, pages.by_chunk[at]) for at in texts}
     fixed = fixed_width(file.schema, places)
-    width = fixed + sum(_expected_length(chunk, rows) for chunk in texts)
-    if rows * sum(chunk.total_uncompressed_size for chunk in folded) > BATCH_BYTES:
-        width += longest_values(source, file.metadata, group, [chunk.path_in_schema for chunk in folded])
+    width = fixed + sum(_expected_length(sizes[at], rows, is_prefixed=pages.prefixed[at]) for at in texts)
+    if rows * sum(sizes.values()) > BATCH_BYTES:
+        width += longest_values(source, file.metadata, group, [chunks[at].path_in_schema for at in texts])
     return Pace(
         rows_per_batch=int(min(max(BATCH_BYTES // max(width, 1), 1), MOST_ROWS)),
-        unfolded_bytes=rows * fixed + sum(chunk.total_uncompressed_size for chunk in texts),
+        unfolded_bytes=rows * fixed + sum(sizes.values()),
         codecs=frozenset(chunk.compression for chunk in chunks),
     )
 
@@ -114,10 +121,9 @@ def fixed_width(schema: Any, places: Iterable[int]) -> int:  # noqa: ANN401 - Pa
     return sum(_WIDTHS.get(leaf.physical_type, max(leaf.length, _WIDEST_FIXED)) for leaf in leaves)
 
 
-def _expected_length(chunk: Any, rows: int) -> int:  # noqa: ANN401 - ColumnChunkMetaData
-    size = int(chunk.total_uncompressed_size)
+def _expected_length(size: int, rows: int, *, is_prefixed: bool) -> int:
     mean = size // max(rows, 1)
-    return max(mean, min(size, _PREFIX_CODED)) if "DELTA_BYTE_ARRAY" in chunk.encodings else mean
+    return max(mean, min(size, _PREFIX_CODED)) if is_prefixed else mean
 
 
 def longest_values(handle: BinaryIO, metadata: Any, group: int, paths: list[str]) -> int:  # noqa: ANN401 - as above

@@ -18,6 +18,8 @@ from mirror_engine.delta.parquet_structs import (
     CRYPTO_METADATA,
     DATA_PAGES,
     DICTIONARY_PAGE,
+    ENCODING,
+    ENCODING_V2,
     FOOTER,
     META_DATA,
     PACKED,
@@ -27,6 +29,8 @@ from mirror_engine.delta.parquet_structs import (
     SPREAD,
     UNFOLDED,
     VALUES,
+    VALUES_PAGE,
+    VALUES_PAGE_V2,
 )
 from mirror_engine.delta.thrift import read_struct
 
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from mirror_engine.delta.thrift import Bytes
 
 PAGE_ROWS = 4  # a page may unfold to as many rows of the longest length allowed; writers make pages of a megabyte
+_DELTA_BYTE_ARRAY = 7
 _HEADER_BYTES, _LONGEST_HEADER = 512, 16 * 1024 * 1024
 
 
@@ -84,26 +89,38 @@ def layout_of(footer: bytes, path: str) -> Layout:
 
 
 class Unfolded(NamedTuple):
-    """How many bytes pages unfold to: all together, and the largest of them."""
+    """What the headers of pages say.
 
-    total: int
+    Attributes:
+        by_chunk: how many bytes the pages of each chunk unfold to.
+        largest: the same of the largest page.
+        prefixed: whether values of each chunk may repeat the beginning of the one before.
+    """
+
+    by_chunk: Sequence[int]
     largest: int
+    prefixed: Sequence[bool]
+
+    @property
+    def total(self) -> int:
+        """How many bytes all of them unfold to."""
+        return sum(self.by_chunk)
 
 
 def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str, config: Config) -> Unfolded:
     """Refuse pages that claim more room than the file has, or than a few of the longest rows need.
-
-    Returns:
-        How many bytes they unfold to.
 
     Raises:
         PublisherError: ME024, ME075.
         StorageUnavailable: the bytes could not be read.
     """
     limit = PAGE_ROWS * config.row_bytes
-    total = largest = 0
+    totals: list[int] = []
+    prefixed: list[bool] = []
+    largest = 0
     content = _Bytes(source)
     for chunk in chunks:
+        total, encodings = 0, set()
         if not 0 <= chunk.begin <= chunk.end <= size:
             raise broken(path, "a column is said to lie outside the file")
         at = chunk.begin
@@ -118,7 +135,16 @@ def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str,
                 raise too_large(path, f"a page of {max(packed, unfolded):,} bytes", limit)
             at += length + packed
             total, largest = total + unfolded, max(largest, unfolded)
-    return Unfolded(total, largest)
+            encodings.add(_encoding(header))
+        totals.append(total)
+        prefixed.append(_DELTA_BYTE_ARRAY in encodings)
+    return Unfolded(totals, largest, prefixed)
+
+
+def _encoding(header: Mapping[int, Any]) -> int | None:
+    """Of a page with values, by parquet.thrift's number; None for another page."""
+    encoding: int | None = header.get(VALUES_PAGE, {}).get(ENCODING)
+    return encoding if encoding is not None else header.get(VALUES_PAGE_V2, {}).get(ENCODING_V2)
 
 
 def _chunk(column: Mapping[int, Any]) -> Chunk:
@@ -148,7 +174,7 @@ class _Bytes:
         return self._source.read(most), 0
 
 
-def _header(content: _Bytes, at: int, path: str) -> tuple[Mapping[int, int], int]:
+def _header(content: _Bytes, at: int, path: str) -> tuple[Mapping[int, Any], int]:
     """A page's header, and how long it is."""
     for most in (_HEADER_BYTES, _LONGEST_HEADER):
         near, begin = content.near(at, most)

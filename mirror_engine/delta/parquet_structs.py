@@ -8,22 +8,33 @@ found by a pattern each.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.delta.thrift import BINARY, I32, I64, STRUCT, Struct, number
-from mirror_engine.delta.thrift_patterns import FLAT, LIST, NESTED, NUMBER, NUMBERS, TEXTS, VARINT, one_of, several
+from mirror_engine.delta.thrift_patterns import BODY, FLAT, LIST, NUMBER, NUMBERS, TEXTS, VARINT, one_of, several
 
 if TYPE_CHECKING:
     from mirror_engine.delta.thrift import Bytes, Found
 
 SCHEMA, ROW_GROUPS, COLUMNS, META_DATA, CRYPTO_METADATA = 2, 4, 1, 3, 8
 CODEC, VALUES, SPREAD, BYTES, DATA_PAGES, DICTIONARY_PAGE = 4, 5, 6, 7, 9, 11
-UNFOLDED, PACKED = 2, 3
+UNFOLDED, PACKED, VALUES_PAGE, VALUES_PAGE_V2 = 2, 3, 5, 8
+ENCODING, ENCODING_V2 = 2, 4
 
 _DESCRIBED = {CODEC: I32, VALUES: I64, SPREAD: I64, BYTES: I64, DATA_PAGES: I64, DICTIONARY_PAGE: I64}
 _COUNTED = rb"\x15%b\x15%b\x15%b\x00" % (VARINT, VARINT, VARINT)  # pages of one kind and encoding, counted
+_VALUES_V1 = rb"\x15%b\x15(%b)" % (VARINT, VARINT)  # how many, and how they are encoded
+_VALUES_V2 = rb"\x15%b\x15%b\x15%b\x15(%b)" % (VARINT, VARINT, VARINT, VARINT)
 _USUAL_PAGE = re.compile(
-    rb"\x15%b\x15(%b)\x15(%b)%b{0,8}\x00" % (VARINT, VARINT, VARINT, one_of(NUMBER, NESTED)),
+    rb"\x15%b\x15(%b)\x15(%b)%b%b\x00"
+    % (
+        *(VARINT, VARINT, VARINT),
+        one_of(  # with values in either version, or a dictionary; without a checksum, or behind one
+            *(rb"\x2c" + _VALUES_V1, rb"\x5c" + _VALUES_V2, rb"\x4c"),
+            rb"\x15%b%b" % (VARINT, one_of(rb"\x1c" + _VALUES_V1, rb"\x4c" + _VALUES_V2, rb"\x3c")),
+        ),
+        BODY,
+    ),
     re.DOTALL,
 )
 _USUAL_CHUNK = re.compile(
@@ -46,8 +57,13 @@ def _usual_page(content: Bytes, at: int) -> Found | None:
     found = _USUAL_PAGE.match(content, at)
     if found is None:
         return None
-    unfolded, packed = found.groups()
-    return {UNFOLDED: number(unfolded), PACKED: number(packed)}, found.end()
+    unfolded, packed, first, second, first_checked, second_checked = found.groups()
+    told: dict[int, Any] = {UNFOLDED: number(unfolded), PACKED: number(packed)}
+    if first or first_checked:
+        told[VALUES_PAGE] = {ENCODING: number(first or first_checked)}
+    elif second or second_checked:
+        told[VALUES_PAGE_V2] = {ENCODING_V2: number(second or second_checked)}
+    return told, found.end()
 
 
 def _usual_chunk(content: Bytes, at: int) -> Found | None:
@@ -66,4 +82,5 @@ _ENCRYPTED = Struct({}, {2: Struct({}, {1: BINARY})})
 _CHUNK = Struct({META_DATA: _COLUMN, CRYPTO_METADATA: _ENCRYPTED}, usual=_usual_chunk)
 _GROUP = Struct({COLUMNS: [_CHUNK]}, {4: STRUCT})
 FOOTER = Struct({SCHEMA: bytes, ROW_GROUPS: [_GROUP]}, {5: STRUCT, 7: STRUCT})
-PAGE = Struct({UNFOLDED: I32, PACKED: I32}, usual=_usual_page)
+_PAGES = {VALUES_PAGE: Struct({ENCODING: I32}), VALUES_PAGE_V2: Struct({ENCODING_V2: I32})}
+PAGE = Struct({UNFOLDED: I32, PACKED: I32, **_PAGES}, usual=_usual_page)

@@ -46,4 +46,3 @@ _EMPTY = head(_STRUCT) + rb"\x00"
 _PLAIN = one_of(NUMBER, head(_FLAGS), head(_BINARY) + TEXT, LIST + NUMBERS, _EMPTY)
 FLAT = head(_STRUCT) + _PLAIN + rb"{1,%d}\x00" % MOST_FIELDS  # never empty: what has two forms is tried both ways
 BODY = one_of(_PLAIN, FLAT) + rb"{0,%d}\x00" % MOST_FIELDS  # of a struct, after its head
-NESTED = head(_STRUCT) + BODY

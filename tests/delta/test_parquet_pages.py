@@ -179,12 +179,28 @@ def test_a_small_file_whose_footer_claims_much_is_refused_as_a_large_one_is() ->
     assert "[ME075]" in refused(with_footer(parquet(), claim), Config())
 
 
-def test_a_small_file_of_many_long_values_of_one_dictionary_is_read_in_pieces() -> None:
+@pytest.mark.parametrize(
+    "lies", [{}, {6: 200}, {11: None}], ids=["honest", "it is said to be small", "its dictionary is not told"]
+)
+@pytest.mark.parametrize("source", [io.BytesIO, pa.BufferReader], ids=["from a file", "from memory"])
+def test_a_small_file_of_many_long_values_of_one_dictionary_is_read_in_pieces(
+    source: Callable[[bytes], Any], lies: dict[int, int | None]
+) -> None:
     rows, length = 2_000, 40_000
     sink = io.BytesIO()
-    pq.write_table(pa.table({"City": ["x" * length] * rows}), sink)
+    pq.write_table(pa.table({"City": ["x" * length] * rows}), sink, store_schema=False)
     assert sink.tell() < MEGABYTE
-    counts = [batch.num_rows for batch in open_parquet(io.BytesIO(sink.getvalue()), PATH, Config()).batches()]
+    content = sink.getvalue()
+
+    def lie(footer: Struct) -> None:
+        described = field(field(field(footer, 4).values[0], 1).values[0], 3)
+        begin = field(described, 11)
+        told = {9: begin, **lies} if 11 in lies else lies
+        changed = [(at, kind, told.get(at, inner)) for at, kind, inner in described.fields]
+        described.fields = [each for each in changed if each[2] is not None]
+
+    content = with_footer(content, lie)
+    counts = [batch.num_rows for batch in open_parquet(source(content), PATH, Config()).batches()]
     assert sum(counts) == rows
     assert max(counts) * length <= BATCH_BYTES
 
