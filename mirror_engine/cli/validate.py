@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
@@ -88,6 +89,7 @@ class Threshold(str, Enum):
 
 
 LARGE_FILE_BYTES = 32 * 1024 * 1024
+FEWEST_NEW_OBJECTS = 500_000  # before garbage is looked for: a command that ends soon leaves little
 
 Paths = Annotated[
     list[Path],
@@ -149,6 +151,7 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     Exit codes: 0 nothing fails · 3 something at or above --fail-on, or a table is blocked or latched · 2 wrong usage ·
     4 try again
     """
+    gc.set_threshold(FEWEST_NEW_OBJECTS)
     from mirror_engine.delta.arrow_alone import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
 
     without_pandas()
@@ -156,8 +159,7 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     from mirror_engine.validation.place import place_of  # noqa: PLC0415 - likewise
 
     _check_watching(paths, seconds, watch=watch)
-    if as_json and report not in {Format.TEXT, Format.JSON}:
-        raise UsageError(f"--json and --format {report.value} are two forms of one report", "Leave one of them out.")
+    _check_report(report, as_json=as_json)
     codes = frozenset(known_code(code) for codes in ignore or () for code in codes.split(","))
     known = Baseline.read(baseline) if baseline else Baseline()
     places = [place_of(path, config) for path in paths]
@@ -183,6 +185,11 @@ def _check_watching(paths: Sequence[Path], seconds: float | None, *, watch: bool
         raise UsageError("--watch looks on at one path only", "Give one ROOT, landing zone or table folder.")
     if watch and not paths[0].exists():
         raise UsageError(f"{paths[0]}: no such folder yet", f"Make it before you watch: mkdir -p {paths[0] / ZONE}")
+
+
+def _check_report(report: Format, *, as_json: bool) -> None:
+    if as_json and report not in {Format.TEXT, Format.JSON}:
+        raise UsageError(f"--json and --format {report.value} are two forms of one report", "Leave one of them out.")
 
 
 def _judged(place: Place, shuffles: int, *, keys_only: bool) -> Verdicts:
