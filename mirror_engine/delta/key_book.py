@@ -93,6 +93,12 @@ def append(parts: list[Part], part: Part) -> None:
     grown[count:] = part
 
 
+def filled(parts: Sequence[NDArray[Any] | None], counts: Sequence[int], usual: np.generic) -> NDArray[Any]:
+    """All parts in one; None stands for so many of the usual value."""
+    pairs = zip(parts, counts, strict=True)
+    return np.concatenate([np.broadcast_to(usual, count) if part is None else part for part, count in pairs])
+
+
 def _array(part: Part) -> Hashes:
     return np.arange(part.start, part.stop, dtype=np.uint64) if isinstance(part, range) else part
 
@@ -135,12 +141,9 @@ class KeyBook:
         if not runs:
             return []
         counts = [run.row_count for run in runs]
-        sized = list(zip(runs, counts, strict=True))
         keys = np.concatenate([np.empty(0, dtype=np.uint64), *(_array(part) for run in runs for part in run.keys)])
-        whole = np.concatenate([np.ones(count, np.bool_) if run.whole is None else run.whole for run, count in sized])
-        markers = np.concatenate(
-            [np.zeros(count, np.int8) if run.markers is None else run.markers for run, count in sized]
-        )
+        whole = filled([run.whole for run in runs], counts, np.True_)
+        markers = filled([run.markers for run in runs], counts, np.int8(0))
         codes = np.full(len(keys), NO_KEY, dtype=np.int64)
         distinct, codes[whole] = np.unique(keys[whole], return_inverse=True)
         found = met(codes, markers, self._rows_of(distinct))
@@ -242,7 +245,8 @@ def _effects(markers: Markers, found: Integers, counts: Sequence[int]) -> list[E
         return sums
 
     def first(flags: Flags) -> list[int]:
-        at = np.append(np.flatnonzero(flags), len(flags))[np.searchsorted(np.flatnonzero(flags), ends[:-1])]
+        flagged = np.flatnonzero(flags)
+        at = np.append(flagged, len(flags))[np.searchsorted(flagged, ends[:-1])]
         rows: list[int] = np.where(at < ends[1:], at - ends[:-1] + 1, 0).tolist()
         return rows
 

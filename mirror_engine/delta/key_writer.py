@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mirror_engine.delta.base import DeltaState, Met, Outcome
 from mirror_engine.delta.digest import digest
-from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, Part, append, compact
+from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, Part, append, compact, filled
 from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.delta.record import beginning
 from mirror_engine.errors import UsageError
@@ -223,10 +223,7 @@ class KeyWriter:
 
 def _joined(parts: Sequence[NDArray[Any] | None], counts: Sequence[int], usual: np.generic) -> NDArray[Any] | None:
     """All parts in one, those of the usual value alone filled in; None where all are."""
-    if all(part is None for part in parts):
-        return None
-    pairs = zip(parts, counts, strict=True)
-    return np.concatenate([np.broadcast_to(usual, count) if part is None else part for part, count in pairs])
+    return None if all(part is None for part in parts) else filled(parts, counts, usual)
 
 
 def _run_of(file: FileRows) -> KeyRun:

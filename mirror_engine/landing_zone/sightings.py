@@ -99,6 +99,11 @@ class TableSighting:
     files: tuple[FileSighting, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 
+    @property
+    def usable(self) -> Metadata | None:
+        """What its `_metadata.json` says; None where it cannot be used."""
+        return self.metadata.metadata if isinstance(self.metadata, MetadataUsable) else None
+
 
 @dataclass(frozen=True)
 class ZoneSighting:

@@ -17,7 +17,7 @@ from mirror_engine.storage.base import Kind
 from mirror_engine.storage.read_only import ReadOnlyStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from mirror_engine.storage.base import Entry, Storage
 
@@ -81,9 +81,9 @@ class UnmovedStorage(ReadOnlyStorage):
         found: list[str] = []
         for below, of_one in groupby(sorted(paths), key=partition_of):
             place = f"{folder}/{below}".rstrip("/")
-            moved = {entry.name for other in _places(place) for entry in self._storage.list(other) or ()}
+            moved = self._processed_of(place)
             lying = {entry.name for entry in (self._storage.list(place) if moved else None) or ()}
-            found += [path for path in of_one if path.rpartition("/")[2] in moved & lying]
+            found += [path for path in of_one if path.rpartition("/")[2] in moved.keys() & lying]
         return tuple(found)
 
     def has_archive(self, folder: str) -> bool:
@@ -92,24 +92,26 @@ class UnmovedStorage(ReadOnlyStorage):
 
     def _listed(self, folder: str) -> Collection[Entry] | None:
         """What was moved away from a folder; None where nothing ever was."""
-        places = {place: self._storage.list(place) for place in _places(folder)}
-        if all(entries is None for entries in places.values()):
-            self._processed[folder] = {}
-            return None
-        known = [(place, entry) for place, entries in places.items() for entry in reversed(entries or ())]
-        found = {entry.name: (place, entry) for place, entry in reversed(known) if entry.name != READY_TO_DELETE_INFO}
-        files = {name: f"{place}/{name}" for name, (place, entry) in found.items() if entry.kind is Kind.FILE}
-        self._processed[folder] = files
-        return [entry for _, entry in found.values()]
+        listings = {place: self._storage.list(place) for place in _places(folder)}
+        found: dict[str, tuple[str, Entry]] = {}
+        for place, entries in listings.items():
+            for entry in entries or ():
+                if entry.name != READY_TO_DELETE_INFO:
+                    found.setdefault(entry.name, (f"{place}/{entry.name}", entry))
+        self._processed[folder] = {name: path for name, (path, entry) in found.items() if entry.kind is Kind.FILE}
+        is_there = any(entries is not None for entries in listings.values())
+        return [entry for _, entry in found.values()] if is_there else None
 
-    def _processed_at(self, path: str) -> str | None:
-        """Where a processed file lies that is to be seen in its old place, as its folder was last listed."""
-        if not self._processed_first:
-            return None
-        folder, _, name = path.rpartition("/")
+    def _processed_of(self, folder: str) -> Mapping[str, str]:
+        """Where a folder's moved files lie, by name, as it was last listed."""
         if folder not in self._processed:
             self._listed(folder)
-        return self._processed[folder].get(name)
+        return self._processed[folder]
+
+    def _processed_at(self, path: str) -> str | None:
+        """Where a processed file lies that is to be seen in its old place."""
+        folder, _, name = path.rpartition("/")
+        return self._processed_of(folder).get(name) if self._processed_first else None
 
     def _moved(self, path: str) -> str | None:
         """Where the file lies now, if it was moved."""

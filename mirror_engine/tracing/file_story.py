@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from mirror_engine.delta.key_writer import KeyReading, KeyWriter
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change_file import sequence_of
-from mirror_engine.landing_zone.states import Behind, Loading
 from mirror_engine.tracing.beginning import beginning_of
 from mirror_engine.tracing.plan_story import PlannedStep, trace_plan
-from mirror_engine.tracing.replaying import read_unapplied, replay_table
+from mirror_engine.tracing.replaying import read_unapplied, replay_table, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -138,16 +137,13 @@ def _state(
         passed_over = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
         return "ignored", next((found.finding for found in passed_over), "it is no change file")
     seen = next((file for file in replayed.waiting if file.path == path), None)
-    is_ahead = isinstance(scene.plan.state, Behind | Loading)  # the replay has met what the engine has yet to meet
-    if real.state != "applied" and seen and (is_ahead or seen.state == "refused"):
-        return seen.state, seen.why
-    return real.state, real.why
+    told = standing(scene, seen) if seen and real.state != "applied" else real
+    return told.state, told.why
 
 
 def _unapplied(scene: Scene, path: str, writer: _FileWriter) -> tuple[bool | None, dict[int, int]]:
     """Whether a file that cannot be applied yet has a marker column, and its markers, if it can be read."""
-    table = writer.state(scene.status.delta_folder)
-    found = read_unapplied(scene, path, table.schema if table else None, KeyReading(None))
+    found = read_unapplied(scene, path, writer, KeyReading(None))
     return (found.has_marker, dict(sorted(found.markers.items()))) if found else (None, {})
 
 

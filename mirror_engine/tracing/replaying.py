@@ -12,15 +12,15 @@ from mirror_engine.errors import PublisherError, ZoneChanged
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.progress import AppliedFile
+from mirror_engine.landing_zone.states import Behind, Loading
 from mirror_engine.ledger import Ledger
 from mirror_engine.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
     from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.delta.reading import Reading
-    from mirror_engine.landing_zone.column_types import TableSchema
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.monitoring.status import FileStatus, TableStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.tracing.beginning import Beginning
     from mirror_engine.tracing.scene import Scene
@@ -56,13 +56,20 @@ def replay_table(
     return status
 
 
-def read_unapplied(scene: Scene, path: str, schema: TableSchema | None, reading: Reading) -> FileRows | None:
+def standing(scene: Scene, replayed: FileStatus) -> FileStatus:
+    """How a file stands that a replay could not apply: as the engine says where it has met what stops the replay."""
+    real = scene.files.get(replayed.path)
+    is_met = not isinstance(scene.plan.state, Behind | Loading)
+    return real if real and is_met and real.state != "applied" and replayed.state != "refused" else replayed
+
+
+def read_unapplied(scene: Scene, path: str, writer: DeltaWriter, reading: Reading) -> FileRows | None:
     """A file that cannot be applied yet, read by itself; None where it is gone, or breaks the protocol.
 
     Args:
         scene: the table.
         path: of the file, from the table folder.
-        schema: of the table before it, as far as that is known; None for no table.
+        writer: holds the table as far as it was replayed.
         reading: what is kept of its rows.
 
     Raises:
@@ -71,7 +78,8 @@ def read_unapplied(scene: Scene, path: str, schema: TableSchema | None, reading:
     file = next((file for file in scene.sighting.files if file.path == path), None)
     if file is None:
         return None
-    facts = TableFacts(schema, is_empty=schema is None)
+    table = writer.state(scene.status.delta_folder)
+    facts = TableFacts(table.schema if table else None, is_empty=table is None)
     request = ReadRequest(scene.zone, scene.name, file, scene.metadata or Metadata(), facts)
     try:
         return ChangeFileReader(scene.storage, scene.doors.config, reading).read(request).rows

@@ -10,10 +10,9 @@ from typing_extensions import assert_never
 
 from mirror_engine.delta.arrow_types import arrow_schema
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker, same_rows
-from mirror_engine.landing_zone.states import Behind, Loading
 from mirror_engine.tracing.beginning import Beginning, beginning_of
 from mirror_engine.tracing.one_key import ROW_COLUMN, KeyChange, OneKeyReading, OneKeyWriter
-from mirror_engine.tracing.replaying import read_unapplied, replay_table
+from mirror_engine.tracing.replaying import read_unapplied, replay_table, standing
 from mirror_engine.tracing.row_values import Row, changed_columns, plain_rows
 from mirror_engine.tracing.wanted_key import WantedKey
 
@@ -214,9 +213,7 @@ def _rows(count: int) -> str:
 
 def _unread(replayed: FileStatus, scene: Scene, writer: OneKeyWriter, key: WantedKey) -> Unread:
     """A file the replay could not read; with the engine's own reason, where it has met what stops the replay."""
-    real = scene.files.get(replayed.path)
-    is_met = not isinstance(scene.plan.state, Behind | Loading)
-    told = real if real and is_met and real.state != "applied" and replayed.state != "refused" else replayed
+    told = standing(scene, replayed)
     rows = None if replayed.state == "refused" else _waiting_rows(replayed.path, scene, writer, key)
     return Unread(replayed.path, told.state, told.why, rows)
 
@@ -225,8 +222,7 @@ def _waiting_rows(
     path: str, scene: Scene, writer: OneKeyWriter, key: WantedKey
 ) -> tuple[tuple[int, RowMarker], ...] | None:
     """Rows with the key in a file that cannot be applied yet: where they stand and what they ask for."""
-    state = writer.state(scene.status.delta_folder)
-    read = read_unapplied(scene, path, state.schema if state else None, OneKeyReading(key))
+    read = read_unapplied(scene, path, writer, OneKeyReading(key))
     if read is None:
         return None
     return tuple(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE
-from mirror_engine.landing_zone.sightings import MetadataUsable
 from mirror_engine.monitoring.overview import mirror_status
 from mirror_engine.poller import Poller
 from mirror_engine.steps import BeginGeneration
@@ -71,7 +70,7 @@ class Scene:
     @property
     def metadata(self) -> Metadata | None:
         """What `_metadata.json` says now; None where it cannot be used."""
-        return _metadata(self.sighting)
+        return self.sighting.usable
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -151,10 +150,6 @@ def _seen(doors: Doors, storage: Storage, name: TableName) -> TableSighting:
     return next(sighting for sighting in found.tables if sighting.name == name)
 
 
-def _metadata(sighting: TableSighting) -> Metadata | None:
-    return sighting.metadata.metadata if isinstance(sighting.metadata, MetadataUsable) else None
-
-
 def _replaced(sighting: TableSighting, progress: Progress | None) -> frozenset[str]:
     applied = progress.applied if progress else {}
     return frozenset(
@@ -176,7 +171,7 @@ def _as_applied(
     folder: str, sighting: TableSighting, progress: Progress, commits: Iterable[HistoryEntry]
 ) -> dict[str, Slot | None]:
     """Applied files that time orders, at times in the order in which they were applied: some came late (LZ-3.6)."""
-    metadata = _metadata(sighting)
+    metadata = sighting.usable
     if metadata is None or metadata.strategy is not Strategy.LAST_UPDATE_TIME:
         return {}
     lying = {file.path for file in sighting.files}

@@ -12,7 +12,7 @@ from mirror_engine.delta.reading_ahead import helpers_for
 from mirror_engine.landing_zone.change_file import number_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.metadata import Strategy
-from mirror_engine.landing_zone.sightings import MetadataUsable, partition_of
+from mirror_engine.landing_zone.sightings import partition_of
 from mirror_engine.landing_zone.states import Latched
 from mirror_engine.monitoring.fabric_errors import WORDED, fabric_message
 from mirror_engine.monitoring.state_words import in_words, word
@@ -74,8 +74,7 @@ def _begun(place: Place, zone: ZoneSighting) -> Place:
 
 
 def _is_numbered(table: TableSighting) -> bool:
-    metadata = table.metadata
-    return isinstance(metadata, MetadataUsable) and metadata.metadata.strategy is Strategy.SEQUENTIAL
+    return table.usable is not None and table.usable.strategy is Strategy.SEQUENTIAL
 
 
 def verdicts_of(
@@ -86,7 +85,7 @@ def verdicts_of(
     more: Mapping[str, Sequence[Diagnostic]],
 ) -> Verdicts:
     """Put together what a rehearsal came to, and what else was found, by table folder (`""` for the zone)."""
-    texts = {table.name for table in zone.tables if _is_text(table)}
+    texts = {table.name for table in zone.tables if table.usable and table.usable.is_text}
     tables = (
         _verdict(
             table,
@@ -98,10 +97,6 @@ def verdicts_of(
     )
     diagnostics = Counter(status.diagnostics) | Counter(more.get("", ()))
     return Verdicts(tuple(tables), tuple(diagnostics.items()), place.zone.as_posix())
-
-
-def _is_text(table: TableSighting) -> bool:
-    return isinstance(table.metadata, MetadataUsable) and table.metadata.metadata.is_text
 
 
 def _verdict(table: TableStatus, more: Iterable[Diagnostic], *, is_text: bool, default_schema: str) -> TableVerdict:

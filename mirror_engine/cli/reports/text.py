@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mirror_engine.cli.output import NAMES, STYLES, line
+from mirror_engine.cli.output import NAMES, STYLES, bullet, line
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.register import GRAVITY
 from mirror_engine.validation.verdicts import STUCK
@@ -50,7 +49,7 @@ def _heading(table: TableVerdict) -> Text:
 def _fabric(table: TableVerdict) -> Iterator[RenderableType]:
     """What to look for in the service's own monitoring."""
     if table.fabric:
-        yield Padding(line(f"Fabric says: {table.fabric}", "dim"), (0, 0, 0, 2), expand=False)
+        yield bullet("Fabric says:", table.fabric, "dim")
 
 
 def _told(diagnostics: Iterable[Counted], folder: str) -> Iterator[RenderableType]:
