@@ -120,7 +120,8 @@ def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str,
     largest = 0
     content = _Bytes(source)
     for chunk in chunks:
-        total, encodings = 0, set()
+        total = 0
+        encodings: set[int | None] = set()
         if not 0 <= chunk.begin <= chunk.end <= size:
             raise broken(path, "a column is said to lie outside the file")
         at = chunk.begin
@@ -135,16 +136,10 @@ def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str,
                 raise too_large(path, f"a page of {max(packed, unfolded):,} bytes", limit)
             at += length + packed
             total, largest = total + unfolded, max(largest, unfolded)
-            encodings.add(_encoding(header))
+            encodings |= {header.get(VALUES_PAGE, {}).get(ENCODING), header.get(VALUES_PAGE_V2, {}).get(ENCODING_V2)}
         totals.append(total)
         prefixed.append(_DELTA_BYTE_ARRAY in encodings)
     return Unfolded(totals, largest, prefixed)
-
-
-def _encoding(header: Mapping[int, Any]) -> int | None:
-    """Of a page with values, by parquet.thrift's number; None for another page."""
-    encoding: int | None = header.get(VALUES_PAGE, {}).get(ENCODING)
-    return encoding if encoding is not None else header.get(VALUES_PAGE_V2, {}).get(ENCODING_V2)
 
 
 def _chunk(column: Mapping[int, Any]) -> Chunk:

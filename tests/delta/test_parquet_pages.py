@@ -349,3 +349,17 @@ def test_a_writer_that_tells_lengths_wrong_is_refused(writer: str, is_refused: b
         assert "parquet-mr before 1.2.9" in refused(content, Config())
     else:
         assert sum(b.num_rows for b in open_parquet(pa.BufferReader(content), PATH, Config()).batches()) == 2
+
+
+def test_values_that_repeat_the_one_before_are_reckoned_with_whichever_header_tells_them() -> None:
+    """A page may have both versions' headers: which one Arrow goes by, another field says."""
+    content = parquet(column_encoding={"City": "PLAIN", "Id": "PLAIN"})
+    both = Struct([(1, I32, 2), (4, I32, 7)])
+    reader = Reader(content[4:])
+    header = reader.struct()
+    header.fields.append((8, STRUCT, both))
+    page = written(header)
+    size = next(inner for at, _, inner in header.fields if at == 3)
+    chunk = parquet_pages.Chunk(0, len(page) + size, 0, 0)
+    found = parquet_pages.check_pages(io.BytesIO(page + bytes(size)), len(page) + size, [chunk], PATH, Config())
+    assert list(found.prefixed) == [True]
