@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
-HAS_JAVA := $(BIN)/python -c 'from mirror_engine.delta.java import find_java; find_java()' 2>/dev/null
+HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_java; find_java()' 2>/dev/null
 
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE

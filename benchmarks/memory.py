@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from measure import family, lines_of, machine
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
 
 RESULTS = Path(__file__).parent / "results"
 ROWS_PER_FILE = 25_000  # 1 MiB

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config
+    from mirror_engine.engine_run import RunResult, SyncReport
     from mirror_engine.errors import MirrorError
     from mirror_engine.mirror import Mirror
-    from mirror_engine.running import Report, Verdict
 
 __version__ = "0.1.0"
-__all__ = ["Config", "Mirror", "MirrorError", "Report", "Verdict"]
+__all__ = ["Config", "Mirror", "MirrorError", "RunResult", "SyncReport"]
 
-_HOMES = {"Config": "config", "MirrorError": "errors", "Mirror": "mirror", "Report": "running", "Verdict": "running"}
+_HOMES = {
+    "Config": "config",
+    "Mirror": "mirror",
+    "MirrorError": "errors",
+    "RunResult": "engine_run",
+    "SyncReport": "engine_run",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from mirror_engine.config import Config
-from mirror_engine.delta.jars import delta_jars
-from mirror_engine.delta.java import find_java
-from mirror_engine.delta.launch import Plan
-from mirror_engine.delta.session import start_session
-from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
 from mirror_engine.mirror import Mirror
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.tables.spark.jars import delta_jars
+from mirror_engine.tables.spark.java import find_java
+from mirror_engine.tables.spark.launch import LaunchPlan
+from mirror_engine.tables.spark.session import start_session
 
 if TYPE_CHECKING:
-    from mirror_engine.delta.archive import Archive
-    from mirror_engine.delta.profile import Profile
+    from mirror_engine.tables.spark.archive import Archive
+    from mirror_engine.tables.spark.profile import Profile
 
-_LEAST_URGENT = 19
+_MIN_URGENT = 19
 
 
 def make_archive(config: Config, profile: Profile) -> Archive | None:
     """Make the archive for sessions of this kind; None where it is not wanted, or another process is at it."""
     java = find_java()
-    archive = Plan(profile, java, delta_jars(config, java, ignore), config.driver_memory, Path()).archive()
+    archive = LaunchPlan(profile, java, delta_jars(config, java, ignore), config.driver_memory, Path()).archive()
     if not archive.is_wanted:
         return None
     with suppress(Timeout), FileLock(archive.lock, timeout=0):
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> None:
     """Make the archive for a profile and a folder of jars, less urgently than anything else."""
     profile, jars = arguments
     if hasattr(os, "nice"):
-        os.nice(_LEAST_URGENT)
+        os.nice(_MIN_URGENT)
     make_archive(Config(profile="ci", jars=jars), "brief" if profile == "brief" else "steady")
 
 

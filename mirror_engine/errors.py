@@ -2,15 +2,15 @@
 
 ```
 MirrorError                    carries a message (place: what was found) and a hint (what to do)
-├── PublisherError             latches its table; all other tables go on          exit 3
+├── RejectedFile             latches its table; all other tables go on          exit 3
 ├── TransientError             met again in the next cycle, with growing pauses   exit 4
 │   ├── StorageUnavailable     a listing, read, write, move or delete failed
-│   ├── ZoneChanged            the zone moved on between poll and commit
+│   ├── ConcurrentModification            the zone moved on between poll and commit
 │   ├── CommitConflict         another writer committed to the same Delta table first
 │   ├── CommitFailed           Spark could not carry out a commit; nothing was committed
 │   ├── TableDamaged           a table's Delta log cannot be read; its table latches       exit 3
-│   └── EngineFault            a defect of ours met at one table; tried again, too       exit 1
-├── RootInUse                  another engine holds this ROOT                     exit 4
+│   └── InternalError            a defect of ours met at one table; tried again, too       exit 1
+├── RootLocked                  another engine holds this ROOT                     exit 4
 ├── UsageError                 ends the process                                   exit 2
 │   ├── ConfigError            every wrong option at once
 │   └── UnknownTable           no such table under this ROOT
@@ -48,7 +48,7 @@ class MirrorError(Exception):
         return f"{self.message}\n  -> {self.hint}" if self.hint else self.message
 
 
-class PublisherError(MirrorError):
+class RejectedFile(MirrorError):
     """What a publisher landed breaks the protocol: its table latches (LZ-4.17), all others go on."""
 
     def __init__(self, diagnostic: Diagnostic, others: Sequence[Diagnostic] = ()) -> None:
@@ -69,7 +69,7 @@ class StorageUnavailable(TransientError):
     """A call on the landing zone's storage failed."""
 
 
-class ZoneChanged(TransientError):
+class ConcurrentModification(TransientError):
     """A file or folder was replaced between poll and commit; nothing was committed."""
 
 
@@ -95,11 +95,11 @@ class TableDamaged(TransientError):
         self.fault = fault
 
 
-class EngineFault(TransientError):
+class InternalError(TransientError):
     """Something unforeseen went wrong at one table: a defect of the engine, and no reason to stop the others."""
 
 
-class RootInUse(MirrorError):
+class RootLocked(MirrorError):
     """Another engine holds this ROOT."""
 
 
@@ -135,7 +135,7 @@ def foreseen(call: Callable[[], _Answer]) -> _Answer:
     """What a call for one table comes to; the unforeseen becomes a fault of that table alone (protocol chapter 10).
 
     Raises:
-        EngineFault: it was unforeseen; the log has the story.
+        InternalError: it was unforeseen; the log has the story.
     """
     try:
         return call()
@@ -143,4 +143,4 @@ def foreseen(call: Callable[[], _Answer]) -> _Answer:
         raise
     except Exception as error:
         logging.getLogger(__name__).exception("work on a table failed")
-        raise EngineFault(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error
+        raise InternalError(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error

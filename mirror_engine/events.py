@@ -75,7 +75,7 @@ class TableMaintained:
 
 
 @dataclass(frozen=True)
-class TableLatched:
+class TableHalted:
     """A table refused something and reads no further."""
 
     table: TableName
@@ -83,7 +83,7 @@ class TableLatched:
 
 
 @dataclass(frozen=True)
-class TableReleased:
+class TableResumed:
     """A latched table goes on."""
 
     table: TableName
@@ -98,7 +98,7 @@ class DiagnosticRaised:
 
 
 @dataclass(frozen=True)
-class OperationFailed:
+class RetryScheduled:
     """Something transient failed; it is tried again `retry_seconds` from now (ME072)."""
 
     table: TableName | None
@@ -107,7 +107,7 @@ class OperationFailed:
 
 
 @dataclass(frozen=True)
-class ProgressRecovered:
+class ProgressRebuilt:
     """The ledger did not know what a table's Delta log knows: how far it is was read there."""
 
     table: TableName
@@ -115,7 +115,7 @@ class ProgressRecovered:
 
 
 @dataclass(frozen=True)
-class Preparing:
+class SetupProgress:
     """Slow preparation: jars being fetched, the Spark session starting. `done` of `total`, 0 where unknown."""
 
     what: str
@@ -131,12 +131,12 @@ Event = (
     | BatchCommitted
     | TableDropped
     | TableMaintained
-    | TableLatched
-    | TableReleased
+    | TableHalted
+    | TableResumed
     | DiagnosticRaised
-    | OperationFailed
-    | ProgressRecovered
-    | Preparing
+    | RetryScheduled
+    | ProgressRebuilt
+    | SetupProgress
 )
 Listener = Callable[[Event], None]
 

@@ -9,28 +9,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.change_batches import BatchReader
 from mirror_engine.config import Config
-from mirror_engine.delta.read_request import ReadsAtNeed
-from mirror_engine.delta.remembering import RememberingWriter
-from mirror_engine.doors import Doors
-from mirror_engine.engine import Engine
+from mirror_engine.engine.batch_reader import BatchReader
+from mirror_engine.engine.context import EngineContext
+from mirror_engine.engine.cycle import Engine
+from mirror_engine.engine.janitor import Janitor
+from mirror_engine.engine.ledger import NEXT_POLL, Ledger
+from mirror_engine.engine.maintenance import MaintenanceScheduler
+from mirror_engine.engine.planner import Look, ZonePlanner
+from mirror_engine.engine.poller import Poller
+from mirror_engine.engine.recovery import recover, restart
+from mirror_engine.engine.root_lock import held, is_held
+from mirror_engine.engine_run import EngineRun
 from mirror_engine.errors import StorageUnavailable, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
-from mirror_engine.holding import held, is_held
-from mirror_engine.janitor import Janitor
 from mirror_engine.landing_zone.layout import LEDGER, MEMORY, TABLES
-from mirror_engine.ledger import NEXT_POLL, Ledger
-from mirror_engine.monitoring.overview import Heart, mirror_status
-from mirror_engine.outlook import Look, Outlook
-from mirror_engine.poller import Poller
-from mirror_engine.recovery import recover
-from mirror_engine.restart import restart
-from mirror_engine.running import Running
+from mirror_engine.landing_zone.names import find_table
+from mirror_engine.monitoring.status import Heart, mirror_status
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
-from mirror_engine.table_names import find_table
-from mirror_engine.upkeep import Upkeep
+from mirror_engine.tables.log_cache import CachingDeltaWriter
+from mirror_engine.tables.reading.reader import LazyReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,18 +38,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from mirror_engine.delta.base import DeltaWriter
-    from mirror_engine.delta.history import HistoryEntry
-    from mirror_engine.delta.lying_files import LyingFiles
-    from mirror_engine.delta.profile import Profile
-    from mirror_engine.delta.read_request import ReadsInOrder
-    from mirror_engine.delta.spark_door import SparkDoor
+    from mirror_engine.engine.watcher import ZoneWatcher
+    from mirror_engine.engine_run import SyncReport
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
-    from mirror_engine.running import Report
     from mirror_engine.storage.base import Storage
-    from mirror_engine.waking import Waker
+    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
+    from mirror_engine.tables.passthrough import PassthroughReader
+    from mirror_engine.tables.reading.reader import OrderedReader
+    from mirror_engine.tables.spark.backend import SparkBackend
+    from mirror_engine.tables.spark.profile import Profile
 
     _Failed = Callable[[str, TransientError], None]
 
@@ -93,7 +91,7 @@ class Mirror:
         self._clock = clock
         self._storage = storage or RetryingStorage(LocalStorage(self.root))
         self._is_lasting = False
-        self._waker: Waker | None = None
+        self._waker: ZoneWatcher | None = None
         self._spark = spark
         self._has_own_writer = writer is None
         self._writer = writer or self._own_writer()
@@ -104,11 +102,11 @@ class Mirror:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def once(self, stop: threading.Event | None = None) -> Report:
+    def once(self, stop: threading.Event | None = None) -> SyncReport:
         """Apply all that can be applied now.
 
         Raises:
-            RootInUse: another engine holds this ROOT.
+            RootLocked: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
         stop = stop or threading.Event()
@@ -119,28 +117,32 @@ class Mirror:
                     break
                 if running.last.failures and attempt + 1 < TRIES_OF_ONCE:
                     stop.wait(running.engine.next_try_seconds(2.0**attempt))
-            if isinstance(self._writer, RememberingWriter):
+            if isinstance(self._writer, CachingDeltaWriter):
                 self._writer.remember()
             return running.report()
 
-    def run(self, stop: threading.Event) -> Report:
+    def run(self, stop: threading.Event) -> SyncReport:
         """Run cycles until `stop` is set, finishing the commit at hand.
 
         Raises:
-            RootInUse: another engine holds this ROOT.
+            RootLocked: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
-        from mirror_engine.waking import Waker  # noqa: PLC0415 - only who waits can be woken
+        from mirror_engine.engine.watcher import ZoneWatcher  # noqa: PLC0415 - only who waits can be woken
 
         self._is_lasting = True
-        with self._engine() as running, Waker(self.root, stop) as waker, Upkeep(running.doors, waker.ring) as upkeep:
+        with (
+            self._engine() as running,
+            ZoneWatcher(self.root, stop) as waker,
+            MaintenanceScheduler(running.context, waker.ring) as upkeep,
+        ):
             self._waker = waker
             while not stop.is_set():
                 running.cycle(stop, upkeep.at_hand, waker.is_due)
                 upkeep.begin(running.level, is_busy=running.is_busy)
                 pause = running.engine.next_try_seconds(self.config.poll_interval_seconds)
                 with suppress(StorageUnavailable):  # it is only shown
-                    running.doors.ledger.note(NEXT_POLL, str(self._clock() + pause))
+                    running.context.ledger.note(NEXT_POLL, str(self._clock() + pause))
                 waker.wait(pause)
             running.finish(stop)
             return running.report()
@@ -153,17 +155,17 @@ class Mirror:
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
         with self.look() as seen:
-            return mirror_status(self.root, seen.doors, seen.zone, seen.plans, engine_running=is_held(self.root))
+            return mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_held(self.root))
 
     @contextmanager
     def look(self) -> Iterator[Look]:
         """All that is known now, read only, while another engine may run. Starts no JVM."""
         ledger = Ledger.read(self.root / LEDGER)
         try:
-            doors = self._doors(ledger, tell=ignore)
-            found = recover(doors)
+            context = self._doors(ledger, tell=ignore)
+            found = recover(context)
             zone = self._poller().look()
-            yield Look(doors, zone, Outlook(doors, found, zone).plans())
+            yield Look(context, zone, ZonePlanner(context, found, zone).plans())
         finally:
             ledger.close()
 
@@ -208,7 +210,7 @@ class Mirror:
 
         Raises:
             UnknownTable: no such table.
-            RootInUse: another engine holds this ROOT.
+            RootLocked: another engine holds this ROOT.
             TransientError: a table cannot be maintained, and nobody is told of it.
         """
         with held(self.root):
@@ -223,12 +225,12 @@ class Mirror:
         `restart=resume` all state is kept and nothing is dropped.
 
         Raises:
-            RootInUse: another engine holds this ROOT.
+            RootLocked: another engine holds this ROOT.
         """
         if self.config.restart == "resume":
             return []
         with self._engine() as running:
-            return restart(running.doors, running.engine, self._poller().look())
+            return restart(running.context, running.engine, self._poller().look())
 
     def close(self) -> None:
         """End the Spark session, if one was started."""
@@ -244,47 +246,47 @@ class Mirror:
             return None
 
     def _own_writer(self) -> DeltaWriter:
-        return RememberingWriter(self.root / TABLES, self.root / MEMORY, lambda: self._spark_door.writer)
+        return CachingDeltaWriter(self.root / TABLES, self.root / MEMORY, lambda: self._spark_door.writer)
 
     @cached_property
-    def _spark_door(self) -> SparkDoor:
-        from mirror_engine.delta.spark_door import SparkDoor  # noqa: PLC0415 - a level zone needs no Arrow
+    def _spark_door(self) -> SparkBackend:
+        from mirror_engine.tables.spark.backend import SparkBackend  # noqa: PLC0415 - a level zone needs no Arrow
 
-        return SparkDoor(self.root, self.config, self._storage, self._spark, self._tell, self._load)
+        return SparkBackend(self.root, self.config, self._storage, self._spark, self._tell, self._load)
 
     def _load(self) -> Profile:
         """What a JVM of our own is set up for: long work, or a little that is soon over."""
         if self.config.profile == "ci":
             return "brief"
-        lying = sum(file.size for sighting in self._poller().look().tables for file in sighting.files)
+        lying = sum(file.size for listing in self._poller().look().tables for file in listing.files)
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
 
-    def _reader(self) -> ReadsInOrder:
+    def _reader(self) -> OrderedReader:
         return self._spark_door.reader() if self._has_own_writer else self._spark_door.reader_here()
 
-    def _lying(self) -> LyingFiles:
+    def _lying(self) -> PassthroughReader:
         return self._spark_door.lying()
 
     def _poller(self) -> Poller:
         return Poller(self._storage, self.config)
 
-    def _doors(self, ledger: Ledger, tell: Callable[[Event], None]) -> Doors:
-        return Doors(self._storage, self._writer, ledger, self.config, self._clock, tell)
+    def _doors(self, ledger: Ledger, tell: Callable[[Event], None]) -> EngineContext:
+        return EngineContext(self._storage, self._writer, ledger, self.config, self._clock, tell)
 
     @contextmanager
-    def _engine(self) -> Iterator[Running]:
+    def _engine(self) -> Iterator[EngineRun]:
         with held(self.root):
             ledger = Ledger.open(self.root / LEDGER)
-            doors = self._doors(ledger, self._tell)
+            context = self._doors(ledger, self._tell)
             engine = Engine(
-                doors,
+                context,
                 self._poller(),
-                BatchReader(ReadsAtNeed(self._reader), self.config, self._tell, self._writer.prepare, self._lying),
+                BatchReader(LazyReader(self._reader), self.config, self._tell, self._writer.prepare, self._lying),
                 Janitor(self._storage, self.config, self._clock),
             )
             try:
-                with Heart(doors):
-                    yield Running(doors, engine)
+                with Heart(context):
+                    yield EngineRun(context, engine)
             finally:
                 engine.close()
                 ledger.close()

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import oracle
 
-from mirror_engine import Verdict
+from mirror_engine import RunResult
 
 if TYPE_CHECKING:
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
 
-def compare(judge: oracle.Oracle, verdict: Verdict, writer: DeltaWriter) -> None:
+def compare(judge: oracle.Oracle, verdict: RunResult, writer: DeltaWriter) -> None:
     """The engine's tables and verdict are the oracle's."""
     expected = judge.tables()
     assert sorted(writer.tables()) == sorted(expected)
@@ -24,4 +24,4 @@ def compare(judge: oracle.Oracle, verdict: Verdict, writer: DeltaWriter) -> None
         assert sorted(columns, key=str) == sorted(life.columns, key=str), name
         found = [{key.casefold(): value for key, value in row.items()} for row in rows.to_pylist()]
         assert oracle.canonical(found, life.columns) == oracle.canonical(life.rows, life.columns), name
-    assert verdict is (Verdict.REFUSED if judge.refuses else Verdict.LEVEL)
+    assert verdict is (RunResult.NEEDS_ATTENTION if judge.refuses else RunResult.CAUGHT_UP)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The run's one session; whoever sets confs takes a `child_session` of it."""
-    from mirror_engine.delta.session import end_session, start_session  # noqa: PLC0415 - only Spark's tests need it
+    from mirror_engine.tables.spark.session import end_session, start_session  # noqa: PLC0415 - only Spark's tests need it
 
     folder = tmp_path_factory.mktemp("spark")
     session = start_session(
@@ -35,8 +35,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]]:  # noqa: ARG001 - keeps the JVM
     """Makes the Spark writer of a ROOT, with a session in the run's one JVM."""
-    from mirror_engine.delta.session import start_session  # noqa: PLC0415 - only Spark's tests need it
-    from mirror_engine.delta.writer import SparkDeltaWriter  # noqa: PLC0415 - as above
+    from mirror_engine.tables.merge.spark import SparkDeltaWriter  # noqa: PLC0415 - as above
+    from mirror_engine.tables.spark.session import start_session  # noqa: PLC0415 - only Spark's tests need it
 
     made: list[DeltaWriter] = []
 

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from wire import running
 
-from mirror_engine.endpoint.fault_words import parse_fault
-from mirror_engine.endpoint.items import Items
-from mirror_engine.endpoint.lake import Lake
-from mirror_engine.endpoint.switches import Switches
-from mirror_engine.endpoint.unmirrored import Unmirrored
-from mirror_engine.serving.composition import application
-from mirror_engine.storage.local_writable import WritableLocalStorage
+from mirror_engine.onelake.faults import EmulatorOptions, parse_fault
+from mirror_engine.onelake.items import Items, NullReplication
+from mirror_engine.onelake.lake import Lake
+from mirror_engine.onelake.serving import application
+from mirror_engine.onelake.store import WritableLocalStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +78,7 @@ def faulty(folder: Path, *faults: str, databases: Any = None) -> Iterator[Client
     items = Items(storage)
     items.ensure("shop", "orders")
     storage.make_folder(TABLE)
-    switches = Switches(faults=[parse_fault(text) for text in faults], tell=told.append)
+    switches = EmulatorOptions(faults=[parse_fault(text) for text in faults], tell=told.append)
     lake = Lake(storage, items, switches, tell=told.append)
-    with running(application(lake, databases or Unmirrored(), None)) as endpoint:
+    with running(application(lake, databases or NullReplication(), None)) as endpoint:
         yield Client(endpoint.http_port, told, lake)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from shop import Shop
 
-from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SECONDS = 60.0
 NO_STOP = threading.Event()
@@ -85,7 +85,7 @@ class HeldShop(Shop):
             nonlocal before
             waiting = running.engine._turns._waiting
             last, before = before, [(work, work.is_done, len(work.waiting)) for work in waiting]
-            busy = {running.doors.delta_folder(table) for table in running.engine.under_way}
+            busy = {running.context.delta_folder(table) for table in running.engine.under_way}
             return bool(busy) and busy <= self.writer.blocked and last == before
 
         return is_stuck

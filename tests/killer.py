@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from mirror_engine import Verdict
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine import RunResult
+    from mirror_engine.tables.base import DeltaWriter
 
 COMMAND = [sys.executable, "-m", "mirror_engine.cli.main", "run"]
 OPTIONS = ["--poll-interval", "0.3", "--batch-files", "3", "--workers", str(len(KINDS))]
 # a killed engine's JVM is a new one each time: it is to be warm soon
 ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"}
-LONGEST_WAIT_SECONDS = 40.0
+MAX_WAIT_SECONDS = 40.0
 LOOK_SECONDS = 0.003
 # what comes to lie there tells the moment; then so many seconds, at most, are waited
 SIGNS = {
@@ -90,7 +90,7 @@ class Killer:
     def _drawn_act(self) -> Callable[[], None]:
         return self.publisher.act_quietly if self._chance.random() < self.cheap_part else self.publisher.act
 
-    def judge(self, verdict: Verdict, writer: DeltaWriter) -> None:
+    def judge(self, verdict: RunResult, writer: DeltaWriter) -> None:
         """Hold the tables to the oracle, and every change file to one commit; the engine must have caught up.
 
         Raises:
@@ -114,7 +114,7 @@ class Killer:
         if moment == START:
             time.sleep(self._chance.random() * 3.0)
             return True
-        end = time.monotonic() + LONGEST_WAIT_SECONDS
+        end = time.monotonic() + MAX_WAIT_SECONDS
         next_act = time.monotonic() + 0.5
         while len(self._lying(moment) - before) < wanted and time.monotonic() < end:
             if time.monotonic() > next_act:

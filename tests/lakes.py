@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirror_engine.endpoint.conditions import NONE, Conditions
-from mirror_engine.endpoint.faults import EndpointFault
-from mirror_engine.endpoint.items import Items
-from mirror_engine.endpoint.lake import Lake, LostFile
-from mirror_engine.endpoint.switches import Switches
-from mirror_engine.storage.local_writable import WritableLocalStorage
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.onelake.errors import StorageApiError
+from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.lake import Lake, LostFile
+from mirror_engine.onelake.requests import NONE, Conditions
+from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mirror_engine.endpoint.address import Address
-    from mirror_engine.endpoint.faults import Fault
-    from mirror_engine.endpoint.properties import Properties
-    from mirror_engine.storage.writable import WritableStorage
+    from mirror_engine.onelake.errors import Fault
+    from mirror_engine.onelake.lake import Properties
+    from mirror_engine.onelake.requests import Address
+    from mirror_engine.onelake.store import WritableStorage
 
 ZONE = "ws/db/Files/LandingZone"
 SECOND = 1_000_000_000
@@ -36,7 +36,7 @@ class Shore:
         self.storage = storage
         self.items = Items(storage)
         self.items.ensure("ws", "db")
-        self.switches = Switches()
+        self.switches = EmulatorOptions()
         self.told: list[LostFile] = []
         ticks = count(1_700_000_000 * SECOND, 1000)
         options.setdefault("clock", lambda: next(ticks))
@@ -96,7 +96,7 @@ class Shore:
 @contextmanager
 def refused(fault: Fault) -> Iterator[None]:
     """A block that is refused with just that fault."""
-    with pytest.raises(EndpointFault) as problem:
+    with pytest.raises(StorageApiError) as problem:
         yield
     assert problem.value.fault is fault
 

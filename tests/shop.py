@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from mirror_engine import Config, Mirror
-from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.events import DiagnosticRaised
-from mirror_engine.testing.publisher import Publisher
-from mirror_engine.tracing.scene import scene_of
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.trace.replay import scene_of
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
 

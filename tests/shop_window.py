@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.endpoint.databases import DatabaseStatus
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.shown import ShownItem
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.onelake.items import DatabaseStatus
+from mirror_engine.onelake.page.status_cache import ShownItem
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ ORDERS = {"Id": pa.int64(), "Customer": pa.string(), "Placed": pa.timestamp("us"
 
 
 class Window:
-    """`Shown` over real mirrors that write to memory."""
+    """`DashboardSource` over real mirrors that write to memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

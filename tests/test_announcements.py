@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror_engine.announcements import Announcements
+from mirror_engine.engine.context import DiagnosticNotifier
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
 
@@ -11,7 +11,7 @@ ORDERS = TableName("", "Orders")
 
 def test_a_diagnostic_is_told_once_while_it_holds_and_anew_when_it_is_back():
     told = []
-    announcements = Announcements(told.append)
+    announcements = DiagnosticNotifier(told.append)
     sub_folder, upper = diagnose("ME003", "Orders/a"), diagnose("ME005", "_Orders")
     for held in ([sub_folder], [sub_folder, upper], [upper], [sub_folder, upper]):
         announcements.say(ORDERS, held)

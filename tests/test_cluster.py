@@ -18,13 +18,13 @@ import pytest
 import mirror_engine
 from mirror_engine import Mirror
 from mirror_engine.config import Config
-from mirror_engine.delta.jars import delta_jars
-from mirror_engine.delta.java import find_java
-from mirror_engine.delta.launch import spark_home
-from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import SCRATCH
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.spark.jars import delta_jars
+from mirror_engine.tables.spark.java import find_java
+from mirror_engine.tables.spark.launch import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DEFAULTS = """\
@@ -168,7 +168,7 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
         assert cluster.executors_that_worked() == {"0", "1"}
         found = content(root)
         assert found == content(twin, writer=reference)
-        assert (len(found[0]["dbo/Orders"]), found[1]) == (4, {("Orders", "Level"), ("Towns", "Latched")})
+        assert (len(found[0]["dbo/Orders"]), found[1]) == (4, {("Orders", "CaughtUp"), ("Towns", "Halted")})
 
         for orders in landed:
             orders.change((1, {"no": 1, "at": FIRST, "note": "y"}), (2, {"no": 5, "at": LAST}))

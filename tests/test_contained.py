@@ -17,10 +17,10 @@ import pytest
 from quick_folder import quick_folder
 from shop import Shop, name, row
 
-from mirror_engine import Verdict
-from mirror_engine.delta.base import COUNTED_ROW_BYTES
+from mirror_engine import RunResult
 from mirror_engine.landing_zone.layout import MONITORING
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.base import COUNTED_ROW_BYTES
 
 pytestmark = pytest.mark.slow
 ROW_BYTES = 64 * 1024  # a thousandth of the default, and so are the bombs
@@ -115,7 +115,7 @@ def said(shop):
 def check_the_other_is_level(shop):
     for number in (2, 3):
         verdict = shop.once().verdict
-        assert verdict in {Verdict.LEVEL, Verdict.REFUSED}
+        assert verdict in {RunResult.CAUGHT_UP, RunResult.NEEDS_ATTENTION}
         shop.other.insert(row(number))
     shop.once()
     assert shop.ids("Other") == [1, 2, 3]
@@ -265,5 +265,5 @@ def test_fabrics_files_are_not_written_through_a_link(shop, outside):
     (shop.root / MONITORING).symlink_to(outside)
     with shop.engine(storage=LocalStorage(shop.root)) as running:
         running.cycle(threading.Event())
-        assert running.report().verdict is Verdict.RETRY
+        assert running.report().verdict is RunResult.RETRY
     assert shop.ids("Other") == [1]

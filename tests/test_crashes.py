@@ -13,20 +13,20 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pytest
 
-import mirror_engine.engine
+import mirror_engine.engine.cycle
 import mirror_engine.mirror
-from mirror_engine import Config, Mirror, Verdict
-from mirror_engine.delta import lying_files
-from mirror_engine.delta.base import DeltaWriter
-from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.base import Storage
 from mirror_engine.storage.memory import MemoryStorage
-from mirror_engine.testing.faults import Fault, Script, faulty
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.tables import passthrough as lying_files
+from mirror_engine.tables.base import DeltaWriter
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 CONFIG = Config(batch_files=2, workers=1, cleanup_days=0)  # files that are moved away are deleted at once
-MOST_CALLS = 400
+MAX_CALLS = 400
 UNUSED = {"rows", "maintain", "close"}  # by the engine; the first two serve commands, the last never fails
 
 
@@ -40,8 +40,8 @@ def ram():
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(lying_files, "LEAST_BYTES", 1)  # loads become part of their tables as they lie
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(lying_files, "MIN_BYTES", 1)  # loads become part of their tables as they lie
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 class World:
@@ -156,7 +156,7 @@ def test_a_failure_at_any_call_loses_nothing_and_doubles_nothing(ram, monkeypatc
     monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
     made = World.made(ram)
     total = len(calls_of(made, ram / "counting", door, before))
-    assert 10 < total < MOST_CALLS
+    assert 10 < total < MAX_CALLS
     for number in range(1, total + 1):
         failed = made.copy(ram / str(number))
         if before == "lost before":
@@ -166,5 +166,5 @@ def test_a_failure_at_any_call_loses_nothing_and_doubles_nothing(ram, monkeypatc
             world = failed.copy(ram / f"{number}-{ledger}")
             if ledger == "lost":
                 world.lose_ledger()
-            assert any(world.once().verdict is Verdict.LEVEL for _ in range(2))
+            assert any(world.once().verdict is RunResult.CAUGHT_UP for _ in range(2))
             world.check()

@@ -9,13 +9,13 @@ import pytest
 from deltalake import DeltaTable
 from lake import HINT, NO_ROWS, Lake
 
-import mirror_engine.engine
-from mirror_engine import Verdict
+import mirror_engine.engine.cycle
+from mirror_engine import RunResult
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.states import Latched, Level
+from mirror_engine.landing_zone.states import CaughtUp, Halted
 
 pytestmark = pytest.mark.slow  # each with tables on the disk: no part of the quick look
 
@@ -25,7 +25,7 @@ ORDERS = TableName("", "Orders")
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ ALL_DAMAGES = pytest.mark.parametrize(
 
 
 def is_latched(table, fault, remedy):
-    assert isinstance(table.state, Latched)
+    assert isinstance(table.state, Halted)
     assert table.state.diagnostic.message == f"Orders: Delta table damaged: {fault} [ME081]"
     assert remedy in table.state.diagnostic.remedy
     return True
@@ -125,11 +125,11 @@ def test_a_damaged_log_latches_its_table_alone_with_the_reason_and_the_way_out(l
     damage(lake)
     assert is_latched(lake.status(), fault, remedy)
     lake.land()
-    assert lake.once().verdict is Verdict.REFUSED
+    assert lake.once().verdict is RunResult.NEEDS_ATTENTION
     assert lake.status("Other").delta_version == 1
     shutil.rmtree(lake.root / ENGINE)
     assert is_latched(lake.status(), fault, remedy)
-    assert lake.once().verdict is Verdict.REFUSED
+    assert lake.once().verdict is RunResult.NEEDS_ATTENTION
     assert not [event for event in lake.events if isinstance(event, TableDropped)]
 
 
@@ -152,7 +152,7 @@ def test_what_is_advised_helps_while_the_engine_runs(lake, damage, fault, remedy
             running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
         is_behind_a_gap = "or remove it" in remedy  # what was applied before has been moved away
-        assert is_behind_a_gap or plan.state == Level()
+        assert is_behind_a_gap or plan.state == CaughtUp()
         assert "ME081" not in {found.code for found in plan.diagnostics}
         assert running.last.failures == {}
 
@@ -162,7 +162,7 @@ def test_a_hint_that_cannot_be_read_hurts_nobody(lake, harm):
     lake.checkpoint()
     (lake.log / HINT).write_bytes(harm)
     lake.land()
-    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.once().verdict is RunResult.CAUGHT_UP
     assert lake.status().delta_version == 6
 
 
@@ -171,7 +171,7 @@ def test_a_commit_below_the_checkpoint_is_not_needed(lake):
     lake.commit(1).unlink()
     cut(lake.commit(2))
     lake.land()
-    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.once().verdict is RunResult.CAUGHT_UP
 
 
 def test_the_newest_commit_cut_off_at_its_own_checkpoint_is_no_defect_of_the_engine(lake):
@@ -184,14 +184,14 @@ def test_a_damaged_table_whose_folder_was_recreated_is_built_anew(lake):
     cut_newest(lake)
     lake.publisher.remove("Orders")
     lake.orders().land_parquet(NO_ROWS)
-    assert lake.once().verdict is Verdict.LEVEL
-    assert (lake.status().state, lake.status().delta_version) == (Level(), 1)
+    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert (lake.status().state, lake.status().delta_version) == (CaughtUp(), 1)
 
 
 def test_a_damaged_table_whose_folder_is_gone_is_dropped(lake):
     cut_newest(lake)
     lake.publisher.remove("Orders")
-    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.once().verdict is RunResult.CAUGHT_UP
     assert not lake.folder.exists()
 
 
@@ -201,12 +201,12 @@ def test_a_foreign_commit_that_is_cut_off_latches_a_level_table_while_the_engine
         lake.commit(6).write_text('{"add":{"path"')
         running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
-        assert isinstance(plan.state, Latched)
+        assert isinstance(plan.state, Halted)
         assert plan.state.diagnostic.code == "ME081"
         lake.commit(6).unlink()
         running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
-        assert plan.state == Level()
+        assert plan.state == CaughtUp()
 
 
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
@@ -222,13 +222,13 @@ def test_a_log_that_cannot_be_looked_into_delays_its_table_alone(lake, place, le
     if ledger == "lost":
         shutil.rmtree(lake.root / ENGINE)
     lake.status()
-    assert lake.once().verdict is Verdict.RETRY
+    assert lake.once().verdict is RunResult.RETRY
     assert lake.status("Other").delta_version == 1
     assert not [event for event in lake.events if isinstance(event, TableDropped)]
     knot.unlink()
     if aside.exists():
         aside.rename(knot)
-    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.once().verdict is RunResult.CAUGHT_UP
     assert lake.status().watermarks == {"": 6}
 
 
@@ -241,12 +241,12 @@ def test_a_table_that_could_not_be_read_at_the_start_is_known_again_while_the_en
     with lake.engine() as running:
         running.cycle(NO_STOP)
         assert list(running.last.failures) == [ORDERS]
-        assert running.doors.ledger.progress(ORDERS) is None
+        assert running.context.ledger.progress(ORDERS) is None
         lake.log.unlink()
         aside.rename(lake.log)
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-        assert running.last.plans[ORDERS].state == Level()
+        assert running.last.plans[ORDERS].state == CaughtUp()
     assert lake.status().watermarks == {"": 6}
 
 
@@ -255,5 +255,5 @@ def test_a_log_that_cannot_be_read_now_is_no_damage(lake, monkeypatch):
         raise StorageUnavailable("scripted")
 
     monkeypatch.setattr(lake.writer, "changed_by_others", unreadable)
-    assert lake.status().state == Level()
-    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.status().state == CaughtUp()
+    assert lake.once().verdict is RunResult.CAUGHT_UP

@@ -12,21 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import mirror_engine.engine
+import mirror_engine.engine.cycle
 import mirror_engine.mirror
-from mirror_engine import Config, Mirror, Verdict
-from mirror_engine.delta import lying_files
-from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine import Config, Mirror, RunResult
+from mirror_engine.engine.passthrough_verifier import PassthroughVerifier
 from mirror_engine.errors import CommitConflict
-from mirror_engine.inspector import Inspector
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.tables import passthrough as lying_files
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
 UTC = pa.timestamp("us", "UTC")
 NAIVE = pa.timestamp("us")
@@ -35,8 +35,8 @@ KEYED = {"keyColumns": ["id"]}
 
 @pytest.fixture(autouse=True)
 def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lying_files, "LEAST_BYTES", 1)
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(lying_files, "MIN_BYTES", 1)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 class Zone:
@@ -59,7 +59,7 @@ class Zone:
     def mirror(self) -> Mirror:
         return Mirror(self.root, Config(**self.config), writer=self.writer)
 
-    def once(self) -> Verdict:
+    def once(self) -> RunResult:
         with self.mirror() as mirror:
             return mirror.once().verdict
 
@@ -129,7 +129,7 @@ def test_files_of_one_kind_make_one_commit_and_status_says_which_way_each_took(t
         zone.land(rows(10 * number, 10))
     zone.land(rows(30, 5).append_column("__rowMarker__", pa.array([0] * 5, pa.int32())))
     zone.land(rows(40, 5))
-    assert zone.once() is Verdict.LEVEL
+    assert zone.once() is RunResult.CAUGHT_UP
     with zone.mirror() as mirror:
         versions = {file.path[18:20]: file.version for file in mirror.status().tables[0].files}
         ways = [(file.way, file.reason) for file in mirror.status().tables[0].files]
@@ -226,7 +226,7 @@ def test_a_file_with_a_doubt_is_read_and_says_why(
     else:
         zone.land(rows(0, 10))
     zone.land(table(), **options)
-    assert zone.once() is Verdict.LEVEL
+    assert zone.once() is RunResult.CAUGHT_UP
     ways = zone.ways()
     way = ways[max(ways)]
     assert way.partition(" ")[0] in {"appended", "merged"}
@@ -243,7 +243,7 @@ def test_what_the_metadata_asks_of_rows_is_asked_of_rows(tmp_path: Path) -> None
         if name == "partitions":
             (zone.folder / "day=1").mkdir()
             path.rename(zone.folder / "day=1" / path.name)
-        assert zone.once() is Verdict.LEVEL
+        assert zone.once() is RunResult.CAUGHT_UP
         assert [way.partition(" ")[2] for way in zone.ways().values()] == [reason]
 
 
@@ -252,7 +252,7 @@ def test_null_where_none_may_be_is_refused_as_ever(tmp_path: Path) -> None:
     required = pa.schema([pa.field("id", pa.int64(), nullable=False), *list(rows(0, 3).schema)[1:]])
     zone.land(rows(0, 3).cast(required))
     zone.land(rows(3, 3).set_column(0, "id", pa.array([1, None, 2], pa.int64())))
-    assert zone.once() is Verdict.REFUSED
+    assert zone.once() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
         assert mirror.status().tables[0].state.diagnostic.code == "ME048"
 
@@ -262,7 +262,7 @@ def test_what_unfolds_too_far_is_refused_before_it_is_in_the_table(tmp_path: Pat
     zone.config = {"row_bytes": 200_000}
     path = zone.land(pa.table({"id": pa.array(range(10_000)), "text": ["x" * 3000] * 10_000}))
     assert path.stat().st_size * 256 < 30_000_000
-    assert zone.once() is Verdict.REFUSED
+    assert zone.once() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
         state: Any = mirror.status().tables[0].state
         assert state.diagnostic.code == "ME075"
@@ -293,14 +293,14 @@ def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) ->
     with zone.mirror() as mirror:
         table = mirror.status().tables[0]
         state: Any = table.state
-        assert verdict is Verdict.REFUSED
+        assert verdict is RunResult.NEEDS_ATTENTION
         assert state.diagnostic.code == "ME081"
         assert "version 0 holds T/00000000000000000001.parquet" in state.diagnostic.text
         assert "restart" in state.diagnostic.remedy
         assert mirror.history("T")[0].version == 0
-    assert zone.once() is Verdict.REFUSED
+    assert zone.once() is RunResult.NEEDS_ATTENTION
     shutil.rmtree(zone.root / ENGINE)
-    assert zone.once() is Verdict.REFUSED
+    assert zone.once() is RunResult.NEEDS_ATTENTION
     bad.unlink()
     for path in zone.folder.rglob("*.parquet"):
         path.unlink()
@@ -308,7 +308,7 @@ def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) ->
     zone.land(rows(0, 10))
     with zone.mirror() as mirror:
         mirror.restart()
-    assert zone.once() is Verdict.LEVEL
+    assert zone.once() is RunResult.CAUGHT_UP
     assert len(zone.outcome()["rows"]) == 10
 
 
@@ -322,7 +322,7 @@ def test_a_footer_that_lies_about_its_rows_latches_the_table(tmp_path: Path) -> 
     head, tail = content[: -8 - footer], content[-8 - footer :]
     assert highest in tail
     honest.write_bytes(head + tail.replace(highest, (500).to_bytes(8, "little")))
-    assert zone.once() is Verdict.REFUSED
+    assert zone.once() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
         assert "beyond those that its footer tells" in mirror.status().tables[0].state.diagnostic.text
 
@@ -332,7 +332,7 @@ def test_decimals_of_any_length_are_within_the_bounds_of_their_footer(tmp_path: 
     zone = Zone(tmp_path)
     cells = pa.array([Decimal("12345678901234567890123456789012345.678"), None], pa.decimal128(38, 3))
     zone.land(pa.table({"id": pa.array([1, 2]), "amount": cells}))
-    assert zone.once() is Verdict.LEVEL
+    assert zone.once() is RunResult.CAUGHT_UP
     assert set(zone.ways().values()) == {"staged"}
 
 
@@ -344,15 +344,15 @@ def test_what_is_owed_outlives_the_process_and_the_ledger(tmp_path: Path, monkey
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mirror_engine.inspector.Inspector.inspect", killed)
+    monkeypatch.setattr("mirror_engine.engine.passthrough_verifier.PassthroughVerifier.inspect", killed)
     with pytest.raises(KeyboardInterrupt):
         zone.once()
     monkeypatch.undo()
-    monkeypatch.setattr(lying_files, "LEAST_BYTES", 1)
+    monkeypatch.setattr(lying_files, "MIN_BYTES", 1)
     with zone.mirror() as mirror:
         assert mirror.row_count("T") == 20 if hasattr(mirror, "row_count") else True
     shutil.rmtree(zone.root / ENGINE)
-    assert zone.once() is Verdict.LEVEL
+    assert zone.once() is RunResult.CAUGHT_UP
     found = zone.outcome()
     assert found["bytes"] > 0
     assert any("5 inserts of a present key" in said for said, _ in found["said"])
@@ -362,12 +362,12 @@ def test_a_file_that_was_rewritten_and_vacuumed_is_owed_no_longer(tmp_path: Path
     """A lost ledger is made again from the newest commit, which may still owe what was looked at long ago."""
     zone = Zone(tmp_path)
     zone.land(rows(0, 10))
-    assert zone.once() is Verdict.LEVEL
+    assert zone.once() is RunResult.CAUGHT_UP
     shutil.rmtree(zone.root / ENGINE)
     zone.writer._files.clear()  # type: ignore[attr-defined]
-    assert zone.once() is Verdict.LEVEL
+    assert zone.once() is RunResult.CAUGHT_UP
     zone.land(rows(5, 2).append_column("__rowMarker__", pa.array([2, 2], pa.int32())))
-    assert zone.once() is Verdict.LEVEL
+    assert zone.once() is RunResult.CAUGHT_UP
     assert len(zone.outcome()["rows"]) == 8
 
 
@@ -378,15 +378,15 @@ def test_what_is_owed_by_a_table_is_not_asked_of_the_next_at_its_place(
     for each in (zone, other):
         each.land(rows(0, 10))
     other.once()
-    inspect, refused = Inspector.inspect, []
+    inspect, refused = PassthroughVerifier.inspect, []
 
-    def replaced(self: Inspector, table: Any) -> None:
+    def replaced(self: PassthroughVerifier, table: Any) -> None:
         zone.writer._tables = dict(other.writer._tables)  # type: ignore[attr-defined]
         with pytest.raises(CommitConflict) as conflict:
             inspect(self, table)
         refused.append(conflict.value)
 
-    monkeypatch.setattr(Inspector, "inspect", replaced)
+    monkeypatch.setattr(PassthroughVerifier, "inspect", replaced)
     zone.once()
     assert refused
 
@@ -397,15 +397,15 @@ def test_a_table_removed_before_its_files_were_looked_at_is_rebuilt(
     zone = Zone(tmp_path)
     zone.config = {"cleanup": "off"}
     zone.land(rows(0, 10))
-    inspect = Inspector.inspect
+    inspect = PassthroughVerifier.inspect
 
-    def removed(self: Inspector, table: Any) -> None:
+    def removed(self: PassthroughVerifier, table: Any) -> None:
         monkeypatch.undo()
         zone.writer.drop("dbo/T")
-        monkeypatch.setattr(lying_files, "LEAST_BYTES", 1)
+        monkeypatch.setattr(lying_files, "MIN_BYTES", 1)
         inspect(self, table)
 
-    monkeypatch.setattr(Inspector, "inspect", removed)
+    monkeypatch.setattr(PassthroughVerifier, "inspect", removed)
     zone.once()
-    assert any(zone.once() is Verdict.LEVEL for _ in range(3))
+    assert any(zone.once() is RunResult.CAUGHT_UP for _ in range(3))
     assert len(zone.outcome()["rows"]) == 10

@@ -11,17 +11,17 @@ import pytest
 from shop import Shop, row
 from small_disk import run, small_disk
 
-import mirror_engine.engine
+import mirror_engine.engine.cycle
 import mirror_engine.mirror
-from mirror_engine import Verdict
-from mirror_engine.delta import new_commit
-from mirror_engine.delta.new_commit import put_commit
+from mirror_engine import RunResult
+from mirror_engine.engine.ledger import ANCHOR, Ledger
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.states import Level
-from mirror_engine.ledger import ANCHOR, Ledger
+from mirror_engine.landing_zone.states import CaughtUp
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.log import commit as new_commit
+from mirror_engine.tables.log.commit import put_commit
 
 pytestmark = pytest.mark.slow
 NO_STOP = threading.Event()
@@ -29,7 +29,7 @@ NO_STOP = threading.Event()
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
 
 
@@ -51,7 +51,7 @@ def tried(shop):
     try:
         return shop.once(**shop.parts).verdict
     except StorageUnavailable:
-        return Verdict.RETRY
+        return RunResult.RETRY
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["new tables", "known tables"])
@@ -69,11 +69,11 @@ def test_a_full_disk_delays_wherever_it_is_met_and_does_nothing_else(disk, first
         other.insert(row(2))
         with disk.filled(free_pages=free_pages):
             met.add(tried(shop))
-        assert tried(shop) is Verdict.LEVEL
+        assert tried(shop) is RunResult.CAUGHT_UP
         assert (shop.ids(), shop.ids("Other")) == ([1, 2], [1, 2])
         assert not list((shop.root / ENGINE).glob("damaged*"))  # a full disk is no reason to doubt the ledger
         run("rm", "-r", shop.root)
-    assert met == {Verdict.RETRY, Verdict.LEVEL}
+    assert met == {RunResult.RETRY, RunResult.CAUGHT_UP}
 
 
 def test_an_engine_goes_on_by_itself_when_a_full_disk_has_room_again(disk):
@@ -85,11 +85,11 @@ def test_an_engine_goes_on_by_itself_when_a_full_disk_has_room_again(disk):
         orders.insert(row(2), name="b.parquet")
         with disk.filled():
             running.cycle(NO_STOP)
-            assert running.report().verdict is Verdict.RETRY
+            assert running.report().verdict is RunResult.RETRY
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-        assert running.report().verdict is Verdict.LEVEL
-    assert tried(shop) is Verdict.LEVEL
+        assert running.report().verdict is RunResult.CAUGHT_UP
+    assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
 
 
@@ -118,14 +118,14 @@ def test_what_cannot_be_noted_at_a_cycles_end_is_noted_at_the_next(tmp_path, mon
     shop = Shop(tmp_path)
     shop.orders().insert(row(1))
     with shop.engine() as running:
-        running.doors.ledger.mirror  # noqa: B018 - noted before the fault
+        running.context.ledger.mirror  # noqa: B018 - noted before the fault
         with monkeypatch.context() as patched:
             patched.setattr(Ledger, "note", refused)
             running.cycle(NO_STOP)
-            assert running.report().verdict is Verdict.RETRY
+            assert running.report().verdict is RunResult.RETRY
         running.cycle(NO_STOP)
-        assert running.report().verdict is Verdict.LEVEL
-        assert running.doors.ledger.fact(ANCHOR)
+        assert running.report().verdict is RunResult.CAUGHT_UP
+        assert running.context.ledger.fact(ANCHOR)
 
 
 def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_written_again(disk):
@@ -138,7 +138,7 @@ def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_writt
         with pytest.raises(StorageUnavailable, match="cannot be written: Read-only file system"):
             shop.once(**shop.parts)
         assert [file.state for file in shop.status().files] == ["waiting", "applied"]
-    assert tried(shop) is Verdict.LEVEL
+    assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
 
 
@@ -153,12 +153,12 @@ def test_an_engine_goes_on_by_itself_after_its_root_was_read_only(disk):
         run("mount", "-o", "remount,ro,bind", disk.path)
         try:
             running.cycle(NO_STOP)
-            assert running.report().verdict is Verdict.RETRY
+            assert running.report().verdict is RunResult.RETRY
         finally:
             run("umount", "-l", disk.path)
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-        assert running.report().verdict is Verdict.LEVEL
+        assert running.report().verdict is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
     assert len(list((shop.publisher.zone / "Orders").glob("0*.parquet"))) == 1
 
@@ -172,12 +172,12 @@ def test_a_read_only_zone_is_mirrored_all_the_same_and_cleared_later(disk):
     run("mount", "--bind", zone, zone)
     run("mount", "-o", "remount,ro,bind", zone)
     try:
-        assert tried(shop) is Verdict.RETRY
+        assert tried(shop) is RunResult.RETRY
         assert shop.ids() == [1, 2]
-        assert shop.status().state == Level()
+        assert shop.status().state == CaughtUp()
     finally:
         run("umount", "-l", zone)
-    assert tried(shop) is Verdict.LEVEL
+    assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
 
 
@@ -271,12 +271,12 @@ def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
             assert shop.writer.tables()
             running.cycle(NO_STOP)
             running.cycle(NO_STOP)
-            assert running.report().verdict is Verdict.LEVEL
+            assert running.report().verdict is RunResult.CAUGHT_UP
         assert (shop.ids(), shop.ids("Other")) == ([1], [1])
         return first
 
     counting = Reads()
-    assert played(0, counting) is Verdict.LEVEL
+    assert played(0, counting) is RunResult.CAUGHT_UP
     assert counting.count > 10
     verdicts = [played(number, Reads(number)) for number in range(1, counting.count + 1)]
-    assert set(verdicts) == {Verdict.RETRY, Verdict.LEVEL}
+    assert set(verdicts) == {RunResult.RETRY, RunResult.CAUGHT_UP}

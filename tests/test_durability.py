@@ -12,14 +12,14 @@ import pytest
 from deltalake import write_deltalake
 from lake import Lake
 
-import mirror_engine.delta.durable
-from mirror_engine import Verdict
+import mirror_engine.tables.log.durability
+from mirror_engine import RunResult
+from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.events import BatchCommitted, ProgressRecovered
+from mirror_engine.events import BatchCommitted, ProgressRebuilt
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.states import Latched, Level
-from mirror_engine.ledger import Ledger
+from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.storage.local import LocalStorage
 
 pytestmark = [
@@ -37,7 +37,7 @@ def lake(tmp_path):
 def done(monkeypatch):
     """What happened, in order: `fsync NAME`, `record BATCH`, `move NAME`."""
     happened = []
-    sync, record, move = mirror_engine.delta.durable.os.fsync, Ledger.record, LocalStorage.move
+    sync, record, move = mirror_engine.tables.log.durability.os.fsync, Ledger.record, LocalStorage.move
 
     def syncing(opened):
         happened.append(f"fsync {Path(f'/proc/self/fd/{opened}').readlink().name}")
@@ -51,7 +51,7 @@ def done(monkeypatch):
         happened.append(f"move {source.rpartition('/')[2]}")
         move(storage, source, target)
 
-    monkeypatch.setattr(mirror_engine.delta.durable.os, "fsync", syncing)
+    monkeypatch.setattr(mirror_engine.tables.log.durability.os, "fsync", syncing)
     monkeypatch.setattr(Ledger, "record", recording)
     monkeypatch.setattr(LocalStorage, "move", moving)
     return happened
@@ -67,7 +67,7 @@ COMMIT, MOVED = f"{3:020}.json", f"move {2:020}.parquet"
 
 def test_a_commit_is_on_the_disk_before_it_is_recorded_and_its_files_are_moved(lake, done):
     lake.land()
-    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.once().verdict is RunResult.CAUGHT_UP
     assert in_order(done, f"fsync {COMMIT}", "fsync _delta_log", "record 3", MOVED)
     first = done.index("record 3")
     assert f"fsync {COMMIT}" not in done[first:]
@@ -92,9 +92,9 @@ def test_a_commit_that_is_found_is_brought_to_the_disk_before_it_is_recorded(lak
         shutil.copytree(tmp_path / "behind", lake.root / ENGINE)
     done.clear()
     lake.events.clear()
-    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.once().verdict is RunResult.CAUGHT_UP
     assert in_order(done, f"fsync {COMMIT}", "fsync _delta_log", "record 3", MOVED)
-    assert ProgressRecovered(TableName("", "Orders"), 3) in lake.events
+    assert ProgressRebuilt(TableName("", "Orders"), 3) in lake.events
 
 
 def test_what_cannot_be_brought_to_the_disk_is_not_done(lake, monkeypatch):
@@ -103,14 +103,14 @@ def test_what_cannot_be_brought_to_the_disk_is_not_done(lake, monkeypatch):
 
     lake.land()
     with monkeypatch.context() as patch:
-        patch.setattr(mirror_engine.delta.writer, "make_durable", refused)
+        patch.setattr(mirror_engine.tables.merge.spark, "make_durable", refused)
         patch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 2)
-        patch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+        patch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
         lake.events.clear()
-        assert lake.once().verdict is Verdict.RETRY
+        assert lake.once().verdict is RunResult.RETRY
     assert not [event for event in lake.events if isinstance(event, BatchCommitted)]
     assert (lake.root / "Files/LandingZone/Orders" / f"{2:020}.parquet").exists()
-    assert lake.once().verdict is Verdict.LEVEL
+    assert lake.once().verdict is RunResult.CAUGHT_UP
     assert lake.status().watermarks == {"": 3}
 
 
@@ -140,10 +140,10 @@ def test_a_commit_whose_data_went_with_the_power_latches_and_is_applied_again_on
     shutil.rmtree(lake.root / ENGINE)
     shutil.copytree(tmp_path / "before", lake.root / ENGINE)
     status = lake.status()
-    assert isinstance(status.state, Latched)
+    assert isinstance(status.state, Halted)
     assert "which the Delta log names, has 0 bytes of" in status.state.diagnostic.text
-    assert lake.once().verdict is Verdict.REFUSED
+    assert lake.once().verdict is RunResult.NEEDS_ATTENTION
     assert (lake.root / "Files/LandingZone/Orders" / f"{2:020}.parquet").exists()
     lake.commit(3).unlink()
-    assert lake.once().verdict is Verdict.LEVEL
-    assert (lake.status().state, lake.status().delta_version) == (Level(), 3)
+    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert (lake.status().state, lake.status().delta_version) == (CaughtUp(), 3)

@@ -7,12 +7,12 @@ import threading
 import pytest
 
 from mirror_engine import Config, Mirror
-from mirror_engine.change_batches import SURELY_ROWS_BYTES
-from mirror_engine.delta import session as session_module
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.sessions import Sessions
+from mirror_engine.engine.batch_reader import SURELY_ROWS_BYTES
 from mirror_engine.errors import SparkFailed
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.spark import session as session_module
+from mirror_engine.tables.spark.session import Sessions
 
 WAIT_SECONDS = 20
 

@@ -11,23 +11,24 @@ import pytest
 from quick_folder import quick_folder
 from shop import TYPES, Shop, row
 
-import mirror_engine.engine
-from mirror_engine import Config, Verdict, holding
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.errors import RootInUse
-from mirror_engine.events import TableDropped, TableLatched
+import mirror_engine.engine.cycle
+from mirror_engine import Config, RunResult
+from mirror_engine.engine import root_lock as holding
+from mirror_engine.errors import RootLocked
+from mirror_engine.events import TableDropped, TableHalted
 from mirror_engine.landing_zone.layout import ENGINE
-from mirror_engine.landing_zone.states import Blocked, Latched, Level
+from mirror_engine.landing_zone.states import Blocked, CaughtUp, Halted
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Fault, Script, faulty
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 RAGGED = ("", "a", "b", "ab")  # columns beside the key, file by file
 
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
     return Shop(tmp_path / "shop")
 
 
@@ -70,7 +71,7 @@ def test_a_backlog_of_a_thousand_ragged_files_becomes_few_commits():
             columns = {name: [f"{name}{number}"] for name in RAGGED[number % 4]}
             orders.land_parquet(pa.table({"id": [number % 250], **columns, "__rowMarker__": pa.array([4], pa.int32())}))
         report = shop.once()
-        assert (report.batches, report.files, report.verdict) == (3, 1000, Verdict.LEVEL)
+        assert (report.batches, report.files, report.verdict) == (3, 1000, RunResult.CAUGHT_UP)
         with shop.mirror() as mirror:
             rows = {row.pop("id"): row for row in mirror.rows("Orders").to_pylist()}
     assert rows == {
@@ -87,20 +88,20 @@ def test_a_bad_file_latches_its_table_alone_after_all_before_it(shop):
     orders.insert(row(3))
     shop.orders("Other").insert(row(1))
     report = shop.once()
-    assert report.verdict is Verdict.REFUSED
+    assert report.verdict is RunResult.NEEDS_ATTENTION
     assert (shop.ids(), shop.ids("Other")) == ([1], [1])
-    assert isinstance(shop.status().state, Latched)
-    assert isinstance(shop.status("Other").state, Level)
-    assert [event.diagnostic.code for event in shop.events if isinstance(event, TableLatched)] == ["ME024"]
+    assert isinstance(shop.status().state, Halted)
+    assert isinstance(shop.status("Other").state, CaughtUp)
+    assert [event.diagnostic.code for event in shop.events if isinstance(event, TableHalted)] == ["ME024"]
 
 
 def test_deleting_and_landing_again_recovers(shop):
     orders = shop.orders()
     orders.put("00000000000000000001.parquet", b"")
-    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
     orders.remove("00000000000000000001.parquet")
     orders.insert(row(1), name="00000000000000000001.parquet")
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
 
@@ -110,9 +111,9 @@ def test_completing_in_place_does_not_recover(shop):
     content = (shop.publisher.zone / "Orders/good.parquet").read_bytes()
     orders.remove("good.parquet")
     shop.publisher.write_in_place("Orders/00000000000000000001.parquet", content[:20])
-    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
     shop.publisher.write_in_place("Orders/00000000000000000001.parquet", content)
-    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
     assert "ME027" in [found.code for found, _ in shop.status().diagnostics]
 
 
@@ -121,10 +122,10 @@ def test_a_gap_blocks_and_fills(shop):
     orders.insert(row(1))
     orders.skip()
     orders.insert(row(3))
-    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
     assert isinstance(shop.status().state, Blocked)
     orders.insert(row(2), name="00000000000000000002.parquet")
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2, 3]
 
 
@@ -183,7 +184,7 @@ def test_a_lost_mount_is_no_deletion(shop):
     assert shop.ids() == [1]
     shop.publisher.zone.rmdir()
     away.rename(shop.publisher.zone)
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
 
@@ -194,7 +195,7 @@ def test_a_copied_root_drops_nothing_and_goes_on(shop, tmp_path):
     shop.once()
     shutil.copytree(shop.root, tmp_path / "copy")
     copy = Shop(tmp_path / "copy", shop.writer)
-    assert copy.once().verdict is Verdict.LEVEL
+    assert copy.once().verdict is RunResult.CAUGHT_UP
     assert copy.said() == ["ME076"]
     assert copy.ids() == [0, 1, 2]
     copy.publisher.folder("Orders", types=TYPES).insert(row(9), name="00000000000000000004.parquet")
@@ -249,7 +250,7 @@ def test_without_its_ledger_the_engine_knows_all_from_the_tables(shop):
     shutil.rmtree(shop.root / ENGINE)
     after = shop.status()
     assert not (shop.root / ENGINE / "ledger.sqlite").exists()
-    assert (after.state, after.watermarks, after.rows_processed) == (Level(), {"": 3}, 3)
+    assert (after.state, after.watermarks, after.rows_processed) == (CaughtUp(), {"": 3}, 3)
     assert after.delta_version == before.delta_version
     orders.insert(row(3))
     shop.once()
@@ -299,7 +300,7 @@ def test_restart_reads_again_what_still_lies_there_and_says_what_is_lost(shop):
     with shop.mirror() as mirror:
         assert [table.table for table in mirror.restart()] == ["Orders"]
     assert "ME069" in shop.said()
-    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
     assert isinstance(shop.status().state, Blocked)
 
 
@@ -315,9 +316,9 @@ def test_restart_resume_keeps_all(tmp_path):
 def test_two_folders_to_one_table_latch_the_second(shop):
     shop.orders("dbo.Orders").insert(row(1))
     shop.orders("orders").insert(row(2))
-    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
     assert shop.writer.tables() == ["dbo/Orders"]
-    assert isinstance(shop.status("orders").state, Latched)
+    assert isinstance(shop.status("orders").state, Halted)
 
 
 def test_who_owned_a_table_first_keeps_it(shop):
@@ -329,14 +330,14 @@ def test_who_owned_a_table_first_keeps_it(shop):
 
 
 def test_a_second_engine_says_so_and_stops(shop, monkeypatch):
-    monkeypatch.setattr(holding, "LONGEST_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(holding, "MAX_LOOK_SECONDS", 0.01)
     shop.orders().insert(row(1))
     with shop.mirror() as second, holding.held(shop.root):
-        with pytest.raises(RootInUse, match="another engine"):
+        with pytest.raises(RootLocked, match="another engine"):
             second.once()
         assert second.status().engine_running
         assert second.status().tables
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
 
 
 @pytest.mark.slow
@@ -370,7 +371,7 @@ def test_a_zone_that_cannot_be_listed_drops_nothing(shop):
     shop.orders().insert(row(1))
     shop.once()
     script = Script(dict.fromkeys(range(1, 200), Fault.REFUSED))
-    assert shop.once(storage=faulty(LocalStorage(shop.root), script)).verdict is Verdict.RETRY
+    assert shop.once(storage=faulty(LocalStorage(shop.root), script)).verdict is RunResult.RETRY
     assert shop.ids() == [1]
     assert "ME070" in shop.said()
 
@@ -387,7 +388,7 @@ def test_a_foreign_table_at_our_place_is_left_alone(shop):
     taken._tables = shop.writer._tables
     shutil.rmtree(shop.root / ENGINE)
     other = Shop(shop.root, taken)
-    assert other.once().verdict is Verdict.REFUSED
+    assert other.once().verdict is RunResult.NEEDS_ATTENTION
     assert "ME004" in other.said()
     assert shop.ids() == [1]
 
@@ -411,7 +412,7 @@ def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
     orders.insert(row(9), name=second.rpartition("/")[2])
     orders.insert(row(1), name="00000000000000000001.parquet")
     shop.once()
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert [(found.code, count) for found, count in shop.status().diagnostics] == [("ME025", 1)]
 
 
@@ -425,6 +426,6 @@ def test_a_moving_place_that_is_no_folder_stops_nothing(shop, kind, tmp_path):
         place.symlink_to(tmp_path)
     else:
         place.write_bytes(b"")
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert (shop.publisher.zone / "Orders/00000000000000000001.parquet").exists()
     assert {found.code for found, _ in shop.status().diagnostics} == {"ME074" if kind == "link" else "ME021"}

@@ -11,17 +11,17 @@ import pytest
 from filelock import FileLock
 from shop import Shop, row
 
-import mirror_engine.engine
+import mirror_engine.engine.cycle
 import mirror_engine.mirror
-from mirror_engine import Config, Verdict
-from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine import Config, RunResult
+from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchStarted, TableDropped
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
-from mirror_engine.landing_zone.states import Latched, Level
-from mirror_engine.pauses import Pauses
+from mirror_engine.landing_zone.states import CaughtUp, Halted
+from mirror_engine.publisher.testing.faults import Script, faulty
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Script, faulty
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 
 class Failing(Script):
@@ -53,7 +53,7 @@ def shop(tmp_path):
 
 @pytest.fixture
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 NO_STOP = threading.Event()
@@ -89,7 +89,7 @@ def test_a_fault_of_the_engine_is_told_from_a_failure(shop, monkeypatch):
     monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
     shop.orders().insert(row(1))
     storage = failing(shop.root, "open .*parquet", RuntimeError)
-    assert shop.once(storage=storage).verdict is Verdict.FAILED
+    assert shop.once(storage=storage).verdict is RunResult.FAILED
 
 
 @pytest.mark.usefixtures("no_pauses")
@@ -103,7 +103,7 @@ def test_an_empty_mount_point_is_no_deletion_however_often_it_is_seen(shop):
     assert shop.ids() == [1]
     shop.publisher.zone.rmdir()
     away.rename(shop.publisher.zone)
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
 
@@ -118,7 +118,7 @@ def test_a_copied_root_is_learned_though_one_table_fails(shop, tmp_path):
     shutil.copytree(shop.root, tmp_path / "copy")
     copy = Shop(tmp_path / "copy", shop.writer)
     storage = failing(copy.root, "open .*Broken/00000000000000000002")
-    assert copy.once(storage=storage).verdict is Verdict.RETRY
+    assert copy.once(storage=storage).verdict is RunResult.RETRY
     copy.publisher.remove("Orders")
     copy.orders().insert(row(9))
     copy.once(storage=storage)
@@ -169,11 +169,11 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_anew(tmp_path):
         folder.mkdir()
         for file in (tmp_path / "before").iterdir():
             file.rename(folder / file.name)
-        running.engine._pauses = Pauses(60.0, 60.0)
+        running.engine._pauses = Backoff(60.0, 60.0)
         for _ in range(2):
             running.cycle(NO_STOP)
             assert all((shop.publisher.zone / path).exists() for path in paths)
-        running.engine._pauses = Pauses(0.0, 0.0)
+        running.engine._pauses = Backoff(0.0, 0.0)
         dropping.is_over = True
         running.cycle(NO_STOP)
     assert shop.ids() == [1, 2]
@@ -185,9 +185,9 @@ def test_a_folder_that_stood_back_takes_no_table_with_it_when_it_goes(shop):
     shop.once()
     shop.orders("dbo.Orders").insert(row(1))
     shop.once()
-    assert isinstance(next(iter(s for s in shop.mirror().status().tables if not s.name.schema)).state, Latched)
+    assert isinstance(next(iter(s for s in shop.mirror().status().tables if not s.name.schema)).state, Halted)
     shop.publisher.remove("Orders")
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert shop.ids("dbo.Orders") == [1]
 
 
@@ -203,9 +203,9 @@ def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
     for attempt in range(10):
         name = f"Orders{attempt}"
         (shop.publisher.zone / name).rename(shop.publisher.zone / "dbo.schema" / name)
-    assert shop.once().verdict is (Verdict.REFUSED if delay else Verdict.LEVEL)
+    assert shop.once().verdict is (RunResult.NEEDS_ATTENTION if delay else RunResult.CAUGHT_UP)
     shop.now += delay
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert [shop.ids(f"dbo.Orders{attempt}") for attempt in range(10)] == [[1, 2]] * 10
 
 
@@ -265,10 +265,10 @@ def test_a_file_latch_outlives_metadata_that_vanished(shop):
     shop.once()
     metadata = (shop.publisher.zone / "Orders/_metadata.json").read_bytes()
     orders.remove("_metadata.json")
-    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
     shop.publisher.write_in_place("Orders/00000000000000000002.parquet", content)
     orders.land_metadata(metadata)
-    assert shop.once().verdict is Verdict.REFUSED
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
     assert shop.ids() == [1]
 
 
@@ -282,7 +282,7 @@ def test_a_harmful_info_file_hurts_nobody(shop):
     info = {"files": [{"name": name, "readyAtUtc": "9999-12-31T23:59:59.0-23:59"}]}
     orders.put("_FilesReadyToDelete/_FilesReadyToDeleteInfo.json", json.dumps(info).encode())
     orders.insert(row(3))
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
 
 
 @pytest.mark.slow
@@ -296,7 +296,7 @@ def test_endless_folders_among_the_moved_files_hurt_nobody(shop):
         deep = deep / "d"
         deep.mkdir()
     try:
-        assert shop.once().verdict is Verdict.LEVEL
+        assert shop.once().verdict is RunResult.CAUGHT_UP
     finally:  # pytest would not get it away
         LocalStorage(moved).delete("d")
 
@@ -328,11 +328,11 @@ def test_a_foreign_table_that_is_taken_away_makes_room(shop):
     other = Shop(shop.root, taken)
     with other.engine() as running:
         running.cycle(NO_STOP)
-        assert isinstance(next(iter(running.last.plans.values())).state, Latched)
+        assert isinstance(next(iter(running.last.plans.values())).state, Halted)
         taken.drop("dbo/Orders")
         taken.foreign = False
         running.cycle(NO_STOP)
-        assert isinstance(next(iter(running.last.plans.values())).state, Level)
+        assert isinstance(next(iter(running.last.plans.values())).state, CaughtUp)
 
 
 @pytest.mark.usefixtures("no_pauses")
@@ -343,8 +343,8 @@ def test_a_moved_zone_whose_files_cannot_be_read_is_tried_again(shop):
     shutil.rmtree(shop.publisher.zone)
     (shop.root / "backup").rename(shop.publisher.zone)
     storage = failing(shop.root, "open .*parquet")
-    assert shop.once(storage=storage).verdict is Verdict.RETRY
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once(storage=storage).verdict is RunResult.RETRY
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
 
@@ -372,8 +372,8 @@ def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
     shop.once()
     orders.insert(row(33), name="00000000000000000003.parquet")
     orders.insert(row(1), name="00000000000000000001.parquet")
-    assert shop.once().verdict is Verdict.REFUSED
-    assert isinstance(shop.status().state, Latched)
+    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
+    assert isinstance(shop.status().state, Halted)
     assert shop.ids() == [1, 2]
 
 
@@ -381,7 +381,7 @@ def test_a_look_at_the_status_leaves_no_trace(shop):
     shop.orders().insert(row(1))
     shop.once()
     before = times(shop.root)
-    assert shop.status().state == Level()
+    assert shop.status().state == CaughtUp()
     assert times(shop.root) == before
 
 
@@ -396,7 +396,7 @@ def test_a_look_at_the_status_is_no_second_engine(shop):
     look = FileLock(shop.root / LOCK, thread_local=False)
     look.acquire()
     threading.Timer(0.1, look.release).start()
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
 
 
 @pytest.mark.usefixtures("no_pauses")
@@ -447,7 +447,7 @@ def test_a_folder_that_cannot_be_looked_into_is_not_level(shop, unreadable):
     shop.orders("Sales.Orders").insert(row(2))
     shop.orders("Other").insert(row(3))
     report = shop.once(storage=failing(shop.root, f"list Files/LandingZone/{unreadable}$"))
-    assert report.verdict is Verdict.RETRY
+    assert report.verdict is RunResult.RETRY
     assert shop.ids("Other") == [3]
     assert "ME070" in shop.said()
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.expected_table import read_expected
-from mirror_engine.monitoring.cells import plain
+from mirror_engine.monitoring.words import plain
+from mirror_engine.publisher.diff import read_expected
 
 SCHEMA = pa.schema(
     [

@@ -17,20 +17,26 @@ from independent_readers import read_otherwise
 from quick_folder import quick_folder
 
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.events import DiagnosticRaised, TableDropped, TableLatched
+from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.mirror import Mirror
-from mirror_engine.testing.golden import ExpectedTable, Golden, diagnostic_differences, load, table_differences
+from mirror_engine.publisher.testing.golden import (
+    ExpectedTable,
+    Golden,
+    diagnostic_differences,
+    load,
+    table_differences,
+)
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
-    from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.tables.base import DeltaWriter
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 # Which fixtures need a table feature: their columns have spaces or commas in their names, or times without a zone.
@@ -50,7 +56,7 @@ class Told:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case DiagnosticRaised(_, diagnostic) | TableLatched(_, diagnostic):
+            case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
                 self.diagnostics.add(diagnostic)
             case TableDropped(table, _):
                 self.diagnostics.add(diagnose("ME065", table.folder))

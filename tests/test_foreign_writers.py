@@ -12,10 +12,10 @@ from deltalake.schema import Field, PrimitiveType
 from lake import NO_ROWS, Lake
 from shop import TYPES, Shop, row
 
-import mirror_engine.engine
-from mirror_engine.delta.memory import MemoryDeltaWriter
+import mirror_engine.engine.cycle
 from mirror_engine.errors import CommitConflict
 from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def foreign(shop, table="Orders"):
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -20,14 +20,14 @@ from zones import LOSE_LEDGER, ONCE, Player, stories
 
 from mirror_engine import Mirror
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
 CONFIGS = st.builds(Config, batch_files=st.sampled_from([1000, 1, 2]))  # any cut of batches ends alike
 MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "300"))

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import UsageError
-from mirror_engine.goals import not_applied, not_level
 from mirror_engine.mirror import Mirror
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.monitoring.wait_conditions import not_applied, not_level
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -76,7 +76,7 @@ def test_files_without_metadata_are_not_level(mirror, items, tmp_path) -> None:
     items.insert({"Id": 1})
     (tmp_path / "Files/LandingZone/Items/_metadata.json").unlink()
     ((_, state, reason),) = level(mirror)
-    assert state == "unarmed"
+    assert state == "unconfigured"
     assert "ME008" in reason
     assert not not_level(mirror.status(), (), "dbo")[0].needs_a_person
 
@@ -88,7 +88,7 @@ def test_latched_and_blocked_tables_need_a_person(mirror, items, publisher) -> N
     orders.insert({"Id": 1})
     mirror.once()
     found = {one.table: one for one in not_level(mirror.status(), (), "dbo")}
-    assert found["Items"].state == "latched"
+    assert found["Items"].state == "halted"
     assert "ME023" in found["Items"].reason
     assert FIRST in found["Orders"].reason
     assert all(one.needs_a_person and one.advice for one in found.values())

@@ -15,15 +15,15 @@ from lake import Lake
 
 from mirror_engine import errors
 from mirror_engine.cli.reference import diagnostics_page
-from mirror_engine.landing_zone.register import REGISTER
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.landing_zone.register import CATALOG
+from mirror_engine.publisher.landing_zone_writer import Publisher
 
 HOME = Path(__file__).parents[1]
 PACKAGE = HOME / "mirror_engine"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LINES_OF_A_FILE = 300
-LINES_OF_A_FUNCTION = 50
-FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
+# Lines and modules at most; they may only fall
+MODULES_IN_CYCLES = 57  # the goal is none
+BUDGETS = [("mirror_engine", 38_300, 217), ("tests", 38_700, 270)]
 # Where nobody but a developer's own machine has a folder
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
 CODE = re.compile(r"ME\d{3}")
@@ -40,11 +40,6 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-@cache
-def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-
-
 def written(*folders: str, suffixes: set[str]) -> list[Path]:
     """Our own text files; what git ignores lies in none of these folders."""
     found = [path for folder in folders for path in (HOME / folder).rglob("*")]
@@ -52,23 +47,51 @@ def written(*folders: str, suffixes: set[str]) -> list[Path]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_says_its_duty_first_and_stays_small(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+def test_every_module_begins_with_a_docstring(path: Path) -> None:
     assert ast.get_docstring(tree(path)), "no docstring"
-    assert text.startswith('"""'), "the docstring is not the first line"
-    assert len(text.splitlines()) <= LINES_OF_A_FILE
-    long = {found.name: found.end_lineno - found.lineno + 1 for found in functions(path) if found.end_lineno}
-    assert {name: lines for name, lines in long.items() if lines > LINES_OF_A_FUNCTION} == {}
-    assert path.stem not in FORBIDDEN_NAMES
-    assert path.parent.name not in FORBIDDEN_NAMES
+    assert path.read_text(encoding="utf-8").startswith('"""'), "the docstring is not the first line"
 
 
-def test_most_functions_are_short() -> None:
-    lengths = sorted(
-        found.end_lineno - found.lineno + 1 for path in MODULES for found in functions(path) if found.end_lineno
-    )
-    assert lengths[len(lengths) // 2] <= 12
-    assert lengths[len(lengths) * 9 // 10] <= 30
+def size_of(folder: str) -> tuple[int, int]:
+    """Lines and modules of a folder."""
+    paths = list((HOME / folder).rglob("*.py"))
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths), len(paths)
+
+
+@pytest.mark.parametrize(("folder", "lines", "modules"), BUDGETS)
+def test_the_code_stays_within_its_budget(folder, lines, modules) -> None:
+    """Lower a budget whenever a change makes it possible; the goal is 22,000 lines in 160 modules each."""
+    assert size_of(folder) <= (lines, modules)
+    assert size_of(folder)[1] <= modules
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of ours that a module imports, type-only and lazy imports included."""
+    known = {module_of(other) for other in MODULES}
+    names = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom) and node.module]
+    found = {f"{node.module}.{name.name}" for node in names for name in node.names} & known
+    return found | ({str(node.module) for node in names} & known)
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(HOME).with_suffix("").parts).removesuffix(".__init__")
+
+
+def cycles() -> list[list[str]]:
+    """Groups of modules that import each other, directly or through others."""
+    graph = {module_of(path): imports_of(path) - {module_of(path)} for path in MODULES}
+    reach = {name: set(direct) for name, direct in graph.items()}
+    for middle in graph:
+        for name in graph:
+            if middle in reach[name]:
+                reach[name] |= reach[middle]
+    groups = {frozenset({name, *(other for other in reach[name] if name in reach[other])}) for name in graph}
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def test_few_modules_import_each_other() -> None:
+    """Type-only imports included."""
+    assert sum(map(len, cycles())) <= MODULES_IN_CYCLES
 
 
 def drawn() -> dict[str, str]:
@@ -94,7 +117,7 @@ def test_every_diagnostic_is_unique_and_numbered_without_a_gap() -> None:
     parts = [path.read_text(encoding="utf-8") for path in (PACKAGE / "landing_zone").glob("register_*.py")]
     codes = sorted(code for source in parts for code in re.findall(r'entry\(\s*"(ME\d{3})"', source))
     assert codes == [f"ME{number:03d}" for number in range(1, len(codes) + 1)]
-    assert codes == list(REGISTER)
+    assert codes == list(CATALOG)
 
 
 def test_the_page_of_diagnostics_is_current() -> None:
@@ -109,14 +132,14 @@ def codes_in(paths: list[Path]) -> set[str]:
 def test_every_diagnostic_is_raised_somewhere() -> None:
     listing = ("register", "fabric_errors.py", "status.py")  # these only name codes
     raising = [path.read_text(encoding="utf-8") for path in MODULES if not path.name.startswith(listing)]
-    assert [code for code in REGISTER if not any(f'"{code}"' in source for source in raising)] == []
+    assert [code for code in CATALOG if not any(f'"{code}"' in source for source in raising)] == []
 
 
 def test_every_diagnostic_is_met_by_a_test() -> None:
     """In tests of what raises it, or in a fixture; tests of how it is printed do not count."""
     judging = written("tests", "fixtures", suffixes={".py", ".md", ".json"})
     met = codes_in([path for path in judging if "monitoring" not in path.parts and path != Path(__file__)])
-    assert set(REGISTER) - met - set(NOT_RAISED) == set()
+    assert set(CATALOG) - met - set(NOT_RAISED) == set()
 
 
 @pytest.mark.slow
@@ -176,7 +199,11 @@ def test_nothing_tells_of_a_machine_it_was_made_on() -> None:
     ours = written(
         "mirror_engine", "tests", "docs", "fixtures", "benchmarks", suffixes={".py", ".md", ".toml", ".json", ".txt"}
     )
-    top = [path for path in HOME.iterdir() if path.is_file() and path.suffix in {".md", ".toml", ".txt", ""}]
+    top = [
+        path
+        for path in HOME.iterdir()
+        if path.is_file() and path.name != ".git" and path.suffix in {".md", ".toml", ".txt", ""}
+    ]
     telling = [
         name_of(path)
         for path in (*ours, *top)

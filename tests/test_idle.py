@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 from shop import Shop, row
 
-from mirror_engine.monitoring import overview
+from mirror_engine.monitoring import status as overview
 from mirror_engine.monitoring.fabric_files import TABLES_FILE
+from mirror_engine.publisher.testing.faults import Script, faulty
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Script, faulty
 
 NO_STOP = threading.Event()
 TABLES = [f"T{number}" for number in range(5)]

@@ -21,15 +21,15 @@ from independent_readers import by_duckdb
 from quick_folder import quick_folder
 
 from mirror_engine import Config, Mirror
-from mirror_engine.delta import evolution
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.log import commit as evolution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
     Rows = Counter[tuple[int, int]]
 

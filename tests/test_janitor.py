@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.janitor import Janitor
+from mirror_engine.engine.janitor import Janitor
+from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, TableListing
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
-from mirror_engine.landing_zone.sightings import FileSighting, MetadataAbsent, TableSighting
 from mirror_engine.storage.memory import MemoryStorage
 
 ZONE = "Files/LandingZone"
@@ -32,9 +32,9 @@ class Zone:
         for number, path in enumerate(paths):
             self.storage.put(f"{ZONE}/Orders/{path}", b"x", modified_ns=number + 1)
 
-    def sighting(self):
-        files = [FileSighting(path, e.size, e.modified_ns, e.identity) for path, e in self.walk("")]
-        return TableSighting(ORDERS, "f", MetadataAbsent(), tuple(files))
+    def listing(self):
+        files = [LandedFile(path, e.size, e.modified_ns, e.identity) for path, e in self.walk("")]
+        return TableListing(ORDERS, "f", MetadataAbsent(), tuple(files))
 
     def walk(self, below):
         for entry in self.storage.list(f"{ZONE}/Orders/{below}".rstrip("/")) or ():
@@ -45,9 +45,9 @@ class Zone:
                 yield path, entry
 
     def clean(self, *applied):
-        sighting = self.sighting()
-        files = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in sighting.files if f.path in applied}
-        return self.janitor.clean(ZONE, sighting, Progress("g", "f", applied=files))
+        listing = self.listing()
+        files = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in listing.files if f.path in applied}
+        return self.janitor.clean(ZONE, listing, Progress("g", "f", applied=files))
 
     def names(self, folder):
         return [entry.name for entry in self.storage.list(folder) or ()]
@@ -75,19 +75,19 @@ def test_unapplied_files_stay():
 def test_a_file_overwritten_since_it_was_applied_stays():
     zone = Zone()
     zone.land(*numbered(1, 2))
-    sighting = zone.sighting()
-    applied = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in sighting.files}
+    listing = zone.listing()
+    applied = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in listing.files}
     zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
-    zone.janitor.clean(ZONE, sighting, Progress("g", "f", applied=applied))
+    zone.janitor.clean(ZONE, listing, Progress("g", "f", applied=applied))
     assert zone.names(f"{ZONE}/Orders") == numbered(1, 2)
 
 
 def test_a_file_that_was_seen_to_be_overwritten_stays_too():
     zone = Zone()
     zone.land(*numbered(1, 2))
-    applied = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in zone.sighting().files}
+    applied = {f.path: AppliedFile(f.etag, "d", 1, 1, f.modified_ns) for f in zone.listing().files}
     zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
-    zone.janitor.clean(ZONE, zone.sighting(), Progress("g", "f", applied=applied))
+    zone.janitor.clean(ZONE, zone.listing(), Progress("g", "f", applied=applied))
     assert zone.names(f"{ZONE}/Orders") == numbered(1, 2)
 
 
@@ -181,7 +181,7 @@ def test_a_failed_move_is_done_next_time():
     zone = Zone()
     zone.land(*numbered(1, 2))
     progress = Progress("g", "f", applied={})
-    assert zone.janitor.clean(ZONE, zone.sighting(), replace(progress, applied={})) == 0
+    assert zone.janitor.clean(ZONE, zone.listing(), replace(progress, applied={})) == 0
     assert zone.clean(*numbered(1, 2)) == 1
     assert zone.clean(*numbered(1, 2)) == 0
 
@@ -189,15 +189,15 @@ def test_a_failed_move_is_done_next_time():
 def test_a_folder_is_due_when_it_or_its_progress_changed_and_once_an_hour():
     zone = Zone()
     zone.land(*numbered(1, 2))
-    sighting, progress = zone.sighting(), Progress("g", "f")
-    assert zone.janitor.is_due(ZONE, sighting, progress)
-    zone.janitor.clean(ZONE, sighting, progress)
-    assert not zone.janitor.is_due(ZONE, sighting, progress)
-    assert zone.janitor.is_due(ZONE, replace(sighting), progress)
-    assert zone.janitor.is_due(ZONE, sighting, replace(progress))
+    listing, progress = zone.listing(), Progress("g", "f")
+    assert zone.janitor.is_due(ZONE, listing, progress)
+    zone.janitor.clean(ZONE, listing, progress)
+    assert not zone.janitor.is_due(ZONE, listing, progress)
+    assert zone.janitor.is_due(ZONE, replace(listing), progress)
+    assert zone.janitor.is_due(ZONE, listing, replace(progress))
     zone.now += 3600
-    assert zone.janitor.is_due(ZONE, sighting, progress)
-    zone.janitor.clean(ZONE, sighting, progress)
+    assert zone.janitor.is_due(ZONE, listing, progress)
+    zone.janitor.clean(ZONE, listing, progress)
     zone.janitor.keep(ZONE, set())
-    assert zone.janitor.is_due(ZONE, sighting, progress)
-    assert not Zone(cleanup="off").janitor.is_due(ZONE, sighting, progress)
+    assert zone.janitor.is_due(ZONE, listing, progress)
+    assert not Zone(cleanup="off").janitor.is_due(ZONE, listing, progress)

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.engine.ledger import Ledger
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
-from mirror_engine.ledger import Ledger
+from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.landing_zone.schema import Column
 
 ORDERS, ITEMS = TableName("Sales", "Orders"), TableName("", "Items")
 FULL = Progress(
@@ -33,7 +33,7 @@ FULL = Progress(
     synced_at=1.5,
     armed_at=0.5,
     gone_at=9.25,
-    latch=Latch(diagnose("ME037", "Sales.schema/Orders/x", row=2, value="3"), "x", "i", "e"),
+    latch=Rejection(diagnose("ME037", "Sales.schema/Orders/x", row=2, value="3"), "x", "i", "e"),
     waiting={"c.csv": "e3"},
     diagnostics={diagnose("ME039", "Sales.schema/Orders/a.csv", count=2): 3},
 )

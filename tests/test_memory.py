@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np, pyarrow as pa
 from peak_memory import peak_bytes
 from mirror_engine import Config, Mirror
-from mirror_engine.delta.evolution import record_only
-from mirror_engine.delta.log import open_log
-from mirror_engine.delta.record import to_metadata
-from mirror_engine.delta.writer import SparkDeltaWriter
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.tables.log.commit import record_only
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.record import to_metadata
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.publisher.landing_zone_writer import Publisher
 
 class Staging(SparkDeltaWriter):
     def _commit(self, table, batch, changes, record, since):

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.pauses import Pauses
 
 ORDERS, ITEMS, STORES = (TableName("", name) for name in ("Orders", "Items", "Stores"))
 
 
 def test_pauses_double_up_to_the_longest():
-    pauses = Pauses(100.0, 300.0)
+    pauses = Backoff(100.0, 300.0)
     assert [pauses.begin(ORDERS) for _ in range(4)] == [100.0, 200.0, 300.0, 300.0]
     pauses.end([ORDERS])
     assert pauses.begin(ORDERS) == 100.0
 
 
 def test_after_a_round_only_the_untried_and_the_failed_stay_put_off():
-    pauses = Pauses(100.0, 300.0)
+    pauses = Backoff(100.0, 300.0)
     for table in (ORDERS, ITEMS, STORES):
         pauses.begin(table)
     pauses.end_all_but({ORDERS}, {ITEMS: "failed again"})

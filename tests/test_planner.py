@@ -5,21 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mirror_engine.config import Config
-from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.engine.plan import (
+    ApplyBatch,
+    DropTable,
+    MarkFolderMissing,
+    RecordFolderState,
+    StartGeneration,
+    UpdateFolderIdentity,
+)
+from mirror_engine.engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_gone
 from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.landing_zone.metadata import FileFormat, Metadata
-from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
-from mirror_engine.landing_zone.sightings import (
-    FileSighting,
+from mirror_engine.landing_zone.listing import (
+    LandedFile,
     MetadataAbsent,
     MetadataUnusable,
     MetadataUsable,
-    TableSighting,
+    TableListing,
 )
-from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, Unarmed, Waiting
-from mirror_engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_gone
-from mirror_engine.steps import ApplyBatch, BeginGeneration, DropTable, LearnIdentity, NoteGone, Remember
+from mirror_engine.landing_zone.metadata import FileFormat, Metadata
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.landing_zone.schema import Column
+from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Empty, Halted, Loading, Unconfigured
 
 NOW = 1_000_000.0
 ORDERS = TableName("Sales", "Orders")
@@ -27,15 +34,15 @@ KEYED = MetadataUsable("m1", Metadata(key_columns=("Id",)))
 HERE = Circumstances(Config(), NOW)
 
 
-def numbered(number: int, identity: str = "", size: int = 10) -> FileSighting:
-    return FileSighting(f"{number:020d}.parquet", size, number, identity or f"file-{number}")
+def numbered(number: int, identity: str = "", size: int = 10) -> LandedFile:
+    return LandedFile(f"{number:020d}.parquet", size, number, identity or f"file-{number}")
 
 
-def folder(*files: FileSighting, metadata=KEYED, identity="folder-1") -> TableSighting:
-    return TableSighting(ORDERS, identity, metadata, files)
+def folder(*files: LandedFile, metadata=KEYED, identity="folder-1") -> TableListing:
+    return TableListing(ORDERS, identity, metadata, files)
 
 
-def progress(*applied: FileSighting, **changes) -> Progress:
+def progress(*applied: LandedFile, **changes) -> Progress:
     files = {file.path: AppliedFile(file.etag, "d", 1, 1, file.modified_ns) for file in applied}
     known = Progress(
         "g", "folder-1", len(applied), len(applied) or -1, {"": len(applied)}, files, ("Id",), armed_at=1.0
@@ -54,7 +61,7 @@ def kinds(made) -> list[type]:
 def test_a_new_folder_begins_a_generation_and_loads():
     made = plan(folder(numbered(1), numbered(2)), None, HERE)
     assert made.state == Loading(2)
-    assert kinds(made) == [BeginGeneration, Remember, ApplyBatch]
+    assert kinds(made) == [StartGeneration, RecordFolderState, ApplyBatch]
     assert [file.path for file in made.steps[-1].files] == [numbered(1).path, numbered(2).path]
 
 
@@ -65,7 +72,7 @@ def test_the_same_sight_gives_the_same_plan():
 
 def test_a_level_table_has_no_steps():
     made = plan(folder(numbered(1)), progress(numbered(1)), HERE)
-    assert (made.state, made.steps, codes(made)) == (Level(), (), [])
+    assert (made.state, made.steps, codes(made)) == (CaughtUp(), (), [])
 
 
 def test_an_unarmed_folder_seen_before_has_no_steps():
@@ -88,12 +95,12 @@ def test_files_before_a_gap_go_in():
 
 def test_no_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
     sight = folder(numbered(1), metadata=MetadataAbsent())
-    assert isinstance(plan(sight, None, HERE).state, Unarmed)
+    assert isinstance(plan(sight, None, HERE).state, Unconfigured)
     assert codes(plan(sight, None, HERE)) == ["ME008"]
     said = plan(sight, None, HERE).diagnostics[0].message
     assert said == "Sales.schema/Orders: no `_metadata.json`, 1 file waiting [ME008]"
     known = plan(sight, progress(numbered(1)), HERE)
-    assert isinstance(known.state, Latched)
+    assert isinstance(known.state, Halted)
     assert codes(known) == ["ME009"]
 
 
@@ -111,12 +118,12 @@ def test_metadata_optional_is_no_excuse_for_metadata_that_vanished():
 
 def test_unusable_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
     broken = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", mending="quote it"),))
-    assert isinstance(plan(folder(metadata=broken), None, HERE).state, Unarmed)
-    assert isinstance(plan(folder(metadata=broken), progress(numbered(1)), HERE).state, Latched)
+    assert isinstance(plan(folder(metadata=broken), None, HERE).state, Unconfigured)
+    assert isinstance(plan(folder(metadata=broken), progress(numbered(1)), HERE).state, Halted)
 
 
 def test_usable_metadata_again_releases_the_latch():
-    latched = progress(numbered(1), latch=Latch(diagnose("ME009", "x"), "_metadata.json", "", ""))
+    latched = progress(numbered(1), latch=Rejection(diagnose("ME009", "x"), "_metadata.json", "", ""))
     made = plan(folder(numbered(1), numbered(2)), latched, HERE)
     assert made.state == Behind(1)
     assert made.steps[0].latch is None
@@ -127,12 +134,12 @@ def test_changed_keys_latch_until_they_are_restored():
     made = plan(folder(numbered(1), metadata=other), progress(numbered(1)), HERE)
     assert codes(made) == ["ME017"]
     same = MetadataUsable("m3", Metadata(key_columns=("ID",)))
-    assert plan(folder(numbered(1), metadata=same), progress(numbered(1)), HERE).state == Level()
+    assert plan(folder(numbered(1), metadata=same), progress(numbered(1)), HERE).state == CaughtUp()
 
 
 def test_keys_may_be_added_to_a_keyless_table():
     made = plan(folder(numbered(1)), progress(numbered(1), key_columns=()), HERE)
-    assert made.state == Level()
+    assert made.state == CaughtUp()
 
 
 def test_a_changed_schema_definition_latches():
@@ -154,15 +161,15 @@ def test_a_changed_schema_definition_latches():
 
 def test_a_refused_file_keeps_the_table_latched_until_it_is_replaced():
     bad = numbered(2, "bad")
-    known = progress(numbered(1), latch=Latch(diagnose("ME024", "x", reason="cut"), bad.path, "bad", bad.etag))
+    known = progress(numbered(1), latch=Rejection(diagnose("ME024", "x", reason="cut"), bad.path, "bad", bad.etag))
     latched = plan(folder(numbered(1), bad, numbered(3)), known, HERE)
-    assert isinstance(latched.state, Latched)
+    assert isinstance(latched.state, Halted)
     assert ApplyBatch not in kinds(latched)
     completed = plan(folder(numbered(1), numbered(2, "bad", 99)), known, HERE)
-    assert isinstance(completed.state, Latched)
+    assert isinstance(completed.state, Halted)
     assert codes(completed) == ["ME024", "ME027"]
     assert plan(folder(numbered(1), numbered(2, "new")), known, HERE).state == Behind(1)
-    assert plan(folder(numbered(1)), known, HERE).state == Level()
+    assert plan(folder(numbered(1)), known, HERE).state == CaughtUp()
     assert plan(folder(numbered(1), numbered(3)), known, HERE).state == Blocked(numbered(2).path, 1)
 
 
@@ -181,12 +188,12 @@ def test_a_waiting_file_that_grew_is_told_apart():
 def test_a_lost_batch_latches_under_strict():
     known = progress(numbered(1), waiting={numbered(3).path: numbered(3).etag})
     made = plan(folder(numbered(1), numbered(3, "other")), known, Circumstances(Config(strict=True), NOW))
-    assert isinstance(made.state, Latched)
+    assert isinstance(made.state, Halted)
 
 
 def test_a_new_folder_identity_drops_and_rebuilds():
     made = plan(folder(numbered(1), identity="folder-2"), progress(numbered(1)), HERE)
-    assert kinds(made) == [DropTable, BeginGeneration, Remember, ApplyBatch]
+    assert kinds(made) == [DropTable, StartGeneration, RecordFolderState, ApplyBatch]
     assert made.state == Loading(1)
     assert codes(made) == ["ME066"]
 
@@ -194,17 +201,17 @@ def test_a_new_folder_identity_drops_and_rebuilds():
 def test_a_moved_root_drops_nothing_and_knows_its_applied_files_anew():
     moved = replace(HERE, moved=True)
     made = plan(folder(numbered(1, "copied"), identity="folder-2"), progress(numbered(1)), moved)
-    assert kinds(made) == [LearnIdentity]
-    assert made.state == Level()
+    assert kinds(made) == [UpdateFolderIdentity]
+    assert made.state == CaughtUp()
     assert codes(made) == ["ME076"]
 
 
 def test_metadata_without_data_waits_fourteen_days():
     fresh = plan(folder(), progress(armed_at=NOW, watermarks={}), HERE)
-    assert fresh.state == Waiting(expired=False)
+    assert fresh.state == Empty(expired=False)
     assert codes(fresh) == ["ME067"]
     late = Circumstances(Config(), NOW + FAILED_AFTER_SECONDS)
-    assert plan(folder(), progress(armed_at=NOW, watermarks={}), late).state == Waiting(expired=True)
+    assert plan(folder(), progress(armed_at=NOW, watermarks={}), late).state == Empty(expired=True)
     assert codes(plan(folder(), progress(armed_at=NOW, watermarks={}), late)) == ["ME068"]
 
 
@@ -216,15 +223,15 @@ def test_a_gone_folder_drops_its_table():
 def test_a_gone_folder_is_given_its_delay():
     slow = Config(drop_delay_seconds=60)
     first = plan_gone(ORDERS, progress(numbered(1)), Circumstances(slow, NOW))
-    assert first.steps == (NoteGone(NOW),)
+    assert first.steps == (MarkFolderMissing(NOW),)
     known = progress(numbered(1), gone_at=NOW)
     assert plan_gone(ORDERS, known, Circumstances(slow, NOW + 59)).steps == ()
     assert kinds(plan_gone(ORDERS, known, Circumstances(slow, NOW + 60))) == [DropTable]
     back = plan(folder(numbered(1)), known, HERE)
-    assert kinds(back) == [Remember]
+    assert kinds(back) == [RecordFolderState]
 
 
 def test_a_table_without_a_place_is_latched_and_touches_nothing():
     refusal = diagnose("ME004", "Orders", table="Sales/Orders", folder="Sales.schema/Orders")
     made = plan(folder(numbered(1)), None, replace(HERE, refusal=refusal))
-    assert (made.state, made.steps) == (Latched(refusal, 1), ())
+    assert (made.state, made.steps) == (Halted(refusal, 1), ())

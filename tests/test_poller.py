@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, BinaryIO
 import pytest
 
 from mirror_engine.config import Config
+from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.metadata import MAX_BYTES
-from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.partner_events import PartnerEvents
-from mirror_engine.landing_zone.register import Severity
-from mirror_engine.landing_zone.sightings import (
+from mirror_engine.landing_zone.listing import (
     MetadataAbsent,
     MetadataUnusable,
     MetadataUsable,
-    TableSighting,
-    ZoneSighting,
+    TableListing,
+    ZoneListing,
 )
-from mirror_engine.poller import Poller
+from mirror_engine.landing_zone.metadata import MAX_BYTES, PartnerEvents
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.register import Severity
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.memory import MemoryStorage
 
@@ -76,19 +75,19 @@ def zone_with(*paths: str, zone: str = ZONE, **contents: bytes) -> WatchedStorag
     return storage
 
 
-def look(storage: WatchedStorage, **options: object) -> ZoneSighting:
+def look(storage: WatchedStorage, **options: object) -> ZoneListing:
     return Poller(storage, Config(**options)).look()
 
 
-def said(sighting: ZoneSighting | TableSighting) -> list[tuple[str, str]]:
-    return [(each.code, each.path) for each in sighting.diagnostics]
+def said(listing: ZoneListing | TableListing) -> list[tuple[str, str]]:
+    return [(each.code, each.path) for each in listing.diagnostics]
 
 
-def folders(zone: ZoneSighting) -> list[str]:
+def folders(zone: ZoneListing) -> list[str]:
     return [table.name.folder for table in zone.tables]
 
 
-def paths(table: TableSighting) -> list[str]:
+def paths(table: TableListing) -> list[str]:
     return [each.path for each in table.files]
 
 
@@ -125,7 +124,7 @@ class TestZone:
         assert (look(storage).folder, folders(look(storage))) == ("LandingZone", ["Items"])
 
     def test_a_zone_that_is_not_there_yet_is_no_emptied_one(self) -> None:
-        assert look(WatchedStorage()) == ZoneSighting(ZONE, "")
+        assert look(WatchedStorage()) == ZoneListing(ZONE, "")
         emptied = zone_with(f"Items/{FIRST}")
         emptied.delete(f"{ZONE}/Items")
         assert look(emptied).identity
@@ -441,9 +440,9 @@ def test_hostile_names_on_a_real_disk_do_not_stop_the_poller(tmp_path: Path) -> 
     with open(os.fsencode(zone / "Items") + b"/\xff\xfe.parquet", "wb"):  # noqa: PTH123 - a Path cannot spell it
         pass
     os.mkdir(os.fsencode(zone) + b"/\xff")  # noqa: PTH102 - likewise
-    sighting = Poller(LocalStorage(tmp_path), Config()).look()
-    (table,) = sighting.tables
+    listing = Poller(LocalStorage(tmp_path), Config()).look()
+    (table,) = listing.tables
     assert (paths(table), table.metadata) == ([FIRST], MetadataAbsent())
     assert [code for code, _ in said(table)] == ["ME074"] * 3
-    assert said(sighting) == [("ME074", "\\xff"), ("ME074", "root")]
-    assert all(each.message.encode() for each in (*sighting.diagnostics, *table.diagnostics))
+    assert said(listing) == [("ME074", "\\xff"), ("ME074", "root")]
+    assert all(each.message.encode() for each in (*listing.diagnostics, *table.diagnostics))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from quick_folder import quick_folder
 
-from mirror_engine import Mirror, Verdict
-from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine import Mirror, RunResult
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
 REAL_ZONES = Path(os.environ.get("MIRROR_TEST_REAL_ZONES", Path(__file__).parents[2] / "shared/landing_zones"))
 NAMES = ("bc2adls-replay", "ms-openmirroring-sdk", "openmirroring-faker")
@@ -61,7 +61,7 @@ def check(name: str, make_writer: Callable[[Path], DeltaWriter]) -> None:
 
 
 def run_and_compare(zone: Path, root: Path, writer: DeltaWriter) -> None:
-    assert Mirror(root, writer=writer).once().verdict is Verdict.LEVEL
+    assert Mirror(root, writer=writer).once().verdict is RunResult.CAUGHT_UP
     expected = json.loads((zone / "expected_final.json").read_text("utf-8"))
     folders = {table: table.replace(".", "/") if "." in table else f"dbo/{table}" for table in expected}
     assert sorted(writer.tables()) == sorted(folders.values())

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from shop import Shop, row
 
-from mirror_engine import Mirror, Verdict
-from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine import Mirror, RunResult
+from mirror_engine.engine.ledger import Ledger
+from mirror_engine.engine.recovery import DeltaFolders, look_again, recover
 from mirror_engine.errors import StorageUnavailable, TableDamaged
-from mirror_engine.events import ProgressRecovered
+from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.ledger import Ledger
-from mirror_engine.recovery import DeltaFolders, look_again, recover
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 ORDERS = TableName("", "Orders")
 
@@ -59,10 +59,10 @@ def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeyp
         raise unavailable
 
     with shop.engine() as running:
-        before = running.doors.ledger.progress(ORDERS)
+        before = running.context.ledger.progress(ORDERS)
         monkeypatch.setattr(shop.writer, "state", state)
-        assert recover(running.doors) == DeltaFolders(frozenset({"dbo/Orders"}), unread={"dbo/Orders": unavailable})
-        assert running.doors.ledger.progress(ORDERS) == before
+        assert recover(running.context) == DeltaFolders(frozenset({"dbo/Orders"}), unread={"dbo/Orders": unavailable})
+        assert running.context.ledger.progress(ORDERS) == before
 
 
 def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on(tmp_path):
@@ -70,7 +70,7 @@ def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on
     publisher, writer = Publisher(tmp_path), MemoryDeltaWriter()
     for name in ("Broken", "Sound"):
         publisher.table(name, keys=["Id"]).insert({"Id": 1})
-    assert Mirror(tmp_path, writer=writer).once().verdict is Verdict.LEVEL
+    assert Mirror(tmp_path, writer=writer).once().verdict is RunResult.CAUGHT_UP
     for left in (tmp_path / LEDGER).parent.glob("ledger*"):
         left.unlink()
     publisher.folder("Sound").insert({"Id": 2}, name="00000000000000000002.parquet")
@@ -83,10 +83,10 @@ def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on
 
     writer.history = damaged
     report = Mirror(tmp_path, writer=writer).once()
-    assert (report.verdict, report.rows) == (Verdict.REFUSED, 1)
+    assert (report.verdict, report.rows) == (RunResult.NEEDS_ATTENTION, 1)
     assert (writer.row_count("dbo/Broken"), writer.row_count("dbo/Sound")) == (1, 2)
     writer.history = history
-    assert Mirror(tmp_path, writer=writer).once().verdict is Verdict.LEVEL
+    assert Mirror(tmp_path, writer=writer).once().verdict is RunResult.CAUGHT_UP
     assert writer.row_count("dbo/Broken") == 1
 
 
@@ -127,13 +127,13 @@ def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that
     assert replace(shop.status(), files=()) == replace(before, files=())
     shop.events.clear()
     report = shop.once()
-    assert (report.verdict, report.batches) == (Verdict.LEVEL, 0)
-    told = [event for event in shop.events if isinstance(event, ProgressRecovered)]
-    assert sorted(told, key=str) == [ProgressRecovered(ORDERS, 3), ProgressRecovered(TableName("", "Others"), 3)]
+    assert (report.verdict, report.batches) == (RunResult.CAUGHT_UP, 0)
+    told = [event for event in shop.events if isinstance(event, ProgressRebuilt)]
+    assert sorted(told, key=str) == [ProgressRebuilt(ORDERS, 3), ProgressRebuilt(TableName("", "Others"), 3)]
     shop.events.clear()
     orders.insert(row(4))
     assert shop.once().batches == 1
-    assert not [event for event in shop.events if isinstance(event, ProgressRecovered)]
+    assert not [event for event in shop.events if isinstance(event, ProgressRebuilt)]
     assert shop.ids() == [1, 2, 3, 4]
     assert shop.ids("Others") == [1, 2, 3]
 
@@ -149,7 +149,7 @@ def test_a_ledger_older_than_the_tables_is_told(tmp_path):
     (shop.root / LEDGER).write_bytes(older)
     shop.events.clear()
     assert shop.once().batches == 0
-    assert [event for event in shop.events if isinstance(event, ProgressRecovered)] == [ProgressRecovered(ORDERS, 2)]
+    assert [event for event in shop.events if isinstance(event, ProgressRebuilt)] == [ProgressRebuilt(ORDERS, 2)]
     assert shop.ids() == [1, 2]
 
 
@@ -159,6 +159,6 @@ def test_a_table_at_hand_is_not_looked_at_again(tmp_path, monkeypatch):
     shop.once()
     unsure = DeltaFolders(frozenset({"dbo/Orders"}), damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
     with shop.engine() as running:
-        assert look_again(running.doors, unsure).damaged == {}
+        assert look_again(running.context, unsure).damaged == {}
         monkeypatch.setattr(shop.writer, "state", None)
-        assert look_again(running.doors, unsure, [ORDERS]) == unsure
+        assert look_again(running.context, unsure, [ORDERS]) == unsure

@@ -8,12 +8,12 @@ import threading
 import pytest
 from shop import Shop, row
 
-import mirror_engine.engine
-from mirror_engine.delta.memory import MemoryDeltaWriter
+import mirror_engine.engine.cycle
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, FileRead
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.testing.faults import Script, faulty
+from mirror_engine.publisher.testing.faults import Script, faulty
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 NO_STOP = threading.Event()
 ORDERS = TableName("", "Orders")
@@ -21,7 +21,7 @@ ORDERS = TableName("", "Orders")
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 class RefusedOnce(Script):
@@ -60,7 +60,7 @@ def test_a_refused_commit_is_not_in_the_ledger_and_its_files_stay(tmp_path):
     orders.insert(row(2))
     with shop.engine() as running:
         running.cycle(NO_STOP)
-        assert running.doors.ledger.progress(ORDERS).applied == {}
+        assert running.context.ledger.progress(ORDERS).applied == {}
         running.cycle(NO_STOP)
     assert shop.ids() == [1, 2]
 

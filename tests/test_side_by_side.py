@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from quick_folder import quick_folder
 from shop import name, row
 
-import mirror_engine.engine
-from mirror_engine import turns
+import mirror_engine.engine.cycle
+from mirror_engine.engine import scheduler as turns
+from mirror_engine.engine.janitor import Janitor
+from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, BatchStarted, TableDropped
-from mirror_engine.janitor import Janitor
-from mirror_engine.landing_zone.states import Latched, Level
-from mirror_engine.poller import Poller
+from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.storage.local import LocalStorage
 
 ORDERS = "dbo/Orders"
@@ -28,7 +28,7 @@ ORDERS = "dbo/Orders"
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_changes_of_other_tables_are_applied_while_one_commits(shop):
             items.insert(row(number))
             plans = cycle().plans
             assert shop.ids("Items") == list(range(number + 1))
-            assert {table.table for table, plan in plans.items() if isinstance(plan.state, Level)} == {"Items"}
+            assert {table.table for table, plan in plans.items() if isinstance(plan.state, CaughtUp)} == {"Items"}
         orders.insert(row(2))
         cycle()
         shop.writer.let_go(ORDERS)
@@ -187,7 +187,7 @@ def test_a_folder_renamed_into_a_schema_waits_for_the_turn_of_the_old_one(shop, 
         shop.writer.let_go(ORDERS)
         for _ in range(3):
             cycle()
-        assert [plan.state for plan in cycle().plans.values()] == [Level()]
+        assert [plan.state for plan in cycle().plans.values()] == [CaughtUp()]
     assert shop.ids("dbo.Orders") == [1]
 
 
@@ -207,7 +207,7 @@ def test_what_is_left_of_a_backlog_is_planned_anew_by_what_lies_there_by_then(sh
         shop.writer.let_go(ORDERS)
         cycle()
         plan = next(iter(cycle().plans.values()))
-    assert isinstance(plan.state, Latched)
+    assert isinstance(plan.state, Halted)
     assert shop.ids() == [1]
 
 
@@ -284,7 +284,7 @@ def test_a_cycle_does_not_wait_longer_for_a_turn_than_for_the_next_look(tmp_path
     shop.orders().insert(row(1))
     shop.writer.hold(ORDERS)
     if due == "a try":
-        monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.01)
         broken = shop.orders("Broken")
         broken.insert(row(1))
         refused = iter([StorageUnavailable("scripted")])

@@ -13,8 +13,8 @@ import pytest
 from killer import Killer, QuietKiller
 
 from mirror_engine import Config, Mirror
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "10"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)

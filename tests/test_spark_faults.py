@@ -6,19 +6,19 @@ import pytest
 from shop import Shop, row
 from small_disk import small_disk
 
-import mirror_engine.engine
+import mirror_engine.engine.cycle
 import mirror_engine.mirror
-from mirror_engine import Verdict
+from mirror_engine import RunResult
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Fault, Script, faulty
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
 
 
@@ -51,9 +51,9 @@ def test_a_commit_of_spark_that_fails_is_made_once(tmp_path, mirror_writer, faul
     for called in ("create", "apply", "row_count"):
         script = Once(called, fault)
         shop.writer = faulty(writer, script)
-        assert shop.once().verdict is Verdict.RETRY
+        assert shop.once().verdict is RunResult.RETRY
         assert not script.called
-        assert any(shop.once().verdict is Verdict.LEVEL for _ in range(2))
+        assert any(shop.once().verdict is RunResult.CAUGHT_UP for _ in range(2))
         orders.insert(row(3))
         orders.delete({"id": 1, "city": None})
     shop.once()
@@ -70,8 +70,8 @@ def test_a_full_disk_under_deltas_own_files_delays_and_does_nothing_else(tmp_pat
         for free_pages in (2, 24, 32):  # for the ledger, for the staged rows, for some of Spark's files
             with disk.filled(free_pages=free_pages):
                 try:
-                    assert shop.once(storage=LocalStorage(disk.path)).verdict in {Verdict.RETRY, Verdict.LEVEL}
+                    assert shop.once(storage=LocalStorage(disk.path)).verdict in {RunResult.RETRY, RunResult.CAUGHT_UP}
                 except StorageUnavailable:
                     assert free_pages == 2
-        assert any(shop.once().verdict is Verdict.LEVEL for _ in range(2))
+        assert any(shop.once().verdict is RunResult.CAUGHT_UP for _ in range(2))
         assert rows_of(shop) == [(1, "Wels"), (2, "Linz")]

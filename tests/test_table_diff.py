@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.errors import UsageError
-from mirror_engine.table_diff import Difference, compare
+from mirror_engine.publisher.diff import Difference, compare
 
 SCHEMA = pa.schema([("Id", pa.int64()), ("Name", pa.string()), ("Price", pa.float64())])
 NAN = float("nan")

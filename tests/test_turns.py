@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import threading
 
+from mirror_engine.engine.plan import Plan
+from mirror_engine.engine.replayer import TableTask
+from mirror_engine.engine.scheduler import TableScheduler
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.states import Level
-from mirror_engine.replayer import Work
-from mirror_engine.steps import Plan
-from mirror_engine.turns import Turns
+from mirror_engine.landing_zone.states import CaughtUp
 
 NO_STOP = threading.Event()
 
 
 def works(names):
-    return [Work(Plan(TableName("", name), Level()), None, "", "") for name in names]
+    return [TableTask(Plan(TableName("", name), CaughtUp()), None, "", "") for name in names]
 
 
 def test_who_waits_longest_comes_next_though_all_are_sent_home_and_others_come_anew():
-    turns = Turns(1, lambda _: None)
+    turns = TableScheduler(1, lambda _: None)
     taken = []
     for names in ("ABC", "ABCD", "ABCD", "ABCD", "ABCD"):
         turns.line_up(works(names))
@@ -31,7 +31,7 @@ def test_who_waits_longest_comes_next_though_all_are_sent_home_and_others_come_a
 
 
 def test_who_lines_up_again_comes_after_those_who_wait():
-    turns = Turns(1, lambda _: None)
+    turns = TableScheduler(1, lambda _: None)
     turns.line_up(works("AB"))
     taken = []
     for work, _ in turns.taken(NO_STOP, None):
@@ -45,7 +45,7 @@ def test_who_lines_up_again_comes_after_those_who_wait():
 def test_a_thousand_that_wait_are_not_gone_through_for_each_that_lines_up_again():
     looked_at = 0
 
-    class Counted(Work):
+    class Counted(TableTask):
         @property
         def table(self):
             nonlocal looked_at
@@ -53,8 +53,8 @@ def test_a_thousand_that_wait_are_not_gone_through_for_each_that_lines_up_again(
             return super().table
 
     tables = 1000
-    turns = Turns(2, lambda _: None)
-    turns.line_up([Counted(Plan(TableName("", str(number)), Level()), None, "", "") for number in range(tables)])
+    turns = TableScheduler(2, lambda _: None)
+    turns.line_up([Counted(Plan(TableName("", str(number)), CaughtUp()), None, "", "") for number in range(tables)])
     taken = 0
     for work, _ in turns.taken(NO_STOP, None):
         taken += 1

@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable
 from shop import Shop, row
 
-from mirror_engine import upkeep as upkeep_module
-from mirror_engine.delta.history import HistoryEntry
-from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.engine import maintenance as upkeep_module
+from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.errors import CommitFailed, TableDamaged
-from mirror_engine.events import BatchCommitted, OperationFailed, TableMaintained
+from mirror_engine.events import BatchCommitted, RetryScheduled, TableMaintained
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.upkeep import Upkeep
+from mirror_engine.tables.base import HistoryEntry
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def until(is_so):
 @contextmanager
 def kept(shop):
     """An engine with its upkeep; gives a function that runs a cycle and waits for what upkeep then does."""
-    with shop.engine() as running, Upkeep(running.doors, lambda: None) as upkeep:
+    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
 
         def cycle():
             running.cycle(NO_STOP, upkeep.at_hand)
@@ -216,7 +216,7 @@ def test_a_failure_is_told_and_the_next_try_is_put_off(shop, monkeypatch):
         for number in range(5):
             orders.insert(row(number))
             cycle()
-        told = [event for event in shop.events if isinstance(event, OperationFailed)]
+        told = [event for event in shop.events if isinstance(event, RetryScheduled)]
         assert [(each.table.table, each.message, each.retry_seconds) for each in told] == [
             ("Orders", "dbo/Orders: maintenance failed", 60.0)
         ]
@@ -224,7 +224,7 @@ def test_a_failure_is_told_and_the_next_try_is_put_off(shop, monkeypatch):
         later = time.monotonic() + 61
         monkeypatch.setattr(time, "monotonic", lambda: later)
         cycle()
-    told = [event for event in shop.events if isinstance(event, OperationFailed)]
+    told = [event for event in shop.events if isinstance(event, RetryScheduled)]
     assert [(each.message, each.retry_seconds) for each in told[1:]] == [
         ("maintenance failed, unforeseen: ZeroDivisionError", 120.0)
     ]
@@ -249,7 +249,7 @@ def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, mon
         cycle()
         cycle()
     assert shop.writer.asked == ["dbo/Orders"]
-    told = [event for event in shop.events if isinstance(event, OperationFailed)]
+    told = [event for event in shop.events if isinstance(event, RetryScheduled)]
     assert [(each.table.table, each.retry_seconds) for each in told] == [("Items", 60.0)]
 
 
@@ -288,7 +288,7 @@ def test_a_change_that_waits_is_told_to_the_maintenance_and_what_that_leaves_und
         until(shop.writer.is_wanted)
         shop.writer.is_let_go.set()
         until(lambda: ("Orders", "0" * 19 + "4") in committed(shop))
-    assert not [event for event in shop.events if isinstance(event, OperationFailed)]
+    assert not [event for event in shop.events if isinstance(event, RetryScheduled)]
     assert shop.writer.asked == ["dbo/Orders"]
     assert len([event for event in shop.events if isinstance(event, TableMaintained)]) == 1
 
@@ -324,7 +324,7 @@ def half_done(shop):
     orders = shop.orders()
     for number in range(3):
         orders.insert(row(number))
-    with shop.engine() as running, Upkeep(running.doors, lambda: None) as upkeep:
+    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         running.cycle(NO_STOP, upkeep.at_hand)
         shop.writer.is_let_go.clear()
         upkeep._busy_at -= 61.0
@@ -360,7 +360,7 @@ def test_on_idle_the_table_that_is_due_longest_comes_first_too(tmp_path, monkeyp
     busy, calm = shop.orders("Busy"), shop.orders("Calm")
     for number in range(5):
         calm.insert(row(number))
-    with shop.engine() as running, Upkeep(running.doors, lambda: None) as upkeep:
+    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         for number in range(2):
             busy.insert(row(2 * number))
             busy.insert(row(2 * number + 1))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirror_engine import waking
-from mirror_engine.waking import Waker
+from mirror_engine.engine import watcher as waking
+from mirror_engine.engine.watcher import ZoneWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,9 +48,9 @@ def stop() -> threading.Event:
 
 
 @pytest.fixture
-def waker(tmp_path: Path, zone: Path, stop: threading.Event) -> Iterator[Waker]:
+def waker(tmp_path: Path, zone: Path, stop: threading.Event) -> Iterator[ZoneWatcher]:
     assert zone.is_dir()
-    with Waker(tmp_path, stop) as made:
+    with ZoneWatcher(tmp_path, stop) as made:
         yield made
 
 
@@ -90,7 +90,7 @@ def land_metadata(zone: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [publish, land_at_once, append, remove, make_a_table, drop_a_table, land_metadata])
-def test_what_a_publisher_does_ends_the_wait(waker: Waker, zone: Path, act: Callable[[Path], None]) -> None:
+def test_what_a_publisher_does_ends_the_wait(waker: ZoneWatcher, zone: Path, act: Callable[[Path], None]) -> None:
     threading.Timer(0.01, act, [zone]).start()
     assert takes(lambda: waker.wait(LONG)) < LONG / 2
 
@@ -118,18 +118,18 @@ def write_under_a_temporary_name(zone: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [clean, sweep, read, monitor, write_under_a_temporary_name])
-def test_what_the_engine_does_itself_ends_no_wait(waker: Waker, zone: Path, act: Callable[[Path], None]) -> None:
+def test_what_the_engine_does_itself_ends_no_wait(waker: ZoneWatcher, zone: Path, act: Callable[[Path], None]) -> None:
     act(zone)
     assert not waker.wait(SHORT)
 
 
-def test_an_event_between_two_waits_is_not_lost(waker: Waker, zone: Path) -> None:
+def test_an_event_between_two_waits_is_not_lost(waker: ZoneWatcher, zone: Path) -> None:
     publish(zone)
     time.sleep(0.1)
     assert waker.wait(LONG)
 
 
-def test_a_burst_ends_one_wait_only(waker: Waker, zone: Path) -> None:
+def test_a_burst_ends_one_wait_only(waker: ZoneWatcher, zone: Path) -> None:
     for number in range(50):
         (zone / "Items" / f"{number}.parquet").write_bytes(b"x")
     assert waker.wait(LONG)
@@ -137,9 +137,9 @@ def test_a_burst_ends_one_wait_only(waker: Waker, zone: Path) -> None:
 
 
 def test_an_endless_burst_does_not_hold_the_poller_up(
-    waker: Waker, zone: Path, monkeypatch: pytest.MonkeyPatch
+    waker: ZoneWatcher, zone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waking, "LONGEST_BURST_SECONDS", 0.2)
+    monkeypatch.setattr(waking, "MAX_BURST_SECONDS", 0.2)
     done = threading.Event()
 
     def write_on() -> None:
@@ -155,7 +155,7 @@ def test_an_endless_burst_does_not_hold_the_poller_up(
         writer.join()
 
 
-def test_stop_ends_the_wait(waker: Waker, stop: threading.Event) -> None:
+def test_stop_ends_the_wait(waker: ZoneWatcher, stop: threading.Event) -> None:
     threading.Timer(0.05, stop.set).start()
     assert takes(lambda: waker.wait(LONG)) < LONG / 2
     assert waker.wait(LONG)
@@ -163,7 +163,7 @@ def test_stop_ends_the_wait(waker: Waker, stop: threading.Event) -> None:
 
 def test_a_zone_made_later_is_watched(tmp_path: Path, stop: threading.Event) -> None:
     zone = tmp_path / "Files" / "LandingZone"
-    with Waker(tmp_path, stop) as waker:
+    with ZoneWatcher(tmp_path, stop) as waker:
         assert not waker.wait(0)
         threading.Timer(0.05, lambda: (zone / "Items").mkdir(parents=True)).start()
         assert waker.wait(LONG)
@@ -173,7 +173,7 @@ def test_a_zone_made_later_is_watched(tmp_path: Path, stop: threading.Event) -> 
         assert waker.wait(LONG)
 
 
-def test_a_zone_dropped_and_made_again_is_watched(waker: Waker, zone: Path) -> None:
+def test_a_zone_dropped_and_made_again_is_watched(waker: ZoneWatcher, zone: Path) -> None:
     shutil.rmtree(zone)
     (zone / "Items").mkdir(parents=True)
     while waker.wait(SHORT):
@@ -193,9 +193,9 @@ def test_where_nothing_can_be_watched_the_wait_ends_by_itself_and_it_is_told_onc
         raise OSError(28, "inotify watch limit reached")
 
     monkeypatch.setattr("watchdog.observers.api.BaseObserver.schedule", refuse)
-    caplog.set_level(logging.INFO, "mirror_engine.waking")
+    caplog.set_level(logging.INFO, "mirror_engine.engine.watcher")
     before = threading.active_count()
-    with Waker(tmp_path, stop) as waker:
+    with ZoneWatcher(tmp_path, stop) as waker:
         publish(zone)
         assert not waker.wait(0.05)
         assert not waker.wait(0.05)
@@ -209,13 +209,13 @@ def test_where_nothing_can_be_watched_the_wait_ends_by_itself_and_it_is_told_onc
 
 
 def test_a_root_that_is_gone_is_waited_for(tmp_path: Path, stop: threading.Event) -> None:
-    with Waker(tmp_path / "absent", stop) as waker:
+    with ZoneWatcher(tmp_path / "absent", stop) as waker:
         assert not waker.wait(0.01)
 
 
 def test_no_thread_outlives_the_waker(tmp_path: Path, zone: Path, stop: threading.Event) -> None:
     before = set(threading.enumerate())
-    with Waker(tmp_path, stop) as waker:
+    with ZoneWatcher(tmp_path, stop) as waker:
         publish(zone)
         waker.wait(LONG)
         assert set(threading.enumerate()) - before
@@ -230,7 +230,7 @@ def test_among_a_thousand_folders_a_change_in_one_is_heard_within_a_second(
 ) -> None:
     for number in range(1000):
         (zone / f"T{number}").mkdir()
-    with Waker(tmp_path, stop) as waker:
+    with ZoneWatcher(tmp_path, stop) as waker:
         assert not waker.wait(SHORT)
         threading.Timer(0.01, (zone / "T777" / FIRST).write_bytes, [b"x"]).start()
         assert takes(lambda: waker.wait(LONG)) < 1.0
@@ -257,8 +257,8 @@ def test_too_few_watches_for_all_folders_are_told_once_and_the_wait_ends_by_itse
 
     add_watch = inotify_c.inotify_add_watch
     monkeypatch.setattr(inotify_c, "inotify_add_watch", limited)
-    caplog.set_level(logging.INFO, "mirror_engine.waking")
-    with Waker(tmp_path, stop) as waker:
+    caplog.set_level(logging.INFO, "mirror_engine.engine.watcher")
+    with ZoneWatcher(tmp_path, stop) as waker:
         assert not waker.wait(0.05)
         (zone / "new.parquet").write_bytes(b"x")
         assert waker.wait(LONG), "what is watched is heard of all the same"

@@ -15,13 +15,13 @@ import pytest
 from quick_folder import IN_MEMORY, quick_folder
 from shop import Shop, name, row
 
-import mirror_engine.engine
-from mirror_engine import Verdict
+import mirror_engine.engine.cycle
+from mirror_engine import RunResult
 from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE
-from mirror_engine.landing_zone.states import Latched, Level
+from mirror_engine.landing_zone.states import CaughtUp, Halted
+from mirror_engine.publisher.testing.faults import Script, faulty
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Script, faulty
 
 pytestmark = pytest.mark.slow
 NO_STOP = threading.Event()
@@ -30,7 +30,7 @@ NOON = 1_700_000_000 * 10**9
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_whatever_happens_at_any_moment_of_a_cycle_rows_are_of_one_file_never_of
         script = Moment(number, getattr(zone, act))
         zone.shop.writer = faulty(zone.shop.writer, script)
         zone.once(script)
-        assert any(zone.shop.once().verdict is Verdict.LEVEL for _ in range(3))
+        assert any(zone.shop.once().verdict is RunResult.CAUGHT_UP for _ in range(3))
         found = zone.shop.ids() if zone.shop.writer.tables() else None
         assert found in outcomes, counting.calls[number - 1]
         if act == "rename_over" and found == [1, 2, 3]:
@@ -156,7 +156,7 @@ def test_a_file_still_growing_under_its_final_name_is_never_half_in_the_table(tm
             other.insert(row(number))
             for _ in range(2):  # the publisher stalls in the middle
                 running.cycle(NO_STOP)
-            assert isinstance(shop.status().state, Latched)
+            assert isinstance(shop.status().state, Halted)
             assert shop.ids("Other") == list(range(1, number + 1))
         shop.publisher.write_in_place(path, content)
         running.cycle(NO_STOP)
@@ -165,7 +165,7 @@ def test_a_file_still_growing_under_its_final_name_is_never_half_in_the_table(tm
         orders.remove(name(1))
         orders.put(name(1), content)
         running.cycle(NO_STOP)
-    assert shop.status().state == Level()
+    assert shop.status().state == CaughtUp()
     assert shop.ids() == [1]
 
 
@@ -241,10 +241,10 @@ def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(place, elsewh
     root = elsewhere / "copy" if "another disk" in way else place / "copy"
     copy = Shop(root, shop.writer)
     for number in (4, 5):
-        assert copy.once().verdict is Verdict.LEVEL
+        assert copy.once().verdict is RunResult.CAUGHT_UP
         copy.orders().insert(row(number), name=name(number))
         copy.orders("Sales.Log", strategy="LastUpdateTimeFileDetection").insert(row(number), name=name(number))
-    assert copy.once().verdict is Verdict.LEVEL
+    assert copy.once().verdict is RunResult.CAUGHT_UP
     assert not [event for event in copy.events if isinstance(event, TableDropped)]
     assert (copy.ids(), copy.ids("Sales.Log")) == ([1, 2, 3, 4, 5], [1, 2, 4, 5])
 
@@ -259,7 +259,7 @@ def test_a_root_restored_in_its_own_place_drops_nothing(place):
     for _ in range(20):  # inodes are handed out again
         shutil.rmtree(shop.root)
         call("cp", "-a", place / "backup", shop.root)
-        assert shop.once().verdict is Verdict.LEVEL
+        assert shop.once().verdict is RunResult.CAUGHT_UP
     assert not [event for event in shop.events if isinstance(event, TableDropped)]
     assert shop.ids() == [1, 2]
 
@@ -275,7 +275,7 @@ def test_two_hundred_times_recreated_with_the_same_content_is_rebuilt_two_hundre
             running.cycle(NO_STOP)
             dropped = [event for event in shop.events if isinstance(event, TableDropped)]
             assert len(dropped) == number
-        assert running.report().verdict is Verdict.LEVEL
+        assert running.report().verdict is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
 

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.endpoint.authority import Authority, authority
-from mirror_engine.endpoint.server import Endpoint
+from mirror_engine.onelake.authority import Authority, authority
+from mirror_engine.onelake.network import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

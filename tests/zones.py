@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zone_contents import BY_TIME, NOON, Folder, contents, folders, shown
 
 if TYPE_CHECKING:
-    from mirror_engine.testing.publisher import Publisher
+    from mirror_engine.publisher.landing_zone_writer import Publisher
 
 
 class Player:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BENCHMARKS = Path(__file__).parents[1]
 RESULTS = BENCHMARKS / "results"
 PAGE = BENCHMARKS.parent / "docs/performance.md"
-LEAST_ROUNDS = 5
+MIN_ROUNDS = 5
 # JVMs that are soon over spend their time on compiling, and need leave nothing for the next
 QUICK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "MIRROR_ENGINE_PROFILE": "ci"}
 
@@ -92,7 +92,7 @@ def _tell(name: str, line: Line, told: Mapping[str, Any], results: Path) -> None
     kept = {"work": title, "machine": told, **line.as_json()}
     (results / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"{title}: {' | '.join(cells)}\n{page.in_words(told)}", flush=True)
-    if told["rounds"] >= LEAST_ROUNDS:
+    if told["rounds"] >= MIN_ROUNDS:
         page.write(PAGE, {title: cells}, told, [work.title for work in WORKS.values()])
 
 
@@ -100,7 +100,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     known = [*WORKS, *SCRIPTS]
     parser = argparse.ArgumentParser(prog="speed", description=__doc__)
     parser.add_argument("work", nargs="*", help=f"of {', '.join(known)}; all by default")
-    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="that count; with fewer the page stays")
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS, help="that count; with fewer the page stays")
     parser.add_argument("--warm-ups", type=int, help="rounds that do not count, of every work; by default its own")
     parser.add_argument("--small", action="store_true", help="only shows that all run and come to equal rows")
     parser.add_argument("--home", type=Path, help="keeps data and prepared tables from run to run")

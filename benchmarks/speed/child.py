@@ -11,7 +11,7 @@ from typing import Any
 
 ENGINES = {
     "mirror": ("speed.engines", "MirrorEngine"),
-    "waiting": ("speed.waiting", "Waiting"),
+    "waiting": ("speed.waiting", "Empty"),
     "collapse": ("speed.collapsing", "Collapsing"),
     "delta-rs": ("speed.engines", "DeltaRs"),
     "notebook": ("speed.notebook", "Notebook"),

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from measure import lines_of
 from mirror_engine import Config, Mirror
-from mirror_engine.delta.evolution import record_only
-from mirror_engine.delta.log import open_log
-from mirror_engine.delta.record import to_metadata
-from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.log.commit import record_only
+from mirror_engine.tables.log.record import to_metadata
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
-    from mirror_engine.delta.base import BatchRecord, ChangeBatch
-    from mirror_engine.delta.staged_changes import StagedChanges
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch
+    from mirror_engine.tables.changes.staged import StagedChanges
 
 ONE_BATCH = 1 << 40
 

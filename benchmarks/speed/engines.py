@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from mirror_engine import Mirror, Verdict
+from mirror_engine import Mirror, RunResult
 from mirror_engine.config import load
 from mirror_engine.events import BatchCommitted
 from mirror_engine.landing_zone.change import MARKER_COLUMN
@@ -21,8 +21,8 @@ from speed.rows import DELETE, KEY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirror_engine.delta.base import DeltaWriter
     from mirror_engine.events import Event
+    from mirror_engine.tables.base import DeltaWriter
 
 HEAP = "4g"
 
@@ -46,7 +46,7 @@ class MirrorEngine:
         began, started = time.time(), time.perf_counter()
         report = mirror.once()
         seconds = time.perf_counter() - started
-        assert report.verdict is Verdict.LEVEL, f"{root}: {report.verdict.value}"
+        assert report.verdict is RunResult.CAUGHT_UP, f"{root}: {report.verdict.value}"
         committed = [at - started for at, event in self._heard if isinstance(event, BatchCommitted)]
         logs = Path(root).glob("Tables/*/*/_delta_log/*.json")
         return {

@@ -11,10 +11,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine import Config
-from mirror_engine.delta.jars import delta_jars
-from mirror_engine.delta.java import find_java
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.tables.spark.jars import delta_jars
+from mirror_engine.tables.spark.java import find_java
 from speed.engines import HEAP
 from speed.rows import DELETE, KEY
 

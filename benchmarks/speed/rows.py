@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.change_file import ChangeFileName
+from mirror_engine.landing_zone.detection import ChangeFileName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

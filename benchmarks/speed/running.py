@@ -11,7 +11,7 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.landing_zone.change_file import ChangeFileName
+from mirror_engine.landing_zone.detection import ChangeFileName
 from speed.peers import environment
 from speed.places import land
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 RUN = (sys.executable, "-m", "mirror_engine.cli.main", "run")
-LONGEST_SECONDS = 300.0
+MAX_SECONDS = 300.0
 
 
 class Run:
@@ -45,7 +45,7 @@ class Run:
 
     def __exit__(self, *exception: object) -> None:
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(LONGEST_SECONDS)
+        self._process.wait(MAX_SECONDS)
         self._reader.join()
 
     def land(self, table: str, file: Path) -> None:
@@ -61,7 +61,7 @@ class Run:
             TimeoutError: something is not, after minutes.
         """
         with self._all_there:
-            if not self._all_there.wait_for(lambda: self._landed.keys() <= self._committed.keys(), LONGEST_SECONDS):
+            if not self._all_there.wait_for(lambda: self._landed.keys() <= self._committed.keys(), MAX_SECONDS):
                 raise TimeoutError(f"{self._root}: {len(self._landed) - len(self._committed)} files are not applied")
 
     def waits(self, files: Sequence[Path]) -> list[float]:

@@ -18,10 +18,10 @@ from speed.places import land
 if TYPE_CHECKING:
     from mirror_engine.events import Event
 
-LONGEST_SECONDS = 300.0
+MAX_SECONDS = 300.0
 
 
-class Waiting:
+class Empty:
     """Commands of the peer `waiting`."""
 
     def once(self, root: str) -> dict[str, Any]:
@@ -79,6 +79,6 @@ class _Hearing:
     def wait_for(self, kind: type) -> float:
         """When the first event of a kind came."""
         with self._heard:
-            if not self._heard.wait_for(lambda: kind in self._first, LONGEST_SECONDS):
+            if not self._heard.wait_for(lambda: kind in self._first, MAX_SECONDS):
                 raise TimeoutError(f"no {kind.__name__} came")
             return self._first[kind]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.register import REGISTER
+from mirror_engine.landing_zone.register import CATALOG
 
 
 def known_code(text: str) -> str:
@@ -15,8 +15,8 @@ def known_code(text: str) -> str:
         UsageError: there is none.
     """
     code = text.strip().upper()
-    if code in REGISTER:
+    if code in CATALOG:
         return code
-    near = get_close_matches(code, REGISTER, n=1, cutoff=0.5)
+    near = get_close_matches(code, CATALOG, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(f"{text}: no such diagnostic", f"{hint}`mirror-engine explain` lists them all.")

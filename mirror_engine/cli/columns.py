@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def columns_of(schema: pa.Schema) -> list[dict[str, Any]]:
     """Name, type and nullability of each column, in order."""
-    from mirror_engine.delta.arrow_types import delta_type  # noqa: PLC0415 - Arrow takes most of a second
+    from mirror_engine.tables.arrow_types import delta_type  # noqa: PLC0415 - Arrow takes most of a second
 
     return [
         {"name": field.name, "type": delta_type(field.type) or str(field.type), "nullable": field.nullable}

@@ -17,18 +17,18 @@ from mirror_engine.cli.signals import Stopping
 from mirror_engine.cli.status_text import status_text
 from mirror_engine.config import Config
 from mirror_engine.errors import UsageError
-from mirror_engine.monitoring.cells import cell, plain
+from mirror_engine.monitoring.words import cell, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mirror_engine.engine_run import SyncReport
     from mirror_engine.mirror import Mirror
-    from mirror_engine.running import Report
 
 JSON: dict[str, Any] = {
     "root": "./demo",
     "reports": [
-        {"verdict": "level", "exit_code": 0, "batches": 4, "files": 6, "rows": 13, "seconds": 14.1},
+        {"verdict": "caught_up", "exit_code": 0, "batches": 4, "files": 6, "rows": 13, "seconds": 14.1},
     ],
     "tables": [{"delta_folder": "Sales/Stores", "rows": [{"Id": 1}], "commits": 2}],
 }
@@ -63,7 +63,7 @@ def demo(root: DemoRoot, config: Config, *, as_json: Json = False) -> None:
             print_json({"root": str(root), "reports": [_report(r) for r in reports], "tables": _tables(mirror)})
         else:
             _print(stdout(), mirror, reports)
-    raise typer.Exit(exit_codes.of_verdict(reports[-1].verdict))
+    raise typer.Exit(exit_codes.of_result(reports[-1].verdict))
 
 
 def _make(root: Path) -> None:
@@ -75,8 +75,8 @@ def _make(root: Path) -> None:
         raise UsageError(f"{root}: {error.strerror}", "Name another folder.") from None
 
 
-def _report(report: Report) -> dict[str, Any]:
-    return report_json(report, exit_codes.of_verdict(report.verdict))
+def _report(report: SyncReport) -> dict[str, Any]:
+    return report_json(report, exit_codes.of_result(report.verdict))
 
 
 def _tables(mirror: Mirror) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ def _tables(mirror: Mirror) -> list[dict[str, Any]]:
     ]
 
 
-def _print(console: Console, mirror: Mirror, reports: list[Report]) -> None:
+def _print(console: Console, mirror: Mirror, reports: list[SyncReport]) -> None:
     for what, report in zip(("initial load", "changes"), reports, strict=True):
         console.print(line(f"{what}: {report_text(report)}"))
     for folder in mirror.tables():

@@ -71,8 +71,7 @@ def diff(  # noqa: PLR0913 - as many things as a person may say
 
     Exit codes: 0 equal · 2 wrong usage, no such table, column or file · 3 different · 4 try again
     """
-    from mirror_engine.expected_table import read_expected  # noqa: PLC0415 - loads Arrow
-    from mirror_engine.table_diff import compare  # noqa: PLC0415
+    from mirror_engine.publisher.diff import compare, read_expected  # noqa: PLC0415 - loads Arrow
 
     with opening.open_mirror(root, config) as mirror:
         found = mirror.rows(table, version=version)
@@ -84,7 +83,7 @@ def diff(  # noqa: PLR0913 - as many things as a person may say
     else:
         stdout().print(Group(*difference_text(difference, _headings(table))))
     if not difference.is_equal:
-        raise typer.Exit(exit_codes.REFUSED)
+        raise typer.Exit(exit_codes.NEEDS_ATTENTION)
 
 
 def _columns(given: Sequence[str], known: Sequence[str]) -> list[str]:

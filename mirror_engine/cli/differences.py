@@ -10,14 +10,14 @@ from rich.text import Text
 from mirror_engine.cli.fitting import FittingRows
 from mirror_engine.cli.output import grid, line
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.monitoring.cells import cell, plain
+from mirror_engine.monitoring.words import cell, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from mirror_engine.table_diff import Difference
+    from mirror_engine.publisher.diff import Difference
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.diagnostics import count
 
 if TYPE_CHECKING:
-    from mirror_engine.delta.doctor import Check
+    from mirror_engine.tables.spark.doctor import Check
 
 OF_DELTA_TABLES = frozenset({"ME080", "ME081"})  # changed by someone else; damaged
 
@@ -42,7 +42,7 @@ def doctor(config: Config, *, root: AnyRoot = None, as_json: Json = False) -> No
     Exit codes: 0 yes, the engine can work here · 1 no, something is missing · 2 wrong usage · 3 a Delta table needs
     a person
     """
-    from mirror_engine.delta.doctor import checks  # noqa: PLC0415 - loads Arrow and more
+    from mirror_engine.tables.spark.doctor import checks  # noqa: PLC0415 - loads Arrow and more
 
     machine = checks(root, config)
     tables = _delta_tables(root, config) if root is not None and root.is_dir() else []
@@ -63,12 +63,12 @@ def doctor(config: Config, *, root: AnyRoot = None, as_json: Json = False) -> No
         stdout().print(line("Yes: the engine can work here." if well else "No: see the lines marked NO."))
     if not all(check.ok for check in machine):
         raise typer.Exit(exit_codes.FAILURE)
-    raise typer.Exit(exit_codes.LEVEL if well else exit_codes.REFUSED)
+    raise typer.Exit(exit_codes.SUCCESS if well else exit_codes.NEEDS_ATTENTION)
 
 
 def _delta_tables(root: Path, config: Config) -> list[Check]:
     """One check for each Delta table that is not as the engine left it, or one that all are."""
-    from mirror_engine.delta.doctor import Check  # noqa: PLC0415 - as above
+    from mirror_engine.tables.spark.doctor import Check  # noqa: PLC0415 - as above
 
     try:
         with opening.open_mirror(root, config) as mirror:

@@ -38,7 +38,7 @@ from mirror_engine.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mirror_engine.serving.server import Server
+    from mirror_engine.onelake.serving import Server
 
 JSON: dict[str, Any] = {"error": {"kind": "UsageError", "message": "…", "hint": "…", "exit_code": 2}}
 
@@ -91,7 +91,7 @@ def env(  # noqa: PLR0913 - one each for what one may want to say
     4 not level in time, or STORE is being served already · 130 stopped by Ctrl+C
     """
     need_extra()
-    from mirror_engine.serving.listening import Listening  # noqa: PLC0415 - only when something is served
+    from mirror_engine.onelake.background import Listening  # noqa: PLC0415 - only when something is served
 
     ways = Ways(lenient, rename_touches, blob_batch, fault, control)
     plan = plan_of(root, config, workspace, item, ways, listening=Listening(), has_engines=not no_engine)
@@ -139,5 +139,7 @@ def _finish(server: Server, seconds: float | None) -> int:
     if seconds is None:
         if behind:
             stderr().print(bullet("->", "To end only when the tables are level: env --wait SECONDS"))
-        return exit_codes.LEVEL
-    return stopping.exit_code((exit_codes.REFUSED if is_over else exit_codes.RETRY) if behind else exit_codes.LEVEL)
+        return exit_codes.SUCCESS
+    return stopping.exit_code(
+        (exit_codes.NEEDS_ATTENTION if is_over else exit_codes.RETRY) if behind else exit_codes.SUCCESS
+    )

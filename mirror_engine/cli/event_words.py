@@ -14,13 +14,13 @@ from mirror_engine.events import (
     DiagnosticRaised,
     Event,
     FileRead,
-    OperationFailed,
-    Preparing,
-    ProgressRecovered,
+    ProgressRebuilt,
+    RetryScheduled,
+    SetupProgress,
     TableDropped,
-    TableLatched,
+    TableHalted,
     TableMaintained,
-    TableReleased,
+    TableResumed,
 )
 from mirror_engine.landing_zone.register import Severity
 
@@ -52,18 +52,18 @@ def words(event: Event) -> Words:  # noqa: PLR0911, PLR0912, C901 - one line for
             return "warning", "table_dropped", {"table": table.folder, "reason": reason}
         case TableMaintained(table, done, seconds):
             return "info", "table_maintained", {"table": table.folder, **done, "seconds": round(seconds, 3)}
-        case TableLatched(table, diagnostic):
+        case TableHalted(table, diagnostic):
             return "error", "table_latched", _said(table, diagnostic)
-        case TableReleased(table):
+        case TableResumed(table):
             return "info", "table_released", {"table": table.folder}
         case DiagnosticRaised(table, diagnostic):
             return _LEVELS[diagnostic.severity], "diagnostic", _said(table, diagnostic)
-        case OperationFailed(table, message, retry_seconds):
+        case RetryScheduled(table, message, retry_seconds):
             told = {"code": "ME072", "message": message, "retry_seconds": round(retry_seconds, 3)}
             return "warning", "operation_failed", {"table": table.folder if table else "", **told}
-        case ProgressRecovered(table, version):
+        case ProgressRebuilt(table, version):
             return "warning", "progress_recovered", {"table": table.folder, "version": version}
-        case Preparing(what, done, total):
+        case SetupProgress(what, done, total):
             return "info" if not done else "debug", "preparing", {"what": what, "done": done, "total": total}
         case _:
             assert_never(event)

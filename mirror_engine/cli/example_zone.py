@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirror_engine.landing_zone.change import RowMarker
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.testing.publisher import TableFolder
+    from mirror_engine.publisher.landing_zone_writer import TableFolder
 
 INSERT, UPDATE, DELETE, UPSERT = RowMarker.INSERT, RowMarker.UPDATE, RowMarker.DELETE, RowMarker.UPSERT
 EXAMPLE_METADATA = "_metadata.example.jsonc"  # a name with `_` is ignored in a table folder (LZ-1.6)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import (
-    EngineFault,
+    InternalError,
     MirrorError,
-    PublisherError,
-    RootInUse,
+    RejectedFile,
+    RootLocked,
     TableDamaged,
     TransientError,
     UsageError,
@@ -17,22 +17,22 @@ from mirror_engine.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mirror_engine.running import Verdict
+    from mirror_engine.engine_run import RunResult
 
-LEVEL = 0
+SUCCESS = 0
 FAILURE = 1
 USAGE = 2
-REFUSED = 3
+NEEDS_ATTENTION = 3
 RETRY = 4
 INTERRUPTED = 130
 
 MEANINGS = {
-    LEVEL: "done; with `once`, all tables are level",
-    FAILURE: "failure: this machine lacks something, or a fault of the program",
-    USAGE: "wrong usage: command, option, value, table or folder",
-    REFUSED: "a table latched or blocked; `validate`, `diff`, `trace` found something",
-    RETRY: "try again: storage, a conflict, or another engine on this ROOT",
-    INTERRUPTED: "interrupted with Ctrl+C",
+    SUCCESS: "success",
+    FAILURE: "missing prerequisite or internal error",
+    USAGE: "usage error",
+    NEEDS_ATTENTION: "needs attention: a table is stuck, or the check found problems",
+    RETRY: "temporary: storage, conflict, lock or timeout; retry",
+    INTERRUPTED: "interrupted",
 }
 
 
@@ -41,11 +41,11 @@ def of_error(error: MirrorError) -> int:
     match error:
         case UsageError():
             return USAGE
-        case EngineFault():
+        case InternalError():
             return FAILURE
-        case PublisherError() | TableDamaged():
-            return REFUSED
-        case TransientError() | RootInUse():
+        case RejectedFile() | TableDamaged():
+            return NEEDS_ATTENTION
+        case TransientError() | RootLocked():
             return RETRY
         case _:
             return FAILURE
@@ -53,9 +53,9 @@ def of_error(error: MirrorError) -> int:
 
 def of_errors(errors: Iterable[MirrorError]) -> int:
     """The exit code of what some of several tables met: the gravest, which is the smallest."""
-    return min(map(of_error, errors), default=LEVEL)
+    return min(map(of_error, errors), default=SUCCESS)
 
 
-def of_verdict(verdict: Verdict) -> int:
-    """The exit code of a run that came to its end."""
-    return {"LEVEL": LEVEL, "REFUSED": REFUSED, "RETRY": RETRY, "FAILED": FAILURE}[verdict.name]
+def of_result(result: RunResult) -> int:
+    """The exit code of a finished run."""
+    return {"CAUGHT_UP": SUCCESS, "NEEDS_ATTENTION": NEEDS_ATTENTION, "RETRY": RETRY, "FAILED": FAILURE}[result.name]

@@ -13,15 +13,15 @@ from rich.text import Text
 from mirror_engine.cli.codes import known_code
 from mirror_engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
 from mirror_engine.cli.output import STYLES, bullet, grid, line, print_json, stdout
-from mirror_engine.explanations.pages import explanation
-from mirror_engine.landing_zone.register import REGISTER
+from mirror_engine.explain.pages import explanation
+from mirror_engine.landing_zone.register import CATALOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from rich.console import RenderableType
 
-    from mirror_engine.explanations.pages import Explanation, Snippet
+    from mirror_engine.explain.pages import Explanation, Snippet
 
 JSON: dict[str, Any] = {
     "explanations": [
@@ -58,7 +58,7 @@ def explain(codes: Codes = None, *, as_json: Json = False) -> None:
     """
     wanted = [known_code(code) for code in codes or ()]
     if as_json:
-        print_json({"explanations": [explanation(code).to_json() for code in wanted or REGISTER]})
+        print_json({"explanations": [explanation(code).to_json() for code in wanted or CATALOG]})
     elif wanted:
         stdout().print(_pages(map(explanation, wanted)), crop=False)
     else:
@@ -67,7 +67,7 @@ def explain(codes: Codes = None, *, as_json: Json = False) -> None:
 
 def _overview() -> RenderableType:
     table = grid("Code", "Severity", "What it is about")
-    for code, entry in REGISTER.items():
+    for code, entry in CATALOG.items():
         table.add_row(code, line(entry.severity.value, STYLES[entry.severity]), explanation(code).title)
     return table
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from mirror_engine.cli import exit_codes
-from mirror_engine.delta.cache import cache_folder
 from mirror_engine.errors import MirrorError
+from mirror_engine.tables.spark.cache import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def exit_code_of(call: Callable[[], int], *, as_json: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.FAILURE
     except Exception as error:  # noqa: BLE001 - the last line of defence
-        return tell("Unforeseen", *_unforeseen(error), exit_codes.FAILURE)
+        return tell("InternalErrorMiddleware", *_unforeseen(error), exit_codes.FAILURE)
 
 
 def _tell_text(_: str, message: str, hint: str, code: int) -> int:

@@ -10,14 +10,14 @@ from mirror_engine.cli import opening
 from mirror_engine.cli.options import Json, Root, Table, configured
 from mirror_engine.cli.output import grid, line, moment, print_json, stdout
 from mirror_engine.config import Config
-from mirror_engine.monitoring.times import iso
+from mirror_engine.monitoring.words import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.table import Table as Grid
 
-    from mirror_engine.delta.history import HistoryEntry
+    from mirror_engine.tables.base import HistoryEntry
 
 JSON: dict[str, Any] = {
     "table": "Items",
@@ -36,7 +36,7 @@ JSON: dict[str, Any] = {
         }
     ],
 }
-MOST_NAMED = 4
+MAX_NAMED = 4
 
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Most commits to show; 0 for all.")]
 
@@ -72,7 +72,7 @@ def history_grid(commits: Sequence[HistoryEntry]) -> Grid:
 
 def _named(files: Sequence[str]) -> str:
     """The files; of many, the first and the last and how many there are."""
-    if len(files) <= MOST_NAMED:
+    if len(files) <= MAX_NAMED:
         return ", ".join(files) or "-"
     return f"{files[0]} … {files[-1]} ({len(files):,} files)"
 

@@ -122,7 +122,7 @@ def _ended(words: list[str]) -> int:
             program().invoke(context)
     except typer.Exit as end:
         return end.exit_code
-    return exit_codes.LEVEL
+    return exit_codes.SUCCESS
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from mirror_engine.cli import exit_codes, opening, progress
 from mirror_engine.cli.options import Json, Root, configured
 from mirror_engine.cli.output import line, print_json, stderr, stdout
 from mirror_engine.config import Config
-from mirror_engine.monitoring.cells import plain
+from mirror_engine.monitoring.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,12 +14,12 @@ from mirror_engine.cli.signals import Stopping
 from mirror_engine.cli.status_text import style_of
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import Level, Waiting
-from mirror_engine.monitoring.state_words import advice, in_words, word
+from mirror_engine.landing_zone.states import CaughtUp, Empty
+from mirror_engine.monitoring.words import advice, in_words, word
 
 if TYPE_CHECKING:
+    from mirror_engine.engine_run import SyncReport
     from mirror_engine.monitoring.status import TableStatus
-    from mirror_engine.running import Report
 
 JSON = {
     "verdict": "refused",
@@ -46,7 +46,7 @@ def once(root: Root, config: Config, *, as_json: Json = False) -> None:
         with Stopping() as stopping:
             report = mirror.once(stopping.stop)
         tables = mirror.status().tables
-    code = stopping.exit_code(exit_codes.of_verdict(report.verdict))
+    code = stopping.exit_code(exit_codes.of_result(report.verdict))
     if stopping.stop.is_set():
         code = exit_codes.INTERRUPTED
     if as_json:
@@ -56,7 +56,7 @@ def once(root: Root, config: Config, *, as_json: Json = False) -> None:
     raise typer.Exit(code)
 
 
-def report_json(report: Report, code: int) -> dict[str, Any]:
+def report_json(report: SyncReport, code: int) -> dict[str, Any]:
     """A report as plain values."""
     return {
         "verdict": report.verdict.value,
@@ -68,7 +68,7 @@ def report_json(report: Report, code: int) -> dict[str, Any]:
     }
 
 
-def report_text(report: Report) -> str:
+def report_text(report: SyncReport) -> str:
     """A report in one sentence."""
     done = f"{count(report.files, 'file')}, {count(report.rows, 'row')} in {count(report.batches, 'commit')}"
     return f"{report.verdict.value}: {done}, {report.seconds:.1f} s"
@@ -83,10 +83,10 @@ def _table_json(table: TableStatus) -> dict[str, Any]:
     }
 
 
-def _print(report: Report, tables: tuple[TableStatus, ...]) -> None:
+def _print(report: SyncReport, tables: tuple[TableStatus, ...]) -> None:
     console = stdout()
     for table in tables:
-        if not isinstance(table.state, (Level, Waiting)):
+        if not isinstance(table.state, (CaughtUp, Empty)):
             console.print(line(f"{table.name.folder} is {in_words(table.state)}", style_of(table.state)))
             remedy = advice(table.state, engine_running=False)
             if remedy:

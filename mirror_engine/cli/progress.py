@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirror_engine.cli.output import stderr
-from mirror_engine.events import BatchCommitted, BatchStarted, FileRead, Preparing
+from mirror_engine.events import BatchCommitted, BatchStarted, FileRead, SetupProgress
 from mirror_engine.landing_zone.diagnostics import count, printable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Shown:
     def __call__(self, event: Event) -> None:
         with self._lock:
             match event:
-                case Preparing(what, done, total):
+                case SetupProgress(what, done, total):
                     self._prepare(what, done, total)
                 case BatchStarted(table, files):
                     self._end(table)

@@ -16,9 +16,9 @@ from mirror_engine.cli import exit_codes
 from mirror_engine.cli.main import COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import default_text
 from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, Config, flag_of, options
-from mirror_engine.explanations.pages import explanation
-from mirror_engine.explanations.rules import RULES_FILE, rules_page
-from mirror_engine.landing_zone.register import REGISTER, Severity
+from mirror_engine.explain.pages import explanation
+from mirror_engine.explain.rules import RULES_FILE, rules_page
+from mirror_engine.landing_zone.register import CATALOG, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,10 +55,10 @@ def diagnostics_page() -> str:
             entry.remedy or "-",
             ", ".join(rule for rule in entry.rules),
         )
-        for entry in REGISTER.values()
+        for entry in CATALOG.values()
     )
     table = _table(("code", "severity", "what is said", "remedy", "rules"), rows)
-    pages = "\n\n".join(_explained(code) for code in REGISTER)
+    pages = "\n\n".join(_explained(code) for code in CATALOG)
     return f"# Diagnostics\n\n{GENERATED}\n\n{intro}\n\n{table}\n\n{pages}\n"
 
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     """Write both pages into the folder named, and the rules of its protocol.md into the package."""
     folder = Path(arguments[0])
     rules = rules_page((folder / "protocol.md").read_text(encoding="utf-8"))
-    (PACKAGE / "explanations" / RULES_FILE).write_text(rules, encoding="utf-8")
+    (PACKAGE / "explain" / RULES_FILE).write_text(rules, encoding="utf-8")
     (folder / "cli.md").write_text(cli_page(), encoding="utf-8")
     (folder / "diagnostics.md").write_text(diagnostics_page(), encoding="utf-8")
 

@@ -16,7 +16,7 @@ from mirror_engine.cli.roots import check_root_to_come
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Config
 
-JSON = {"verdict": "level", "exit_code": 0, "batches": 40, "files": 212, "rows": 90417, "seconds": 3605.2}
+JSON = {"verdict": "caught_up", "exit_code": 0, "batches": 40, "files": 212, "rows": 90417, "seconds": 3605.2}
 
 Format = Annotated[LogFormat, typer.Option("--log-format", metavar="FORMAT", help="Of lines on stderr: text or json.")]
 
@@ -41,7 +41,7 @@ def run(root: Root, config: Config, *, log_format: Format = LogFormat.TEXT, as_j
         check_root_to_come(root)
         log.say("info", "started", root=str(root), poll_interval_seconds=config.poll_interval_seconds)
         report = mirror.run(stopping.stop)
-    told = report_json(report, stopping.exit_code(exit_codes.LEVEL))
+    told = report_json(report, stopping.exit_code(exit_codes.SUCCESS))
     log.say("info", "stopped", **{name: value for name, value in told.items() if name != "exit_code"})
     if as_json:
         print_json(told)

@@ -36,8 +36,8 @@ from mirror_engine.config import Config
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.serving.environment import Card
-    from mirror_engine.serving.server import Plan
+    from mirror_engine.onelake.background import ConnectionInfo
+    from mirror_engine.onelake.serving import ServerPlan
 
 JSON: dict[str, Any] = {
     "store": "…/store",
@@ -120,7 +120,7 @@ def serve(  # noqa: PLR0913 - one each for what one may want to say
     130 stopped by Ctrl+C
     """
     need_extra()
-    from mirror_engine.serving.listening import Listening  # noqa: PLC0415 - only when something is served
+    from mirror_engine.onelake.background import Listening  # noqa: PLC0415 - only when something is served
 
     if stop:
         _stop(root)
@@ -134,19 +134,19 @@ def serve(  # noqa: PLR0913 - one each for what one may want to say
     raise typer.Exit(_serve(plan, log_format, as_json=as_json))
 
 
-def _serve(plan: Plan, log_format: LogFormat, *, as_json: bool) -> int:
+def _serve(plan: ServerPlan, log_format: LogFormat, *, as_json: bool) -> int:
     """Until told to stop; the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # libraries' own words would break the lines
     with Stopping() as stopping, opened(plan, log_to_stderr(log_format)) as server:
         _tell(server.card, as_json=as_json, exports_only=False)
         stopping.wait()
-    return stopping.exit_code(exit_codes.LEVEL)
+    return stopping.exit_code(exit_codes.SUCCESS)
 
 
-def _in_background(context: typer.Context, store: Path, *, starts: bool) -> Card:
+def _in_background(context: typer.Context, store: Path, *, starts: bool) -> ConnectionInfo:
     """The one that serves a STORE already, or a new one."""
     from mirror_engine.errors import UsageError  # noqa: PLC0415 - beside its only use
-    from mirror_engine.serving import background  # noqa: PLC0415 - only when something is served
+    from mirror_engine.onelake import background  # noqa: PLC0415 - only when something is served
 
     card = background.running(store)
     if card:
@@ -158,13 +158,13 @@ def _in_background(context: typer.Context, store: Path, *, starts: bool) -> Card
 
 
 def _stop(store: Path) -> None:
-    from mirror_engine.serving import background  # noqa: PLC0415 - only when something is served
+    from mirror_engine.onelake import background  # noqa: PLC0415 - only when something is served
 
     ended = background.stop(store)
     stderr().print(line(f"{store}: ended" if ended else f"{store}: nobody serves it"))
 
 
-def _tell(card: Card, *, as_json: bool, exports_only: bool) -> None:
+def _tell(card: ConnectionInfo, *, as_json: bool, exports_only: bool) -> None:
     if as_json:
         print_json(card.to_json())
         return

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.endpoint.refused import Refused
-    from mirror_engine.serving.listening import Listening
-    from mirror_engine.serving.server import Plan, Server
+    from mirror_engine.onelake.background import Listening
+    from mirror_engine.onelake.error_responses import Refused
+    from mirror_engine.onelake.serving import Server, ServerPlan
 
 _EXTRA = ("cryptography", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
 
@@ -85,20 +85,19 @@ def plan_of(  # noqa: PLR0913 - one each for what one may want to say
     *,
     listening: Listening,
     has_engines: bool,
-) -> Plan:
+) -> ServerPlan:
     """What is to be served, from what was said."""
-    from mirror_engine.endpoint.fault_words import parse_fault  # noqa: PLC0415 - only when something is served
-    from mirror_engine.endpoint.switches import Switches  # noqa: PLC0415 - likewise
-    from mirror_engine.serving.server import Plan  # noqa: PLC0415 - likewise
+    from mirror_engine.onelake.faults import EmulatorOptions, parse_fault  # noqa: PLC0415 - only when something is served
+    from mirror_engine.onelake.serving import ServerPlan  # noqa: PLC0415 - likewise
 
     faults = [parse_fault(text) for text in ways.faults]
-    switches = Switches(ways.lenient, ways.rename_touches, ways.blob_batch.value, faults)
-    return Plan(store, workspace, item, has_engines, listening, switches, config, has_control=ways.has_control)
+    switches = EmulatorOptions(ways.lenient, ways.rename_touches, ways.blob_batch.value, faults)
+    return ServerPlan(store, workspace, item, has_engines, listening, switches, config, has_control=ways.has_control)
 
 
-def opened(plan: Plan, log: Log) -> Server:
+def opened(plan: ServerPlan, log: Log) -> Server:
     """The server of a plan; what goes wrong in it, or is refused, is logged."""
-    from mirror_engine.serving.server import Server  # noqa: PLC0415 - the endpoint takes a moment
+    from mirror_engine.onelake.serving import Server  # noqa: PLC0415 - the endpoint takes a moment
 
     plan.switches.tell = lambda what: log.say("warning", "fault", about=what)
     return Server(

@@ -13,7 +13,7 @@ from mirror_engine.cli.options import Json, Root, Table, configured
 from mirror_engine.cli.output import line, print_json, stdout
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.monitoring.cells import cell, plain
+from mirror_engine.monitoring.words import cell, plain
 
 JSON: dict[str, Any] = {
     "table": "Items",

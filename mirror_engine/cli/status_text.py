@@ -9,9 +9,8 @@ from rich.text import Text
 
 from mirror_engine.cli.output import NAMES, bullet, grid, line
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import Level
-from mirror_engine.monitoring.state_words import advice, in_words, tone, watermark, word
-from mirror_engine.monitoring.times import span
+from mirror_engine.landing_zone.states import CaughtUp
+from mirror_engine.monitoring.words import advice, in_words, span, tone, watermark, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.partner_events import PartnerEvents
+    from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
 
 Line = tuple[str, str]  # a mark, and what is said behind it
 STYLES = {"stuck": "bold red", "idle": "yellow", "busy": "cyan", "well": "green"}  # most urgent first
-MOST_LINES = 8  # of one kind below one table
-MOST_CHARACTERS = 100  # of one value of the partner events, which may be any text
+MAX_LINES = 8  # of one kind below one table
+MAX_CHARACTERS = 100  # of one value of the partner events, which may be any text
 
 
 def status_text(status: MirrorStatus, now: float) -> RenderableType:
@@ -62,7 +61,7 @@ def _partner(partner: PartnerEvents) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
 def _overview(tables: Iterable[TableStatus], now: float) -> RenderableType:
@@ -91,7 +90,7 @@ def _urgency(table: TableStatus) -> int:
 
 
 def _has_something_to_say(table: TableStatus) -> bool:
-    return not isinstance(table.state, Level) or bool(table.waiting or table.ignored or table.diagnostics)
+    return not isinstance(table.state, CaughtUp) or bool(table.waiting or table.ignored or table.diagnostics)
 
 
 def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[RenderableType]:
@@ -121,10 +120,10 @@ def _numbers(table: TableStatus) -> list[Line]:
 
 
 def _listed(lines: Sequence[Line]) -> Iterator[RenderableType]:
-    for mark, text in lines[:MOST_LINES]:
+    for mark, text in lines[:MAX_LINES]:
         yield bullet(mark, text)
-    if len(lines) > MOST_LINES:
-        yield line(f"  ... and {len(lines) - MOST_LINES:,} more", "dim")
+    if len(lines) > MAX_LINES:
+        yield line(f"  ... and {len(lines) - MAX_LINES:,} more", "dim")
 
 
 def _note(found: Diagnostic, times: int = 1) -> Line:

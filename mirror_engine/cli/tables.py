@@ -9,7 +9,7 @@ from mirror_engine.cli.columns import columns_of
 from mirror_engine.cli.options import Json, Root, configured
 from mirror_engine.cli.output import grid, line, moment, print_json, stdout
 from mirror_engine.config import Config
-from mirror_engine.monitoring.times import iso
+from mirror_engine.monitoring.words import iso
 
 if TYPE_CHECKING:
     from mirror_engine.mirror import Mirror

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from mirror_engine.outlook import Look
+    from mirror_engine.engine.planner import Look
 
 __all__ = ["JSON", "trace"]  # the reference prints JSON, as every command's
 
@@ -87,7 +87,7 @@ def trace(  # noqa: PLR0913 - as many things as a person may say
     else:
         stdout().print(Group(*told.as_text))
     if not told.agrees:
-        raise typer.Exit(exit_codes.REFUSED)
+        raise typer.Exit(exit_codes.NEEDS_ATTENTION)
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,11 @@ def _told(  # noqa: PLR0913, PLR0917 - the four things that can be traced, and o
     look: Look, table: str, key: Sequence[str], file: str | None, what_if: Sequence[str], limit: int | None
 ) -> _Told:
     # here, for they load Arrow and an engine
-    from mirror_engine.tracing.file_story import trace_file  # noqa: PLC0415
-    from mirror_engine.tracing.plan_story import trace_plan  # noqa: PLC0415
-    from mirror_engine.tracing.row_story import trace_key  # noqa: PLC0415
-    from mirror_engine.tracing.scene import scene_of  # noqa: PLC0415
-    from mirror_engine.tracing.what_if import trace_what_if  # noqa: PLC0415
+    from mirror_engine.publisher.trace.file import trace_file  # noqa: PLC0415
+    from mirror_engine.publisher.trace.plan_report import trace_plan  # noqa: PLC0415
+    from mirror_engine.publisher.trace.replay import scene_of  # noqa: PLC0415
+    from mirror_engine.publisher.trace.row import trace_key  # noqa: PLC0415
+    from mirror_engine.publisher.trace.what_if import trace_what_if  # noqa: PLC0415
 
     scene = scene_of(look, table)
     if key:

@@ -6,16 +6,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.cli.differences import difference_json
-from mirror_engine.monitoring.cells import plain
+from mirror_engine.monitoring.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from mirror_engine.tracing.beginning import Beginning
-    from mirror_engine.tracing.file_story import FileStory
-    from mirror_engine.tracing.plan_story import PlannedStep, PlanStory
-    from mirror_engine.tracing.row_story import RowStory, TracedChange, Unread
-    from mirror_engine.tracing.what_if import WhatIf
+    from mirror_engine.publisher.trace.file import FileReport
+    from mirror_engine.publisher.trace.plan_report import PlannedStep, PlanReport
+    from mirror_engine.publisher.trace.replay import ReplayStart
+    from mirror_engine.publisher.trace.row import RowHistory, TracedChange, Unread
+    from mirror_engine.publisher.trace.what_if import WhatIf
 
 _FILE = "00000000000000000002.parquet"
 _BEGINNING: dict[str, Any] = {"gone": 3, "not_replayed": [_FILE], "version": 7}
@@ -128,7 +128,7 @@ JSON: dict[str, Any] = {
 }
 
 
-def key_json(story: RowStory) -> dict[str, Any]:
+def key_json(story: RowHistory) -> dict[str, Any]:
     """`--key`."""
     return {
         "key": dict(story.key),
@@ -144,7 +144,7 @@ def key_json(story: RowStory) -> dict[str, Any]:
     }
 
 
-def file_json(story: FileStory) -> dict[str, Any]:
+def file_json(story: FileReport) -> dict[str, Any]:
     """`--file`."""
     return {
         "path": story.path,
@@ -170,7 +170,7 @@ def file_json(story: FileStory) -> dict[str, Any]:
     }
 
 
-def plan_json(story: PlanStory) -> dict[str, Any]:
+def plan_json(story: PlanReport) -> dict[str, Any]:
     """`--plan`."""
     return {
         "state": story.state,
@@ -220,7 +220,7 @@ def _unread(file: Unread) -> dict[str, Any]:
     return {"path": file.path, "state": file.state, "why": file.why, "rows": None if file.rows is None else named}
 
 
-def _beginning(found: Beginning | None) -> dict[str, Any] | None:
+def _beginning(found: ReplayStart | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {"gone": found.gone, "not_replayed": list(found.earlier), "version": found.version}

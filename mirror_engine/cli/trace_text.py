@@ -15,26 +15,26 @@ from mirror_engine.cli.fitting import FittingLine
 from mirror_engine.cli.output import bullet, line
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.monitoring.cells import cell
+from mirror_engine.monitoring.words import cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from mirror_engine.delta.key_book import Effects
-    from mirror_engine.tracing.beginning import Beginning
-    from mirror_engine.tracing.file_story import FileStory
-    from mirror_engine.tracing.plan_story import PlanStory
-    from mirror_engine.tracing.row_story import RowStory, TracedChange, Unread
-    from mirror_engine.tracing.what_if import WhatIf
+    from mirror_engine.publisher.trace.file import FileReport
+    from mirror_engine.publisher.trace.plan_report import PlanReport
+    from mirror_engine.publisher.trace.replay import ReplayStart
+    from mirror_engine.publisher.trace.row import RowHistory, TracedChange, Unread
+    from mirror_engine.publisher.trace.what_if import WhatIf
+    from mirror_engine.tables.merge.keys_only import ChangeEffects
 
     Row = Mapping[str, Any]
 
-MOST_LISTED = 8
-MOST_COLUMNS = 12  # of a row that are shown unchanged
-MOST_ROWS = 4  # of one key
-MOST_NAMED = 2  # files of one commit
+MAX_LISTED = 8
+MAX_COLUMNS = 12  # of a row that are shown unchanged
+MAX_ROWS = 4  # of one key
+MAX_NAMED = 2  # files of one commit
 OTHERWISE = Headings(
     equal="The table would be the same",
     unequal="The table would differ",
@@ -49,7 +49,7 @@ OTHERWISE = Headings(
 )
 
 
-def key_text(table: str, story: RowStory) -> Iterator[RenderableType]:
+def key_text(table: str, story: RowHistory) -> Iterator[RenderableType]:
     """`--key`: every change below its file, then the row as it is."""
     named = ", ".join(f"{name} = {value}" for name, value in story.key.items())
     files = {change.change.file for change in story.changes}
@@ -72,8 +72,8 @@ def _waiting(file: Unread) -> str:
     """What an unread file will do to the key once it is read."""
     if file.rows is None:
         return "what it holds is not known"
-    named = ", ".join(f"{marker.value} {marker.name.lower()} (row {row:,})" for row, marker in file.rows[:MOST_ROWS])
-    more = f" and {len(file.rows) - MOST_ROWS:,} more" if len(file.rows) > MOST_ROWS else ""
+    named = ", ".join(f"{marker.value} {marker.name.lower()} (row {row:,})" for row, marker in file.rows[:MAX_ROWS])
+    more = f" and {len(file.rows) - MAX_ROWS:,} more" if len(file.rows) > MAX_ROWS else ""
     return f"holds of this key: {named}{more}" if named else "holds nothing of this key"
 
 
@@ -103,7 +103,7 @@ def _went(version: int | None, batch: Sequence[str], path: str, waits: str) -> s
     others = [each for each in batch if each != path]
     if not others:
         return f"in Delta version {version}, alone"
-    if len(others) <= MOST_NAMED:
+    if len(others) <= MAX_NAMED:
         return f"in Delta version {version}, in one commit with {', '.join(others)}"
     return f"in Delta version {version}, in one commit with {len(others):,} others: {others[0]} … {others[-1]}"
 
@@ -120,8 +120,8 @@ def _effect(traced: TracedChange) -> Group:
     if traced.why:
         told.append(f": {traced.why}")
     pairs = _pairs(traced)
-    rows = [_values(before, after, traced) for before, after in pairs[:MOST_ROWS]]
-    more = [Text(f"… and {len(pairs) - MOST_ROWS:,} more rows", "dim")] if len(pairs) > MOST_ROWS else []
+    rows = [_values(before, after, traced) for before, after in pairs[:MAX_ROWS]]
+    more = [Text(f"… and {len(pairs) - MAX_ROWS:,} more rows", "dim")] if len(pairs) > MAX_ROWS else []
     return Group(told, *rows, *more)
 
 
@@ -137,7 +137,7 @@ def _values(before: Row | None, after: Row | None, traced: TracedChange) -> Fitt
     """One row, the changed values marked with `*`; of many columns only these."""
     row = after or before or {}
     changed = [name for name in row if before and after and name in traced.columns and _differ(before, after, name)]
-    shown = [name for name in row if name in changed or len(row) <= MOST_COLUMNS]
+    shown = [name for name in row if name in changed or len(row) <= MAX_COLUMNS]
     told = []
     for name in shown:
         if name in changed and before and after:
@@ -158,14 +158,14 @@ def _rows(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
         yield line(f"{heading}: no row", "bold")
         return
     yield line(f"{heading}: {count(len(rows), 'row')}", "bold")
-    for row in rows[:MOST_ROWS]:
+    for row in rows[:MAX_ROWS]:
         values = FittingLine([line(f"{name} {cell(value)}") for name, value in row.items()])
         yield Padding(values, (0, 0, 0, 2), expand=False)
-    if len(rows) > MOST_ROWS:
-        yield line(f"  … and {len(rows) - MOST_ROWS:,} more", "dim")
+    if len(rows) > MAX_ROWS:
+        yield line(f"  … and {len(rows) - MAX_ROWS:,} more", "dim")
 
 
-def _agreement(story: RowStory) -> Iterator[RenderableType]:
+def _agreement(story: RowHistory) -> Iterator[RenderableType]:
     """Whether the Delta table has what its files make."""
     if story.real is None:
         yield line("There is no Delta table yet.")
@@ -182,7 +182,7 @@ def _agreement(story: RowStory) -> Iterator[RenderableType]:
         yield bullet("->", "Another program wrote to it (see history), or a file was replaced after it was applied.")
 
 
-def _beginning(found: Beginning) -> Iterator[RenderableType]:
+def _beginning(found: ReplayStart) -> Iterator[RenderableType]:
     gone = f"{count(found.gone, 'earlier file')} {'is' if found.gone == 1 else 'are'} gone"
     held = f"what {'it' if found.gone == 1 else 'they'} held is not known"
     if found.rows is None:
@@ -193,7 +193,7 @@ def _beginning(found: Beginning) -> Iterator[RenderableType]:
         yield from _listed("not replayed, for they came before or along with these:", found.earlier)
 
 
-def file_text(table: str, story: FileStory) -> Iterator[RenderableType]:
+def file_text(table: str, story: FileReport) -> Iterator[RenderableType]:
     """`--file`: where it is, what it holds, and what that did."""
     yield line(f"{table}, {story.path}: {story.state}", "bold")
     if story.state == "applied":
@@ -213,7 +213,7 @@ def file_text(table: str, story: FileStory) -> Iterator[RenderableType]:
         yield bullet(f"{found.severity.value}:", f"{found.finding}{remedy}")
 
 
-def _effects(found: Effects) -> Iterator[RenderableType]:
+def _effects(found: ChangeEffects) -> Iterator[RenderableType]:
     did = f"{count(found.inserted, 'row')} inserted, {found.updated:,} updated, {found.deleted:,} deleted"
     yield bullet("did:", did)
     met = (
@@ -227,7 +227,7 @@ def _effects(found: Effects) -> Iterator[RenderableType]:
             yield bullet("met:", f"{count(rows, noun)} {what}")
 
 
-def plan_text(table: str, story: PlanStory) -> Iterator[RenderableType]:
+def plan_text(table: str, story: PlanReport) -> Iterator[RenderableType]:
     """`--plan`: the steps, then what stays undone and why."""
     yield line(f"{table} is {story.state_text}", "bold")
     if not story.steps:
@@ -257,7 +257,7 @@ def what_if_text(table: str, story: WhatIf) -> Iterator[RenderableType]:
 
 
 def _listed(mark: str, lines: Sequence[str]) -> Iterator[RenderableType]:
-    for text in lines[:MOST_LISTED]:
+    for text in lines[:MAX_LISTED]:
         yield bullet(mark, text)
-    if len(lines) > MOST_LISTED:
-        yield line(f"  … and {len(lines) - MOST_LISTED:,} more", "dim")
+    if len(lines) > MAX_LISTED:
+        yield line(f"  … and {len(lines) - MAX_LISTED:,} more", "dim")

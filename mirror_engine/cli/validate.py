@@ -28,9 +28,9 @@ from mirror_engine.landing_zone.register import Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_engine.validation.baseline import Baseline
-    from mirror_engine.validation.place import Place
-    from mirror_engine.validation.verdicts import Verdicts
+    from mirror_engine.publisher.baseline import Baseline
+    from mirror_engine.publisher.target import ValidationTarget
+    from mirror_engine.publisher.validate import ValidationReport
 
 _DIAGNOSTIC = {
     "code": "ME037",
@@ -56,7 +56,7 @@ JSON: dict[str, Any] = {
             "tables": [
                 {
                     "table": "Items",
-                    "state": "latched",
+                    "state": "halted",
                     "state_text": "latched: …",
                     "files": ["Items/00000000000000000001.csv"],
                     "waiting": [{"path": "Items/00000000000000000002.csv", "why": "row marker is 3, …"}],
@@ -89,7 +89,7 @@ class Threshold(str, Enum):
 
 
 LARGE_FILE_BYTES = 32 * 1024 * 1024
-FEWEST_NEW_OBJECTS = 500_000  # before garbage is looked for: a command that ends soon leaves little
+MIN_NEW_OBJECTS = 500_000  # before garbage is looked for: a command that ends soon leaves little
 
 Paths = Annotated[
     list[Path],
@@ -151,12 +151,12 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     Exit codes: 0 nothing fails · 3 something at or above --fail-on, or a table is blocked or latched · 2 wrong usage ·
     4 try again
     """
-    gc.set_threshold(FEWEST_NEW_OBJECTS)
-    from mirror_engine.delta.arrow_alone import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
+    gc.set_threshold(MIN_NEW_OBJECTS)
+    from mirror_engine.tables.arrow_types import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
 
     without_pandas()
-    from mirror_engine.validation.baseline import Baseline, write_down  # noqa: PLC0415 - Arrow
-    from mirror_engine.validation.place import place_of  # noqa: PLC0415 - likewise
+    from mirror_engine.publisher.baseline import Baseline, write_down  # noqa: PLC0415 - Arrow
+    from mirror_engine.publisher.target import place_of  # noqa: PLC0415 - likewise
 
     _check_watching(paths, seconds, watch=watch)
     _check_report(report, as_json=as_json)
@@ -175,7 +175,7 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     judged = [_kept(verdicts, codes, known) for verdicts in judged]
     _print(paths, judged, Format.JSON if as_json else report)
     if any(verdicts.is_failing for verdicts in judged):
-        raise typer.Exit(exit_codes.REFUSED)
+        raise typer.Exit(exit_codes.NEEDS_ATTENTION)
 
 
 def _check_watching(paths: Sequence[Path], seconds: float | None, *, watch: bool) -> None:
@@ -192,14 +192,14 @@ def _check_report(report: Format, *, as_json: bool) -> None:
         raise UsageError(f"--json and --format {report.value} are two forms of one report", "Leave one of them out.")
 
 
-def _judged(place: Place, shuffles: int, *, keys_only: bool) -> Verdicts:
-    from mirror_engine.validation.judge import judge  # noqa: PLC0415 - Arrow and its like take a moment
+def _judged(place: ValidationTarget, shuffles: int, *, keys_only: bool) -> ValidationReport:
+    from mirror_engine.publisher.validate import judge  # noqa: PLC0415 - Arrow and its like take a moment
 
     return judge(place, shuffles, LARGE_FILE_BYTES if keys_only else math.inf, is_alone=True)
 
 
-def _watched(place: Place, seconds: float | None) -> Verdicts:
-    from mirror_engine.validation.watching import watch  # noqa: PLC0415 - likewise
+def _watched(place: ValidationTarget, seconds: float | None) -> ValidationReport:
+    from mirror_engine.publisher.watch import watch  # noqa: PLC0415 - likewise
 
     errors = stderr()
     errors.print(line(f"watching {place.path} until {'Ctrl+C' if seconds is None else f'{seconds:g} s are over'}"))
@@ -214,7 +214,7 @@ def _watched(place: Place, seconds: float | None) -> Verdicts:
                 timer.cancel()
 
 
-def _kept(verdicts: Verdicts, codes: frozenset[str], known: Baseline) -> Verdicts:
+def _kept(verdicts: ValidationReport, codes: frozenset[str], known: Baseline) -> ValidationReport:
     """Without what is to be passed over: by its code, or because it was there before."""
     return verdicts.where(lambda found: not (found.code in codes or known.knows(verdicts, found)))
 
@@ -225,7 +225,7 @@ def _from_here(zone: str) -> str:
     return os.path.relpath(path).replace(os.sep, "/") if path.is_relative_to(Path.cwd()) else path.as_posix()
 
 
-def _print(paths: Sequence[Path], judged: Sequence[Verdicts], report: Format) -> None:
+def _print(paths: Sequence[Path], judged: Sequence[ValidationReport], report: Format) -> None:
     if report is Format.TEXT:
         from mirror_engine.cli.reports.text import verdicts_text  # noqa: PLC0415 - nobody waits for the others
 

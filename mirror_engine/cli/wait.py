@@ -17,13 +17,13 @@ from mirror_engine.cli.output import bullet, line, print_json, stderr, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Config
 from mirror_engine.errors import TransientError
-from mirror_engine.monitoring.state_words import START_ENGINE
+from mirror_engine.monitoring.words import START_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_engine.goals import NotYet
     from mirror_engine.mirror import Mirror
+    from mirror_engine.monitoring.wait_conditions import UnmetCondition
 
 JSON: dict[str, Any] = {
     "reached": False,
@@ -99,27 +99,29 @@ def wait(  # noqa: PLR0913 - as many things as a person may say
                 is_told = True
             shown.update(line(f"waiting for {_said(not_yet[0])}"))
             stopping.stop.wait(min(every, left))
-    code = exit_codes.LEVEL
+    code = exit_codes.SUCCESS
     if not_yet:
-        code = stopping.exit_code(exit_codes.REFUSED if fail_fast and _is_hopeless(not_yet) else exit_codes.RETRY)
+        code = stopping.exit_code(
+            exit_codes.NEEDS_ATTENTION if fail_fast and _is_hopeless(not_yet) else exit_codes.RETRY
+        )
     _tell(code, time.monotonic() - started, not_yet, engine_running=engine_running, as_json=as_json)
     raise typer.Exit(code)
 
 
-def _look(mirror: Mirror, file: str | None, tables: Sequence[str]) -> tuple[bool, Sequence[NotYet]]:
+def _look(mirror: Mirror, file: str | None, tables: Sequence[str]) -> tuple[bool, Sequence[UnmetCondition]]:
     """Whether an engine is running, and what is not yet so."""
-    from mirror_engine.goals import NotYet, not_applied, not_level  # noqa: PLC0415 - loads the engine
+    from mirror_engine.monitoring.wait_conditions import UnmetCondition, not_applied, not_level  # noqa: PLC0415 - loads the engine
 
     schema = mirror.config.schema_of_bare_tables
     try:
         status = mirror.status()
     except TransientError as error:  # the next look may succeed
-        return True, [NotYet("", "", error.message, error.hint)]
+        return True, [UnmetCondition("", "", error.message, error.hint)]
     found = not_applied(status, file, tables, schema) if file else not_level(status, tables, schema)
     return status.engine_running, found
 
 
-def _tell(code: int, seconds: float, not_yet: Sequence[NotYet], *, engine_running: bool, as_json: bool) -> None:
+def _tell(code: int, seconds: float, not_yet: Sequence[UnmetCondition], *, engine_running: bool, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -142,9 +144,9 @@ def _tell(code: int, seconds: float, not_yet: Sequence[NotYet], *, engine_runnin
                 stdout().print(bullet("  ->", advice or STILL_AT_WORK))
 
 
-def _is_hopeless(not_yet: Sequence[NotYet]) -> bool:
+def _is_hopeless(not_yet: Sequence[UnmetCondition]) -> bool:
     return any(found.needs_a_person for found in not_yet)
 
 
-def _said(found: NotYet) -> str:
+def _said(found: UnmetCondition) -> str:
     return f"{found.table}: {found.reason}" if found.table else found.reason

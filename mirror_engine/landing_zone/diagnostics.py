@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.errors import PublisherError
-from mirror_engine.landing_zone.register import REGISTER, RegisterLine, Severity
+from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone.register import CATALOG, DiagnosticDefinition, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 UNSAFE = {ord(c): repr(c)[1:-1] for c in map(chr, [*range(32), *range(127, 160), *range(0xD800, 0xE000)])}
 
@@ -56,9 +57,9 @@ class Diagnostic:
     strict: bool = False
 
     @property
-    def entry(self) -> RegisterLine:
+    def entry(self) -> DiagnosticDefinition:
         """Its line of the register."""
-        return REGISTER[self.code]
+        return CATALOG[self.code]
 
     @property
     def severity(self) -> Severity:
@@ -129,10 +130,29 @@ def without_errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """The diagnostics, once none of them is an error.
 
     Raises:
-        PublisherError: with the first error, and all others beside it.
+        RejectedFile: with the first error, and all others beside it.
     """
     said = tuple(diagnostics)
     for at, diagnostic in enumerate(said):
         if diagnostic.severity is Severity.ERROR:
-            raise PublisherError(diagnostic, said[:at] + said[at + 1 :])
+            raise RejectedFile(diagnostic, said[:at] + said[at + 1 :])
     return said
+
+
+KEPT_APART = 100  # diagnostics of one code; what comes after is counted onto the last of them
+
+
+def tally(counts: Mapping[Diagnostic, int], said: Iterable[Diagnostic]) -> dict[Diagnostic, int]:
+    """The counts with `said` added: equal ones together, and of one code no more than `KEPT_APART` apart."""
+    total = dict(counts)
+    kinds = Counter(found.code for found in total)
+    last = {found.code: found for found in total}
+    for found in said:
+        if found not in total and kinds[found.code] >= KEPT_APART:
+            total[last[found.code]] += 1
+            continue
+        if found not in total:
+            kinds[found.code] += 1
+            last[found.code] = found
+        total[found] = total.get(found, 0) + 1
+    return total

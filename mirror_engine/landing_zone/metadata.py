@@ -7,15 +7,25 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.column_types import folded
-from mirror_engine.landing_zone.delimited_text import TextDialect
-from mirror_engine.landing_zone.json_faults import JsonFault, JsonObject, read_json
-from mirror_engine.landing_zone.property_reader import PropertyReader, Unreadable, boolean, one_of, shown
-from mirror_engine.landing_zone.text_options import OPTIONS, note_unknown, read_columns, read_dialect
+from mirror_engine.landing_zone.csv_dialect import OPTIONS, TextDialect, note_unknown, read_columns, read_dialect
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.json_reader import (
+    JsonFault,
+    JsonObject,
+    PropertyReader,
+    Unreadable,
+    boolean,
+    one_of,
+    read_json,
+    shown,
+)
+from mirror_engine.landing_zone.names import METADATA_FILE, TableName
+from mirror_engine.landing_zone.schema import folded, type_mismatch
 
 if TYPE_CHECKING:
-    from mirror_engine.landing_zone.column_types import Column
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.schema import Column
 
 MAX_BYTES = 1024 * 1024  # of a _metadata.json; no table needs a tenth of it
 PROPERTIES = OPTIONS | {
@@ -191,3 +201,78 @@ def _extension(value: object) -> str:
     if not extension or "/" in extension or extension != extension.strip():
         raise Unreadable("a file extension")
     return extension
+
+
+def forbidden_change(table: TableName, progress: Progress | None, metadata: Metadata) -> Diagnostic | None:
+    """The first change that latches the table, or None.
+
+    Args:
+        table: its name, for the message.
+        progress: what was in force at the last commit.
+        metadata: what is in force now.
+    """
+    if progress is None or not progress.has_table:
+        return None
+    path = f"{table.folder}/{METADATA_FILE}"
+    return _changed_keys(path, progress, metadata) or _changed_columns(path, progress, metadata)
+
+
+def _changed_keys(path: str, progress: Progress, metadata: Metadata) -> Diagnostic | None:
+    """ME017; order and repeats do not count, and keys may be added to a keyless table (LZ-2.9)."""
+    before = {folded(name) for name in progress.key_columns or ()}
+    after = {folded(name) for name in metadata.key_columns}
+    if not before or before == after:
+        return None
+    return diagnose(
+        "ME017", path, before=_listed(progress.key_columns or ()), after=_listed(metadata.key_columns) or "none"
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+def _changed_columns(path: str, progress: Progress, metadata: Metadata) -> Diagnostic | None:
+    """ME063, or ME044 for a type or a nullability."""
+    before, after = progress.declared_columns, metadata.definition
+    if not before or not after:
+        return None
+    for old, new in zip(before, after, strict=False):
+        if old.name != new.name:
+            return diagnose("ME063", path, column=old.name)
+        if old != new:
+            return diagnose("ME044", path, column=new.name, reason=type_mismatch(new, old))
+    longer = max(before, after, key=len)
+    shorter = min(len(before), len(after))
+    return diagnose("ME063", path, column=longer[shorter].name) if len(longer) > shorter else None
+
+
+@dataclass(frozen=True)
+class PartnerEvents:
+    """What the file says of the publisher; free text, `""` where it says nothing."""
+
+    partner_name: str = ""
+    source_type: str = ""
+    source_version: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """The same as plain values."""
+        return {"name": self.partner_name, "source_type": self.source_type, "source_version": self.source_version}
+
+
+def parse_partner_events(content: bytes) -> PartnerEvents | None:
+    """The file's content; None where it is no JSON object (ME006)."""
+    if len(content) > MAX_BYTES:
+        return None
+    try:
+        value = read_json(content)
+    except JsonFault:
+        return None
+    if not isinstance(value, JsonObject):
+        return None
+    source = next((found for found in value.values("sourceInfo") if isinstance(found, JsonObject)), JsonObject())
+    return PartnerEvents(_text(value, "partnerName"), _text(source, "sourceType"), _text(source, "sourceVersion"))
+
+
+def _text(given: JsonObject, name: str) -> str:
+    return next((found for found in given.values(name) if isinstance(found, str)), "")

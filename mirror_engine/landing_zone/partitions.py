@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.column_types import folded, same_name
-from mirror_engine.landing_zone.sightings import partition_of
+from mirror_engine.landing_zone.listing import partition_of
+from mirror_engine.landing_zone.schema import folded, same_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from mirror_engine.landing_zone.detection import Draft
+    from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.landing_zone.sightings import FileSighting
 
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 DEEPEST = 16  # levels below a table folder that are searched
@@ -90,10 +90,10 @@ def agreed_columns(folders: Iterable[str], progress: Progress | None) -> tuple[s
 
 
 def files_by_partition(
-    pending: Iterable[FileSighting], metadata: Metadata, progress: Progress | None, found: Draft
-) -> tuple[dict[str, list[FileSighting]], tuple[str, ...]]:
+    pending: Iterable[LandedFile], metadata: Metadata, progress: Progress | None, found: Draft
+) -> tuple[dict[str, list[LandedFile]], tuple[str, ...]]:
     """The files by the partition they count for, by path, and the partition columns (LZ-3.7, LZ-3.8)."""
-    folders: dict[str, list[FileSighting]] = {}
+    folders: dict[str, list[LandedFile]] = {}
     for file in pending:
         folders.setdefault(file.partition, []).append(file)
     if not metadata.partitioned:
@@ -119,7 +119,7 @@ def _names_alike(some: tuple[str, ...] | None, others: tuple[str, ...]) -> bool:
 
 
 def _say_outside(
-    outside: Iterable[list[FileSighting]], ends: Iterable[str], columns: Iterable[str], found: Draft
+    outside: Iterable[list[LandedFile]], ends: Iterable[str], columns: Iterable[str], found: Draft
 ) -> None:
     """Say of each foreign leaf, and of each file in no leaf, that it is ignored."""
     expected = "/".join(columns) or "(there are none)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.landing_zone.column_types import Column
 from mirror_engine.landing_zone.diagnostics import Diagnostic
+from mirror_engine.landing_zone.schema import Column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ class AppliedFile:
 
 
 @dataclass(frozen=True)
-class Latch:
+class Rejection:
     """Why a table reads no further.
 
     Attributes:
@@ -64,7 +64,7 @@ class Latch:
         return {**asdict(self), "diagnostic": _diagnostic_to_json(self.diagnostic)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Latch:
+    def from_json(cls, value: Mapping[str, Any]) -> Rejection:
         """Back from `to_json`."""
         return cls(**{**value, "diagnostic": _diagnostic_from_json(value["diagnostic"])})
 
@@ -115,7 +115,7 @@ class Progress:
     synced_at: float = 0.0
     armed_at: float = 0.0
     gone_at: float = 0.0
-    latch: Latch | None = None
+    latch: Rejection | None = None
     waiting: Mapping[str, str] = field(default_factory=dict)
     diagnostics: Mapping[Diagnostic, int] = field(default_factory=dict)
 
@@ -157,7 +157,7 @@ class Progress:
                 declared_columns=tuple(Column(**column) for column in value["declared_columns"]),
                 naive_columns=frozenset(value["naive_columns"]),
                 utc_columns=frozenset(value["utc_columns"]),
-                latch=None if value["latch"] is None else Latch.from_json(value["latch"]),
+                latch=None if value["latch"] is None else Rejection.from_json(value["latch"]),
                 waiting=dict(value["waiting"]),
                 diagnostics={_diagnostic_from_json(found): count for found, count in value["diagnostics"]},
             )

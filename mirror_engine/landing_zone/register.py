@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mirror_engine.landing_zone import register_files, register_rows, register_tables
-from mirror_engine.landing_zone.register_line import GRAVITY, RegisterLine, Severity
+from mirror_engine.landing_zone.register_line import SEVERITY_ORDER, DiagnosticDefinition, Severity
 
-__all__ = ["GRAVITY", "REGISTER", "RegisterLine", "Severity"]
+__all__ = ["CATALOG", "SEVERITY_ORDER", "DiagnosticDefinition", "Severity"]
 
-REGISTER: dict[str, RegisterLine] = {
+CATALOG: dict[str, DiagnosticDefinition] = {
     line.code: line for lines in (register_files, register_rows, register_tables) for line in lines.ENTRIES
 }

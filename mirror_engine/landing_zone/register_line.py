@@ -15,11 +15,11 @@ class Severity(str, Enum):
     INFO = "info"
 
 
-GRAVITY = (Severity.INFO, Severity.WARNING, Severity.ERROR)  # the gravest last
+SEVERITY_ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)  # the gravest last
 
 
 @dataclass(frozen=True)
-class RegisterLine:
+class DiagnosticDefinition:
     """One line of the register.
 
     Attributes:
@@ -49,6 +49,6 @@ ERROR, WARNING, INFO = Severity
 
 def entry(  # noqa: PLR0913, PLR0917 - a line of a table
     code: str, severity: Severity, rules: tuple[str, ...], text: str, remedy: str, strict: Severity | None = None
-) -> RegisterLine:
+) -> DiagnosticDefinition:
     """A line; `strict` only where it differs."""
-    return RegisterLine(code, severity, strict or severity, rules, text, remedy)
+    return DiagnosticDefinition(code, severity, strict or severity, rules, text, remedy)

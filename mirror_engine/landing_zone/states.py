@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from mirror_engine.landing_zone.register import Severity
 
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Unarmed:
+class Unconfigured:
     """A folder without usable metadata: listed, not a table. `diagnostic` says what is missing (ME008, ME010 …)."""
 
+    code: ClassVar[str] = "unconfigured"
     diagnostic: Diagnostic
     files: int
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Empty:
     """Metadata without data (LZ-7.1); `expired` once it has been so for 14 days."""
 
+    code: ClassVar[str] = "empty"
     expired: bool
 
 
@@ -30,18 +32,22 @@ class Waiting:
 class Loading:
     """Files are ready and nothing has been committed yet."""
 
+    code: ClassVar[str] = "loading"
     files: int
 
 
 @dataclass(frozen=True)
-class Level:
+class CaughtUp:
     """Everything landed is in the table."""
+
+    code: ClassVar[str] = "caught_up"
 
 
 @dataclass(frozen=True)
 class Behind:
     """Files are ready and not yet in the table."""
 
+    code: ClassVar[str] = "behind"
     files: int
 
 
@@ -49,29 +55,31 @@ class Behind:
 class Blocked:
     """Later files wait for a missing one (LZ-3.3): nothing is wrong, nothing is ready."""
 
+    code: ClassVar[str] = "blocked"
     waits_for: str
     files: int
 
 
 @dataclass(frozen=True)
-class Latched:
+class Halted:
     """The table refused something and reads no further until that is replaced."""
 
+    code: ClassVar[str] = "halted"
     diagnostic: Diagnostic
     files: int
 
 
-TableState = Unarmed | Waiting | Loading | Level | Behind | Blocked | Latched
+TableState = Unconfigured | Empty | Loading | CaughtUp | Behind | Blocked | Halted
 
 
 def needs_a_person(state: TableState) -> bool:
     """Whether a table stands still until somebody lands, mends or removes something."""
     match state:
-        case Latched() | Blocked():
+        case Halted() | Blocked():
             return True
-        case Waiting(expired):
+        case Empty(expired):
             return expired
-        case Unarmed(diagnostic):
+        case Unconfigured(diagnostic):
             return diagnostic.severity is Severity.ERROR
         case _:
             return False

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirror_engine.landing_zone.states import Latched, TableState, Unarmed
-from mirror_engine.monitoring.state_words import advice, in_words, word
-from mirror_engine.monitoring.times import iso
-from mirror_engine.steps import BeginGeneration
+from mirror_engine.engine.ledger import NEXT_POLL
+from mirror_engine.engine.plan import StartGeneration
+from mirror_engine.errors import StorageUnavailable, TransientError
+from mirror_engine.landing_zone.states import Halted, TableState, Unconfigured
+from mirror_engine.monitoring.fabric_files import FabricTable, beat, last_beat, write
+from mirror_engine.monitoring.words import advice, in_words, iso, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
+    from mirror_engine.engine.context import EngineContext
+    from mirror_engine.engine.plan import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
+    from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.partner_events import PartnerEvents
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.landing_zone.sightings import FileSighting
-    from mirror_engine.steps import Plan
 
 # the register's diagnostics about a path that is passed over as it lies there
 PASSED_OVER = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
@@ -162,7 +169,7 @@ class MirrorStatus:
 def table_status(  # noqa: PLR0913 - one fact each from the planner, the ledger, the poller, the table, the options, the clock
     plan: Plan,
     progress: Progress | None,
-    files: Sequence[FileSighting],
+    files: Sequence[LandedFile],
     *,
     rows_live: int | None,
     default_schema: str,
@@ -178,7 +185,7 @@ def table_status(  # noqa: PLR0913 - one fact each from the planner, the ledger,
         default_schema: the Delta schema of bare tables, `""` for none.
         now: seconds since 1970.
     """
-    if any(isinstance(step, BeginGeneration) for step in plan.steps):
+    if any(isinstance(step, StartGeneration) for step in plan.steps):
         progress = None  # what the ledger knows is of an earlier life of the folder (LZ-7.3)
     pending = _pending(plan, progress, files)
     committed = progress is not None and progress.has_table
@@ -201,7 +208,7 @@ def table_status(  # noqa: PLR0913 - one fact each from the planner, the ledger,
     )
 
 
-def _pending(plan: Plan, progress: Progress | None, files: Sequence[FileSighting]) -> list[FileSighting]:
+def _pending(plan: Plan, progress: Progress | None, files: Sequence[LandedFile]) -> list[LandedFile]:
     """Files that are not in the table and not passed over, in the order they will be read."""
     if plan.detection:
         return [*plan.detection.ready, *plan.detection.later]
@@ -209,19 +216,19 @@ def _pending(plan: Plan, progress: Progress | None, files: Sequence[FileSighting
     return [file for file in files if file.path not in applied]
 
 
-def _unapplied(file: FileSighting, plan: Plan) -> FileStatus:
+def _unapplied(file: LandedFile, plan: Plan) -> FileStatus:
     match plan.state:
-        case Latched(diagnostic) if diagnostic.path == f"{plan.table.folder}/{file.path}":
+        case Halted(diagnostic) if diagnostic.path == f"{plan.table.folder}/{file.path}":
             return FileStatus(file.path, "refused", diagnostic.text)
-        case Latched(diagnostic):
+        case Halted(diagnostic):
             return FileStatus(file.path, "waiting", f"the table is latched at {diagnostic.path}")
-        case Unarmed():
+        case Unconfigured():
             return FileStatus(file.path, "waiting", "the folder has no usable _metadata.json")
         case _:
             return FileStatus(file.path, "waiting", _turn(file, plan))
 
 
-def _turn(file: FileSighting, plan: Plan) -> str:
+def _turn(file: LandedFile, plan: Plan) -> str:
     if plan.detection and file in plan.detection.later:
         return f"comes after {plan.detection.next_expected.get(file.partition, plan.detection.waits_for)}, not there"
     return "ready, goes in with the next cycle"
@@ -236,7 +243,7 @@ def _applied(plan: Plan, progress: Progress | None) -> Iterable[FileStatus]:
 
 
 def _first_blocker(plan: Plan) -> str | None:
-    if isinstance(plan.state, (Latched, Unarmed)):
+    if isinstance(plan.state, (Halted, Unconfigured)):
         return plan.state.diagnostic.path
     missing = plan.detection.waits_for if plan.detection else None
     return f"{plan.table.folder}/{missing}" if missing else None
@@ -245,3 +252,94 @@ def _first_blocker(plan: Plan) -> str | None:
 def _counted(now: Iterable[Diagnostic], progress: Progress | None) -> tuple[tuple[Diagnostic, int], ...]:
     counts = Counter(now) | Counter(progress.diagnostics if progress else {})
     return tuple(counts.items())
+
+
+BEAT_SECONDS = 30.0
+
+
+def mirror_status(
+    root: Path, context: EngineContext, zone: ZoneListing, plans: Mapping[TableName, Plan], *, engine_running: bool
+) -> MirrorStatus:
+    """Everything there is to know of a mirror at one moment."""
+    files = {listing.name: listing.files for listing in zone.tables}
+    next_poll = context.ledger.fact(NEXT_POLL)
+    return MirrorStatus(
+        str(root),
+        zone.folder if zone.identity else "",
+        tuple(
+            table_status(
+                plan,
+                context.ledger.progress(table),
+                files.get(table, ()),
+                rows_live=_rows_live(context, table),
+                default_schema=context.config.schema_of_bare_tables,
+                now=context.clock(),
+            )
+            for table, plan in plans.items()
+        ),
+        zone.diagnostics,
+        engine_running,
+        last_beat(context.storage),
+        float(next_poll) if engine_running and next_poll else None,
+        zone.partner,
+    )
+
+
+def _rows_live(context: EngineContext, table: TableName) -> int | None:
+    progress = context.ledger.progress(table)
+    if not progress or not progress.has_table:  # another folder's table may lie at its place
+        return None
+    try:
+        return context.writer.row_count(context.delta_folder(table))
+    except TransientError:  # the plan tells what is wrong with it
+        return None
+
+
+class Traces:
+    """Fabric's own files, `replicator.json` and `tables.json`, as an engine leaves them (LZ-9.1)."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._doors = context
+        self._left: list[FabricTable] | None = None
+        self._left_at = 0.0
+
+    def leave(self, plans: Mapping[TableName, Plan]) -> None:
+        """Rewrite both after a cycle: where they would say something new, and with each heartbeat.
+
+        Raises:
+            StorageUnavailable: they could not be written.
+        """
+        context = self._doors
+        tables = [FabricTable(table, plan.state, context.ledger.progress(table)) for table, plan in plans.items()]
+        if tables == self._left and time.monotonic() - self._left_at < BEAT_SECONDS:
+            return
+        self._left = None
+        write(
+            context.storage,
+            tables,
+            mirror=context.ledger.mirror,
+            now=context.clock(),
+            default_schema=context.config.schema_of_bare_tables,
+        )
+        self._left, self._left_at = tables, time.monotonic()
+
+
+class Heart:
+    """Beats while a cycle takes long, so that a heartbeat is never older than a minute (LZ-9.1)."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._doors = context
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(BEAT_SECONDS):
+            with suppress(StorageUnavailable):  # the cycle meets the same storage, and says so
+                beat(self._doors.storage, now=self._doors.clock(), table_count=len(self._doors.ledger.tables()))

@@ -2,27 +2,250 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import io
 import os
+import platform
 import secrets
+import stat
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.storage.base import Entry, Kind
-from mirror_engine.storage.folder_identity import copies_on_change, copy_up, look
-from mirror_engine.storage.local_failures import absence_allowed, told
-from mirror_engine.storage.local_walk import is_file, made, names_in, opened_file, unlinked, walked
-from mirror_engine.storage.paths import is_text, parts_of
+from mirror_engine.storage.base import Entry, Kind, is_text, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from typing_extensions import Buffer
+
+ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+HINTS = {
+    errno.EACCES: "Give the user that runs the engine rights to it.",
+    errno.EPERM: "Give the user that runs the engine rights to it.",
+    errno.EROFS: "Mount the file system for writing.",
+    errno.ENOSPC: "Free space on the disk.",
+    errno.EDQUOT: "Free space in the user's quota.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+    errno.ENFILE: "Raise the machine's limit of open files.",
+    errno.EXDEV: "Keep a table folder on one file system.",
+    errno.EISDIR: "Remove the folder that stands where a file must go.",
+    errno.ENOTDIR: "Remove the file or link that stands where a folder must be.",
+    errno.ELOOP: "Remove the link that stands where a folder must be.",
+    errno.EEXIST: "Remove the file or link that stands where a folder must be.",
+}
+OTHER_HINT = "Check the disk, or the share that ROOT lies on."
+
+
+class told:  # noqa: N801 - read as a word of a sentence, and cheaper than a generator
+    """Turns the system's errors into ours, with a hint."""
+
+    def __init__(self, operation: str, path: str) -> None:
+        self._operation = operation
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
+        if isinstance(problem, OSError):
+            place = printable(self._path) or "ROOT"
+            message = f"{place}: cannot {self._operation} it: {problem.strerror or problem}"
+            raise StorageUnavailable(message, HINTS.get(problem.errno or 0, OTHER_HINT)) from problem
+
+
+class absence_allowed:  # noqa: N801 - as above
+    """Lets what is absent, or reached only by way of a link, count as nothing."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, problem: BaseException | None, __: object) -> bool:
+        return isinstance(problem, OSError) and problem.errno in ABSENT
+
+
+AT_SYMLINK_NOFOLLOW = 0x100
+STATX_BASIC_STATS = 0x7FF
+STATX_BTIME = 0x800
+STATX_SYSCALLS = {"x86_64": 332, "aarch64": 291}
+UNKNOWN_SYSCALL = -1  # answers ENOSYS
+OVERLAY_MAGIC = 0x794C7630
+NO_STATX = frozenset({errno.ENOSYS, errno.EPERM})  # older sandboxes forbid what they do not know
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _statx_function() -> Callable[..., int]:
+    arguments = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p)
+    if hasattr(_LIBC, "statx"):
+        _LIBC.statx.argtypes = arguments
+        return cast("Callable[..., int]", _LIBC.statx)
+    _LIBC.syscall.argtypes = (ctypes.c_long, *arguments)
+    return partial(_LIBC.syscall, STATX_SYSCALLS.get(platform.machine(), UNKNOWN_SYSCALL))
+
+
+_call_statx = _statx_function()
+
+
+class _Timestamp(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_int64), ("nanoseconds", ctypes.c_uint32), ("reserved", ctypes.c_int32))
+
+
+class _Statx(ctypes.Structure):
+    """`struct statx` of linux/stat.h; 256 bytes on every architecture."""
+
+    _fields_ = (
+        ("mask", ctypes.c_uint32),
+        ("block_size", ctypes.c_uint32),
+        ("attributes", ctypes.c_uint64),
+        ("links", ctypes.c_uint32),
+        ("user", ctypes.c_uint32),
+        ("group", ctypes.c_uint32),
+        ("mode", ctypes.c_uint16),
+        ("padding", ctypes.c_uint16),
+        ("inode", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("blocks", ctypes.c_uint64),
+        ("attributes_mask", ctypes.c_uint64),
+        ("accessed", _Timestamp),
+        ("born", _Timestamp),
+        ("changed", _Timestamp),
+        ("modified", _Timestamp),
+        ("rest", ctypes.c_uint64 * 16),
+    )
+
+
+def look(name: str, folder: int) -> Entry:
+    """What stands at `name` in an open folder; a symbolic link is not followed.
+
+    Raises:
+        OSError: nothing stands there, or it cannot be told.
+    """
+    entry = _statx(name, folder) if sys.platform == "linux" else None
+    return entry or _stat(name, folder)
+
+
+def copy_up(name: str, folder: int) -> None:
+    """Let an overlay file system make its own copy of a folder now, so that its identity will last.
+
+    In a container the folders of the image are copied, with a new time of birth, at the first change inside: an
+    applied table folder would look like a recreated one. Setting its permissions to what they are is such a change.
+    Where that is not allowed nothing is done.
+    """
+    with suppress(OSError):
+        opened = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+        try:
+            os.fchmod(opened, stat.S_IMODE(os.fstat(opened).st_mode))
+        finally:
+            os.close(opened)
+
+
+def copies_on_change(folder: int) -> bool:
+    """Whether an open folder lies on an overlay file system, as in most containers."""
+    if sys.platform != "linux":
+        return False
+    found = ctypes.create_string_buffer(512)  # struct statfs, whose first word is the type
+    failed = _LIBC.fstatfs(folder, found)
+    return not failed and ctypes.c_long.from_buffer(found).value == OVERLAY_MAGIC
+
+
+def _statx(name: str, folder: int) -> Entry | None:
+    found = _Statx()
+    wanted = STATX_BASIC_STATS | STATX_BTIME
+    if _call_statx(folder, os.fsencode(name), AT_SYMLINK_NOFOLLOW, wanted, ctypes.byref(found)) != 0:
+        code = ctypes.get_errno()
+        if code in NO_STATX:
+            return None
+        raise OSError(code, os.strerror(code))
+    born = _nanoseconds(found.born) if found.mask & STATX_BTIME else None
+    return _entry(name, found.mode, found.size, _nanoseconds(found.modified), _identity(found.inode, born))
+
+
+def _stat(name: str, folder: int) -> Entry:
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    born = getattr(found, "st_birthtime", None)
+    identity = _identity(found.st_ino, None if born is None else round(born * 1e9))
+    return _entry(name, found.st_mode, found.st_size, found.st_mtime_ns, identity)
+
+
+def _entry(name: str, mode: int, size: int, modified_ns: int, identity: str) -> Entry:
+    if stat.S_ISDIR(mode):
+        return Entry(name, Kind.FOLDER, 0, modified_ns, identity)
+    return Entry(name, Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER, size, modified_ns, identity)
+
+
+def _identity(inode: int, born_ns: int | None) -> str:
+    return f"{inode:x}" if born_ns is None else f"{inode:x}.{born_ns:x}"
+
+
+def _nanoseconds(moment: _Timestamp) -> int:
+    return int(moment.seconds) * 1_000_000_000 + int(moment.nanoseconds)
+
+
+def walked(root: Path, parts: Sequence[str], prepare: Callable[[str, int], None] | None = None) -> int:
+    """Open a folder part by part, following no link below ROOT; the caller closes it."""
+    opened = os.open(root, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            if prepare is not None:
+                prepare(part, opened)
+            below = os.open(part, FOLDER_FLAGS, dir_fd=opened)
+            os.close(opened)
+            opened = below
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def made(name: str, folder: int) -> None:
+    """Make a folder in an open one, unless something stands there."""
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def names_in(folder: int) -> Sequence[str]:
+    """What an open folder holds, in no order."""
+    with os.scandir(folder) as found:
+        return [each.name for each in found]
+
+
+def is_file(name: str, folder: int) -> bool:
+    """Whether a regular file stands in an open folder."""
+    with absence_allowed():
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False
+
+
+def opened_file(name: str, folder: int) -> int | None:
+    """A regular file, open for reading; a pipe or a device is not even touched."""
+    if not is_file(name, folder):
+        return None
+    with absence_allowed():
+        opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        if stat.S_ISREG(os.fstat(opened).st_mode):
+            return opened
+        os.close(opened)
+    return None
+
+
+def unlinked(name: str, folder: int) -> bool:
+    """Remove anything but a folder; False where one stands there."""
+    with absence_allowed():
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return False
+        os.unlink(name, dir_fd=folder)
+    return True
+
 
 TEMPORARY_PREFIX = ".mirror-engine-"  # the protocol skips names that begin with a dot (LZ-1.6)
 

@@ -15,7 +15,7 @@ from speed.floor import Floor
 from speed.notebook import Notebook
 from speed.peers import Here
 from speed.sizes import SMALL
-from speed.waiting import Waiting
+from speed.waiting import Empty
 
 ONE_MERGE = replace(SMALL, load_files=1, backlog_sample=1)  # Spark's time is dear: one is enough to be held against
 
@@ -34,7 +34,7 @@ def test_the_mirror_the_notebook_and_deltars_come_to_the_same_rows(tmp_path, spa
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and processors are told by /proc")
 def test_collapsing_and_waiting_are_measured_without_spark(tmp_path):
-    peers = Here(collapse=Collapsing(), waiting=Waiting(), floor=Floor())
+    peers = Here(collapse=Collapsing(), waiting=Empty(), floor=Floor())
     bench = Bench(tmp_path, SMALL, 1, peers)
     collapsed, waited = (WORKS[name].run(bench) for name in ("collapse", "idle"))
     assert set(collapsed.figures.rounds) == {"mirror", "pyarrow reads", "DuckDB"}

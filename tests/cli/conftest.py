@@ -10,11 +10,11 @@ import pytest
 
 from mirror_engine.cli import opening
 from mirror_engine.cli.main import main
-from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.mirror import Mirror
+from mirror_engine.publisher.landing_zone_writer import Publisher, TableFolder
+from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.faults import Fault, Script, faulty
-from mirror_engine.testing.publisher import Publisher, TableFolder
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,11 @@ import pytest
 from filelock import FileLock
 from json_shapes import documented, shape
 
-from mirror_engine import Mirror, holding
+from mirror_engine import Mirror
+from mirror_engine.engine import root_lock as holding
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.layout import LOCK
-from mirror_engine.testing.faults import Fault
+from mirror_engine.publisher.testing.faults import Fault
 
 
 def latch(shop) -> None:
@@ -29,9 +30,9 @@ def block(shop) -> None:
 def test_once_applies_everything_and_says_how_much(shop, say) -> None:
     said = say("once", shop.root)
     assert said.code == 0
-    assert said.out.startswith("level: 2 files, 4 rows in 2 commits")
+    assert said.out.startswith("caught_up: 2 files, 4 rows in 2 commits")
     assert said.err == ""
-    assert say("once", shop.root).out.startswith("level: 0 files, 0 rows in 0 commits")
+    assert say("once", shop.root).out.startswith("caught_up: 0 files, 0 rows in 0 commits")
 
 
 def test_once_ends_with_3_where_a_table_is_latched_and_applies_the_others(shop, say) -> None:
@@ -52,7 +53,7 @@ def test_once_ends_with_3_where_a_table_is_blocked(shop, say) -> None:
 
 @pytest.mark.parametrize("command", ["once", "maintain"])
 def test_a_second_engine_says_so_and_ends_with_4(shop, say, command, monkeypatch) -> None:
-    monkeypatch.setattr(holding, "LONGEST_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(holding, "MAX_LOOK_SECONDS", 0.01)
     (shop.root / LOCK).parent.mkdir()
     with FileLock(shop.root / LOCK):
         said = say(command, shop.root)

@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from json_shapes import documented, shape
 from lake import Lake
 
-from mirror_engine.delta import doctor as machine
+from mirror_engine.tables.spark import doctor as machine
 
 pytestmark = pytest.mark.slow  # with tables on the disk: no part of the quick look
 
@@ -51,7 +51,7 @@ def test_a_damaged_table_needs_a_person_and_everything_says_so(lake, say) -> Non
         status.out.split()
     )
     (table,) = json.loads(say("status", lake.root, "--json").out)["tables"]
-    assert (table["state"], table["diagnostics"][0]["code"]) == ("latched", "ME081")
+    assert (table["state"], table["diagnostics"][0]["code"]) == ("halted", "ME081")
     doctor = say("doctor", lake.root, "--json")
     assert doctor.code == 3
     assert shape(json.loads(doctor.out)) == documented("doctor")

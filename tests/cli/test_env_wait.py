@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror_engine.delta.memory import MemoryDeltaWriter
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 PUBLISHER = Path(__file__).parents[2] / "docs/examples/publisher.py"
 

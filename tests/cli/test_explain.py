@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mirror_engine.landing_zone.register import REGISTER
+from mirror_engine.landing_zone.register import CATALOG
 
 
 def test_a_code_is_explained_in_any_case(say) -> None:
@@ -29,7 +29,7 @@ def test_several_codes_come_one_after_the_other(say) -> None:
 def test_without_a_code_all_are_listed(say) -> None:
     said = say("explain")
     assert said.code == 0
-    assert [line.split()[0] for line in said.out.splitlines()[1:]] == list(REGISTER)
+    assert [line.split()[0] for line in said.out.splitlines()[1:]] == list(CATALOG)
 
 
 def test_an_unknown_code_names_the_nearest_and_the_list(say) -> None:
@@ -46,4 +46,4 @@ def test_programs_get_the_same_as_json(say) -> None:
     assert told["severity_strict"] == "error"
     assert told["rules"][0]["name"] == "LZ-2.7"
     assert "ConditionalUpdateColumn" in told["wrong"]["text"]
-    assert [page["code"] for page in json.loads(say("explain", "--json").out)["explanations"]] == list(REGISTER)
+    assert [page["code"] for page in json.loads(say("explain", "--json").out)["explanations"]] == list(CATALOG)

@@ -12,8 +12,8 @@ import pytest
 from mirror_engine import errors
 from mirror_engine.cli import exit_codes, opening
 from mirror_engine.cli.signals import Stopping
+from mirror_engine.engine_run import RunResult
 from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.running import Verdict
 
 
 def every_error(tree=errors.MirrorError) -> list[type]:
@@ -32,8 +32,8 @@ def documented_codes() -> dict[str, int]:
 
 
 def made(kind: type) -> errors.MirrorError:
-    if kind is errors.PublisherError:
-        return errors.PublisherError(diagnose("ME023", "Items/1.parquet"))
+    if kind is errors.RejectedFile:
+        return errors.RejectedFile(diagnose("ME023", "Items/1.parquet"))
     return kind("the place: what was found", "What to do.")
 
 
@@ -130,9 +130,9 @@ def test_version_is_one_line(say) -> None:
     assert said.out.startswith("mirror-engine 0.")
 
 
-def test_every_verdict_has_an_exit_code() -> None:
-    found = {verdict.name: exit_codes.of_verdict(verdict) for verdict in Verdict}
-    assert found == {"LEVEL": 0, "FAILED": 1, "REFUSED": 3, "RETRY": 4}
+def test_every_result_has_an_exit_code() -> None:
+    found = {result.name: exit_codes.of_result(result) for result in RunResult}
+    assert found == {"CAUGHT_UP": 0, "FAILED": 1, "NEEDS_ATTENTION": 3, "RETRY": 4}
 
 
 def test_the_second_signal_ends_at_once(monkeypatch) -> None:

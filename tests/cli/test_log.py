@@ -16,13 +16,13 @@ from mirror_engine.events import (
     DiagnosticRaised,
     Event,
     FileRead,
-    OperationFailed,
-    Preparing,
-    ProgressRecovered,
+    ProgressRebuilt,
+    RetryScheduled,
+    SetupProgress,
     TableDropped,
-    TableLatched,
+    TableHalted,
     TableMaintained,
-    TableReleased,
+    TableResumed,
 )
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
@@ -38,13 +38,13 @@ EVENTS: list[Event] = [
     BatchCommitted(ORDERS, 3, ("1.parquet", "2.parquet"), 10, 1.5),
     TableDropped(ORDERS, "folder gone, table dropped"),
     TableMaintained(ORDERS, {"files_added": 1, "files_removed": 9, "files_deleted": 0}, 1.5),
-    TableLatched(ORDERS, EMPTY),
-    TableReleased(ORDERS),
+    TableHalted(ORDERS, EMPTY),
+    TableResumed(ORDERS),
     DiagnosticRaised(None, diagnose("ME001", "")),
-    OperationFailed(None, "cannot list", 2.0),
-    ProgressRecovered(ORDERS, 4),
-    Preparing("the Spark session"),
-    Preparing("jars", 3, 33),
+    RetryScheduled(None, "cannot list", 2.0),
+    ProgressRebuilt(ORDERS, 4),
+    SetupProgress("the Spark session"),
+    SetupProgress("jars", 3, 33),
 ]
 
 
@@ -86,7 +86,7 @@ def test_a_text_line_is_key_and_value_and_quotes_what_needs_it() -> None:
 
 def test_no_name_can_forge_a_line() -> None:
     stream = io.StringIO()
-    Log(LogFormat.TEXT, stream)(TableReleased(TableName("", "a\nlevel=error event=forged\x1b[2J")))
+    Log(LogFormat.TEXT, stream)(TableResumed(TableName("", "a\nlevel=error event=forged\x1b[2J")))
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
 

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from mirror_engine.cli import progress
-from mirror_engine.events import BatchCommitted, BatchStarted, CycleStarted, FileRead, Preparing
+from mirror_engine.events import BatchCommitted, BatchStarted, CycleStarted, FileRead, SetupProgress
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.monitoring.cells import cell, plain
+from mirror_engine.monitoring.words import cell, plain
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_progress_shows_files_and_rows_on_a_terminal(monkeypatch) -> None:
     monkeypatch.setattr(progress, "stderr", lambda: console)
     table = TableName("Sales", "Orders")
     with progress.shown() as (listener,):
-        listener(Preparing("jars", 3, 33))
+        listener(SetupProgress("jars", 3, 33))
         listener(CycleStarted(1))
         listener(BatchStarted(table, 2, "1", "2"))
         listener(FileRead(table, "1", 1200))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
 
 if TYPE_CHECKING:
     from pathlib import Path

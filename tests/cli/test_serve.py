@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror_engine.serving import background
+from mirror_engine.onelake import background
 
 pytestmark = pytest.mark.slow
 

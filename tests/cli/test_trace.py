@@ -13,7 +13,7 @@ from json_shapes import shape
 from rich.console import Console
 
 from mirror_engine.cli.trace import JSON
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 

@@ -13,11 +13,11 @@ import pytest
 from json_shapes import documented, shape
 
 import mirror_engine.cli.validate as validate_module
-import mirror_engine.validation.place as place_module
-from mirror_engine import rehearsal
+import mirror_engine.publisher.target as place_module
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.publisher import dry_run as rehearsal
+from mirror_engine.publisher.landing_zone_writer import Publisher
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.publisher import Publisher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -285,7 +285,7 @@ def test_files_that_were_moved_away_are_judged_too(shop, say) -> None:
     told = place(say, shop.root)["tables"]
     (orders,) = [table for table in told if table["table"] == "Sales.schema/Orders"]
     assert len(orders["files"]) == 4
-    assert orders["state"] == "latched"
+    assert orders["state"] == "halted"
 
 
 @pytest.mark.parametrize(("row", "told"), [({"Id": 1, "Name": "two"}, True), ({"Id": 2, "Name": "two"}, False)])
@@ -323,7 +323,7 @@ def test_what_cannot_be_read_is_not_clean(broken, say, monkeypatch) -> None:
             return super().list(folder)
 
     monkeypatch.setattr(place_module, "_local", Unreadable)
-    monkeypatch.setattr(rehearsal, "LONGEST_TRY_SECONDS", 0.0)
+    monkeypatch.setattr(rehearsal, "MAX_TRY_SECONDS", 0.0)
     said = say("validate", broken)
     assert said.code == 4
     assert "Good: cannot be listed or read" in said.err
@@ -368,7 +368,7 @@ def test_a_root_that_was_mirrored_may_lack_its_first_files(shop, say) -> None:
     say("once", shop.root)
     shutil.rmtree(shop.root / "Files/LandingZone/Sales.schema/Orders/_FilesReadyToDelete")
     told = place(say, shop.root)["tables"]
-    assert {table["state"] for table in told} == {"level"}
+    assert {table["state"] for table in told} == {"caught_up"}
 
 
 def test_equal_rows_in_another_order_of_columns_are_no_other_rows(tmp_path, say) -> None:

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.endpoint.switches import Switches
-from mirror_engine.serving.server import Plan, Server
+from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.serving import Server, ServerPlan
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,15 +117,15 @@ def standing(ground: Ground) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def switches() -> Switches:
-    return Switches()
+def switches() -> EmulatorOptions:
+    return EmulatorOptions()
 
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory, switches) -> Iterator[Ground]:
     """A server without engines."""
     told: list[str] = []
-    plan = Plan(tmp_path_factory.mktemp("served") / "store", has_engines=False, switches=switches)
+    plan = ServerPlan(tmp_path_factory.mktemp("served") / "store", has_engines=False, switches=switches)
     with Server(plan, tell=told.append) as server, standing(Ground(server, tmp_path_factory.mktemp("home"))) as made:
         yield made
     assert told == []
@@ -135,7 +135,7 @@ def ground(tmp_path_factory, switches) -> Iterator[Ground]:
 def mirrored(tmp_path_factory) -> Iterator[MirroredGround]:
     """A server with engines."""
     writers: defaultdict[str, MemoryDeltaWriter] = defaultdict(MemoryDeltaWriter)
-    plan = Plan(
+    plan = ServerPlan(
         tmp_path_factory.mktemp("mirrored") / "store",
         config=Config(poll_interval_seconds=0.1),
         new_writer=lambda item: writers[item.id],

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.writer import DRIVER_BATCH_BYTES, SparkDeltaWriter
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
 
 @pytest.fixture(scope="session")
 def spark_writer(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkDeltaWriter]:  # noqa: ARG001 - the JVM is there
-    from mirror_engine.delta.session import start_session  # noqa: PLC0415 - only tests with Spark need it
+    from mirror_engine.tables.spark.session import start_session  # noqa: PLC0415 - only tests with Spark need it
 
     folder = tmp_path_factory.mktemp("writer")
     log_file = folder / "spark.log"

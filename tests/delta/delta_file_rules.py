@@ -36,7 +36,7 @@ _STORED: Mapping[str, pa.DataType] = {
 _EXTREMES_KNOWN_OF = {"string", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "decimal"}
 _EXTREMES_KNOWN_OF |= {"timestamp_ntz"}
 _MILLISECOND = 1000  # in microseconds: to it timestamps are cut
-_LONGEST_TEXT = 32  # characters, a last one that lifts the highest besides
+_MAX_TEXT = 32  # characters, a last one that lifts the highest besides
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -148,7 +148,7 @@ def _is_text_extreme(said: str, value: str, kind: str) -> bool:
     if said == value:
         return True
     cut = said if kind == "minValues" else said[:-1]
-    if len(cut) < _LONGEST_TEXT or not value.startswith(cut):
+    if len(cut) < _MAX_TEXT or not value.startswith(cut):
         return False
     return kind == "minValues" or said.encode() >= value.encode()
 

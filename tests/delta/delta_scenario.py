@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.base import BatchRecord, ChangeBatch, DeltaWriter, FileRows
-from mirror_engine.delta.original import Original, data_file_name
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.column_types import Column, TableSchema
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
+from mirror_engine.landing_zone.schema import Column, TableSchema
+from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.base import BatchRecord, ChangeBatch, DeltaWriter, FileRows
+from mirror_engine.tables.passthrough import PassthroughFile, data_file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from mirror_engine.delta.base import Outcome
+    from mirror_engine.tables.base import Outcome
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ def lying_rows(landed: Path, rows: FileRows) -> FileRows:
     path = landed / rows.path
     pq.write_table(table, path, store_schema=False)
     size, footer = path.stat().st_size, pq.read_metadata(path)
-    return replace(rows, original=Original(data_file_name(), size, footer, lambda: path.open("rb"), lambda: None))
+    return replace(
+        rows, original=PassthroughFile(data_file_name(), size, footer, lambda: path.open("rb"), lambda: None)
+    )
 
 
 class Scenario:

@@ -16,8 +16,8 @@ from delta_history import read_history
 from deltalake import DeltaTable, QueryBuilder
 
 from mirror_engine.landing_zone.change import same_rows
-from mirror_engine.landing_zone.column_types import Column
-from mirror_engine.testing.golden import table_differences
+from mirror_engine.landing_zone.schema import Column
+from mirror_engine.publisher.testing.golden import table_differences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from delta_history import State
 
-    from mirror_engine.testing.golden import ExpectedTable
+    from mirror_engine.publisher.testing.golden import ExpectedTable
 
     Row = dict[str, Any]
 

@@ -12,10 +12,10 @@ from delta_history import State, read_history
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable
 
-from mirror_engine.delta.evolution import create_table, evolve
-from mirror_engine.delta.log import open_log
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.record import carried, to_metadata
+from mirror_engine.tables.log.commit import create_table, evolve
+from mirror_engine.tables.log.record import carried, to_metadata
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ import pytest
 
 from mirror_engine import archiving
 from mirror_engine.config import Config
-from mirror_engine.delta import session
-from mirror_engine.delta.archive import UNUSED_DAYS, Archive, archive_of
-from mirror_engine.delta.java import Java
-from mirror_engine.delta.launch import Plan
+from mirror_engine.tables.spark import session
+from mirror_engine.tables.spark.archive import UNUSED_DAYS, Archive, archive_of
+from mirror_engine.tables.spark.java import Java
+from mirror_engine.tables.spark.launch import LaunchPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ def test_archives_that_no_jvm_uses_any_more_go(jar: Path) -> None:
 class _EndedJvm:
     """One that ends without a word."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LaunchPlan) -> None:
         self.plan = plan
 
     def end(self) -> None:
@@ -105,7 +105,7 @@ def test_only_a_session_that_had_none_has_one_made_when_it_ends(
 ) -> None:
     told: list[list[str]] = []
     monkeypatch.setattr(session, "begin_to_make", told.append)
-    jvm: Any = _EndedJvm(Plan("brief", JAVA, (), "3g", Path(), archive_to))
+    jvm: Any = _EndedJvm(LaunchPlan("brief", JAVA, (), "3g", Path(), archive_to))
     session._Shared(jvm, Config(profile=profile, jars="jars"), []).end()
     assert told == begun
 
@@ -119,7 +119,7 @@ def making(monkeypatch: pytest.MonkeyPatch, jar: Path) -> Callable[[Callable[...
     def make(work: Callable[..., None]) -> Archive:
         monkeypatch.setattr(archiving, "_work", work)
         archiving.make_archive(Config(profile="ci"), "brief")
-        return Plan("brief", JAVA, (jar,), Config().driver_memory, Path()).archive()
+        return LaunchPlan("brief", JAVA, (jar,), Config().driver_memory, Path()).archive()
 
     return make
 
@@ -135,4 +135,4 @@ def test_a_jvm_that_leaves_none_is_a_failure_that_is_remembered(
 ) -> None:
     with pytest.raises(FileNotFoundError):
         making(lambda *_: None)
-    assert Plan("brief", JAVA, (jar,), Config().driver_memory, Path()).archive().failed.exists()
+    assert LaunchPlan("brief", JAVA, (jar,), Config().driver_memory, Path()).archive().failed.exists()

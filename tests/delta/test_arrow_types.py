@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from mirror_engine.delta.arrow_types import arrow_schema, arrow_type, delta_type, quoted, spark_type
-from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.schema import Column
+from mirror_engine.tables.arrow_types import arrow_schema, arrow_type, delta_type, quoted, spark_type
 
 WORDS = (
     "string binary byte short integer long float double boolean date timestamp timestamp_ntz decimal(38,10)".split()  # noqa: SIM905 - reads as the list it is

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from mirror_engine import Config, Mirror, Verdict
-from mirror_engine.delta import cluster_session
-from mirror_engine.delta.cluster_session import adopted, is_elsewhere, is_spread, with_our_settings
-from mirror_engine.delta.executor_reading import ExecutorReader
-from mirror_engine.delta.profile import SESSION_SETTINGS
-from mirror_engine.delta.reader import ChangeFileReader
-from mirror_engine.delta.session import child_session
-from mirror_engine.delta.spark_door import SparkDoor
-from mirror_engine.delta.writer import DRIVER_BATCH_BYTES
+from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.errors import SetupError
 from mirror_engine.events import ignore
+from mirror_engine.publisher.landing_zone_writer import Publisher
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES
+from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.spark import cluster as cluster_session
+from mirror_engine.tables.spark.backend import SparkBackend
+from mirror_engine.tables.spark.cluster import adopted, is_elsewhere, is_spread, with_our_settings
+from mirror_engine.tables.spark.executors import ExecutorReader
+from mirror_engine.tables.spark.profile import SESSION_SETTINGS
+from mirror_engine.tables.spark.session import child_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def test_on_a_cluster_executors_read_and_collapse_unless_it_is_wanted_otherwise(
     on_executors: bool,  # noqa: FBT001 - a case
     driver_bytes: int,
 ) -> None:
-    door = SparkDoor(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore, lambda: "brief")
+    door = SparkBackend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore, lambda: "brief")
     assert isinstance(door.reader(), ExecutorReader if on_executors else ChangeFileReader)
     assert door.writer._driver_batch_bytes == driver_bytes
 
@@ -128,9 +128,9 @@ def test_a_session_that_is_given_is_worked_in_and_left_as_it_is(spark: SparkSess
     table = Publisher(root).table("T", keys=["at"])
     table.land_parquet(pa.table({"at": times}))
     with Mirror(root, spark=given) as mirror:
-        assert mirror.once().verdict is Verdict.LEVEL
+        assert mirror.once().verdict is RunResult.CAUGHT_UP
         table.change((2, {"at": times[0].as_py()}))
-        assert mirror.once().verdict is Verdict.LEVEL
+        assert mirror.once().verdict is RunResult.CAUGHT_UP
         assert mirror.rows("T").column("at").combine_chunks().equals(times[1:])
     assert dict(given.conf.getAll) == before  # type: ignore[arg-type]
     assert [view.name for view in given.catalog.listTables()] == ["mine"]

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.delta.collapse import NO_KEY, NetChanges, Role, collapse, key_codes, met
 from mirror_engine.landing_zone.change import Change, Effect, RowMarker, replay, same_key
+from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, collapse, key_codes, met
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 MARKERS = (INSERT, UPDATE, DELETE, UPSERT)

@@ -12,16 +12,16 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from shop import TYPES, Shop, row
 
-from mirror_engine import Verdict
-from mirror_engine.delta import merge as merge_module
-from mirror_engine.delta import writer as writer_module
-from mirror_engine.events import OperationFailed
+from mirror_engine import RunResult
+from mirror_engine.events import RetryScheduled
+from mirror_engine.tables.merge import spark as writer_module
+from mirror_engine.tables.merge import statements as merge_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
 
 def append(folder: str) -> None:
@@ -98,8 +98,8 @@ def test_who_comes_between_is_met_by_a_second_try_and_named_where_rows_changed(
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Python's workers know no tests
     orders.upsert({"id": 2, "city": "new"}, {"id": 3, "city": "new"})
     shop.events.clear()
-    assert shop.once().verdict is Verdict.LEVEL
-    conflicts = [event.message for event in shop.events if isinstance(event, OperationFailed)]
+    assert shop.once().verdict is RunResult.CAUGHT_UP
+    conflicts = [event.message for event in shop.events if isinstance(event, RetryScheduled)]
     assert all("another writer committed first" in message for message in conflicts), conflicts
     assert len(conflicts) == 1 or name == "append"  # Delta may let a mere append pass
     with shop.mirror() as mirror:
@@ -129,7 +129,7 @@ def test_who_comes_between_count_and_commit_is_counted(
 
     monkeypatch.setattr(writer_module, "evolve", evolving)
     orders.upsert({"id": 1, "city": "new"}, {"id": 7, "city": "ours"})
-    assert shop.once().verdict is Verdict.LEVEL
+    assert shop.once().verdict is RunResult.CAUGHT_UP
     with shop.mirror() as mirror:
         table = mirror.rows("Orders").select(list(TYPES)).to_pylist()
     assert sorted(tuple(each.values()) for each in table) == [(1, "new"), (7, "ours")]

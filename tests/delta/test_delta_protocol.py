@@ -48,8 +48,8 @@ from deltalake import DeltaTable
 from independent_readers import by_deltalake, by_duckdb
 from sample_table import make_sample
 
-from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.landing_zone.change import same_rows
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
     from broken_logs import Break

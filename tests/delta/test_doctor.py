@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta import doctor
-from mirror_engine.delta.doctor import Check, checks, memory_bytes
-from mirror_engine.delta.java import Java
 from mirror_engine.errors import JavaMissing
+from mirror_engine.tables.spark import doctor
+from mirror_engine.tables.spark.doctor import Check, checks, memory_bytes
+from mirror_engine.tables.spark.java import Java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,12 +12,12 @@ import pytest
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 
-from mirror_engine.delta import durable, new_commit
-from mirror_engine.delta.durable import make_durable
-from mirror_engine.delta.log import open_log
-from mirror_engine.delta.maintenance import tidy
-from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.tables.log import commit as new_commit
+from mirror_engine.tables.log import durability as durable
+from mirror_engine.tables.log.durability import make_durable
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.merge.spark import SparkDeltaWriter, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,15 +13,15 @@ import pytest
 from delta_scenario import Scenario, file_rows, schema_of
 from test_writer_contract import ODD_NAMES, VALUES
 
-from mirror_engine.delta.base import COUNTED_ROW_BYTES, ChangeBatch
-from mirror_engine.delta.collapse import Role
-from mirror_engine.delta.evolution import create_table
-from mirror_engine.delta.executor_collapse import stage_on_executors
-from mirror_engine.delta.log import DeltaLog, open_log
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.session import child_session
-from mirror_engine.delta.staged_changes import StagedChanges, stage_here, staged
-from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.tables.base import COUNTED_ROW_BYTES, ChangeBatch
+from mirror_engine.tables.changes.net_changes import Role
+from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
+from mirror_engine.tables.changes.staged import StagedChanges, stage_here, staged
+from mirror_engine.tables.log.commit import create_table
+from mirror_engine.tables.log.snapshot import DeltaLog, open_log
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.tables.spark.session import child_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirror_engine.delta.base import FileRows
-    from mirror_engine.landing_zone.column_types import TableSchema
+    from mirror_engine.landing_zone.schema import TableSchema
+    from mirror_engine.tables.base import FileRows
 
 pytestmark = pytest.mark.spark
 KEYED = schema_of("log", "a", "b:string", "v")
@@ -149,7 +149,7 @@ def test_a_batch_that_counts_for_more_than_the_bound_is_collapsed_by_spark_to_th
         staged_there.append(changes.rows)
         return changes
 
-    monkeypatch.setattr("mirror_engine.delta.writer.stage_on_executors", noted)
+    monkeypatch.setattr("mirror_engine.tables.merge.spark.stage_on_executors", noted)
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine/scratch", lambda: spark, 2 * COUNTED_ROW_BYTES)
     outcomes = []
     for door in (writer, MemoryDeltaWriter()):

@@ -12,23 +12,23 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta import executor_reading, leftovers
-from mirror_engine.delta.executor_reading import ExecutorReader
-from mirror_engine.delta.read_request import TableFacts, WaitingFiles
-from mirror_engine.delta.reader import ChangeFileReader
-from mirror_engine.delta.reading import EveryRow
-from mirror_engine.errors import MirrorError, SetupError, ZoneChanged
+from mirror_engine.errors import ConcurrentModification, MirrorError, SetupError
+from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.sightings import FileSighting
+from mirror_engine.publisher.landing_zone_writer import Publisher
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.tables import scratch as leftovers
+from mirror_engine.tables.reading.reader import ChangeFileReader, TableContext, WaitingFiles
+from mirror_engine.tables.reading.spill import EveryRow
+from mirror_engine.tables.spark import executors as executor_reading
+from mirror_engine.tables.spark.executors import ExecutorReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from mirror_engine.delta.read_request import ReadsInOrder
+    from mirror_engine.tables.reading.reader import OrderedReader
 
 KEYS = ("id",)
 COLUMNS = [
@@ -82,21 +82,21 @@ class World:
     def waiting(self) -> WaitingFiles:
         folder = "Files/LandingZone/T"
         entries = [entry for entry in self.storage.list(folder) or () if entry.name[0].isdigit()]
-        files = tuple(FileSighting(e.name, e.size, e.modified_ns, e.identity) for e in entries)
+        files = tuple(LandedFile(e.name, e.size, e.modified_ns, e.identity) for e in entries)
         metadata, _ = parse((self.root / folder / "_metadata.json").read_bytes(), "T")
-        return WaitingFiles("Files/LandingZone", TableName("", "T"), files, metadata, TableFacts())
+        return WaitingFiles("Files/LandingZone", TableName("", "T"), files, metadata, TableContext())
 
-    def here(self) -> ReadsInOrder:
+    def here(self) -> OrderedReader:
         return ChangeFileReader(self.storage, self.config, EveryRow(self.scratch))
 
-    def there(self) -> ReadsInOrder:
+    def there(self) -> OrderedReader:
         return ExecutorReader(self.storage, self.config, self.scratch, self.executors.lent)
 
     def left(self) -> list[Path]:
         return list(self.scratch.iterdir()) if self.scratch.exists() else []
 
 
-def told(reader: ReadsInOrder, waiting: WaitingFiles) -> list[Any]:
+def told(reader: OrderedReader, waiting: WaitingFiles) -> list[Any]:
     """All there is to know of each file, and how it ended."""
     found: list[Any] = []
     try:
@@ -211,7 +211,7 @@ def test_a_file_that_was_replaced_is_told_as_here(tmp_path: Path) -> None:
     world.table.put(waiting.files[1].path, b"another")
     found = told(world.there(), waiting)
     assert found == told(world.here(), waiting)
-    assert (len(found), found[1][0]) == (2, ZoneChanged)
+    assert (len(found), found[1][0]) == (2, ConcurrentModification)
 
 
 def test_a_node_that_does_not_see_root_ends_the_engine_with_the_reason(
@@ -237,7 +237,7 @@ def test_a_node_with_another_version_ends_the_engine_with_both(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("ModuleNotFoundError: No module named 'mirror_engine.delta'", SetupError),
+        ("ModuleNotFoundError: No module named 'mirror_engine.tables'", SetupError),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", SetupError),
         ("something else", MirrorError),
     ],

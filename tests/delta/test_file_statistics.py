@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.file_statistics import statistics_of
-from mirror_engine.landing_zone.column_types import Column
+from mirror_engine.landing_zone.schema import Column
+from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.log.statistics import statistics_of
 
 LONG = "Donaudampfschifffahrtsgesellschaft"  # two characters more than statistics hold
 DAY_US = 86_400_000_000

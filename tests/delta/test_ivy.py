@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirror_engine.delta import ivy
-from mirror_engine.delta.java import Java, find_java
 from mirror_engine.errors import JarsMissing
-from mirror_engine.events import Event, Preparing
+from mirror_engine.events import Event, SetupProgress
+from mirror_engine.tables.spark import jars as ivy
+from mirror_engine.tables.spark.java import Java, find_java
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,10 +86,10 @@ def test_each_download_is_told_with_its_count(tmp_path: Path) -> None:
         'echo "..."; echo "downloading https://repo.example/io/two/2.0/two-2.0.jar ..."; touch "$folder/two-2.0.jar"'
     )
     assert _fetch(tmp_path, script) == [
-        Preparing("Delta's jars from Maven Central", 0, 2),
-        Preparing("one-1.0 from Maven Central", 0, 2),
-        Preparing("two-2.0 from Maven Central", 1, 2),
-        Preparing("Delta's jars from Maven Central", 2, 2),
+        SetupProgress("Delta's jars from Maven Central", 0, 2),
+        SetupProgress("one-1.0 from Maven Central", 0, 2),
+        SetupProgress("two-2.0 from Maven Central", 1, 2),
+        SetupProgress("Delta's jars from Maven Central", 2, 2),
     ]
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta import ivy, jars
-from mirror_engine.delta.jars import Jar, delta_jars, missing_jars
-from mirror_engine.delta.java import Java
 from mirror_engine.errors import JarsMissing
+from mirror_engine.tables.spark import jars
+from mirror_engine.tables.spark import jars as ivy
+from mirror_engine.tables.spark.jars import Jar, delta_jars, missing_jars
+from mirror_engine.tables.spark.java import Java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirror_engine.delta import java
-from mirror_engine.delta.java import find_java
 from mirror_engine.errors import JavaMissing
+from mirror_engine.tables.spark import java
+from mirror_engine.tables.spark.java import find_java
 
 if TYPE_CHECKING:
     from pathlib import Path

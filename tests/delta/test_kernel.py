@@ -13,14 +13,14 @@ from delta_protocol import protocol_faults
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, QueryBuilder
 
-from mirror_engine.delta import evolution
+from mirror_engine.tables.log import commit as evolution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from mirror_engine.delta.writer import SparkDeltaWriter
+    from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 pytestmark = pytest.mark.spark
 

@@ -15,24 +15,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_engine.delta import key_book
-from mirror_engine.delta.key_book import Effects, KeyBook, KeyRun, Part, append, compact
-from mirror_engine.delta.key_hashes import key_hashes
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.tables.merge import keys_only as key_book
+from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyIndex, KeySequence, Part, append, compact, key_hashes
 
 FILES = st.lists(
     st.lists(st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4)), max_size=8), max_size=6
 )
 
 
-def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeyRun:
+def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeySequence:
     keys = np.array([key or 0 for _, key in changes], dtype=np.uint64)
     whole = np.array([key is not None for _, key in changes], dtype=np.bool_)
     markers = np.array([marker for marker, _ in changes], dtype=np.int8)
-    return KeyRun([compact(keys)], None if whole.all() else whole, None if not markers.any() else markers)
+    return KeySequence([compact(keys)], None if whole.all() else whole, None if not markers.any() else markers)
 
 
-def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int, list[Effects]]:
+def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int, list[ChangeEffects]]:
     rows: list[dict[str, Any]] = []
     told = []
     for changes in files:
@@ -51,7 +50,7 @@ def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int
             counts["inserted"] += inserts
             counts["updated"] += 0 if inserts or marker is RowMarker.DELETE else effect.met
         absent = {"first_absent_update": firsts[RowMarker.UPDATE], "first_absent_delete": firsts[RowMarker.DELETE]}
-        told.append(Effects(**counts, **absent))
+        told.append(ChangeEffects(**counts, **absent))
     return len(rows), told
 
 
@@ -64,7 +63,7 @@ def test_a_key_book_tells_what_replay_does(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_book, "TOGETHER", together)
-        book = KeyBook()
+        book = KeyIndex()
         runs = [run_of(changes) for changes in files]
         effects = book.add(runs) if at_once else [told for run in runs for told in book.add([run])]
     row_count, expected = told_by_replay(files)
@@ -72,9 +71,9 @@ def test_a_key_book_tells_what_replay_does(
 
 
 def test_rising_keys_take_eight_bytes_each() -> None:
-    book = KeyBook()
+    book = KeyIndex()
     for start in range(0, 4_000_000, 2_000_000):
-        book.add([KeyRun([np.arange(start, start + 2_000_000, dtype=np.uint64)])])
+        book.add([KeySequence([np.arange(start, start + 2_000_000, dtype=np.uint64)])])
     assert book._rows is None
     assert book.row_count == 4_000_000
 
@@ -102,8 +101,8 @@ def test_keys_in_no_order_are_held_once() -> None:
     try:
         for part in np.array_split(ids, 100):
             append(parts, part.copy())
-        book = KeyBook()
-        book.add([KeyRun(parts)])
+        book = KeyIndex()
+        book.add([KeySequence(parts)])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -116,10 +115,10 @@ def test_consecutive_keys_take_no_room_and_mean_the_same() -> None:
     assert compact(counting) == range(5, 9)
     assert compact(others) is others
     assert len(compact(np.empty(0, dtype=np.uint64))) == 0
-    book = KeyBook()
-    book.add([KeyRun([range(2_000_000)]), KeyRun([range(2_000_000, 4_000_000)])])
+    book = KeyIndex()
+    book.add([KeySequence([range(2_000_000)]), KeySequence([range(2_000_000, 4_000_000)])])
     assert all(isinstance(part, range) for part in book._parts)
-    (effect,) = book.add([KeyRun([counting])])
+    (effect,) = book.add([KeySequence([counting])])
     assert (effect.repeated, book.row_count) == (4, 4_000_004)
 
 

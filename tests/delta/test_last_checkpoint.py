@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirror_engine.delta.last_checkpoint import count_actions
+from mirror_engine.tables.log.kernel import count_actions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,19 +16,19 @@ from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-import mirror_engine.delta.log
-from mirror_engine.delta import new_commit
-from mirror_engine.delta.evolution import create_table, evolve, record_only
-from mirror_engine.delta.log import open_log
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.record import carried, from_metadata, to_metadata
-from mirror_engine.delta.writer import SparkDeltaWriter
+import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.tables.log import commit as new_commit
+from mirror_engine.tables.log.commit import create_table, evolve, record_only
+from mirror_engine.tables.log.record import carried, from_metadata, to_metadata
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirror_engine.delta.base import BatchRecord
+    from mirror_engine.tables.base import BatchRecord
 
 SIMPLE = schema_of("Id", "City:string")
 
@@ -466,7 +466,7 @@ def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(
     def panicking(_: object) -> DeltaTable:
         raise type("PanicException", (BaseException,), {})("crashed")
 
-    monkeypatch.setattr(mirror_engine.delta.log, "DeltaTable", panicking)
+    monkeypatch.setattr(mirror_engine.tables.log.snapshot, "DeltaTable", panicking)
     with pytest.raises(TableDamaged, match="its Delta log cannot be read: crashed"):
         reading.state("dbo/T")
 
@@ -481,7 +481,7 @@ def test_a_table_that_goes_while_it_is_read_is_unavailable(
         shutil.rmtree(folder)
         raise TableNotFoundError
 
-    monkeypatch.setattr(mirror_engine.delta.log, "DeltaTable", gone)
+    monkeypatch.setattr(mirror_engine.tables.log.snapshot, "DeltaTable", gone)
     with pytest.raises(StorageUnavailable, match="cannot be read"):
         reading.state("dbo/T")
 

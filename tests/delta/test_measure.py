@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.measure import byte_count
+from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.reading.row_rules import byte_count
 
 
 def count(values: list[Any], kind: pa.DataType) -> int:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_staged_changes import CHANGES, KEY, KEYS, SCHEMA, table_of
 
-from mirror_engine.delta.base import ChangeBatch, Met
-from mirror_engine.delta.meetings import met_in
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.tables.base import ChangeBatch, MatchCounts
+from mirror_engine.tables.meetings import met_in
 
 
 @settings(max_examples=150, deadline=None)
@@ -35,7 +35,7 @@ def test_what_rows_meet_is_what_replay_says(before: list[Any], files: list[list[
     for file, met in zip(changes, found, strict=True):
         pairs = [(row[0], next(told).met) for row in file]
         inserts = sum(marker == 0 and count > 0 for marker, count in pairs)
-        assert met == Met(inserts, sum(marker != 0 and count > 1 for marker, count in pairs))
+        assert met == MatchCounts(inserts, sum(marker != 0 and count > 1 for marker, count in pairs))
 
 
 def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path: Path) -> None:
@@ -43,10 +43,10 @@ def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path: Path) -> N
     for part in (tmp_path / "T").glob("*.parquet"):
         part.unlink()  # whoever reads it fails
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 6, "x", 1), (0, 6, "x", 2))
-    assert met_in(ChangeBatch((file,), SCHEMA, KEYS), log) == (Met(1, 0),)
+    assert met_in(ChangeBatch((file,), SCHEMA, KEYS), log) == (MatchCounts(1, 0),)
 
 
 def test_rows_of_a_keyless_table_meet_nothing(tmp_path: Path) -> None:
     log = table_of(tmp_path / "T", [(1, "x", 0)])
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1))
-    assert met_in(ChangeBatch((file,), SCHEMA), log) == (Met(),)
+    assert met_in(ChangeBatch((file,), SCHEMA), log) == (MatchCounts(),)

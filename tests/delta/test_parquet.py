@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.config import Config
-from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.parquet import ParquetChangeFile, open_parquet
-from mirror_engine.delta.parquet_footer import _ARROW_SCHEMA
-from mirror_engine.errors import PublisherError, StorageUnavailable
+from mirror_engine.errors import RejectedFile, StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.column_types import VOID, Column
+from mirror_engine.landing_zone.schema import VOID, Column
+from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.reading.parquet import ParquetChangeFile, open_parquet
+from mirror_engine.tables.reading.parquet_footer import _ARROW_SCHEMA
 
 PATH = "Orders/00000000000000000001.parquet"
 ZONES = Path(__file__).parents[3] / "shared" / "landing_zones"
@@ -47,8 +47,8 @@ def rows(file: ParquetChangeFile) -> pa.Table:
     return pa.Table.from_batches(list(file.batches()))
 
 
-def refused(content: bytes, config: Config | None = None) -> PublisherError:
-    with pytest.raises(PublisherError) as caught:
+def refused(content: bytes, config: Config | None = None) -> RejectedFile:
+    with pytest.raises(RejectedFile) as caught:
         list(opened(content, config).batches())
     return caught.value
 
@@ -426,7 +426,7 @@ def test_no_wrong_byte_ends_the_process() -> None:
     for at in range(len(whole)):  # some make C++ throw where pyarrow does not expect it
         content = bytearray(whole)
         content[at] ^= 0x27
-        with suppress(PublisherError):
+        with suppress(RejectedFile):
             list(opened(bytes(content)).batches())
 
 
@@ -439,7 +439,7 @@ def test_flipped_bytes_are_read_or_refused_and_nothing_else(flips: list[tuple[in
     try:
         for batch in opened(bytes(content)).batches():
             batch.validate(full=True)
-    except PublisherError as error:
+    except RejectedFile as error:
         assert error.diagnostic.code in {"ME023", "ME024", "ME036", "ME037", "ME049", "ME060", "ME075"}  # noqa: PT017 - may also succeed
 
 
@@ -458,7 +458,7 @@ def test_a_dictionary_bomb_comes_in_small_batches_and_is_stopped() -> None:
     content = written(pa.table({"c": long}))
     assert len(content) < 100_000
     seen = []
-    with pytest.raises(PublisherError, match="ME075"):
+    with pytest.raises(RejectedFile, match="ME075"):
         seen.extend(batch.nbytes for batch in opened(content, config).batches())
     assert max(seen) < 40_000_000
     assert sum(seen) < 100_000_000
@@ -466,7 +466,7 @@ def test_a_dictionary_bomb_comes_in_small_batches_and_is_stopped() -> None:
 
 def test_a_footer_that_promises_too_many_rows_is_refused_unread() -> None:
     content = written(pa.table({"c": pa.array(np.zeros(3_000_000, dtype=np.int64))}))
-    with pytest.raises(PublisherError, match="ME075"):
+    with pytest.raises(RejectedFile, match="ME075"):
         opened(content, Config(row_bytes=100_000))
 
 

@@ -14,10 +14,10 @@ import pytest
 from fuzzing.thrift_mutations import BINARY, I16, I32, I64, LIST, SET, STRUCT, Reader, Several, Struct, written
 
 from mirror_engine.config import Config
-from mirror_engine.delta import parquet_pages
-from mirror_engine.delta.parquet import open_parquet
-from mirror_engine.delta.parquet_pace import BATCH_BYTES
-from mirror_engine.errors import PublisherError
+from mirror_engine.errors import RejectedFile
+from mirror_engine.tables.reading import parquet_pages
+from mirror_engine.tables.reading.parquet import open_parquet
+from mirror_engine.tables.reading.parquet_pace import BATCH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def refused(content: bytes, config: Config) -> str:
     """What is said of it, whether it lies in memory or not."""
     said = set()
     for source in (io.BytesIO(content), pa.BufferReader(content)):
-        with pytest.raises(PublisherError) as caught:
+        with pytest.raises(RejectedFile) as caught:
             list(open_parquet(source, PATH, config).batches())
         said.add(str(caught.value))
     (one,) = said
@@ -125,7 +125,7 @@ def test_a_page_that_really_unfolds_to_much_is_refused_before_it_does_whatever_t
         "import io, sys\n"
         "from peak_memory import peak_bytes\n"
         "from mirror_engine.config import Config\n"
-        "from mirror_engine.delta.parquet import open_parquet\n"
+        "from mirror_engine.tables.reading.parquet import open_parquet\n"
         "content = sys.stdin.buffer.read()\n"
         "before = peak_bytes()\n"
         "try:\n"
@@ -138,7 +138,7 @@ def test_a_page_that_really_unfolds_to_much_is_refused_before_it_does_whatever_t
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, input=content, capture_output=True, check=True)
     said, more = done.stdout.decode().splitlines()
-    assert said == "PublisherError ME075"
+    assert said == "RejectedFile ME075"
     assert int(more) < 32 * MEGABYTE  # of the 64
 
 
@@ -214,7 +214,7 @@ def test_files_of_one_schema_differ_in_all_but_their_columns() -> None:
 
     assert read(1, strict=False) == ([1], ["Orders/1.parquet"])
     assert read(2, strict=False) == ([2], ["Orders/2.parquet"])
-    with pytest.raises(PublisherError, match=r"Orders/3\.parquet"):
+    with pytest.raises(RejectedFile, match=r"Orders/3\.parquet"):
         read(3, strict=True)
 
 
@@ -310,7 +310,7 @@ def test_pages_are_looked_at_where_arrow_reads_them(monkeypatch: pytest.MonkeyPa
         sources.append(source)
         return parquet_pages.check_pages(source, *others)
 
-    monkeypatch.setattr("mirror_engine.delta.parquet.check_pages", check_pages)
+    monkeypatch.setattr("mirror_engine.tables.reading.parquet.check_pages", check_pages)
     content = parquet(store_schema=True)
     assert b"ARROW:schema" in content
     file = open_parquet(pa.BufferReader(content), PATH, Config())

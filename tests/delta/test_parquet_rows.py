@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from mirror_engine.delta.parquet_rows import ParquetRows, RowsAsParquet
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.tables.spark.executors import ParquetRows, RowsAsParquet
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.delta.parquet_rows import ParquetSpool
+    from mirror_engine.tables.spark.executors import ParquetSpool
 
 ROWS = pa.table(
     {

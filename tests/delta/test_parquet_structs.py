@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from fuzzing.bytes_mutations import mutated_bytes
 
-from mirror_engine.delta import parquet_structs, thrift
-from mirror_engine.delta.parquet_pages import layout_of
-from mirror_engine.delta.parquet_structs import FOOTER, PACKED, PAGE
-from mirror_engine.delta.thrift import Struct, read_struct
+from mirror_engine.tables.reading import parquet_structs, thrift
+from mirror_engine.tables.reading.parquet_pages import layout_of
+from mirror_engine.tables.reading.parquet_structs import FOOTER, PACKED, PAGE
+from mirror_engine.tables.reading.thrift import Struct, read_struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,16 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta.reader import ChangeFileReader, ReadFile, ReadRequest, TableFacts
-from mirror_engine.delta.reading import EveryRow
-from mirror_engine.errors import PublisherError, StorageUnavailable, ZoneChanged
+from mirror_engine.errors import ConcurrentModification, RejectedFile, StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
-from mirror_engine.landing_zone.column_types import Column, TableSchema
+from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, parse
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.sightings import FileSighting
+from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.memory import MemoryStorage
+from mirror_engine.tables.reading.reader import ChangeFileReader, ReadFile, ReadRequest, TableContext
+from mirror_engine.tables.reading.spill import EveryRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,8 @@ KEYLESS = Metadata()
 FIRST = "00000000000000000001.parquet"
 ORDERS = TableName("Sales", "Orders")
 ID, CITY = Column("Id", "long"), Column("City", "string")
-EMPTY = TableFacts()
-FILLED = TableFacts(TableSchema((ID, CITY)), is_empty=False)
+EMPTY = TableContext()
+FILLED = TableContext(TableSchema((ID, CITY)), is_empty=False)
 
 
 def parquet(**columns: Any) -> bytes:
@@ -58,29 +58,29 @@ class Zone:
     storage: MemoryStorage = field(default_factory=MemoryStorage)
     folder: str = "Files/LandingZone"
 
-    def lands(self, content: bytes, path: str = FIRST) -> FileSighting:
+    def lands(self, content: bytes, path: str = FIRST) -> LandedFile:
         self.storage.put(self.where(path), content)
         return self.sees(path)
 
-    def sees(self, path: str = FIRST) -> FileSighting:
+    def sees(self, path: str = FIRST) -> LandedFile:
         entry = self.storage.stat(self.where(path))
         assert entry
-        return FileSighting(path, entry.size, entry.modified_ns, entry.identity)
+        return LandedFile(path, entry.size, entry.modified_ns, entry.identity)
 
     def where(self, path: str = FIRST) -> str:
         return f"{self.folder}/{ORDERS.folder}/{path}"
 
     def reads(
-        self, content: bytes, metadata: Metadata = KEYED, facts: TableFacts = EMPTY, path: str = FIRST
+        self, content: bytes, metadata: Metadata = KEYED, facts: TableContext = EMPTY, path: str = FIRST
     ) -> ReadFile:
         return self.reads_sighted(self.lands(content, path), metadata, facts)
 
-    def reads_sighted(self, file: FileSighting, metadata: Metadata = KEYED, facts: TableFacts = EMPTY) -> ReadFile:
+    def reads_sighted(self, file: LandedFile, metadata: Metadata = KEYED, facts: TableContext = EMPTY) -> ReadFile:
         reader = ChangeFileReader(self.storage, self.config, EveryRow(self.scratch))
         return reader.read(ReadRequest(self.folder, ORDERS, file, metadata, facts))
 
-    def refuses(self, *arguments: Any, **options: Any) -> PublisherError:
-        with pytest.raises(PublisherError) as caught:
+    def refuses(self, *arguments: Any, **options: Any) -> RejectedFile:
+        with pytest.raises(RejectedFile) as caught:
             self.reads(*arguments, **options)
         return caught.value
 
@@ -114,7 +114,7 @@ def test_a_file_with_markers_comes_typed_with_the_marker_last(zone: Zone) -> Non
     assert read.rows.rows.schema.field(MARKER_COLUMN).type == pa.int8()
     assert read.rows.markers == {0: 1, 4: 1, 2: 1}
     assert (read.rows.row_count, read.rows.has_marker, read.rows.byte_count) == (3, True, 3 * 8 + 2 * 8)
-    assert read.facts == TableFacts(TableSchema((ID, CITY)), is_empty=False, markers_seen=True)
+    assert read.facts == TableContext(TableSchema((ID, CITY)), is_empty=False, markers_seen=True)
     assert codes(read) == ["ME034", "ME035"]
 
 
@@ -216,7 +216,7 @@ def test_another_type_is_refused_even_in_delete_rows(zone: Zone) -> None:
     assert zone.refuses(content, facts=FILLED).diagnostic.code == "ME044"
 
 
-NOT_NULL = TableFacts(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
+NOT_NULL = TableContext(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
 
 
 def test_null_in_a_not_null_column_is_refused_outside_delete_rows(zone: Zone) -> None:
@@ -335,17 +335,17 @@ def test_a_file_is_read_from_the_zone_that_was_looked_at(zone: Zone) -> None:
     zone.folder = "LandingZone"
     zone.lands(parquet(Id=[1, 2]))
     assert zone.reads_sighted(zone.sees()).rows.row_count == 2
-    with pytest.raises(ZoneChanged):
+    with pytest.raises(ConcurrentModification):
         zone.reads_sighted(sighted)
 
 
 def test_a_file_that_vanished_or_was_replaced_before_is_left_to_the_next_cycle(zone: Zone) -> None:
     sighted = zone.lands(parquet(Id=[1]))
     zone.lands(parquet(Id=[2]))
-    with pytest.raises(ZoneChanged):
+    with pytest.raises(ConcurrentModification):
         zone.reads_sighted(sighted)
     zone.storage.delete(zone.where())
-    with pytest.raises(ZoneChanged):
+    with pytest.raises(ConcurrentModification):
         zone.reads_sighted(sighted)
 
 
@@ -381,10 +381,10 @@ def test_a_file_replaced_while_it_is_read_is_left_to_the_next_cycle(tmp_path: Pa
     storage = Meddling()
     zone = Zone(tmp_path, storage=storage)
     storage.then = lambda: storage.put(zone.where(), content)
-    with pytest.raises(ZoneChanged):
+    with pytest.raises(ConcurrentModification):
         zone.reads(content)
     storage.then = lambda: storage.delete(zone.where())
-    with pytest.raises(ZoneChanged):
+    with pytest.raises(ConcurrentModification):
         zone.reads(content)
 
 
@@ -482,11 +482,11 @@ def test_real_publishers_tables_come_out_as_expected(tmp_path: Path, zone_folder
     metadata, _ = parse((zone_folder / "LandingZone" / folder.folder / "_metadata.json").read_bytes(), folder.folder)
     assert metadata
     reader = ChangeFileReader(storage, Config(), EveryRow(tmp_path))
-    facts, held = TableFacts(), []
+    facts, held = TableContext(), []
     for landed in json.loads((zone_folder / "manifest.json").read_text())[name]:
         entry = storage.stat(f"LandingZone/{folder.folder}/{landed['file']}")
         assert entry
-        sighted = FileSighting(entry.name, entry.size, entry.modified_ns, entry.identity)
+        sighted = LandedFile(entry.name, entry.size, entry.modified_ns, entry.identity)
         read = reader.read(ReadRequest("LandingZone", folder, sighted, metadata, facts))
         facts = read.facts
         held, _ = replay(held, changes(rows(read), metadata.key_columns), metadata.key_columns)

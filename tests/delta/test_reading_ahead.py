@@ -20,21 +20,20 @@ from hypothesis import strategies as st
 from quick_folder import quick_folder
 
 from mirror_engine.config import Config
-from mirror_engine.delta import reading_ahead, reading_helper
-from mirror_engine.delta.read_request import ReadRequest, TableFacts, WaitingFiles
-from mirror_engine.delta.reader import ChangeFileReader
-from mirror_engine.delta.reading_ahead import HelpedReader, helpers_for
+from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.sightings import FileSighting
-from mirror_engine.testing.publisher import Publisher
-from mirror_engine.validation import judge as judging
-from mirror_engine.validation.place import place_of
+from mirror_engine.publisher import validate as judging
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.target import place_of
+from mirror_engine.tables.reading import reading_ahead, reading_helper
+from mirror_engine.tables.reading.reader import ChangeFileReader, ReadRequest, TableContext, WaitingFiles
+from mirror_engine.tables.reading.reading_ahead import HelpedReader, helpers_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirror_engine.delta.read_request import ReadFile
+    from mirror_engine.tables.reading.reader import ReadFile
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only on Linux files are read ahead"),
@@ -191,10 +190,10 @@ def test_only_what_is_well_ahead_and_in_the_batch_is_asked_for() -> None:
     helper = Listening()
     idle.put(helper)
     files = sized(40, 10)
-    waiting = WaitingFiles("LandingZone", TableName("", "Orders"), files, Metadata(key_columns=("Id",)), TableFacts())
+    waiting = WaitingFiles("LandingZone", TableName("", "Orders"), files, Metadata(key_columns=("Id",)), TableContext())
     ahead = reading_ahead._Ahead(idle, waiting, batch_files=20)
     for place, asked_for_by_then in ((0, range(4, 16)), (7, range(4, 16)), (8, range(4, 20)), (19, range(4, 20))):
-        ahead.ask(place, TableFacts())
+        ahead.ask(place, TableContext())
         assert sorted(helper.asked) == sorted(f"{number}.parquet" for number in asked_for_by_then)
     assert idle.empty()
     ahead.close()
@@ -202,7 +201,7 @@ def test_only_what_is_well_ahead_and_in_the_batch_is_asked_for() -> None:
 
 
 HELD = """import os, sys, time
-from mirror_engine.delta import reading_helper
+from mirror_engine.tables import reading_helper
 
 def held(reader, request):
     with open(request, "w") as file:
@@ -260,7 +259,7 @@ SLOW = """import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background has it ignored
 
 from mirror_engine.cli.main import main
-from mirror_engine.delta.reader import ChangeFileReader
+from mirror_engine.tables.reading.reader import ChangeFileReader
 
 read = ChangeFileReader.read
 ChangeFileReader.read = lambda *given: (time.sleep(1), read(*given))[1]
@@ -283,15 +282,15 @@ def test_ctrl_c_ends_validate_and_its_helpers_in_one_sentence(quick: Path) -> No
     assert not any(lives(int(helper)) for helper in helpers)
 
 
-def sized(count: int, size: int) -> list[FileSighting]:
-    one = FileSighting("1.parquet", size, 0, "1")
+def sized(count: int, size: int) -> list[LandedFile]:
+    one = LandedFile("1.parquet", size, 0, "1")
     return [replace(one, path=f"{number}.parquet") for number in range(count)]
 
 
 def test_helpers_are_for_many_small_files_where_forking_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("threading.active_count", lambda: 1)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8))
-    assert helpers_for([10_000] * 1000) == reading_ahead.MOST_HELPERS
+    assert helpers_for([10_000] * 1000) == reading_ahead.MAX_HELPERS
     assert helpers_for([10_000] * 10) == 0
     assert helpers_for([1 << 30] * 1000) == 0
     monkeypatch.setattr("threading.active_count", lambda: 2)

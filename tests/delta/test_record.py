@@ -2,8 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from mirror_engine.delta.base import BatchRecord
-from mirror_engine.delta.record import (
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.landing_zone.schema import Column
+from mirror_engine.tables.base import BatchRecord
+from mirror_engine.tables.log.record import (
     carried,
     carried_from,
     engine_info,
@@ -14,9 +17,6 @@ from mirror_engine.delta.record import (
     said_by,
     to_metadata,
 )
-from mirror_engine.landing_zone.column_types import Column
-from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
 
 FULL = Progress(
     "gen",
@@ -36,7 +36,7 @@ FULL = Progress(
     synced_at=1.25,
     armed_at=1.0,
     gone_at=3.5,
-    latch=Latch(diagnose("ME037", "Items/x", row=2, value="3"), "x", "17:4", "e"),
+    latch=Rejection(diagnose("ME037", "Items/x", row=2, value="3"), "x", "17:4", "e"),
     waiting={"c": "e3"},
     diagnostics={diagnose("ME039", "Items/a", count=2): 1, diagnose("ME034", "I", position=1, count=2, strict=True): 3},
 )

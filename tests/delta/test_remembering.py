@@ -9,9 +9,9 @@ from deltalake import CommitProperties, DeltaTable
 from lake import NO_ROWS, Lake
 from shop import Shop
 
-from mirror_engine.delta import remembering
-from mirror_engine.delta.remembering import RememberingWriter
 from mirror_engine.landing_zone.layout import MEMORY, TABLES
+from mirror_engine.tables import log_cache as remembering
+from mirror_engine.tables.log_cache import CachingDeltaWriter
 
 pytestmark = pytest.mark.slow  # each with a table on the disk
 
@@ -33,7 +33,7 @@ def lake(tmp_path):
 
 def another(lake):
     """The writer of another process, which cannot read a log."""
-    return RememberingWriter(lake.root / TABLES, lake.root / MEMORY, refuse)
+    return CachingDeltaWriter(lake.root / TABLES, lake.root / MEMORY, refuse)
 
 
 def test_another_process_knows_what_the_logs_said_and_reads_none(lake):

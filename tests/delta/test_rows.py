@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from mirror_engine.delta.arrow_types import arrow_type
-from mirror_engine.delta.rows import Spool, SpooledRows
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.reading.spill import Spool, SpooledRows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta.gateway import MODULE_OPTIONS
-from mirror_engine.delta.java import Java, find_java
-from mirror_engine.delta.java_output import telling_line
-from mirror_engine.delta.launch import Plan, launch
-from mirror_engine.delta.profile import environment, heap, java_options, places, settings
-from mirror_engine.delta.session import child_session, end_session, start_session
 from mirror_engine.errors import SparkFailed
+from mirror_engine.tables.spark.gateway import MODULE_OPTIONS
+from mirror_engine.tables.spark.java import Java, find_java, telling_line
+from mirror_engine.tables.spark.launch import LaunchPlan, launch
+from mirror_engine.tables.spark.profile import environment, heap, java_options, places, settings
+from mirror_engine.tables.spark.session import child_session, end_session, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +75,7 @@ def test_a_jvm_that_does_not_start_is_told_in_one_line_with_its_log(
     monkeypatch.setenv("SPARK_HOME", "/another/spark")
     monkeypatch.delenv("TZ", raising=False)
     handler = signal.getsignal(signal.SIGINT)
-    plan = Plan("steady", Java(tmp_path, "17"), (), "2g", tmp_path / "scratch")
+    plan = LaunchPlan("steady", Java(tmp_path, "17"), (), "2g", tmp_path / "scratch")
     with pytest.raises(SparkFailed) as raised:
         launch(plan, tmp_path / "logs" / "spark.log")
     assert raised.value.message == "the Spark session did not start: Error: no room for the heap"
@@ -158,8 +157,8 @@ _PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from mirror_engine.config import Config
-from mirror_engine.delta import session
-from mirror_engine.delta.gateway import MODULE_OPTIONS
+from mirror_engine.tables import session
+from mirror_engine.tables.spark.gateway import MODULE_OPTIONS
 handler = signal.getsignal(signal.SIGINT)
 folder = Path(sys.argv[1])
 ci = Config(profile="ci")

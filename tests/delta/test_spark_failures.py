@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from mirror_engine.delta.spark_failures import spark_failures
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, SparkFailed, StorageUnavailable
+from mirror_engine.tables.spark.failures import spark_failures
 
 STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
 

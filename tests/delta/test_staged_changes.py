@@ -19,15 +19,14 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_engine.delta.base import ChangeBatch
-from mirror_engine.delta.collapse import Role, key_codes
-from mirror_engine.delta.evolution import create_table
-from mirror_engine.delta.file_bounds import bounds_of
-from mirror_engine.delta.log import DeltaLog, open_log
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.delta.prior_rows import prior_rows
-from mirror_engine.delta.staged_changes import ROLE, StagedChanges, staged
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.tables.base import ChangeBatch
+from mirror_engine.tables.changes.net_changes import Role, key_codes
+from mirror_engine.tables.changes.staged import ROLE, StagedChanges, prior_rows, staged
+from mirror_engine.tables.log.commit import create_table
+from mirror_engine.tables.log.snapshot import DeltaLog, open_log
+from mirror_engine.tables.log.statistics import bounds_of
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     import pytest
@@ -151,7 +150,7 @@ def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:
 
 
 def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_engine.delta.prior_rows._CHUNK_ROWS", 1)
+    monkeypatch.setattr("mirror_engine.tables.changes.staged._CHUNK_ROWS", 1)
     table_of(tmp_path / "T", [(1, "x", 0)])
     append(tmp_path / "T", [(2, "x", 0)])
     log = open_log(tmp_path / "T")
@@ -170,8 +169,8 @@ def test_bounds_are_those_of_the_keys_that_match(tmp_path: Path) -> None:
 
 
 def test_a_large_batch_is_laid_down_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_engine.delta.parts._FILE_ROWS", 4)
-    monkeypatch.setattr("mirror_engine.delta.parts._GROUP_BYTES", 1)
+    monkeypatch.setattr("mirror_engine.tables.changes.staged._FILE_ROWS", 4)
+    monkeypatch.setattr("mirror_engine.tables.changes.staged._GROUP_BYTES", 1)
     log = table_of(tmp_path / "T", [(0, "x", 0)])
     file = file_rows("f", SCHEMA, SCHEMA.names, *[(4, place, "x", place) for place in range(11)])
     with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from mirror_engine.delta import staging
-from mirror_engine.delta.original import Original
-from mirror_engine.delta.staging import copied, data_file
 from mirror_engine.errors import CommitConflict, SparkFailed, StorageUnavailable, TableDamaged
+from mirror_engine.tables import passthrough as staging
+from mirror_engine.tables.passthrough import PassthroughFile, copied, data_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,8 +99,8 @@ def test_a_copy_that_does_not_reach_the_disk_is_told(tmp_path: Path, monkeypatch
         pass
 
 
-def original(name: str, landed: Path) -> Original:
-    return Original(name, landed.stat().st_size, None, lambda: landed.open("rb"), lambda: None)
+def original(name: str, landed: Path) -> PassthroughFile:
+    return PassthroughFile(name, landed.stat().st_size, None, lambda: landed.open("rb"), lambda: None)
 
 
 def fail_after_commit_of(name: str, table: Path, failure: MirrorError) -> None:

@@ -10,9 +10,9 @@ from unittest.mock import MagicMock
 import pytest
 from delta_scenario import Scenario, schema_of
 
-from mirror_engine.delta import states_ahead
-from mirror_engine.delta.states_ahead import StatesAhead
-from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.tables.spark import states_ahead
+from mirror_engine.tables.spark.states_ahead import SnapshotPrefetcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ class World:
         self.gate.set()
         self.failures = 0
         self.master = "local[2]"
-        self.states = StatesAhead(self._lend)
+        self.states = SnapshotPrefetcher(self._lend)
         monkeypatch.setattr(states_ahead, "_reconstruct", self._reconstruct)
 
     @contextmanager
@@ -53,7 +53,7 @@ class World:
         self.done.append(folder)
 
 
-def settle(states: StatesAhead) -> None:
+def settle(states: SnapshotPrefetcher) -> None:
     """Wait until none is at hand, nor left that may be begun."""
     with states._changed:
         assert states._changed.wait_for(lambda: not states._is_working, SECONDS)
@@ -109,7 +109,7 @@ def test_a_failure_keeps_no_other_from_being_made_ready(world: World, tmp_path: 
 def test_the_end_begins_no_other_and_waits_a_little_for_the_one_at_hand(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: float
 ) -> None:
-    monkeypatch.setattr(states_ahead, "LONGEST_END_SECONDS", longest)
+    monkeypatch.setattr(states_ahead, "MAX_END_SECONDS", longest)
     world.gate.clear()
     world.states.want(tmp_path, 3)
     assert world.begun.wait(SECONDS)
@@ -153,7 +153,7 @@ def test_the_executors_of_a_cluster_have_other_work(world: World, tmp_path: Path
 def test_of_a_long_backlog_the_newest_are_made_ready(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(states_ahead, "MOST_TABLES", 2)
+    monkeypatch.setattr(states_ahead, "MAX_TABLES", 2)
     with world.states.held_back(tmp_path):
         for name in ("a", "b", "a", "c"):
             world.states.want(tmp_path / name, 3)

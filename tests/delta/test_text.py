@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.config import Config
-from mirror_engine.delta.change_bytes import guarded
-from mirror_engine.delta.text import TextChangeFile, open_text
-from mirror_engine.errors import PublisherError, StorageUnavailable
+from mirror_engine.errors import RejectedFile, StorageUnavailable
 from mirror_engine.landing_zone.metadata import Metadata, parse
+from mirror_engine.tables.reading.opening import guarded
+from mirror_engine.tables.reading.text import TextChangeFile, open_text
 
 ZONES = Path(os.environ.get("MIRROR_ENGINE_ZONES", Path(__file__).parents[3] / "shared" / "landing_zones"))
 NULLABLE = "City String,Weight Double,Ratio Single,Big Int64,Small Int16,On IDate,At DateTime,Is Boolean,Time ITime"
@@ -45,7 +45,7 @@ def rows(content: bytes, **options: str) -> list[dict[str, Any]]:
 
 
 def refusal(content: bytes, config: Config | None = None, **options: str) -> str:
-    with pytest.raises(PublisherError) as caught:
+    with pytest.raises(RejectedFile) as caught:
         list(opened(content, config, **options).batches())
     return caught.value.message.removeprefix("Orders/1.csv")
 
@@ -221,7 +221,7 @@ def test_the_first_wrong_row_is_named_whichever_column_it_is_in() -> None:
 
 def test_a_range_fault_is_told_apart() -> None:
     for cell, fault in ((b"99999", "out of range"), (b"x", "format")):
-        with pytest.raises(PublisherError) as caught:
+        with pytest.raises(RejectedFile) as caught:
             list(opened(b"Id,Small\r\n1," + cell).batches())
         details = dict(caught.value.diagnostic.details)
         assert (details["type"], details["fault"]) == ("short", fault)
@@ -285,5 +285,5 @@ def test_what_bc2adls_lands_is_read() -> None:
 def test_any_bytes_are_rows_or_a_publishers_fault(content: bytes, start: bytes) -> None:
     try:
         assert len(rows(start + content)) <= 40
-    except PublisherError as refused:
+    except RejectedFile as refused:
         assert refused.message.startswith("Orders/1.csv")  # noqa: PT017 - either outcome is right

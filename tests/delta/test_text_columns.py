@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mirror_engine.delta import text_columns
-from mirror_engine.delta.text_columns import ColumnFault, column_array
+from mirror_engine.tables.reading import text as text_columns
+from mirror_engine.tables.reading.text import ColumnFault, column_array
 
 KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "time", "binary"]
 CELLS = st.lists(

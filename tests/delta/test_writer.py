@@ -10,15 +10,15 @@ from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable
 from independent_readers import by_deltalake
 
-from mirror_engine.delta import merge as merge_module
-from mirror_engine.delta import writer as writer_module
-from mirror_engine.delta.base import Met
-from mirror_engine.delta.evolution import record_only
-from mirror_engine.delta.leftovers import PROCESS
-from mirror_engine.delta.log import open_log
-from mirror_engine.delta.record import to_metadata
-from mirror_engine.delta.writer import SparkDeltaWriter
-from mirror_engine.errors import CommitConflict, ZoneChanged
+from mirror_engine.errors import CommitConflict, ConcurrentModification
+from mirror_engine.tables.base import MatchCounts
+from mirror_engine.tables.log.commit import record_only
+from mirror_engine.tables.log.record import to_metadata
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.merge import spark as writer_module
+from mirror_engine.tables.merge import statements as merge_module
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.tables.scratch import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +100,7 @@ def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh: SparkDeltaW
     assert state.record is not None
     assert (state.record.progress.batch, state.record_version) == (1, 1)
     outcome = table.change((0, 5, "new"), (0, 1, "second"), (2, 7, None))
-    assert outcome.met == (Met(1, 0),)
+    assert outcome.met == (MatchCounts(1, 0),)
     assert sorted(row[0] for row in table.found()) == [1, 1, 2, 3, 4, 5, 6]
 
 
@@ -165,14 +165,14 @@ def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh: 
         schema = None
 
         def batches(self, _columns: object = None) -> Iterator[object]:
-            raise ZoneChanged("the file went away")
+            raise ConcurrentModification("the file went away")
 
         def close(self) -> None: ...
 
     file = table.file(SIMPLE.names, (1, 1, "b"))
     table.schema = schema_of("Id", "City:string", "new")
     object.__setattr__(file, "rows", Vanishing())
-    with pytest.raises(ZoneChanged):
+    with pytest.raises(ConcurrentModification):
         table.apply(file)
     assert fresh.state("dbo/T") == before
 

@@ -16,15 +16,15 @@ from delta_scenario import Scenario, lying_rows, schema_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mirror_engine.delta.base import ChangeBatch, DeltaWriter, Met
-from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.errors import CommitConflict, UsageError
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.tables.base import ChangeBatch, DeltaWriter, MatchCounts
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.delta.writer import SparkDeltaWriter
+    from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 SIMPLE = schema_of("Id!", "City:string")
 UTC = dt.timezone.utc
@@ -122,7 +122,7 @@ def test_every_pair_of_markers_on_every_count_of_rows(writer: DeltaWriter) -> No
         ["Id"],
     )
     assert table.found() == sorted((tuple(row.values()) for row in expected), key=repr)
-    met = Met(
+    met = MatchCounts(
         sum(c[0] == 0 and e.met > 0 for c, e in zip(changes, effects, strict=True)),
         sum(c[0] != 0 and e.met > 1 for c, e in zip(changes, effects, strict=True)),
     )
@@ -137,7 +137,7 @@ def test_what_rows_met_is_told_file_by_file(writer: DeltaWriter) -> None:
     second = table.file(SIMPLE.names)
     third = table.file(SIMPLE.names, (1, 1, "f"), (2, 2, None), (0, 2, "g"), (4, None, "h"), (0, 3, "i"))
     outcome = table.apply(first, second, third)
-    assert outcome.met == (Met(1, 0), Met(0, 0), Met(1, 2))
+    assert outcome.met == (MatchCounts(1, 0), MatchCounts(0, 0), MatchCounts(1, 2))
 
 
 def test_an_insert_then_an_update_of_a_held_key_leaves_two_rows(writer: DeltaWriter) -> None:
@@ -170,7 +170,7 @@ def test_keys_compare_by_typed_value(writer: DeltaWriter) -> None:
     table.change((0, math.nan, "a", 1), (0, -0.0, "a", 2), (0, 1.5, "a", 3), (0, 1.5, "A", 4), (0, 1.5, "a ", 5))
     outcome = table.change((1, math.nan, "a", 10), (1, 0.0, "a", 20), (2, 1.5, "a", None), (0, 1.5, "A", 40))
     assert sorted(row[2] for row in table.found()) == [4, 5, 10, 20, 40]
-    assert outcome.met == (Met(1, 0),)
+    assert outcome.met == (MatchCounts(1, 0),)
 
 
 def test_a_column_the_file_lacks_becomes_null(writer: DeltaWriter) -> None:
@@ -198,7 +198,7 @@ def test_a_keyless_table_takes_every_insert(writer: DeltaWriter) -> None:
     table.change((0, 1, "x"), (0, 1, "x"))
     outcome = table.change((0, 1, "x"), (0, None, None))
     assert table.found() == sorted([(1, "x"), (1, "x"), (1, "x"), (None, None)], key=repr)
-    assert outcome.met == (Met(),)
+    assert outcome.met == (MatchCounts(),)
 
 
 def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
@@ -208,7 +208,7 @@ def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
     table.keys = ("Id",)
     outcome = table.change((1, 1, "z"))
     assert table.found() == [(1, "z"), (1, "z"), (2, "c")]
-    assert outcome.met == (Met(0, 1),)
+    assert outcome.met == (MatchCounts(0, 1),)
 
 
 def test_the_first_batch_may_make_the_table(writer: DeltaWriter) -> None:
@@ -426,7 +426,7 @@ def _key_of_type(writer: DeltaWriter, words: list[str]) -> None:
     table.change(*[(0, *key, place) for place, key in enumerate(keys)])
     outcome = table.change(*[(1, *key, place + 10) for place, key in enumerate(keys)])
     assert sorted(row[-1] for row in table.found()) == [10, 11, 12, 13, 14, 15]
-    assert outcome.met == (Met(),)
+    assert outcome.met == (MatchCounts(),)
     table.change(*[(2, *key, None) for key in keys[1:]])
     assert [row[-1] for row in table.found()] == [10]
 
@@ -469,7 +469,7 @@ def test_a_plain_partition_column_may_be_part_of_the_key(writer: DeltaWriter) ->
     table.create()
     table.change(*[(0, 1, 1, value) for value in PARTITIONS if value])
     outcome = table.change((2, 1, None, "x y"), (1, 1, 2, "a%20b"), (4, 1, 3, "new"), (0, 1, 4, "a/b"))
-    assert outcome.met == (Met(1, 0),)
+    assert outcome.met == (MatchCounts(1, 0),)
     assert sorted((row[2], row[1]) for row in table.found()) == sorted(
         [
             *((value, 1) for value in PARTITIONS if value not in ("x y", "a%20b", None)),
@@ -596,7 +596,7 @@ def _replayed(batches: list[list[list[tuple[int, Any, Any]]]]) -> tuple[list[Any
             rows, effects = replay(rows, changes, ["a", "b"])
             pairs = list(zip(changes, effects, strict=True))
             told.append(
-                Met(
+                MatchCounts(
                     sum(c.marker == 0 and e.met > 0 for c, e in pairs),
                     sum(c.marker != 0 and e.met > 1 for c, e in pairs),
                 )

@@ -7,12 +7,12 @@ from xml.etree import ElementTree as ET
 
 from starlette.testclient import TestClient
 
-from mirror_engine.endpoint.items import Items
-from mirror_engine.endpoint.lake import Lake
-from mirror_engine.endpoint.onelake import OneLake
-from mirror_engine.endpoint.switches import Switches
-from mirror_engine.storage.local_writable import WritableLocalStorage
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.onelake.app import OneLake
+from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.lake import Lake
+from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ LANDING = f"shop/{ITEM}/Files/LandingZone"
 def onelake(folder: Path | None) -> TestClient:
     """A OneLake with the item `shop/orders`, in a folder or in memory; `.lake` is what it speaks for."""
     storage = WritableLocalStorage(folder) if folder else WritableMemoryStorage()
-    lake = Lake(storage, Items(storage), Switches())
+    lake = Lake(storage, Items(storage), EmulatorOptions())
     lake.items.ensure("shop", "orders")
     client = TestClient(OneLake(lake), DFS)
     client.lake = lake

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from lakes import refused
 
-from mirror_engine.endpoint.address import Address, inside, parse
-from mirror_engine.endpoint.faults import Fault
-from mirror_engine.endpoint.items import Items
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.onelake.errors import StorageErrorCode
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.requests import Address, inside, parse
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +72,21 @@ def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw: bytes, name: str
 )
 def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place: bytes, segment: bytes, items: Items) -> None:
     """Rule 9.4."""
-    with refused(Fault.INVALID_URI):
+    with refused(StorageErrorCode.INVALID_URI):
         parse(place % segment, items)
 
 
 @pytest.mark.parametrize("path", [b"", b"/", b"//", b"/onelake", b"/onelake/"])
 def test_a_path_without_a_workspace_is_none(path: bytes, items: Items) -> None:
-    with refused(Fault.INVALID_URI):
+    with refused(StorageErrorCode.INVALID_URI):
         parse(path, items)
 
 
 def test_unknown_workspaces_and_items_are_told_apart(items: Items) -> None:
     """Chapter 7: an item left out of the path is caught."""
-    with refused(Fault.WORKSPACE_NOT_FOUND):
+    with refused(StorageErrorCode.WORKSPACE_NOT_FOUND):
         parse(b"/LandingZone/T/_1.parquet", items)
-    with refused(Fault.ARTIFACT_NOT_FOUND):
+    with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):
         parse(b"/my%20ws/Files/LandingZone/T", items)
 
 
@@ -101,7 +101,7 @@ def test_unknown_workspaces_and_items_are_told_apart(items: Items) -> None:
     ],
 )
 def test_what_the_engine_keeps_for_itself_is_not_there(path: bytes, items: Items) -> None:
-    with refused(Fault.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PATH_NOT_FOUND):
         parse(path, items)
 
 
@@ -143,7 +143,7 @@ def test_a_directory_is_looked_for_below_the_path_with_or_without_outer_slashes(
 def test_a_directory_leaves_its_path_as_little_as_a_path_the_store(directory: str, items: Items) -> None:
     """Rule 9.4."""
     folder: Address = parse(b"/my%20ws/db", items)
-    with refused(Fault.INVALID_URI):
+    with refused(StorageErrorCode.INVALID_URI):
         inside(folder, directory, items)
-    with refused(Fault.ARTIFACT_NOT_FOUND):
+    with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):
         inside(parse(b"/my%20ws", items), "Files/x", items)

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from wire import connected, made_authority, running, tunnel
 
-from mirror_engine.endpoint.authority import LEAST_LEFT, LIFE, Authority, authority
+from mirror_engine.onelake.authority import LIFE, MIN_LEFT, Authority, authority
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +91,7 @@ def test_the_authority_is_good_for_the_endpoint_s_names_alone(made) -> None:
 )
 def test_a_stolen_authority_could_sign_for_no_other_name(tmp_path, name, is_taken, monkeypatch) -> None:
     """OpenSSL refuses a certificate outside the constraints, whoever signed it."""
-    from mirror_engine.endpoint import authority as module  # noqa: PLC0415 - its parts are replaced
+    from mirror_engine.onelake import authority as module  # noqa: PLC0415 - its parts are replaced
 
     address = x509.IPAddress if name[0].isdigit() else x509.DNSName
     value = module.ip_address(name) if name[0].isdigit() else name
@@ -163,9 +163,9 @@ def test_node_trusts_the_authority_it_was_given() -> None:
 
 def test_a_good_authority_is_kept_and_one_that_ends_soon_made_anew(made) -> None:
     folder, first = made.leaf.parent, made.leaf.read_bytes()
-    authority(folder, now=NOW + LIFE - LEAST_LEFT - timedelta(minutes=6))
+    authority(folder, now=NOW + LIFE - MIN_LEFT - timedelta(minutes=6))
     assert made.leaf.read_bytes() == first
-    authority(folder, now=NOW + LIFE - LEAST_LEFT)
+    authority(folder, now=NOW + LIFE - MIN_LEFT)
     assert made.leaf.read_bytes() != first
 
 

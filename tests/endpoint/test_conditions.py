@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from lakes import SECOND, refused
 
-from mirror_engine.endpoint.conditions import NONE, Conditions
-from mirror_engine.endpoint.faults import Fault
-from mirror_engine.endpoint.properties import Properties
+from mirror_engine.onelake.errors import StorageErrorCode
+from mirror_engine.onelake.lake import Properties
+from mirror_engine.onelake.requests import NONE, Conditions
 
 NOON = "Sun, 06 Nov 1994 12:00:00 GMT"
 NOON_SECONDS = 784123200
@@ -44,32 +44,32 @@ def test_a_condition_that_is_met_lets_through(headers: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("headers", NOT_MET, ids=str)
 def test_a_condition_that_is_not_met_refuses_a_change(headers: dict[str, str]) -> None:
-    with refused(Fault.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.CONDITION_NOT_MET):
         Conditions.of(headers).check_write(THERE)
     source = Conditions.of_source({f"x-ms-source-{name}": value for name, value in headers.items()})
-    with refused(Fault.SOURCE_CONDITION_NOT_MET):
+    with refused(StorageErrorCode.SOURCE_CONDITION_NOT_MET):
         source.check_source(THERE)
 
 
 @pytest.mark.parametrize("headers", NOT_MET, ids=str)
 def test_what_the_client_has_already_is_not_modified_and_another_version_is_not_met(headers: dict[str, str]) -> None:
     is_known = "if-none-match" in headers or "if-modified-since" in headers
-    with refused(Fault.NOT_MODIFIED if is_known else Fault.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.NOT_MODIFIED if is_known else StorageErrorCode.CONDITION_NOT_MET):
         Conditions.of(headers).check_read(THERE)
 
 
 def test_create_only_is_refused_where_something_stands() -> None:
     create_only = Conditions.of({"if-none-match": "*"})
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         create_only.check_write(THERE)
     create_only.check_write(None)
-    with refused(Fault.NOT_MODIFIED):
+    with refused(StorageErrorCode.NOT_MODIFIED):
         create_only.check_read(THERE)
 
 
 def test_an_entity_tag_matches_nothing_where_nothing_stands() -> None:
     for tag in ("*", '"0x8DA"'):
-        with refused(Fault.CONDITION_NOT_MET):
+        with refused(StorageErrorCode.CONDITION_NOT_MET):
             Conditions.of({"if-match": tag}).check_write(None)
     Conditions.of({"if-none-match": '"0x8DA"', "if-unmodified-since": NOON}).check_write(None)
 
@@ -82,5 +82,5 @@ def test_the_headers_of_the_source_are_not_those_of_the_target() -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "Sun, 99 Nov 1994 12:00:00 GMT", "Sun, 06 Nov 99999 12:00:00 GMT"])
 @pytest.mark.parametrize("name", ["if-modified-since", "if-unmodified-since"])
 def test_a_date_that_is_none_is_refused(name: str, text: str) -> None:
-    with refused(Fault.INVALID_HEADER_VALUE):
+    with refused(StorageErrorCode.INVALID_HEADER_VALUE):
         Conditions.of({name: text})

@@ -11,16 +11,16 @@ import pytest
 from faulty import Client
 from wire import connected, exchange, request, rest_of, status_of
 
-from mirror_engine.endpoint.control import PATH
-from mirror_engine.serving.listening import Listening
-from mirror_engine.serving.server import Plan, Server
+from mirror_engine.onelake.background import Listening
+from mirror_engine.onelake.faults import PATH
+from mirror_engine.onelake.serving import Server, ServerPlan
 
 pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager
 def controlled(store, *, has_control=True, token=None):
-    plan = Plan(store, has_engines=False, has_control=has_control, listening=Listening(token=token))
+    plan = ServerPlan(store, has_engines=False, has_control=has_control, listening=Listening(token=token))
     with Server(plan, tell=pytest.fail) as server:
         yield server.card, Client(urlsplit(server.card.http).port, [])
 

@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 import pytest
 from wire import exchange, request, running, status_of
 
-from mirror_engine.endpoint.entra import entra_app
-from mirror_engine.endpoint.hosts import LOGINS
+from mirror_engine.onelake.entra import entra_app
+from mirror_engine.onelake.requests import LOGINS
 
 if TYPE_CHECKING:
-    from mirror_engine.endpoint.server import Endpoint
+    from mirror_engine.onelake.network import Endpoint
 
 GRANT = {"grant_type": "client_credentials", "client_id": "c", "client_secret": "x"}
 

@@ -9,13 +9,10 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
-from mirror_engine.endpoint import unmirrored
-from mirror_engine.endpoint.databases import DatabaseStatus, FabricError, TableReport
-from mirror_engine.endpoint.fabric import TABLES_A_PAGE, FabricApi
-from mirror_engine.endpoint.fabric_app import fabric_app
-from mirror_engine.endpoint.items import Items
-from mirror_engine.endpoint.unmirrored import Unmirrored
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.onelake import items as unmirrored
+from mirror_engine.onelake.fabric_rest import TABLES_A_PAGE, FabricApi, fabric_app
+from mirror_engine.onelake.items import DatabaseStatus, FabricError, Items, NullReplication, TableReport
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 FABRIC = "https://api.fabric.microsoft.com"
 MIRRORING = {
@@ -36,7 +33,7 @@ def definition(content=MIRRORING):
 
 @pytest.fixture
 def databases():
-    return Unmirrored(clock=(half / 2 for half in itertools.count()).__next__)
+    return NullReplication(clock=(half / 2 for half in itertools.count()).__next__)
 
 
 @pytest.fixture
@@ -138,7 +135,7 @@ def test_the_life_of_a_database(client):
             done = client.post(f"{at}/{act}")
             assert (done.status_code, done.content) == (200, b"")
         seen.append(client.post(f"{at}/getMirroringStatus").json())
-    assert seen == [{"status": each} for each in ("Initialized", "Running", "Running", "Stopped")]
+    assert seen == [{"status": each} for each in ("Initialized", "EngineRun", "EngineRun", "Stopped")]
 
 
 def test_without_a_definition_nothing_starts(client):
@@ -199,14 +196,14 @@ def test_a_renamed_database_is_mirrored_on(client):
     client.post(f"{at}/getMirroringStatus")
     client.post(f"{at}/startMirroring")
     client.patch(at, json={"displayName": "sold"})
-    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
+    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "EngineRun"}
 
 
 def test_an_error_comes_with_the_status(client, databases, monkeypatch):
     found = DatabaseStatus.RUNNING, FabricError("InternalError", "too many tables")
     monkeypatch.setattr(databases, "status", lambda _: found)
     status = client.post(f"{client.items}/{create(client)['id']}/getMirroringStatus").json()
-    assert status == {"status": "Running", "error": {"errorCode": "InternalError", "message": "too many tables"}}
+    assert status == {"status": "EngineRun", "error": {"errorCode": "InternalError", "message": "too many tables"}}
 
 
 def test_other_paths_and_methods_are_refused_in_the_same_form(client):
@@ -215,7 +212,7 @@ def test_other_paths_and_methods_are_refused_in_the_same_form(client):
 
 
 def test_a_new_database_takes_a_moment():
-    databases, item = Unmirrored(clock=lambda: now[0]), type("Item", (), {"id": "x"})
+    databases, item = NullReplication(clock=lambda: now[0]), type("Item", (), {"id": "x"})
     now = [0.0]
     databases.add(item)
     assert databases.status(item)[0] is DatabaseStatus.INITIALIZING

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mirror_engine.endpoint.fabric import FabricApi
-from mirror_engine.endpoint.fabric_app import fabric_app
-from mirror_engine.endpoint.items import Items
-from mirror_engine.endpoint.openapi import OPERATIONS
-from mirror_engine.endpoint.unmirrored import Unmirrored
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.onelake.fabric_rest import FabricApi, fabric_app
+from mirror_engine.onelake.items import Items, NullReplication
+from mirror_engine.onelake.openapi import OPERATIONS
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 EXAMPLES = int(os.environ.get("MIRROR_TEST_REST_EXAMPLES", "15"))
 
@@ -26,7 +24,7 @@ def operations():
     """Each operation of the document by its id."""
     import schemathesis  # noqa: PLC0415 - it takes seconds, of every run that only collects
 
-    document = schemathesis.openapi.from_asgi("/v1/openapi.json", fabric_app(FabricApi(_items, Unmirrored())))
+    document = schemathesis.openapi.from_asgi("/v1/openapi.json", fabric_app(FabricApi(_items, NullReplication())))
     return {found.ok().definition.raw["operationId"]: found.ok() for found in document.get_all_operations()}
 
 

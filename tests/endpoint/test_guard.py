@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, trusting
 
-from mirror_engine.endpoint.entra import entra_app
-from mirror_engine.endpoint.hosts import LOGINS, named_host
+from mirror_engine.onelake.entra import entra_app
+from mirror_engine.onelake.requests import LOGINS, named_host
 
 if TYPE_CHECKING:
-    from mirror_engine.endpoint.server import Endpoint
+    from mirror_engine.onelake.network import Endpoint
 
 SECRET = "let me in"  # noqa: S105 - a test's own
 

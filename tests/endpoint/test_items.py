@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirror_engine.endpoint.items import Item, Items, NameInUse, NameUnusable, Workspace
 from mirror_engine.errors import UsageError
-from mirror_engine.storage.local_writable import WritableLocalStorage
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.onelake.items import Item, Items, NameInUse, NameUnusable, Workspace
+from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

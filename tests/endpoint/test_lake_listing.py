@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lakes import ZONE, Shore, matching, refused, storage_called
 
-from mirror_engine.endpoint.conditions import Conditions
-from mirror_engine.endpoint.faults import Fault
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.onelake.errors import StorageErrorCode
+from mirror_engine.onelake.requests import Conditions
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.endpoint.address import Address
-    from mirror_engine.endpoint.readable_lake import Listed
+    from mirror_engine.onelake.lake import Listed
+    from mirror_engine.onelake.requests import Address
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ def test_only_a_folder_that_is_there_can_be_listed(shore: Shore) -> None:
     shore.put("f", b"x")
     for path in ("f", "nothing", "f/below"):
         for look in (shore.lake.children, shore.lake.descendants):
-            with refused(Fault.PATH_NOT_FOUND):
+            with refused(StorageErrorCode.PATH_NOT_FOUND):
                 look(shore.at(path))
 
 
@@ -125,7 +125,7 @@ def test_properties_are_those_of_files_folders_items_and_workspaces(shore: Shore
     for path in ("/ws", "/ws/db", "/ws/db/Files", f"/{ZONE}/T"):
         assert shore.lake.properties(shore.raw(path)).is_folder
     for path in ("nothing", "T/f/below"):
-        with refused(Fault.PATH_NOT_FOUND):
+        with refused(StorageErrorCode.PATH_NOT_FOUND):
             shore.properties(path)
 
 
@@ -135,11 +135,11 @@ def test_content_comes_with_the_properties_it_has(shore: Shore) -> None:
     with reader:
         reader.seek(1)
         assert (properties, reader.read()) == (put, b"bc")
-    with refused(Fault.NOT_MODIFIED):
+    with refused(StorageErrorCode.NOT_MODIFIED):
         shore.lake.read(shore.at("T/f"), Conditions.of({"if-none-match": put.etag}))
-    with refused(Fault.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.CONDITION_NOT_MET):
         shore.lake.read(shore.at("T/f"), Conditions.of({"if-match": '"other"'}))
-    with refused(Fault.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PATH_NOT_FOUND):
         shore.lake.read(shore.at("T/nothing"))
 
 
@@ -167,7 +167,7 @@ def test_a_file_that_changes_while_it_is_opened_is_never_sent_with_another_ones_
 
     monkeypatch.setattr(shore.storage, "open", raced)
     if change == "delete":
-        with refused(Fault.PATH_NOT_FOUND):
+        with refused(StorageErrorCode.PATH_NOT_FOUND):
             shore.lake.read(shore.at("T/f"))
         return
     properties, reader = shore.lake.read(shore.at("T/f"))
@@ -230,9 +230,9 @@ def test_links_are_not_followed_by_anything(linked: Shore, tmp_path: Path, path:
             lambda: linked.lake.delete(at),
             lambda: linked.lake.delete_all(at),
         ):
-            with refused(Fault.PATH_NOT_FOUND):
+            with refused(StorageErrorCode.PATH_NOT_FOUND):
                 attempt()
-    with refused(Fault.SOURCE_PATH_NOT_FOUND):
+    with refused(StorageErrorCode.SOURCE_PATH_NOT_FOUND):
         linked.lake.copy(at, linked.at("g"))
     assert sorted(child.name for child in (tmp_path / "outside").rglob("*")) == ["T", "secret"]
     assert (tmp_path / "outside/T/secret").read_bytes() == b"secret"
@@ -252,7 +252,7 @@ def test_nothing_is_renamed_by_way_of_a_link(linked: Shore, tmp_path: Path, path
 
 def test_a_workspace_or_item_that_is_a_link_is_not_there(linked: Shore) -> None:
     """Rule 9.5."""
-    with refused(Fault.WORKSPACE_NOT_FOUND):
+    with refused(StorageErrorCode.WORKSPACE_NOT_FOUND):
         linked.raw("/space/T")
-    with refused(Fault.ARTIFACT_NOT_FOUND):
+    with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):
         linked.raw("/ws/item/T")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lakes import ABSENT_ONLY, Shore, matching, refused, storage_called
 
-from mirror_engine.endpoint.faults import EndpointFault, Fault
+from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def at_once(attempt: Callable[[int], Any]) -> list[Any]:
         start.wait()
         try:
             return attempt(number)
-        except EndpointFault as problem:
+        except StorageApiError as problem:
             return problem.fault
 
     with ThreadPoolExecutor(WRITERS) as pool:
@@ -68,15 +68,15 @@ def test_of_eight_writers_racing_for_a_name_one_wins(shore: Shore, way: str) -> 
 
     shore.lake.create_folder(shore.at("T"))
     outcomes = at_once(attempt)
-    assert sum(not isinstance(outcome, Fault) for outcome in outcomes) == 1
-    assert outcomes.count(Fault.PATH_ALREADY_EXISTS) == WRITERS - 1
+    assert sum(not isinstance(outcome, StorageErrorCode) for outcome in outcomes) == 1
+    assert outcomes.count(StorageErrorCode.PATH_ALREADY_EXISTS) == WRITERS - 1
 
 
 def test_of_eight_writers_that_change_what_they_know_one_wins(shore: Shore) -> None:
     known = matching(shore.put("T/f", b""))
     outcomes = at_once(lambda number: shore.put("T/f", bytes([number]), known))
-    (winner,) = (number for number, outcome in enumerate(outcomes) if not isinstance(outcome, Fault))
-    assert outcomes.count(Fault.CONDITION_NOT_MET) == WRITERS - 1
+    (winner,) = (number for number, outcome in enumerate(outcomes) if not isinstance(outcome, StorageErrorCode))
+    assert outcomes.count(StorageErrorCode.CONDITION_NOT_MET) == WRITERS - 1
     assert shore.read("T/f") == bytes([winner])
 
 
@@ -85,7 +85,7 @@ def test_eight_unconditional_renames_onto_one_name_all_succeed(shore: Shore) -> 
     for number in range(WRITERS):
         shore.put(f"T/_{number}", bytes([number]))
     outcomes = at_once(lambda number: shore.rename(f"T/_{number}", "T/1.csv"))
-    assert not any(isinstance(outcome, Fault) for outcome in outcomes)
+    assert not any(isinstance(outcome, StorageErrorCode) for outcome in outcomes)
     assert len(shore.told) == WRITERS - 1
 
 
@@ -164,7 +164,7 @@ def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_conte
         return stage()
 
     monkeypatch.setattr(shore.storage, "stage", raced)
-    with refused(Fault.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PATH_NOT_FOUND):
         shore.flush("T/f", 6)
     assert shore.read("T/f") == b"newer"
 
@@ -183,12 +183,12 @@ def test_what_goes_away_between_two_steps_is_met_as_absent(
         shore.storage.delete(shore.at("T").path)
         return call(*arguments)
 
-    attempts: dict[str, tuple[Callable[[], object], Fault]] = {
-        "publish": (lambda: shore.flush("T/f", 6), Fault.PATH_NOT_FOUND),
-        "rename": (lambda: shore.rename("T/f", "g"), Fault.SOURCE_PATH_NOT_FOUND),
-        "touch": (lambda: shore.lake.set_metadata(shore.at("T/f")), Fault.PATH_NOT_FOUND),
-        "take_away": (lambda: shore.lake.delete(shore.at("T/f")), Fault.PATH_NOT_FOUND),
-        "open": (lambda: shore.lake.copy(shore.at("T/f"), shore.at("g")), Fault.SOURCE_PATH_NOT_FOUND),
+    attempts: dict[str, tuple[Callable[[], object], StorageErrorCode]] = {
+        "publish": (lambda: shore.flush("T/f", 6), StorageErrorCode.PATH_NOT_FOUND),
+        "rename": (lambda: shore.rename("T/f", "g"), StorageErrorCode.SOURCE_PATH_NOT_FOUND),
+        "touch": (lambda: shore.lake.set_metadata(shore.at("T/f")), StorageErrorCode.PATH_NOT_FOUND),
+        "take_away": (lambda: shore.lake.delete(shore.at("T/f")), StorageErrorCode.PATH_NOT_FOUND),
+        "open": (lambda: shore.lake.copy(shore.at("T/f"), shore.at("g")), StorageErrorCode.SOURCE_PATH_NOT_FOUND),
     }
     attempt, fault = attempts[step]
     monkeypatch.setattr(shore.storage, step, raced)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from lakes import ABSENT_ONLY, Shore, matching, refused, storage_called
 
-from mirror_engine.endpoint.conditions import NONE, Conditions
-from mirror_engine.endpoint.faults import Fault
-from mirror_engine.endpoint.uploads import Limits
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.onelake.errors import StorageErrorCode
+from mirror_engine.onelake.requests import NONE, Conditions
+from mirror_engine.onelake.uploads import Limits
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,10 +34,10 @@ def test_creating_a_folder_makes_its_parents_and_may_be_repeated(shore: Shore) -
 def test_creating_a_folder_is_refused_where_one_or_a_file_stands(shore: Shore) -> None:
     shore.lake.create_folder(shore.at("T"))
     shore.create("f")
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.lake.create_folder(shore.at("T"), ABSENT_ONLY)
     for path in ("f", "f/below"):
-        with refused(Fault.PATH_CONFLICT):
+        with refused(StorageErrorCode.PATH_CONFLICT):
             shore.lake.create_folder(shore.at(path))
 
 
@@ -53,12 +53,12 @@ def test_creating_a_file_makes_its_parents_and_truncates(shore: Shore) -> None:
 
 def test_creating_a_file_is_refused_where_one_or_a_folder_stands(shore: Shore) -> None:
     shore.put("T/f", b"abc")
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.create("T/f", ABSENT_ONLY)
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.create("T", ABSENT_ONLY)
     for path in ("T", "T/f/below"):
-        with refused(Fault.PATH_CONFLICT):
+        with refused(StorageErrorCode.PATH_CONFLICT):
             shore.create(path)
     assert shore.read("T/f") == b"abc"
 
@@ -85,21 +85,21 @@ def test_a_flush_adds_to_what_was_committed(shore: Shore) -> None:
 
 def test_an_append_needs_a_file_that_was_created(shore: Shore) -> None:
     """As `upload_data(overwrite=False)` of the Python SDK finds out."""
-    with refused(Fault.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PATH_NOT_FOUND):
         shore.append("T/f", 0, b"x")
-    with refused(Fault.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PATH_NOT_FOUND):
         shore.flush("T/f", 1)
     shore.lake.create_folder(shore.at("T"))
     for attempt in (lambda: shore.append("T", 0, b"x"), lambda: shore.flush("T", 0)):
-        with refused(Fault.PATH_CONFLICT):
+        with refused(StorageErrorCode.PATH_CONFLICT):
             attempt()
 
 
 def test_an_empty_append_and_a_negative_position_are_refused(shore: Shore) -> None:
     shore.create("T/f")
-    with refused(Fault.INVALID_HEADER_VALUE):
+    with refused(StorageErrorCode.INVALID_HEADER_VALUE):
         shore.append("T/f", 0, b"")
-    with refused(Fault.INVALID_QUERY_PARAMETER_VALUE):
+    with refused(StorageErrorCode.INVALID_QUERY_PARAMETER_VALUE):
         shore.append("T/f", -1, b"x")
 
 
@@ -108,7 +108,7 @@ def test_a_flush_to_a_position_that_no_chain_of_pieces_reaches_is_refused(shore:
     shore.put("T/f", b"abc")
     shore.append("T/f", 3, b"de")
     shore.append("T/f", 7, b"hi")
-    with refused(Fault.INVALID_FLUSH_POSITION):
+    with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
         shore.flush("T/f", position)
     assert shore.read("T/f") == b"abc"
     shore.append("T/f", 5, b"fg")
@@ -136,7 +136,7 @@ def test_pieces_beyond_the_flush_are_dropped_unless_they_are_retained(shore: Sho
             shore.flush("T/f", 6)
             assert shore.read("T/f") == b"abcdef"
         else:
-            with refused(Fault.INVALID_FLUSH_POSITION):
+            with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
                 shore.flush("T/f", 6)
 
 
@@ -152,9 +152,9 @@ def test_a_writer_between_makes_the_flush_fail_and_its_content_stays(shore: Shor
     created = shore.create("T/f")
     shore.append("T/f", 0, b"mine")
     shore.put("T/f", b"theirs")
-    with refused(Fault.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.CONDITION_NOT_MET):
         shore.flush("T/f", 4, matching(created))
-    with refused(Fault.INVALID_FLUSH_POSITION):
+    with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
         shore.flush("T/f", 10)
     assert shore.read("T/f") == b"theirs"
 
@@ -162,7 +162,7 @@ def test_a_writer_between_makes_the_flush_fail_and_its_content_stays(shore: Shor
 def test_a_create_only_flush_is_refused_and_keeps_what_was_appended(shore: Shore) -> None:
     shore.create("T/f")
     shore.append("T/f", 0, b"abc")
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.flush("T/f", 3, ABSENT_ONLY)
     shore.flush("T/f", 3)
     assert shore.read("T/f") == b"abc"
@@ -188,7 +188,7 @@ def test_what_was_appended_is_lost_with_the_file(shore: Shore) -> None:
         shore.append("T/f", 0, b"abc")
         lose()
         shore.create("T/f")
-        with refused(Fault.INVALID_FLUSH_POSITION):
+        with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
             shore.flush("T/f", 3)
     assert shore.lake._uploads.taken_bytes == 0
 
@@ -196,11 +196,11 @@ def test_what_was_appended_is_lost_with_the_file(shore: Shore) -> None:
 def test_a_blob_is_put_whole_with_its_parents(shore: Shore) -> None:
     put = shore.put("T/f", b"abc", ABSENT_ONLY)
     assert put == shore.properties("T/f")
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.put("T/f", b"other", ABSENT_ONLY)
-    with refused(Fault.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.CONDITION_NOT_MET):
         shore.put("T/f", b"other", Conditions.of({"if-match": '"other"'}))
-    with refused(Fault.PATH_CONFLICT):
+    with refused(StorageErrorCode.PATH_CONFLICT):
         shore.put("T", b"other")
     assert shore.read("T/f") == b"abc"
     shore.put("T/f", b"", matching(put))
@@ -212,20 +212,20 @@ def test_blocks_become_a_file_in_the_order_of_the_list(shore: Shore) -> None:
         shore.put_block("T/f", block_id, content)
     assert shore.lake.put_block_list(shore.at("T/f"), ["a", "b", "a"]).size == 4
     assert shore.read("T/f") == b"1221"
-    with refused(Fault.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
         shore.lake.put_block_list(shore.at("T/f"), ["c"])
     assert shore.lake._uploads.taken_bytes == 0
 
 
 def test_a_refused_block_list_keeps_its_blocks(shore: Shore) -> None:
     shore.put_block("T/f", "a", b"abc")
-    with refused(Fault.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
         shore.lake.put_block_list(shore.at("T/f"), ["a", "b"])
-    with refused(Fault.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.CONDITION_NOT_MET):
         shore.lake.put_block_list(shore.at("T/f"), ["a"], Conditions.of({"if-match": "*"}))
     assert shore.lake.put_block_list(shore.at("T/f"), ["a"], ABSENT_ONLY).size == 3
     shore.put_block("T/f", "a", b"x")
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.lake.put_block_list(shore.at("T/f"), ["a"], ABSENT_ONLY)
     assert shore.read("T/f") == b"abc"
 
@@ -234,39 +234,39 @@ def test_a_repeated_block_list_changes_nothing_as_long_as_nothing_else_did(shore
     shore.put_block("T/f", "a", b"abc")
     first = shore.lake.put_block_list(shore.at("T/f"), ["a"])
     assert shore.lake.put_block_list(shore.at("T/f"), ["a"]) == first
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.lake.put_block_list(shore.at("T/f"), ["a"], ABSENT_ONLY)
-    with refused(Fault.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
         shore.lake.put_block_list(shore.at("T/f"), ["a", "a"])
     shore.put("T/f", b"other")
-    with refused(Fault.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
         shore.lake.put_block_list(shore.at("T/f"), ["a"])
     assert shore.read("T/f") == b"other"
 
 
 def test_only_the_newest_block_lists_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_engine.endpoint.uploads.REMEMBERED_LISTS", 2)
+    monkeypatch.setattr("mirror_engine.onelake.uploads.REMEMBERED_LISTS", 2)
     shore = Shore(WritableMemoryStorage())
     for name in "abc":
         shore.put_block(name, "x", b"x")
         shore.lake.put_block_list(shore.at(name), ["x"])
     shore.lake.put_block_list(shore.at("b"), ["x"])
-    with refused(Fault.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
         shore.lake.put_block_list(shore.at("a"), ["x"])
 
 
 def test_an_empty_block_list_is_an_empty_file_and_an_empty_block_is_none(shore: Shore) -> None:
     assert shore.lake.put_block_list(shore.at("T/f"), []).size == 0
-    with refused(Fault.INVALID_HEADER_VALUE):
+    with refused(StorageErrorCode.INVALID_HEADER_VALUE):
         shore.put_block("T/f", "a", b"")
-    with refused(Fault.PATH_CONFLICT):
+    with refused(StorageErrorCode.PATH_CONFLICT):
         shore.put_block("T", "a", b"x")
 
 
 def test_putting_a_whole_file_drops_the_blocks(shore: Shore) -> None:
     shore.put_block("T/f", "a", b"abc")
     shore.put("T/f", b"whole")
-    with refused(Fault.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
         shore.lake.put_block_list(shore.at("T/f"), ["a"])
 
 
@@ -275,14 +275,14 @@ def test_a_copy_is_a_file_of_its_own(shore: Shore) -> None:
     copied = shore.lake.copy(shore.at("T/f"), shore.at("U/g"))
     assert copied.etag != source.etag
     assert (shore.read("U/g"), shore.read("T/f")) == (b"abc", b"abc")
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.lake.copy(shore.at("T/f"), shore.at("U/g"), ABSENT_ONLY)
-    with refused(Fault.PATH_CONFLICT):
+    with refused(StorageErrorCode.PATH_CONFLICT):
         shore.lake.copy(shore.at("T/f"), shore.at("U"))
-    with refused(Fault.SOURCE_PATH_NOT_FOUND):
+    with refused(StorageErrorCode.SOURCE_PATH_NOT_FOUND):
         shore.lake.copy(shore.at("T/nothing"), shore.at("U/g"))
     other = Conditions.of_source({"x-ms-source-if-match": '"other"'})
-    with refused(Fault.SOURCE_CONDITION_NOT_MET):
+    with refused(StorageErrorCode.SOURCE_CONDITION_NOT_MET):
         shore.lake.copy(shore.at("T/f"), shore.at("U/g"), source_conditions=other)
 
 
@@ -306,9 +306,9 @@ def test_a_body_beyond_the_limit_is_refused_however_it_is_announced() -> None:
     """Rule 9.6."""
     shore = Shore(WritableMemoryStorage(), limits=Limits(body_bytes=5))
     shore.put("f", b"12345")
-    with refused(Fault.REQUEST_BODY_TOO_LARGE):
+    with refused(StorageErrorCode.REQUEST_BODY_TOO_LARGE):
         shore.lake.receive(6)
-    with refused(Fault.REQUEST_BODY_TOO_LARGE), shore.lake.receive() as body:
+    with refused(StorageErrorCode.REQUEST_BODY_TOO_LARGE), shore.lake.receive() as body:
         for _ in range(6):
             body.write(b"x")
     assert shore.lake._uploads.taken_bytes == 0
@@ -319,10 +319,10 @@ def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back() ->
     shore = Shore(WritableMemoryStorage(), limits=Limits(staging_bytes=10))
     shore.create("f")
     shore.append("f", 0, b"123456")
-    with refused(Fault.SERVER_BUSY):
+    with refused(StorageErrorCode.SERVER_BUSY):
         shore.append("f", 6, b"78901")
     shore.append("f", 6, b"7890")
-    with refused(Fault.SERVER_BUSY):
+    with refused(StorageErrorCode.SERVER_BUSY):
         shore.put("g", b"1")
     shore.flush("f", 10)
     shore.put("g", b"1234567890")
@@ -337,7 +337,7 @@ def test_what_nobody_adds_to_expires() -> None:
     shore.put_block("g", "a", b"abc")
     shore.lake.receive().discard()
     assert shore.lake._uploads.taken_bytes == 0
-    with refused(Fault.INVALID_FLUSH_POSITION):
+    with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
         shore.flush("f", 3)
 
 
@@ -348,5 +348,5 @@ def test_what_an_earlier_process_left_uncommitted_is_deleted(tmp_path: Path) -> 
     shore.append("f", 0, b"abc")
     again = Shore(storage_called("local", tmp_path))
     assert storage.list(".mirror-engine/staging") in (None, [])
-    with refused(Fault.INVALID_FLUSH_POSITION):
+    with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
         again.flush("f", 3)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from lakes import ABSENT_ONLY, SECOND, ZONE, Shore, matching, refused, storage_called
 
-from mirror_engine.endpoint.conditions import Conditions
-from mirror_engine.endpoint.faults import Fault
+from mirror_engine.onelake.errors import StorageErrorCode
+from mirror_engine.onelake.requests import Conditions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,9 +127,9 @@ def test_metadata_sets_last_modified_of_a_file_and_nothing_of_a_folder(shore: Sh
     file, folder = shore.put("T/f", b"abc"), shore.properties("T")
     assert shore.lake.set_metadata(shore.at("T/f")).modified_ns > file.modified_ns
     assert shore.lake.set_metadata(shore.at("T")).etag == folder.etag
-    with refused(Fault.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.CONDITION_NOT_MET):
         shore.lake.set_metadata(shore.at("T/f"), matching(file))
-    with refused(Fault.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PATH_NOT_FOUND):
         shore.lake.set_metadata(shore.at("T/nothing"))
 
 
@@ -231,7 +231,7 @@ def test_managed_folders_cannot_be_made_renamed_or_deleted(shore: Shore, path: s
             lambda: shore.lake.delete(managed),
             lambda: shore.lake.delete_all(managed),
         ):
-            with refused(Fault.MANAGED_FOLDER):
+            with refused(StorageErrorCode.MANAGED_FOLDER):
                 attempt()
     assert shore.read("T/f") == b"x"
     assert [line.name for line in shore.lake.children(shore.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
@@ -247,17 +247,17 @@ def test_the_lenient_lake_lets_managed_folders_be_made_renamed_and_deleted(shore
     assert shore.lake.destination(b"/newer").path == "newer"
     for path in ("/ws/db/More", "/ws/db/Tables", "/ws/db/Files", "/new/x", "/newer"):
         shore.lake.delete_all(shore.raw(path))
-    with refused(Fault.WORKSPACE_NOT_FOUND):
+    with refused(StorageErrorCode.WORKSPACE_NOT_FOUND):
         shore.raw("/newer")
-    with refused(Fault.INVALID_URI):
+    with refused(StorageErrorCode.INVALID_URI):
         shore.lake.destination(b"/ws/a%3Ab")
 
 
 def test_the_strict_lake_makes_no_workspace_and_no_item(shore: Shore) -> None:
     """Chapter 7, managed folders."""
-    with refused(Fault.WORKSPACE_NOT_FOUND):
+    with refused(StorageErrorCode.WORKSPACE_NOT_FOUND):
         shore.lake.destination(b"/new/x/Files/f")
-    with refused(Fault.ARTIFACT_NOT_FOUND):
+    with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):
         shore.lake.destination(b"/ws/new/Files/f")
     assert [item.name for item in shore.items.items(shore.items.ensure_workspace("ws"))] == ["db"]
 
@@ -265,11 +265,11 @@ def test_the_strict_lake_makes_no_workspace_and_no_item(shore: Shore) -> None:
 def test_a_rename_needs_its_source_and_its_targets_parent(shore: Shore) -> None:
     """Chapter 3."""
     shore.put("T/f", b"x")
-    with refused(Fault.SOURCE_PATH_NOT_FOUND):
+    with refused(StorageErrorCode.SOURCE_PATH_NOT_FOUND):
         shore.rename("T/nothing", "T/g")
-    with refused(Fault.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND):
+    with refused(StorageErrorCode.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND):
         shore.rename("T/f", "U/f")
-    with refused(Fault.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND):
+    with refused(StorageErrorCode.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND):
         shore.rename("T/f", "T/f/g")
     assert shore.read("T/f") == b"x"
 
@@ -279,11 +279,11 @@ def test_a_rename_replaces_files_only_and_by_files_only(shore: Shore) -> None:
     shore.put("T/f", b"x")
     shore.lake.create_folder(shore.at("U"))
     for source, target, fault in (
-        ("T", "U", Fault.PATH_ALREADY_EXISTS),
-        ("T/f", "U", Fault.PATH_CONFLICT),
-        ("U", "T/f", Fault.PATH_CONFLICT),
-        ("T", "T", Fault.INVALID_RENAME_SOURCE_PATH),
-        ("T", "T/inside", Fault.INVALID_RENAME_SOURCE_PATH),
+        ("T", "U", StorageErrorCode.PATH_ALREADY_EXISTS),
+        ("T/f", "U", StorageErrorCode.PATH_CONFLICT),
+        ("U", "T/f", StorageErrorCode.PATH_CONFLICT),
+        ("T", "T", StorageErrorCode.INVALID_RENAME_SOURCE_PATH),
+        ("T", "T/inside", StorageErrorCode.INVALID_RENAME_SOURCE_PATH),
     ):
         with refused(fault):
             shore.rename(source, target)
@@ -294,12 +294,12 @@ def test_a_rename_replaces_files_only_and_by_files_only(shore: Shore) -> None:
 def test_a_rename_obeys_the_conditions_on_both_ends(shore: Shore) -> None:
     """Chapter 3."""
     source, target = shore.put("T/f", b"new"), shore.put("T/g", b"old")
-    with refused(Fault.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         shore.rename("T/f", "T/g", ABSENT_ONLY)
-    with refused(Fault.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.CONDITION_NOT_MET):
         shore.rename("T/f", "T/g", matching(source))
     stale = Conditions.of_source({"x-ms-source-if-match": target.etag})
-    with refused(Fault.SOURCE_CONDITION_NOT_MET):
+    with refused(StorageErrorCode.SOURCE_CONDITION_NOT_MET):
         shore.lake.rename(shore.at("T/f"), shore.at("T/g"), source_conditions=stale)
     assert shore.read("T/g") == b"old"
     fresh = Conditions.of_source({"x-ms-source-if-match": source.etag})
@@ -311,7 +311,7 @@ def test_a_rename_stays_within_its_item(shore: Shore) -> None:
     """Chapter 3."""
     shore.items.ensure("ws", "other")
     shore.put("T/f", b"x")
-    with refused(Fault.INVALID_SOURCE_URI):
+    with refused(StorageErrorCode.INVALID_SOURCE_URI):
         shore.lake.rename(shore.at("T/f"), shore.raw("/ws/other/Files/f"))
     renamed = shore.lake.rename(shore.raw("/ws/db.MirroredDatabase/Files/LandingZone/T/f"), shore.at("T/g"))
     assert renamed == shore.properties("T/g")
@@ -320,15 +320,15 @@ def test_a_rename_stays_within_its_item(shore: Shore) -> None:
 def test_a_delete_needs_an_empty_folder_and_its_conditions(shore: Shore) -> None:
     """Chapter 3."""
     file = shore.put("T/f", b"x")
-    with refused(Fault.DIRECTORY_NOT_EMPTY):
+    with refused(StorageErrorCode.DIRECTORY_NOT_EMPTY):
         shore.lake.delete(shore.at("T"))
     other = Conditions.of({"if-match": '"other"'})
     for path in ("T", "T/f"):
         for delete in (shore.lake.delete, shore.lake.delete_all):
-            with refused(Fault.CONDITION_NOT_MET):
+            with refused(StorageErrorCode.CONDITION_NOT_MET):
                 delete(shore.at(path), other)
     shore.lake.delete(shore.at("T/f"), matching(file))
     shore.lake.delete(shore.at("T"))
     for delete in (shore.lake.delete, shore.lake.delete_all):
-        with refused(Fault.PATH_NOT_FOUND):
+        with refused(StorageErrorCode.PATH_NOT_FOUND):
             delete(shore.at("T"))

@@ -9,10 +9,11 @@ import time
 import pytest
 from wire import connected, exchange, request, rest_of, running, status_of, trusting
 
-from mirror_engine.endpoint import limits, server
-from mirror_engine.endpoint.limits import LimitedBodies
-from mirror_engine.endpoint.server import Endpoint, Ports
 from mirror_engine.errors import UsageError
+from mirror_engine.onelake import limits
+from mirror_engine.onelake import network as server
+from mirror_engine.onelake.limits import LimitedBodies
+from mirror_engine.onelake.network import Endpoint, Ports
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def body_of(answer: bytes) -> bytes:
 
 def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(endpoint: Endpoint) -> None:
     bare = (
-        limits.MOST_HEAD_BYTES
+        limits.MAX_HEAD_BYTES
         - len("/")
         - sum(len(name) + len(value) + 4 for name, value in (("host", "localhost"), ("connection", "close"), ("x", "")))
     )
@@ -174,7 +175,7 @@ def test_a_body_of_two_lengths_is_refused(endpoint: Endpoint) -> None:
 
 
 def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch) -> None:
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
     with running(counting) as endpoint, contextlib.ExitStack() as held:
         held.enter_context(connected(endpoint.https_port))  # no handshake yet: counted all the same
         held.enter_context(connected(endpoint.proxy_port))

@@ -12,7 +12,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.storage.filedatalake import DataLakeServiceClient
 from faulty import FABRIC, TABLE, ZONE, faulty
 
-from mirror_engine.endpoint.unmirrored import Unmirrored
+from mirror_engine.onelake.items import NullReplication
 
 pytestmark = pytest.mark.slow
 
@@ -196,7 +196,7 @@ def test_a_name_that_was_known_stays_known_and_a_refused_one_is_not_hidden(tmp_p
 def test_the_engine_looks_in_the_middle_of_an_upload(tmp_path) -> None:
     seen = []
 
-    class Looking(Unmirrored):
+    class Looking(NullReplication):
         def poll(self, item) -> None:
             seen.append((item.path, (tmp_path / FILE).stat().st_size))
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, tunnel
 
-from mirror_engine.endpoint import proxy
+from mirror_engine.onelake import network as proxy
 
 if TYPE_CHECKING:
-    from mirror_engine.endpoint.server import Endpoint
+    from mirror_engine.onelake.network import Endpoint
 
 pytestmark = pytest.mark.slow
 

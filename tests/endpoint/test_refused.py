@@ -6,7 +6,7 @@ import pytest
 from endpoint.speaking import LANDING, onelake
 from wire import ONELAKE, exchange, request, running
 
-from mirror_engine.endpoint.refused import Refused
+from mirror_engine.onelake.error_responses import Refused
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 from faulty import Client
 from wire import connected, exchange, request, rest_of, status_of
 
-from mirror_engine.serving.server import Plan, Server
+from mirror_engine.onelake.serving import Server, ServerPlan
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ class Attacked:
         (folder / "secret").write_bytes(SECRET)
         self.secret = folder / "secret"
         self.told = []
-        self.server = Server(Plan(self.store, has_engines=False), tell=self.told.append)
+        self.server = Server(ServerPlan(self.store, has_engines=False), tell=self.told.append)
 
     def __enter__(self):
         card = self.server.__enter__().card

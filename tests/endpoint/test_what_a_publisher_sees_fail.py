@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from faulty import ITEM, TABLE, ZONE, faulty
 
-from mirror_engine.endpoint.lake import LostFile
+from mirror_engine.onelake.lake import LostFile
 
 pytestmark = pytest.mark.slow
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.explanations.pages import explanation
-from mirror_engine.landing_zone.register import REGISTER
+from mirror_engine.explain.pages import explanation
+from mirror_engine.landing_zone.register import CATALOG
 from mirror_engine.mirror import Mirror
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.explanations.pages import Explanation, Snippet
+    from mirror_engine.explain.pages import Explanation, Snippet
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -42,7 +42,7 @@ def is_one_parquet(page: Explanation) -> bool:
     return page.wrong.text.startswith("pa.table(") and "\n" not in page.wrong.text
 
 
-PAGES = [explanation(code) for code in REGISTER]
+PAGES = [explanation(code) for code in CATALOG]
 TEXTS = [page for page in PAGES if is_text(page)]
 PARQUETS = [page for page in PAGES if is_one_parquet(page)]
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from mirror_engine.explanations.pages import explanation, read_page
-from mirror_engine.explanations.rules import rules, rules_in, rules_page
-from mirror_engine.landing_zone.delimited_text import RecordLimits, RecordReader, TextDialect
+from mirror_engine.explain.pages import explanation, read_page
+from mirror_engine.explain.rules import rules, rules_in, rules_page
+from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, TextDialect
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.metadata import parse
-from mirror_engine.landing_zone.register import REGISTER
+from mirror_engine.landing_zone.register import CATALOG
 
 HOME = Path(__file__).parents[2]
 PROTOCOL = (HOME / "docs/protocol.md").read_text(encoding="utf-8")
-PAGES = [explanation(code) for code in REGISTER]
+PAGES = [explanation(code) for code in CATALOG]
 METADATA = [page for page in PAGES if page.wrong.title == "_metadata.json"]
 
 
@@ -25,8 +25,8 @@ def raised_by(text: str) -> set[str]:
 
 
 def test_every_page_belongs_to_a_code_of_the_register() -> None:
-    pages = {path.stem for path in (HOME / "mirror_engine/explanations").glob("ME*.md")}
-    assert pages == set(REGISTER)
+    pages = {path.stem for path in (HOME / "mirror_engine/explain").glob("ME*.md")}
+    assert pages == set(CATALOG)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.code)
@@ -72,7 +72,7 @@ def test_right_examples_are_well_formed(page) -> None:
 
 def test_the_package_carries_the_rules_of_the_protocol_as_they_are() -> None:
     assert rules() == rules_in(PROTOCOL)
-    carried = (HOME / "mirror_engine/explanations/rules.md").read_text(encoding="utf-8")
+    carried = (HOME / "mirror_engine/explain/rules.md").read_text(encoding="utf-8")
     assert carried == rules_page(PROTOCOL), "run: python -m mirror_engine.cli.reference docs"
 
 
@@ -96,4 +96,4 @@ def test_a_page_of_another_form_says_so() -> None:
 )
 def test_a_number_in_a_text_agrees_with_its_noun(count, said) -> None:
     assert diagnose("ME008", "Items", count=count).text == f"no `_metadata.json`, {said} waiting"
-    assert "{count} files waiting" in REGISTER["ME008"].wording
+    assert "{count} files waiting" in CATALOG["ME008"].wording

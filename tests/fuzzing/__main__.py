@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOLDER = Path(".fuzz")
-LEAST_SECONDS = 2.0
+MIN_SECONDS = 2.0
 GRACE_SECONDS = 600.0  # to import and instrument, on a busy machine
 LAST_LINES = 12
 
@@ -81,7 +81,7 @@ def fuzzed(name: str, seconds: float, seed: int) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     outcome, end = Outcome(), time.monotonic() + seconds
     attempt = 0
-    while (left := end - time.monotonic()) > LEAST_SECONDS or attempt == 0:
+    while (left := end - time.monotonic()) > MIN_SECONDS or attempt == 0:
         run = folder / str(attempt)
         run.mkdir(parents=True)
         died = _died(name, run, left, seed + attempt)

@@ -32,7 +32,7 @@ except ImportError:
     atheris = None
 
 HANG_SECONDS = 120
-LONGEST_INPUT = 1 << 15
+MAX_INPUT = 1 << 15
 
 
 class Watched:
@@ -108,7 +108,7 @@ def by_coverage(watched: Watched, seconds: float, seed: int, corpus: Path) -> No
             return bytes(atheris.Mutate(content, most))
         return watched.target.mutated(content, chance)[:most]
 
-    limits = (f"-max_total_time={max(1, int(seconds))}", f"-max_len={LONGEST_INPUT}", "-timeout=0", "-rss_limit_mb=0")
+    limits = (f"-max_total_time={max(1, int(seconds))}", f"-max_len={MAX_INPUT}", "-timeout=0", "-rss_limit_mb=0")
     options = [sys.argv[0], *limits, f"-seed={seed}", f"-artifact_prefix={corpus.parent}/", "-verbosity=0", str(corpus)]
     atheris.Setup(options, watched.run, custom_mutator=changed)
     atheris.Fuzz()

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.change_file import LAST, ChangeFileName, detect
-from mirror_engine.landing_zone.detection import Detection
+from mirror_engine.landing_zone.detection import LAST, ChangeFileName, Detection, detect
+from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
 from mirror_engine.landing_zone.register import Severity
-from mirror_engine.landing_zone.sightings import FileSighting
 
 if TYPE_CHECKING:
     import random
@@ -31,26 +30,26 @@ def name(number: int, extension: str = "parquet") -> str:
     return f"{number:020d}.{extension}"
 
 
-def file(path: str | int, modified_ns: int = 0, identity: str = "i", size: int = 1) -> FileSighting:
-    return FileSighting(name(path) if isinstance(path, int) else path, size, modified_ns, identity)
+def file(path: str | int, modified_ns: int = 0, identity: str = "i", size: int = 1) -> LandedFile:
+    return LandedFile(name(path) if isinstance(path, int) else path, size, modified_ns, identity)
 
 
-def progress(*applied: FileSighting, watermarks: Mapping[str, int] | None = None) -> Progress:
+def progress(*applied: LandedFile, watermarks: Mapping[str, int] | None = None) -> Progress:
     files = {each.path: AppliedFile(each.etag, "d", 0, 1, each.modified_ns) for each in applied}
     return Progress("g", "i", applied=files, watermarks=watermarks or {})
 
 
 def look(
-    files: Iterable[FileSighting | str | int],
+    files: Iterable[LandedFile | str | int],
     metadata: Metadata = NUMBERED,
     known: Progress | None = None,
     **options: Any,
 ) -> Detection:
-    sighted = [each if isinstance(each, FileSighting) else file(each) for each in files]
+    sighted = [each if isinstance(each, LandedFile) else file(each) for each in files]
     return detect(ITEMS, sighted, metadata, known, **options)
 
 
-def paths(files: Iterable[FileSighting]) -> list[str]:
+def paths(files: Iterable[LandedFile]) -> list[str]:
     return [each.path for each in files]
 
 
@@ -319,7 +318,7 @@ names = st.one_of(
     st.sampled_from([name(2, "PARQUET"), name(3, "csv"), "_x.parquet", "a.parquet", "7.parquet", "b.parquet.tmp"]),
 )
 folders = st.sampled_from(["", "", "d=1/", "d=2/", "e=1/", "d=1/e=1/"])
-sightings = st.lists(
+listings = st.lists(
     st.builds(lambda f, n, m, i: file(f + n, m, i), folders, names, st.integers(0, 2), st.sampled_from("ab")),
     max_size=12,
     unique_by=lambda each: each.path,
@@ -328,9 +327,9 @@ metadatas = st.builds(Metadata, strategy=st.sampled_from(Strategy), partitioned=
 
 
 @pytest.mark.slow
-@given(sightings, sightings, metadatas, st.sampled_from(["first", "lowest"]), st.randoms())
+@given(listings, listings, metadatas, st.sampled_from(["first", "lowest"]), st.randoms())
 def test_detection_keeps_its_promises(
-    files: list[FileSighting], applied: list[FileSighting], metadata: Metadata, start: Any, rng: random.Random
+    files: list[LandedFile], applied: list[LandedFile], metadata: Metadata, start: Any, rng: random.Random
 ) -> None:
     """Whatever lies there: no gap is jumped, nothing is read twice, every file has one fate, order does not count."""
     known = progress(*applied)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.errors import PublisherError
-from mirror_engine.landing_zone.column_types import (
+from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone.diagnostics import diagnose, without_errors
+from mirror_engine.landing_zone.schema import (
     VOID,
     Column,
     Incoming,
@@ -23,7 +24,6 @@ from mirror_engine.landing_zone.column_types import (
     mixed_times,
     same_name,
 )
-from mirror_engine.landing_zone.diagnostics import diagnose, without_errors
 
 ID = Column("Id", "long")
 CITY = Column("City", "string")
@@ -35,8 +35,8 @@ def codes(merged: Merged) -> list[str]:
     return [said.code for said in merged.diagnostics]
 
 
-def refused(current: TableSchema | None, incoming: Incoming) -> PublisherError:
-    with pytest.raises(PublisherError) as caught:
+def refused(current: TableSchema | None, incoming: Incoming) -> RejectedFile:
+    with pytest.raises(RejectedFile) as caught:
         merge(current, incoming)
     return caught.value
 
@@ -195,7 +195,7 @@ def test_a_missing_not_null_column_is_refused_unless_only_keys_are_read(
     incoming = replace(FILE, columns=(ID,))
     merged = merge(TableSchema((ID, replace(CITY, nullable=False))), incoming)
     if refusal:
-        with pytest.raises(PublisherError, match="ME046"):
+        with pytest.raises(RejectedFile, match="ME046"):
             check_absent_columns(merged, incoming, markers, deletes_count=deletes_count)
     else:
         check_absent_columns(merged, incoming, markers, deletes_count=deletes_count)
@@ -247,6 +247,6 @@ def test_a_long_list_of_names_is_cut() -> None:
 def test_settling_raises_the_first_error_with_all_others_beside_it() -> None:
     warning, error = diagnose("ME058", "a"), diagnose("ME023", "a")
     assert without_errors([warning]) == (warning,)
-    with pytest.raises(PublisherError) as caught:
+    with pytest.raises(RejectedFile) as caught:
         without_errors([warning, error])
     assert (caught.value.diagnostic, caught.value.others) == (error, (warning,))

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.errors import PublisherError
-from mirror_engine.landing_zone import delimited_text
-from mirror_engine.landing_zone.delimited_text import RecordLimits, RecordReader, TextDialect
+from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone import csv_dialect as delimited_text
+from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, TextDialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_engine.landing_zone.delimited_text import Record
+    from mirror_engine.landing_zone.csv_dialect import Record
 
 DIALECTS = st.builds(
     TextDialect,
@@ -47,7 +47,7 @@ def refused(text: str, dialect: TextDialect | None = None, row_bytes: int = 1 <<
     """The message, which is the same whether the header comes alone or with all rows."""
     messages = set()
     for cuts in ((), (text.find("\n") + 1,)):
-        with pytest.raises(PublisherError) as caught:
+        with pytest.raises(RejectedFile) as caught:
             read(text, dialect, cuts, row_bytes)
         messages.add(caught.value.message)
     (message,) = messages
@@ -165,7 +165,7 @@ def test_rows_before_a_fault_are_given_first() -> None:
     reader = RecordReader(TextDialect(), RecordLimits("f"))
     records = reader.records(["a\r\n1\r\n2\r\n3,4\r\n"])
     assert next(records) == [["a"], ["1"], ["2"]]
-    with pytest.raises(PublisherError):
+    with pytest.raises(RejectedFile):
         next(records)
 
 
@@ -196,7 +196,7 @@ def test_an_endless_row_is_refused_early() -> None:
             yield taken[-1]
 
     reader = RecordReader(TextDialect(), RecordLimits("f", row_bytes=1000))
-    with pytest.raises(PublisherError, match="ME075"):
+    with pytest.raises(RejectedFile, match="ME075"):
         list(reader.records(endless()))
     assert len(taken) <= 12
 
@@ -214,7 +214,7 @@ def test_undecodable_bytes_are_refused_at_their_row() -> None:
         yield "h\r\n1\r\n2"
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "")
 
-    with pytest.raises(PublisherError, match="row 2: bytes that are not in the declared encoding"):
+    with pytest.raises(RejectedFile, match="row 2: bytes that are not in the declared encoding"):
         list(RecordReader(TextDialect(), RecordLimits("f")).records(texts()))
 
 
@@ -268,7 +268,7 @@ def test_any_cut_of_any_text_gives_the_same_outcome(text: str, dialect: TextDial
     def outcome(cut_at: Sequence[int]) -> object:
         try:
             return read(text, dialect, cut_at)[0]
-        except PublisherError as refusal:
+        except RejectedFile as refusal:
             return refusal.message
 
     assert outcome(()) == outcome(cuts) == outcome(range(len(text)))

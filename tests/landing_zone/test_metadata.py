@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.column_types import Column
-from mirror_engine.landing_zone.delimited_text import TextDialect
-from mirror_engine.landing_zone.json_faults import JsonFault, read_json
+from mirror_engine.landing_zone.csv_dialect import TextDialect
+from mirror_engine.landing_zone.json_reader import JsonFault, read_json
 from mirror_engine.landing_zone.metadata import MAX_BYTES, FileFormat, Metadata, Strategy, parse
+from mirror_engine.landing_zone.schema import Column
 
 PATH = "Orders/_metadata.json"
 TEXT = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirror_engine.landing_zone.partner_events import MAX_BYTES, PartnerEvents, parse_partner_events
+from mirror_engine.landing_zone.metadata import MAX_BYTES, PartnerEvents, parse_partner_events
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.text_cells import CellFault, parser
+from mirror_engine.landing_zone.csv_values import CellFault, parser
 
 UTC = timezone.utc
 KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "time", "binary", "string"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.text_encoding import codec_of, decoded
+from mirror_engine.landing_zone.csv_dialect import codec_of, decoded
 
 CODECS = ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "cp1252", "shift-jis", "gb18030", "ascii", "iso8859-1"]
 

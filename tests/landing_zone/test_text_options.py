@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mirror_engine.landing_zone.delimited_text import TextDialect
+from mirror_engine.landing_zone.csv_dialect import TextDialect
 from mirror_engine.landing_zone.metadata import Metadata, parse
 
 PATH = "Orders/_metadata.json"

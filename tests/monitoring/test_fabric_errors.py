@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from mirror_engine.landing_zone.column_types import Column, type_mismatch
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.register import REGISTER
-from mirror_engine.monitoring.fabric_errors import fabric_message
+from mirror_engine.landing_zone.register import CATALOG
+from mirror_engine.landing_zone.schema import Column, type_mismatch
+from mirror_engine.monitoring.fabric_files import fabric_message
 
 STORES = TableName("Sales", "Stores")
 FOLDER = STORES.folder
@@ -112,10 +112,10 @@ def test_refused_metadata_is_called_metadata() -> None:
     assert message(diagnose("ME017", f"{FOLDER}/_metadata.json", before="A", after="B")).startswith(METADATA)
 
 
-@pytest.mark.parametrize("code", REGISTER)
+@pytest.mark.parametrize("code", CATALOG)
 def test_every_code_has_a_message_that_names_the_place(code: str) -> None:
     details = dict.fromkeys(("time", "fault", "line", "char", "reason"), "x")
-    words = REGISTER[code].text + REGISTER[code].remedy
+    words = CATALOG[code].text + CATALOG[code].remedy
     details |= {re.split("[:}]", part)[0]: "x" for part in words.split("{")[1:]}
     error_code, said = fabric_message(diagnose(code, f"{FOLDER}/1.csv", **details), STORES, "G")
     assert error_code

@@ -9,7 +9,16 @@ from uuid import UUID
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Progress
-from mirror_engine.landing_zone.states import Behind, Blocked, Latched, Level, Loading, TableState, Unarmed, Waiting
+from mirror_engine.landing_zone.states import (
+    Behind,
+    Blocked,
+    CaughtUp,
+    Empty,
+    Halted,
+    Loading,
+    TableState,
+    Unconfigured,
+)
 from mirror_engine.monitoring.fabric_files import (
     REPLICATOR_FILE,
     TABLES_FILE,
@@ -42,7 +51,7 @@ def entry(state: TableState, progress: Progress | None = COMMITTED, name: TableN
 
 
 def test_a_table_shows_as_the_service_shows_it() -> None:
-    found = entry(Level())
+    found = entry(CaughtUp())
     assert str(UUID(found.pop("id")))
     assert found == {
         "status": "Replicating",
@@ -62,27 +71,27 @@ def test_a_table_shows_as_the_service_shows_it() -> None:
 
 
 def test_a_bare_table_has_an_empty_schema_name() -> None:
-    found = entry(Level(), name=ITEMS)
+    found = entry(CaughtUp(), name=ITEMS)
     assert (found["normalizedTableName"], found["sourceSchemaName"]) == ("Items", "")
 
 
 def test_ids_are_stable_and_told_apart_by_folder() -> None:
     twins = [TableName("a", "b"), TableName("", "a.b")]
     first, second = (
-        [found["id"] for found in written(*(FabricTable(n, Level(), None) for n in twins))] for _ in range(2)
+        [found["id"] for found in written(*(FabricTable(n, CaughtUp(), None) for n in twins))] for _ in range(2)
     )
     assert first == second
     assert len(set(first)) == 2
 
 
 def test_status_words_are_those_of_the_service() -> None:
-    refused = Latched(diagnose("ME023", "x.parquet"), 1)
+    refused = Halted(diagnose("ME023", "x.parquet"), 1)
     assert entry(Loading(1), None)["status"] == "Initialized"
     assert entry(Loading(1), FRESH)["status"] == "Snapshotting"
     assert entry(refused, FRESH)["status"] == "Snapshotting"
-    for state in (Level(), Behind(1), Blocked("x", 1), refused):
+    for state in (CaughtUp(), Behind(1), Blocked("x", 1), refused):
         assert entry(state)["status"] == "Replicating"
-    assert entry(Waiting(expired=False), FRESH)["status"] == "Snapshotting"
+    assert entry(Empty(expired=False), FRESH)["status"] == "Snapshotting"
 
 
 def test_a_table_never_committed_was_synced_in_year_one() -> None:
@@ -94,14 +103,14 @@ def test_a_blocked_table_carries_no_error() -> None:
 
 
 def test_a_latched_table_carries_its_error() -> None:
-    found = entry(Latched(diagnose("ME023", "Sales.schema/Stores/1.parquet"), 1))
+    found = entry(Halted(diagnose("ME023", "Sales.schema/Stores/1.parquet"), 1))
     assert found["errorCode"] == "InputValidationError"
     assert "Parquet file size is 0 bytes" in found["errorMessage"]
     assert found["errorMessage"].endswith(f"ArtifactId: {artifact_id(MIRROR)}")
 
 
 def test_a_table_without_data_for_14_days_has_failed() -> None:
-    found = entry(Waiting(expired=True), FRESH)
+    found = entry(Empty(expired=True), FRESH)
     assert (found["status"], found["errorMessage"]) == (
         "Failed",
         "This table has been stuck in Snapshotting for 20 days",
@@ -109,7 +118,7 @@ def test_a_table_without_data_for_14_days_has_failed() -> None:
 
 
 def test_unarmed_folders_are_left_out() -> None:
-    assert written(FabricTable(ITEMS, Unarmed(diagnose("ME008", "Items", count=1), 1), None)) == []
+    assert written(FabricTable(ITEMS, Unconfigured(diagnose("ME008", "Items", count=1), 1), None)) == []
 
 
 def test_the_heartbeat_is_written_beside_and_alone() -> None:
@@ -118,7 +127,7 @@ def test_the_heartbeat_is_written_beside_and_alone() -> None:
     write(storage, (), mirror=MIRROR, now=NOW)
     with storage.open(REPLICATOR_FILE) as file:
         assert json.load(file) == {
-            "status": "Running",
+            "status": "EngineRun",
             "errorCode": "",
             "errorMessage": "",
             "lastHeartbeatTime": "2026-11-02T08:15:30.5000000+00:00",

@@ -7,13 +7,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from shop_window import EVIL, EVIL_TABLE, SHOP, shop
 from starlette.testclient import TestClient
 
-from mirror_engine.endpoint.databases import DatabaseStatus
-from mirror_engine.monitoring.metrics import STATES, Metrics
-from mirror_engine.monitoring.readiness import OLDEST_HEARTBEAT_SECONDS, unready
-from mirror_engine.monitoring.sights import Sights
-from mirror_engine.monitoring.state_words import word
-from mirror_engine.monitoring.web import Web
-from mirror_engine.monitoring.web_requests import Counted
+from mirror_engine.monitoring.words import word
+from mirror_engine.onelake.items import DatabaseStatus
+from mirror_engine.onelake.page.metrics import STATES, Metrics
+from mirror_engine.onelake.page.status_cache import StatusCache
+from mirror_engine.onelake.page.web import OLDEST_HEARTBEAT_SECONDS, Counted, Web, unready
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +62,7 @@ def test_every_number_is_that_of_status(window) -> None:
 def test_names_that_are_attacks_break_no_line(window) -> None:
     evil = window.add("3", 'a"} 1\nx', "\ud800")
     evil.table("T\x07able", keys=["Id"])
-    told = samples(Metrics(Sights(window), lambda: 0.0).text().decode())
+    told = samples(Metrics(StatusCache(window), lambda: 0.0).text().decode())
     items = {dict(labels).get("item") for _, labels in told}
     assert items >= {"Shop", "<i>Item</i>", r"\ud800"}
     assert {dict(labels).get("workspace") for _, labels in told} >= {'a"} 1\\nx'}
@@ -72,7 +70,7 @@ def test_names_that_are_attacks_break_no_line(window) -> None:
 
 
 def test_two_servers_share_no_numbers(window) -> None:
-    first, second = Metrics(Sights(window), lambda: 0.0), Metrics(Sights(window), lambda: 0.0)
+    first, second = Metrics(StatusCache(window), lambda: 0.0), Metrics(StatusCache(window), lambda: 0.0)
     first.requests.labels("GET", 200).inc()
     assert b'requests_total{method="GET"' in first.text()
     assert b'requests_total{method="GET"' not in second.text()
@@ -84,7 +82,7 @@ def test_what_the_endpoint_answers_is_counted(window) -> None:
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    metrics = Metrics(Sights(window), lambda: 0.0)
+    metrics = Metrics(StatusCache(window), lambda: 0.0)
     client = TestClient(Counted(answer, metrics.requests))
     for method, path in (("GET", "/"), ("GET", "/"), ("PUT", "/absent")):
         client.request(method, path)
@@ -97,7 +95,7 @@ def test_what_the_endpoint_answers_is_counted(window) -> None:
 
 def test_a_mirror_that_cannot_be_looked_at_is_down_and_the_others_are_told(window) -> None:
     (window.folder / EVIL).rename(window.folder / "elsewhere")
-    told = samples(Metrics(Sights(window), lambda: 0.0).text().decode())
+    told = samples(Metrics(StatusCache(window), lambda: 0.0).text().decode())
     up = {dict(labels)["item"]: value for (name, labels), value in told.items() if name == "mirror_engine_up"}
     assert up == {"<i>Item</i>": 0.0, "Shop": 0.0}
     assert any(dict(labels).get("table") == "Sales.Orders" for _, labels in told)
@@ -105,7 +103,7 @@ def test_a_mirror_that_cannot_be_looked_at_is_down_and_the_others_are_told(windo
 
 def ready(window, age_seconds: float = 0.0) -> list[str]:
     newest = max(window.mirror(item.id).status().heartbeat for item in window.shown)
-    return unready(Sights(window).all(), newest + age_seconds)
+    return unready(StatusCache(window).all(), newest + age_seconds)
 
 
 def test_who_runs_with_a_young_heartbeat_is_ready(window) -> None:
@@ -135,7 +133,7 @@ def test_only_what_should_run_must(window, state, error, words) -> None:
 def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window) -> None:
     window.add("3", "Sales", "New")
     (window.folder / EVIL).rename(window.folder / "elsewhere")
-    words = unready(Sights(window).all(), window.mirror(SHOP).status().heartbeat)
+    words = unready(StatusCache(window).all(), window.mirror(SHOP).status().heartbeat)
     assert words[1:] == ["Sales/New: Running, no heartbeat yet"]
     assert words[0].startswith("<b>Workspace/<i>Item</i>: ")
     assert "no such folder" in words[0]

@@ -11,8 +11,7 @@ import pytest
 from browser import DESKTOP, PHONE, browser
 from shop_window import EVIL, EVIL_TABLE, SHOP, shop
 
-from mirror_engine.monitoring.web import Web
-from mirror_engine.monitoring.web_server import WebServer
+from mirror_engine.onelake.page.web import Web, WebServer
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import pytest
 from shop_window import SHOP, Window
 from starlette.testclient import TestClient
 
-from mirror_engine.monitoring.page_words import MOST_CHARACTERS, MOST_COLUMNS, MOST_FILES, FirstRows, named
-from mirror_engine.monitoring.web import Web
+from mirror_engine.onelake.page.pages import MAX_CHARACTERS, MAX_COLUMNS, MAX_FILES, FirstRows, named
+from mirror_engine.onelake.page.web import Web
 
 pytestmark = pytest.mark.slow
 
@@ -27,8 +27,8 @@ def test_times_beyond_python_s_years_are_shown() -> None:
         (b"\0\1", pa.binary(), "AAE="),
         (float("nan"), pa.float64(), "NaN"),
         ("a\tb", pa.string(), r"a\tb"),
-        ("y" * MOST_CHARACTERS, pa.string(), "y" * MOST_CHARACTERS),
-        ("y" * MOST_CHARACTERS + "z", pa.string(), "y" * MOST_CHARACTERS + "…"),
+        ("y" * MAX_CHARACTERS, pa.string(), "y" * MAX_CHARACTERS),
+        ("y" * MAX_CHARACTERS + "z", pa.string(), "y" * MAX_CHARACTERS + "…"),
     ],
 )
 def test_a_value_is_one_line_of_bounded_length(value, kind, text) -> None:
@@ -36,8 +36,8 @@ def test_a_value_is_one_line_of_bounded_length(value, kind, text) -> None:
 
 
 def test_many_columns_and_files_are_counted_instead_of_shown() -> None:
-    rows = FirstRows.of(pa.table({f"c{at}": [at] for at in range(MOST_COLUMNS + 3)}))
-    assert (len(rows.columns), len(rows.rows[0]), rows.more_columns) == (MOST_COLUMNS, MOST_COLUMNS, 3)
+    rows = FirstRows.of(pa.table({f"c{at}": [at] for at in range(MAX_COLUMNS + 3)}))
+    assert (len(rows.columns), len(rows.rows[0]), rows.more_columns) == (MAX_COLUMNS, MAX_COLUMNS, 3)
     assert named(["a", "b", "c", "d"]) == "a, b, c, d"
     assert named([str(at) for at in range(1500)]) == "0 … 1499 (1,500 files)"
 
@@ -45,15 +45,15 @@ def test_many_columns_and_files_are_counted_instead_of_shown() -> None:
 def test_a_page_lists_the_newest_applied_files_and_counts_the_rest(tmp_path) -> None:
     window = Window(tmp_path)
     table = window.add(SHOP, "Sales", "Shop").table("Many", keys=["Id"])
-    for at in range(MOST_FILES + 2):
+    for at in range(MAX_FILES + 2):
         table.insert({"Id": at})
     window.apply()
     table.skip()
-    for at in range(MOST_FILES + 5):
+    for at in range(MAX_FILES + 5):
         table.insert({"Id": at})
     page = TestClient(Web(window).app).get(f"/tables/{SHOP}/Many").text
-    assert page.count('<span class="state well">applied') == MOST_FILES
+    assert page.count('<span class="state well">applied') == MAX_FILES
     assert "… and 2 applied files more." in page
     assert "… and 5 waiting files more." in page
-    assert f"<bdi>{MOST_FILES + 2:020d}.parquet</bdi>" in page
+    assert f"<bdi>{MAX_FILES + 2:020d}.parquet</bdi>" in page
     assert f'class="file"><bdi>{1:020d}.parquet</bdi>' not in page

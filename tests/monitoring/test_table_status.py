@@ -9,24 +9,24 @@ from typing import get_args
 import pytest
 
 from mirror_engine.config import Config
+from mirror_engine.engine.planner import Circumstances, plan
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Latch, Progress
-from mirror_engine.landing_zone.sightings import FileSighting, MetadataAbsent, MetadataUsable, TableSighting
+from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.landing_zone.states import (
     Behind,
     Blocked,
-    Latched,
-    Level,
+    CaughtUp,
+    Empty,
+    Halted,
     Loading,
     TableState,
-    Unarmed,
-    Waiting,
+    Unconfigured,
 )
-from mirror_engine.monitoring.state_words import advice, in_words, word
 from mirror_engine.monitoring.status import MirrorStatus, TableStatus, table_status
-from mirror_engine.planner import Circumstances, plan
+from mirror_engine.monitoring.words import advice, in_words, word
 
 NOW = 1_000_000.0
 ORDERS = TableName("Sales", "Orders")
@@ -34,18 +34,18 @@ KEYED = MetadataUsable("m", Metadata(key_columns=("Id",)))
 REFUSED = diagnose("ME037", f"{ORDERS.folder}/00000000000000000002.parquet", row=7, value="3")
 
 
-def file(number: int, age_seconds: float = 10) -> FileSighting:
-    return FileSighting(f"{number:020d}.parquet", 10, int((NOW - age_seconds) * 1e9), f"f{number}")
+def file(number: int, age_seconds: float = 10) -> LandedFile:
+    return LandedFile(f"{number:020d}.parquet", 10, int((NOW - age_seconds) * 1e9), f"f{number}")
 
 
-def known(*applied: FileSighting, **changes) -> Progress:
+def known(*applied: LandedFile, **changes) -> Progress:
     files = {each.path: AppliedFile(each.etag, "d", 3, 5, each.modified_ns) for each in applied}
     progress = Progress("g", "folder", 1, 3, {"": len(applied)}, files, ("Id",), synced_at=NOW - 60, armed_at=1.0)
     return replace(progress, rows_processed=9, bytes_processed=99, **changes)
 
 
-def status(*files: FileSighting, progress: Progress | None = None, metadata=KEYED, identity="folder") -> TableStatus:
-    planned = plan(TableSighting(ORDERS, identity, metadata, files), progress, Circumstances(Config(), NOW))
+def status(*files: LandedFile, progress: Progress | None = None, metadata=KEYED, identity="folder") -> TableStatus:
+    planned = plan(TableListing(ORDERS, identity, metadata, files), progress, Circumstances(Config(), NOW))
     return table_status(planned, progress, files, rows_live=4, default_schema="dbo", now=NOW)
 
 
@@ -55,7 +55,7 @@ def told(found: TableStatus) -> list[tuple[str, str]]:
 
 def test_a_level_table_has_no_lag_and_says_where_its_files_went() -> None:
     found = status(file(1), progress=known(file(1)))
-    assert (found.state, found.lag_seconds, found.waiting, found.first_blocker) == (Level(), 0.0, (), None)
+    assert (found.state, found.lag_seconds, found.waiting, found.first_blocker) == (CaughtUp(), 0.0, (), None)
     assert (found.delta_version, found.committed_at, found.rows_live) == (3, NOW - 60, 4)
     assert [(each.state, each.version, each.rows) for each in found.files] == [("applied", 3, 5)]
     assert found.next_expected == {"": "00000000000000000002.parquet"}
@@ -88,7 +88,7 @@ def test_a_gap_behind_ready_files_is_told_as_well() -> None:
 
 
 def test_in_a_latched_table_one_file_is_refused_and_the_others_wait_for_it() -> None:
-    latch = Latch(REFUSED, file(2).path, file(2).identity, file(2).etag)
+    latch = Rejection(REFUSED, file(2).path, file(2).identity, file(2).etag)
     found = status(file(1), file(2), file(3), progress=known(file(1), latch=latch))
     assert told(found) == [("2", "refused"), ("3", "waiting"), ("1", "applied")]
     assert found.first_blocker == REFUSED.path
@@ -97,7 +97,7 @@ def test_in_a_latched_table_one_file_is_refused_and_the_others_wait_for_it() -> 
 
 def test_files_of_an_unarmed_folder_wait_for_metadata() -> None:
     found = status(file(1), metadata=MetadataAbsent())
-    assert isinstance(found.state, Unarmed)
+    assert isinstance(found.state, Unconfigured)
     assert (found.waiting[0].why, found.first_blocker) == (
         "the folder has no usable _metadata.json",
         "Sales.schema/Orders",
@@ -111,7 +111,7 @@ def test_a_recreated_folder_shows_nothing_of_its_earlier_life() -> None:
 
 
 def test_ignored_paths_keep_their_reason_and_are_not_waiting() -> None:
-    stray = FileSighting("0001.parquet", 1, 1, "s")
+    stray = LandedFile("0001.parquet", 1, 1, "s")
     found = status(stray, progress=known())
     assert [each.code for each in found.ignored] == ["ME020"]
     assert found.waiting == ()
@@ -129,31 +129,31 @@ def test_everything_is_plain_json() -> None:
 
 
 STATES: dict[type, TableState] = {
-    Unarmed: Unarmed(diagnose("ME008", "New", count=2), 2),
-    Waiting: Waiting(expired=True),
+    Unconfigured: Unconfigured(diagnose("ME008", "New", count=2), 2),
+    Empty: Empty(expired=True),
     Loading: Loading(1),
-    Level: Level(),
+    CaughtUp: CaughtUp(),
     Behind: Behind(2),
     Blocked: Blocked("00000000000000000002.parquet", 3),
-    Latched: Latched(REFUSED, 1),
+    Halted: Halted(REFUSED, 1),
 }
 
 
 def test_every_state_has_a_sentence() -> None:
     assert set(STATES) == set(get_args(TableState))
     assert {word(state): in_words(state) for state in STATES.values()} == {
-        "unarmed": "not a table yet: no `_metadata.json`, 2 files waiting [ME008]",
-        "waiting": "failed: no change file came within 14 days",
+        "unconfigured": "not a table yet: no `_metadata.json`, 2 files waiting [ME008]",
+        "empty": "failed: no change file came within 14 days",
         "loading": "loading: 1 file ready, nothing committed yet",
-        "level": "level: everything landed is in the table",
+        "caught_up": "level: everything landed is in the table",
         "behind": "behind: 2 files ready",
         "blocked": "blocked: waits for 00000000000000000002.parquet, 3 files unread",
-        "latched": "latched: 00000000000000000002.parquet, row 7: row marker is 3, the protocol knows 0, 1, 2, 4 "
+        "halted": "latched: 00000000000000000002.parquet, row 7: row marker is 3, the protocol knows 0, 1, 2, 4 "
         "[ME037], 1 file unread",
     }
 
 
-@pytest.mark.parametrize("state", [Unarmed, Waiting, Blocked, Latched])
+@pytest.mark.parametrize("state", [Unconfigured, Empty, Blocked, Halted])
 def test_a_table_that_stands_still_comes_with_advice(state: type) -> None:
     assert advice(STATES[state], engine_running=True).endswith(".")
 
@@ -161,9 +161,9 @@ def test_a_table_that_stands_still_comes_with_advice(state: type) -> None:
 def test_a_table_that_only_lacks_an_engine_says_so() -> None:
     assert "mirror-engine run" in advice(Behind(1), engine_running=False)
     assert advice(Behind(1), engine_running=True) == ""
-    assert advice(Level(), engine_running=False) == ""
+    assert advice(CaughtUp(), engine_running=False) == ""
 
 
 def test_a_name_with_control_characters_stays_on_its_line() -> None:
     assert "\x1b" not in in_words(Blocked("day=\x1b[2J/1.parquet", 1))
-    assert "\n" not in in_words(Latched(Diagnostic("ME023", "a\nb/1\n.parquet"), 1))
+    assert "\n" not in in_words(Halted(Diagnostic("ME023", "a\nb/1\n.parquet"), 1))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.monitoring.times import dotnet, iso, span
+from mirror_engine.monitoring.words import dotnet, iso, span
 
 
 def test_json_times_are_utc_with_milliseconds() -> None:

@@ -11,11 +11,11 @@ import pytest
 from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, shop
 from starlette.testclient import TestClient
 
-from mirror_engine.endpoint.databases import DatabaseStatus
-from mirror_engine.monitoring import sights
-from mirror_engine.monitoring.page_words import address, last_diagnostic
-from mirror_engine.monitoring.state_words import advice, in_words, tone, watermark, word
-from mirror_engine.monitoring.web import ASSETS, HEADERS, Web
+from mirror_engine.monitoring.words import advice, in_words, tone, watermark, word
+from mirror_engine.onelake.items import DatabaseStatus
+from mirror_engine.onelake.page import status_cache as sights
+from mirror_engine.onelake.page.pages import address, last_diagnostic
+from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_every_table_stands_on_the_page_with_the_words_of_status(still, client) 
 def test_the_shop_has_tables_in_every_state(still) -> None:
     """Else the page would not be tested with it."""
     states = {word(table.state) for table in still.shown[0].view().status().tables}
-    assert states == {"unarmed", "waiting", "loading", "behind", "blocked", "latched"}
+    assert states == {"unconfigured", "empty", "loading", "behind", "blocked", "halted"}
     assert [word(table.state) for table in still.shown[1].view().status().tables] == ["level"]
 
 
@@ -91,7 +91,7 @@ def test_files_history_and_first_rows_are_shown(client) -> None:
     assert "MERGE" in read.partition("History")[2]
     rows = read.partition("First rows")[2]
     assert "Customer 20" in rows
-    assert len(re.findall(r"Customer \d+", rows)) == sights.MOST_ROWS - 1  # one has no customer any more
+    assert len(re.findall(r"Customer \d+", rows)) == sights.MAX_ROWS - 1  # one has no customer any more
     assert "1 NULL NULL 99.5 3 Customer 3 2026-11-02T08:15:29+00:00 37.5" in rows
 
 
@@ -176,7 +176,7 @@ def test_an_engine_s_failure_stands_on_the_page(window, visitor) -> None:
 
 
 def test_many_readers_cost_one_look(still) -> None:
-    looks = sights.Sights(still, clock=lambda: 0.0)
+    looks = sights.StatusCache(still, clock=lambda: 0.0)
     before = still.views
     for _ in range(5):
         looks.all()
@@ -185,12 +185,12 @@ def test_many_readers_cost_one_look(still) -> None:
 
 def test_a_change_is_seen_as_soon_as_a_look_is_old(window) -> None:
     now = [0.0]
-    looks = sights.Sights(window, clock=lambda: now[0])
+    looks = sights.StatusCache(window, clock=lambda: now[0])
     assert word(looks.one(SHOP).status.tables[0].state) == "behind"
     window.apply()
     assert word(looks.one(SHOP).status.tables[0].state) == "behind"
     now[0] += sights.FRESH_SECONDS
-    assert word(looks.one(SHOP).status.tables[0].state) == "level"
+    assert word(looks.one(SHOP).status.tables[0].state) == "caught_up"
 
 
 def test_looking_takes_a_fifth_of_the_time_at_most(window) -> None:
@@ -200,7 +200,7 @@ def test_looking_takes_a_fifth_of_the_time_at_most(window) -> None:
         now[0] += 5.0  # each look takes five seconds
         return now[0]
 
-    looks = sights.Sights(window, clock=slow_clock)
+    looks = sights.StatusCache(window, clock=slow_clock)
     looks.one(SHOP)
     before = window.views
     now[0] += 5 * sights.REST - 11
@@ -215,13 +215,13 @@ def test_rows_are_read_once_a_version(window, visitor, monkeypatch) -> None:
     monkeypatch.setattr(writer, "rows", lambda *args, **options: reads.append(options) or rows(*args, **options))
     for _ in range(3):
         assert visitor.get(ORDERS).status_code == 200
-    assert [read["limit"] for read in reads] == [sights.MOST_ROWS]
+    assert [read["limit"] for read in reads] == [sights.MAX_ROWS]
     window.apply()
     visitor.get(ORDERS)
     assert [read["version"] for read in reads] == [1, 2]
 
 
-PAGE_CSS = Path(sights.__file__).with_name("page").joinpath("page.css").read_text(encoding="utf-8")
+PAGE_CSS = Path(sights.__file__).with_name("templates").joinpath("page.css").read_text(encoding="utf-8")
 LIGHT, DARK = (dict(re.findall(r"--([\w-]+): #(\w+);", part)) for part in PAGE_CSS.partition("* {")[0].split("@media"))
 TONES = ("well", "busy", "idle", "stuck")
 

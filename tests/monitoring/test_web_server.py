@@ -11,9 +11,8 @@ import pytest
 from shop_window import SHOP, shop
 from wire import connected, exchange, request, rest_of, status_of
 
-from mirror_engine.monitoring import web_live
-from mirror_engine.monitoring.web import Web
-from mirror_engine.monitoring.web_server import WebServer
+from mirror_engine.onelake.page import web as web_live
+from mirror_engine.onelake.page.web import Web, WebServer
 
 if TYPE_CHECKING:
     import socket
@@ -133,7 +132,7 @@ def test_a_quiet_stream_says_that_it_is_there(window, monkeypatch) -> None:
 
 
 def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeypatch) -> None:
-    monkeypatch.setattr(web_live, "MOST_STREAMS", 1)
+    monkeypatch.setattr(web_live, "MAX_STREAMS", 1)
     monkeypatch.setattr(web_live, "LOOK_SECONDS", 0.01)
     with served(window) as server:
         with contextlib.closing(Stream(server.port, "/")) as first:

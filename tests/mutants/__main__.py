@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PACKAGE = "mirror_engine"
 BESIDE = ("tests", "fixtures", "docs", "pyproject.toml", "README.md", "Makefile")  # what tests look at
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - a private folder is made in it; elsewhere tests wait for syncs
-LONGEST_TEST_SECONDS = 120
+MAX_TEST_SECONDS = 120
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 GREEN, RED = 0, 1  # pytest's exit codes; any other means that the tests did not run as asked
 
@@ -141,7 +141,7 @@ def _first_failure(home: Path, selection: Sequence[str], *, spark: bool) -> str 
         "PYTHONDONTWRITEBYTECODE": "1",  # what was compiled of the original is told from the mutant by its time
         "TMPDIR": str(home.parent / "passing"),
     }
-    options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={LONGEST_TEST_SECONDS}", "--hypothesis-seed=0"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={MAX_TEST_SECONDS}", "--hypothesis-seed=0"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "-m", "spark" if spark else "not spark", *selection],
         cwd=home,

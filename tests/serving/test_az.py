@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from mirror_engine.serving import az
+from mirror_engine.onelake import background as az
 
 pytestmark = pytest.mark.slow
 

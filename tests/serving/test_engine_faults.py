@@ -9,10 +9,10 @@ import pytest
 from faulty import TABLE, faulty
 
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.endpoint.databases import DatabaseStatus
-from mirror_engine.endpoint.fault_words import parse_fault
-from mirror_engine.serving.fleet import Fleet
+from mirror_engine.onelake.engine_pool import EnginePool
+from mirror_engine.onelake.faults import parse_fault
+from mirror_engine.onelake.items import DatabaseStatus
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def served(tmp_path):
         client = at_work.__enter__()
         opened.append(lambda: at_work.__exit__(None, None, None))
         switches = client.lake.switches
-        fleet = Fleet(tmp_path, client.lake.items, config, new_writer=lambda _: writer, late=switches.late)
+        fleet = EnginePool(tmp_path, client.lake.items, config, new_writer=lambda _: writer, late=switches.late)
         switches.poll = fleet.poll
         switches.add([parse_fault(text) for text in faults])
         opened.append(fleet.end)

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.endpoint.databases import DatabaseStatus
-from mirror_engine.endpoint.items import Items
 from mirror_engine.errors import SetupError, StorageUnavailable
-from mirror_engine.serving.fleet import Fleet
-from mirror_engine.storage.local_writable import WritableLocalStorage
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.onelake.engine_pool import EnginePool
+from mirror_engine.onelake.items import DatabaseStatus, Items
+from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +38,7 @@ class Store:
     def open(self, folder):
         config = Config(poll_interval_seconds=0.05)
         self.said = []
-        self.fleet = Fleet(folder, self.items, config, new_writer=self.writer_of, tell_end=self.said.append)
+        self.fleet = EnginePool(folder, self.items, config, new_writer=self.writer_of, tell_end=self.said.append)
 
     def writer_of(self, item):
         return self.writers.setdefault(item.id, MemoryDeltaWriter())
@@ -209,7 +208,7 @@ def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
     def refuse(*_, **__):
         raise StorageUnavailable("Files/Monitoring: the disk is full")
 
-    monkeypatch.setattr("mirror_engine.serving.fleet.write_stopped", refuse)
+    monkeypatch.setattr("mirror_engine.onelake.engine_pool.write_stopped", refuse)
     store.fleet.start(store.item)
     store.fleet.stop(store.item)
     store.until(lambda: store.status() is DatabaseStatus.STOPPED)

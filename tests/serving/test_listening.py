@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.serving.listening import Listening
+from mirror_engine.onelake.background import Listening
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 

@@ -15,12 +15,10 @@ import pytest
 from filelock import FileLock
 from wire import exchange, request, status_of
 
-from mirror_engine.errors import RootInUse, TransientError, UsageError
-from mirror_engine.serving import background
-from mirror_engine.serving.environment import Card
-from mirror_engine.serving.layout import Private
-from mirror_engine.serving.listening import Listening
-from mirror_engine.serving.server import Plan, Server
+from mirror_engine.errors import RootLocked, TransientError, UsageError
+from mirror_engine.onelake import background
+from mirror_engine.onelake.background import ConnectionInfo, Listening, Private
+from mirror_engine.onelake.serving import Server, ServerPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +29,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 
 
 def served(store: Path, **options: object) -> Server:
-    return Server(Plan(store, has_engines=False, **options), tell=pytest.fail)
+    return Server(ServerPlan(store, has_engines=False, **options), tell=pytest.fail)
 
 
 def port(url: str) -> int:
@@ -83,7 +81,7 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path, above) -> None:
 
 def test_one_process_serves_a_store(tmp_path) -> None:
     with served(tmp_path) as first:
-        with pytest.raises(RootInUse, match="being served already"), served(tmp_path):
+        with pytest.raises(RootLocked, match="being served already"), served(tmp_path):
             pass
         assert background.running(tmp_path) == first.card
         assert status_of(exchange(port(first.card.http), request())) != 0
@@ -140,7 +138,7 @@ def test_a_token_is_asked_for_and_told_to_the_publisher(tmp_path) -> None:
 
 def test_a_card_can_be_written_down_and_read_again(tmp_path) -> None:
     with served(tmp_path) as server:
-        assert Card.of(json.loads(json.dumps(server.card.to_json()))) == server.card
+        assert ConnectionInfo.of(json.loads(json.dumps(server.card.to_json()))) == server.card
 
 
 def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_path) -> None:

@@ -9,13 +9,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.endpoint.items import Items
-from mirror_engine.monitoring.web import Web
-from mirror_engine.serving.fleet import Fleet
-from mirror_engine.serving.shown import ShownStore
-from mirror_engine.storage.local_writable import WritableLocalStorage
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.onelake.engine_pool import EnginePool, ShownStore
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.page.web import Web
+from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +27,7 @@ def mirrored(tmp_path):
     items = Items(WritableLocalStorage(tmp_path))
     writers = {items.ensure("Shop", name).id: MemoryDeltaWriter() for name in ("Orders", "Customers")}
     config = Config(poll_interval_seconds=0.05)
-    fleet = Fleet(tmp_path, items, config, new_writer=lambda item: writers[item.id])
+    fleet = EnginePool(tmp_path, items, config, new_writer=lambda item: writers[item.id])
     table = Publisher(tmp_path / "Shop" / "Orders").table("Orders", keys=["Id"], types={"Id": pa.int64()})
     table.insert({"Id": 4711})
     fleet.begin()

@@ -20,10 +20,9 @@ import numpy as np
 from soak.samples import Sample, Trend, live_heap_mb, sample, trend, trends
 from soak.traffic import Traffic
 
-from mirror_engine.delta.data_files import read_rows
-from mirror_engine.delta.log import open_log
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.log.snapshot import open_log, read_rows
 
 MINUTES = float(os.environ.get("MIRROR_SOAK_MINUTES", "30"))
 FILES_A_SECOND = float(os.environ.get("MIRROR_SOAK_FILES", "2"))
@@ -40,9 +39,9 @@ PYTHON_GROWTH_MB = 24  # the ledger and the memory of applied files: 3,600 of th
 JVM_HIGHEST_MB = HEAP_MB + 1024  # code, classes, threads and buffers beside the heap, which Java fills before it clears
 HEAP_GROWTH_MB = 100  # live: Delta keeps the logs of twenty tables, which grow by their commits
 FILES_GROWTH, THREADS_GROWTH = 12, 6  # a commit at hand holds some
-MOST_READERS = 64  # as many as files of a few logs are read at once
-MOST_POOLED = 100 + 100 + 128 + 1024 + 1024 + 16  # as Spark bounds its pools
-MOST_AT_REST = 24  # threads of those pools, once nothing has happened for a while
+MAX_READERS = 64  # as many as files of a few logs are read at once
+MAX_POOLED = 100 + 100 + 128 + 1024 + 1024 + 16  # as Spark bounds its pools
+MAX_AT_REST = 24  # threads of those pools, once nothing has happened for a while
 LAG_GROWTH_SECONDS = 15.0
 FULLEST_TABLE = 4 * OPTIMIZE_AFTER  # files: a commit leaves at most two, and a table waits its turn to be maintained
 
@@ -135,7 +134,7 @@ def _told(  # noqa: PLR0913, PLR0917 - all that was seen
     late = [seconds for _, seconds in engine.waits[len(engine.waits) // 3 :]]
     checks = {
         **_grown(seen, lag),
-        f"{rest.pool_threads or 0:.0f} threads of pools are left": (rest.pool_threads or 0) > MOST_AT_REST,
+        f"{rest.pool_threads or 0:.0f} threads of pools are left": (rest.pool_threads or 0) > MAX_AT_REST,
         f"exit code {code}": code != 0,
         f"{len(traffic.landed) - engine.committed} files not applied": len(traffic.landed) != engine.committed,
         f"rows differ in {', '.join(wrong)}": bool(wrong),
@@ -168,8 +167,8 @@ def _grown(seen: dict[str, Trend], lag: Trend) -> dict[str, bool]:
     }
     tops = {
         "jvm_mb": JVM_HIGHEST_MB,
-        "reader_threads": MOST_READERS,
-        "pool_threads": MOST_POOLED,
+        "reader_threads": MAX_READERS,
+        "pool_threads": MAX_POOLED,
         "fullest_table": FULLEST_TABLE,
     }
     return {

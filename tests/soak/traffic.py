@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from mirror_engine.testing.publisher import Publisher
+    from mirror_engine.publisher.landing_zone_writer import Publisher
 
 TABLES = 20
 ROWS_OF_A_FILE = 10

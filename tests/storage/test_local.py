@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage import folder_identity
+from mirror_engine.storage import local as folder_identity
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 
@@ -210,7 +210,7 @@ def test_folders_are_made_durable_after_each_change(storage: LocalStorage, monke
 def test_what_takes_the_place_of_a_file_at_the_last_moment_is_not_opened(
     root: Path, storage: LocalStorage, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mirror_engine.storage.local_walk.is_file", lambda *_: True)
+    monkeypatch.setattr("mirror_engine.storage.local.is_file", lambda *_: True)
     (root / "link").symlink_to(outside / "secret")
     os.mkfifo(root / "pipe")
     (root / "folder").mkdir()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage import local_writable
-from mirror_engine.storage.local_writable import WritableLocalStorage
+from mirror_engine.onelake import store as local_writable
+from mirror_engine.onelake.store import WritableLocalStorage
 
 if TYPE_CHECKING:
-    from mirror_engine.storage.writable import StagedFile
+    from mirror_engine.onelake.store import StagedFile
 
 STAGING = ".mirror-engine/staging"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirror_engine.storage.memory import MemoryStorage
-from mirror_engine.storage.one_table import OneTableStorage
-from mirror_engine.storage.rearranged import RearrangedStorage, Slot
+from mirror_engine.storage.zone_view import OneTableStorage, RearrangedStorage, Slot
 
 
 @pytest.fixture

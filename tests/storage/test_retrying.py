@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.storage.retrying import PAUSES_SECONDS, RetryingStorage
-from mirror_engine.testing.faults import Fault, Script, faulty
 
 
 def test_it_tries_again_with_growing_pauses_and_then_lets_the_failure_through() -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.storage.retrying import RetryingStorage
-from mirror_engine.testing.faults import Fault, Script, faulty
 
 if TYPE_CHECKING:
     from pathlib import Path

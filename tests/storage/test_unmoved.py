@@ -7,7 +7,7 @@ import pytest
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.storage.memory import MemoryStorage
-from mirror_engine.storage.unmoved import UnmovedStorage
+from mirror_engine.storage.zone_view import UnmovedStorage
 
 FIRST, SECOND = "00000000000000000001.parquet", "00000000000000000002.parquet"
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mirror_engine.onelake.store import WritableLocalStorage
 from mirror_engine.storage.base import Kind
-from mirror_engine.storage.local_writable import WritableLocalStorage
-from mirror_engine.storage.memory_writable import WritableMemoryStorage
+from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mirror_engine.onelake.store import StagedFile, WritableStorage
     from mirror_engine.storage.base import Entry
-    from mirror_engine.storage.writable import StagedFile, WritableStorage
 
 OUTSIDE = ["..", "../x", "a/..", "./a", "/a", "a//b", "a\0b", "\udcff"]
 NOW = 1_700_000_000_123_456_789

@@ -7,10 +7,16 @@ import pytest
 from careless_publishers import CARELESS, Careful
 
 from mirror_engine.errors import UsageError
-from mirror_engine.testing import Ending, Source, ZoneFiles, check_publisher
-from mirror_engine.testing.exercise_world import RAISING, row_faults
-from mirror_engine.testing.exercises import EXERCISES
-from mirror_engine.testing.zone_files import Crash, Harm, InterruptedFiles, Interruption
+from mirror_engine.publisher.scenarios import (
+    EXERCISES,
+    RAISING,
+    FaultKind,
+    InterruptedFiles,
+    Interruption,
+    SimulatedCrash,
+    row_faults,
+)
+from mirror_engine.publisher.testing import ScenarioOutcome, Source, ZoneFiles, check_publisher
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -31,7 +37,7 @@ FAULTS = {
 @pytest.mark.parametrize("exercise", [exercise.name for exercise in EXERCISES])
 def test_whoever_is_careless_in_one_thing_fails_there(exercise: str) -> None:
     report = check_publisher(CARELESS[exercise].publish, only=[exercise])
-    assert [result.outcome for result in report.results] == [Ending.FAILED]
+    assert [result.outcome for result in report.results] == [ScenarioOutcome.FAILED]
     assert FAULTS[exercise] in "; ".join(report.results[0].faults)
 
 
@@ -77,7 +83,7 @@ def test_who_writes_past_the_kit_is_not_said_to_survive() -> None:
         Careful(source, ZoneFiles(files.path), state).run()
 
     report = check_publisher(direct, only=["crash after publish"])
-    assert [result.outcome for result in report.results] == [Ending.NOT_REACHED]
+    assert [result.outcome for result in report.results] == [ScenarioOutcome.NOT_REACHED]
     assert not report.survived
 
 
@@ -120,7 +126,7 @@ def test_what_the_mirror_refuses_is_told() -> None:
 
 @pytest.mark.slow
 def test_publishers_that_wait_for_each_other_survive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_engine.testing.exercise_world.RIVAL_SECONDS", 0.05)
+    monkeypatch.setattr("mirror_engine.publisher.scenarios.RIVAL_SECONDS", 0.05)
     lock = threading.Lock()
 
     def patient(source, files, state):
@@ -196,13 +202,13 @@ FINAL = "T/00000000000000000001.parquet"
 @pytest.mark.parametrize(
     ("harm", "error", "left"),
     [
-        (Harm.UPLOAD_CUT, OSError, {"_x": b"PAR1"}),
-        (Harm.REFUSED, OSError, {"_x": b"PAR1PAR1"}),
-        (Harm.LOST_ANSWER, OSError, {FINAL[2:]: b"PAR1PAR1"}),
-        (Harm.CRASH, Crash, {FINAL[2:]: b"PAR1PAR1"}),
+        (FaultKind.UPLOAD_CUT, OSError, {"_x": b"PAR1"}),
+        (FaultKind.REFUSED, OSError, {"_x": b"PAR1PAR1"}),
+        (FaultKind.LOST_ANSWER, OSError, {FINAL[2:]: b"PAR1PAR1"}),
+        (FaultKind.CRASH, SimulatedCrash, {FINAL[2:]: b"PAR1PAR1"}),
     ],
 )
-def test_each_harm_leaves_what_it_says(tmp_path, harm: Harm, error: type[BaseException], left) -> None:
+def test_each_harm_leaves_what_it_says(tmp_path, harm: FaultKind, error: type[BaseException], left) -> None:
     interruption = Interruption(harm)
     files = InterruptedFiles(tmp_path, interruption)
     files.write("T/_metadata.json", b"{}")
@@ -220,7 +226,7 @@ def land(files: ZoneFiles) -> None:
 
 def test_harm_is_done_once_and_at_the_file_meant(tmp_path) -> None:
     rivals = []
-    interruption = Interruption(Harm.RIVAL_BEFORE, number=2, rival=lambda: rivals.append(files.list("T")))
+    interruption = Interruption(FaultKind.RIVAL_BEFORE, number=2, rival=lambda: rivals.append(files.list("T")))
     files = InterruptedFiles(tmp_path, interruption)
     for number in (1, 2, 3):
         files.write("T/_x", b"PAR1")

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirror_engine.landing_zone.column_types import Column
 from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.testing.golden import (
+from mirror_engine.landing_zone.schema import Column
+from mirror_engine.publisher.testing.golden import (
     ExpectedDiagnostic,
     ExpectedTable,
     Golden,
@@ -67,7 +67,7 @@ def test_cells_compare_by_their_type(one: Any, other: Any, kind: str, are_equal:
 
 def golden(**expected: Any) -> Golden:
     facts: dict[str, Any] = {"in_the_end": (), "on_the_way": (), "not_compared": frozenset(), **expected}
-    return Golden("x", {}, (), {}, verdict="level", files=None, **facts)
+    return Golden("x", {}, (), {}, verdict="caught_up", files=None, **facts)
 
 
 def test_diagnostics_must_be_said_and_no_other_may() -> None:

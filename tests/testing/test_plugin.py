@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import mirror_engine.publisher.landing_zone_writer  # noqa: F401 - for that alone
+
 # what pytester's runs load stays loaded: Arrow cannot be imported twice
-import mirror_engine.testing.mirrored
-import mirror_engine.testing.publisher  # noqa: F401 - for that alone
 
 if TYPE_CHECKING:
-    from mirror_engine.testing.mirrored import LandingZone, MirrorInTest
-    from mirror_engine.testing.publisher import Publisher
+    from mirror_engine.publisher.landing_zone_writer import Publisher
+    from mirror_engine.publisher.testing.mirrored import LandingZone, MirrorInTest
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 EXAMPLE = """
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
 
 
 class my_publisher:
@@ -302,7 +302,7 @@ def test_the_marker_wins_over_the_command_line_and_that_over_the_ini_file(pytest
 
 def test_the_plugin_loads_nothing_of_the_engine_and_leaves_others_fixtures_alone() -> None:
     probe = (
-        "import sys\nimport pytest, mirror_engine.testing.plugin\n"
+        "import sys\nimport pytest, mirror_engine.publisher.testing.plugin\n"
         "print([n for n in ('pyarrow', 'pyspark', 'numpy', 'sqlite3', 'mirror_engine.mirror') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_text import read_text
 
-from mirror_engine.landing_zone.delimited_text import TextDialect
-from mirror_engine.testing.delimited import encoded_rows
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.landing_zone.csv_dialect import TextDialect
+from mirror_engine.publisher.landing_zone_writer import Publisher, encoded_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

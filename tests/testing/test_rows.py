@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from mirror_engine.testing.rows import SHOWN, Rows
+from mirror_engine.publisher.testing.mirrored import SHOWN, Rows
 
 
 def test_rows_are_sorted_by_key_then_by_all_columns() -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from careless_publishers import CARELESS
 
-import mirror_engine.testing.mirrored  # pytester takes away again what its runs load, and Arrow cannot come twice
-from mirror_engine.testing import check_publisher
+# pytester unloads what its runs import, and Arrow cannot be loaded twice
+import mirror_engine.publisher.testing.mirrored
+from mirror_engine.publisher.testing import check_publisher
 
 pytest_plugins = ["pytester"]
 
@@ -44,7 +45,7 @@ def test_the_failure_of_the_page_is_the_one_shown(pytester: pytest.Pytester) -> 
 def test_the_page_names_every_exercise_and_every_method() -> None:
     for exercise in CARELESS:
         assert f"| {exercise} |" in PAGE
-    public = [name for name in vars(mirror_engine.testing.mirrored.MirrorInTest) if not name.startswith("_")]
+    public = [name for name in vars(mirror_engine.publisher.testing.mirrored.MirrorInTest) if not name.startswith("_")]
     internal = {"complaint", "story", "close"}
     assert [
         name for name in public if f"`{name}" not in PAGE and f"`{name}(" not in PAGE and name not in internal

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from killer import Killer, QuietKiller
 
-from mirror_engine import Verdict
-from mirror_engine.delta.writer import SparkDeltaWriter
+from mirror_engine import RunResult
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _judge(killer: Killer) -> None:
     done = subprocess.run([*ONCE, str(killer.root)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     writer = SparkDeltaWriter(killer.root / TABLES, killer.root / SCRATCH, _no_session)
-    killer.judge(Verdict(json.loads(done.stdout)["verdict"]), writer)
+    killer.judge(RunResult(json.loads(done.stdout)["verdict"]), writer)
 
 
 def _no_session() -> SparkSession:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from shop import Shop, name
 
-from mirror_engine.delta.key_book import Effects
 from mirror_engine.errors import UsageError
-from mirror_engine.tracing.file_story import trace_file
-from mirror_engine.tracing.plan_story import trace_plan
+from mirror_engine.publisher.trace.file import trace_file
+from mirror_engine.publisher.trace.plan_report import trace_plan
+from mirror_engine.tables.merge.keys_only import ChangeEffects
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -34,7 +34,7 @@ def two_files(shop):
     return table
 
 
-EFFECTS = Effects(repeated=1, spread=1, absent_updates=1, absent_deletes=1, inserted=2, updated=2, deleted=1)
+EFFECTS = ChangeEffects(repeated=1, spread=1, absent_updates=1, absent_deletes=1, inserted=2, updated=2, deleted=1)
 
 
 @pytest.mark.parametrize("named", ["2", name(2), f"Orders/{name(2)}"])
@@ -54,7 +54,7 @@ def test_an_applied_file_is_told_with_its_version_and_batch(shop) -> None:
     found = story(shop, "1")
     assert (found.state, found.why, found.version, found.batch) == ("applied", "", 1, (name(1), name(2)))
     assert (found.has_marker, found.markers, found.step) == (False, {0: 2}, None)
-    assert found.effects == Effects(inserted=2)
+    assert found.effects == ChangeEffects(inserted=2)
     assert [said.code for said in story(shop, "2").diagnostics] == ["ME039", "ME043"]
 
 
@@ -67,7 +67,7 @@ def test_a_file_behind_those_that_are_gone_is_told_by_what_it_met_in_the_delta_t
     table.upsert(row(1))
     shop.once()
     shop.lose(1)
-    assert story(shop, "2").effects == Effects(absent_deletes=1, updated=1, deleted=1)
+    assert story(shop, "2").effects == ChangeEffects(absent_deletes=1, updated=1, deleted=1)
     gone = story(shop, "1")
     assert (gone.state, gone.why, gone.effects) == ("applied", "it is gone: what it held is not known", None)
 
@@ -83,7 +83,7 @@ def test_a_file_along_with_one_that_is_gone_is_told_as_unknown(shop) -> None:
 
 def test_a_keyless_table_only_grows(shop) -> None:
     shop.publisher.table("Log").insert({"text": "a"}, {"text": "a"})
-    assert story(shop, "1", "Log").effects == Effects(inserted=2)
+    assert story(shop, "1", "Log").effects == ChangeEffects(inserted=2)
 
 
 def test_an_ignored_file_says_why(shop) -> None:
@@ -126,7 +126,7 @@ def test_a_level_table_has_nothing_to_do(shop) -> None:
     two_files(shop)
     shop.once()
     found = plan(shop)
-    assert (found.state, found.steps, found.left, found.advice) == ("level", (), (), "")
+    assert (found.state, found.steps, found.left, found.advice) == ("caught_up", (), (), "")
 
 
 def test_a_recreated_folder_begins_anew(shop) -> None:
@@ -138,7 +138,7 @@ def test_a_recreated_folder_begins_anew(shop) -> None:
     found = plan(shop)
     assert [step.step for step in found.steps] == ["drop_table", "begin_generation", "remember", "apply_batch"]
     assert found.steps[0].text.endswith("[ME066]")
-    assert story(shop, "1").effects == Effects(inserted=1)
+    assert story(shop, "1").effects == ChangeEffects(inserted=1)
 
 
 def test_a_refused_file_is_remembered_with_its_reason(shop) -> None:

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 from shop import Shop
 
-from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.errors import SetupError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.tracing.row_story import trace_key
-from mirror_engine.tracing.what_if import trace_what_if
+from mirror_engine.publisher.trace.row import trace_key
+from mirror_engine.publisher.trace.what_if import trace_what_if
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from mirror_engine.delta.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ import pytest
 from shop import name
 
 from mirror_engine.errors import UsageError
-from mirror_engine.tracing.what_if import trace_what_if
+from mirror_engine.publisher.trace.what_if import trace_what_if
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -82,7 +82,7 @@ def test_without_a_refused_file_those_behind_it_are_read(shop) -> None:
     shop.once()
     found = what_if(shop, "skip=4")
     assert cells(found) == [(1, {"city": ("c", "e")})]
-    assert found.state.startswith("latched")
+    assert found.state.startswith("halted")
     assert found.state_otherwise.startswith("level")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.validation.baseline import Baseline
+from mirror_engine.publisher.baseline import Baseline
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,21 @@ from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 
 from mirror_engine.config import Config
-from mirror_engine.delta import reading_ahead
-from mirror_engine.delta.key_writer import KeyReading, KeyWriter
-from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.mirror import Mirror
-from mirror_engine.rehearsal import Rehearsal
+from mirror_engine.publisher import validate as judging
+from mirror_engine.publisher.dry_run import DryRun
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.target import place_of
+from mirror_engine.publisher.testing.golden import diagnostic_differences, load
+from mirror_engine.publisher.validate import judge
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.testing.golden import diagnostic_differences, load
-from mirror_engine.testing.publisher import Publisher
-from mirror_engine.validation import judge as judging
-from mirror_engine.validation.judge import judge
-from mirror_engine.validation.place import place_of
+from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.reading import reading_ahead
 
 if TYPE_CHECKING:
-    from mirror_engine.testing.golden import Golden
+    from mirror_engine.publisher.testing.golden import Golden
 
 ONLY_OF_VALIDATE = {"ME077", "ME078", "ME079"}
 AT_ONCE = [name for name in NAMES if sum(map(len, load(FIXTURES / name).stages)) == 1]
@@ -54,7 +54,7 @@ def test_a_rehearsal_says_of_a_fixture_what_the_engine_says(name: str) -> None:
     with quick_folder() as folder:
         reading = KeyReading(None)
         storage = LocalStorage(Path(folder))
-        with Rehearsal(storage, Config(**golden.config), KeyWriter(), reading, tell=told) as rehearsal:
+        with DryRun(storage, Config(**golden.config), KeyWriter(), reading, tell=told) as rehearsal:
             for stage in golden.stages:
                 for landing in stage:
                     landing.land(Path(folder))
@@ -98,7 +98,7 @@ def test_no_error_is_found_in_a_real_publishers_zone(name: str) -> None:
         pytest.skip("set MIRROR_TEST_REAL_ZONES to the folder of real landing zones")
     verdict = judge(place_of(REAL_ZONES / name, Config()))
     assert verdict.count(Severity.ERROR) == 0
-    assert {table.state for table in verdict.tables} == {"level"}
+    assert {table.state for table in verdict.tables} == {"caught_up"}
 
 
 def test_a_name_that_was_used_again_is_told_and_what_was_processed_counts(tmp_path: Path) -> None:

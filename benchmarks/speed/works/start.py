@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ONCE = (sys.executable, "-m", "mirror_engine.cli.main", "once")
 NOTEBOOK = (sys.executable, "-m", "speed.notebook")
 SECONDS_BETWEEN_LOOKS = 0.005
-LONGEST_SECONDS = 300.0
+MAX_SECONDS = 300.0
 
 
 def start(bench: Bench) -> Line:
@@ -87,7 +87,7 @@ def seconds_of(command: Sequence[str], look: Callable[[float], None] = lambda _:
     with tempfile.TemporaryFile() as said:
         started = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=environment())  # noqa: S603 - ours
-        while process.poll() is None and time.monotonic() < started + LONGEST_SECONDS:
+        while process.poll() is None and time.monotonic() < started + MAX_SECONDS:
             look(time.monotonic() - started)
             time.sleep(SECONDS_BETWEEN_LOOKS)
         seconds = time.monotonic() - started

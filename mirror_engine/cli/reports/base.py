@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.register import Severity
-from mirror_engine.validation.verdicts import holds
+from mirror_engine.publisher.validate import holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.validation.verdicts import TableVerdict, Verdicts
+    from mirror_engine.publisher.validate import TableReport, ValidationReport
 
 THE_ZONE = "landing zone"  # where a name is wanted for what belongs to no table
 
 
-def located(verdicts: Verdicts) -> Iterator[tuple[Diagnostic, int, int | None]]:
+def located(verdicts: ValidationReport) -> Iterator[tuple[Diagnostic, int, int | None]]:
     """Every diagnostic with how often it was met and its line, if it has one: the zone's own first."""
     yield from ((found, times, None) for found, times in verdicts.diagnostics)
     for table in verdicts.tables:
         yield from ((found, times, line_of(found, table)) for found, times in table.diagnostics)
 
 
-def line_of(diagnostic: Diagnostic, table: TableVerdict) -> int | None:
+def line_of(diagnostic: Diagnostic, table: TableReport) -> int | None:
     """The 1-based line of a row in delimited text, or of a fault in JSON; None in Parquet and where there is no row.
 
     Below a header of one line a row is one line, unless cells before it hold line ends or blank lines were skipped.

@@ -12,14 +12,14 @@ from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.validation.verdicts import Verdicts
+    from mirror_engine.publisher.validate import ValidationReport
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _IN_A_MESSAGE = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
 _IN_A_PROPERTY = {**_IN_A_MESSAGE, ord(":"): "%3A", ord(","): "%2C"}
 
 
-def render(*judged: Verdicts) -> str:
+def render(*judged: ValidationReport) -> str:
     """One line for each diagnostic; `""` where there is none."""
     return "".join(
         f"{_command(found, verdicts.path_of(found), line)}::{message_of(found, times).translate(_IN_A_MESSAGE)}\n"

@@ -8,12 +8,12 @@ from xml.etree import ElementTree as ET
 
 from mirror_engine.cli.reports.base import THE_ZONE, message_of
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.validation.verdicts import TableVerdict
+from mirror_engine.publisher.validate import TableReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mirror_engine.validation.verdicts import Counted, Verdicts
+    from mirror_engine.publisher.validate import Counted, ValidationReport
 
 PROGRAM = "mirror-engine validate"
 DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -21,7 +21,7 @@ DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
 _NO_XML = re.compile("[\ufffe\uffff]")
 
 
-def render(*judged: Verdicts) -> str:
+def render(*judged: ValidationReport) -> str:
     """One XML document. What is below `fail_on` is in the case's output and fails nothing."""
     suites = [suite for verdicts in judged for suite in _suites(verdicts, is_one_of_several=len(judged) > 1)]
     root = ET.Element("testsuites", name=PROGRAM)
@@ -32,9 +32,9 @@ def render(*judged: Verdicts) -> str:
     return f"{DECLARATION}\n{ET.tostring(root, encoding='unicode')}\n"
 
 
-def _suites(verdicts: Verdicts, *, is_one_of_several: bool) -> Iterator[ET.Element]:
+def _suites(verdicts: ValidationReport, *, is_one_of_several: bool) -> Iterator[ET.Element]:
     """A suite for each table, after that of the zone; of several zones each says which."""
-    zone = (TableVerdict(THE_ZONE, "", diagnostics=verdicts.diagnostics),) if verdicts.diagnostics else ()
+    zone = (TableReport(THE_ZONE, "", diagnostics=verdicts.diagnostics),) if verdicts.diagnostics else ()
     for table in (*zone, *verdicts.tables):
         suite = _suite(table, verdicts)
         if is_one_of_several:
@@ -42,7 +42,7 @@ def _suites(verdicts: Verdicts, *, is_one_of_several: bool) -> Iterator[ET.Eleme
         yield suite
 
 
-def _suite(table: TableVerdict, verdicts: Verdicts) -> ET.Element:
+def _suite(table: TableReport, verdicts: ValidationReport) -> ET.Element:
     unapplied = dict(table.waiting)
     said: dict[str, list[Counted]] = {path: [] for path in (*table.files, *unapplied)}
     for found, times in table.diagnostics:
@@ -62,7 +62,7 @@ def _suite(table: TableVerdict, verdicts: Verdicts) -> ET.Element:
     return suite
 
 
-def _not_applied(case: ET.Element, table: TableVerdict, why: str) -> None:
+def _not_applied(case: ET.Element, table: TableReport, why: str) -> None:
     """A file that a table left standing fails, as the table does; one that waits for metadata is not judged yet."""
     if table.is_stuck:
         case.insert(0, ET.Element("failure", type="not applied", message=_text(f"not applied: {why}")))
@@ -70,7 +70,7 @@ def _not_applied(case: ET.Element, table: TableVerdict, why: str) -> None:
         case.insert(0, ET.Element("skipped", message=_text(f"not applied: {why}")))
 
 
-def _case(table: TableVerdict, path: str, said: Sequence[Counted], verdicts: Verdicts) -> ET.Element:
+def _case(table: TableReport, path: str, said: Sequence[Counted], verdicts: ValidationReport) -> ET.Element:
     case = ET.Element("testcase", classname=_text(table.name), name=_text(path or THE_ZONE))
     failing = [counted for counted in said if verdicts.fails(counted[0])]
     if failing:

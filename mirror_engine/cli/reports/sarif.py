@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 from mirror_engine import __version__
 from mirror_engine.cli.reports.base import encodable, located, message_of, severity_of
-from mirror_engine.explanations.pages import explanation
+from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.validation.verdicts import Verdicts
+    from mirror_engine.publisher.validate import ValidationReport
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TOOL = "mirror-engine"
@@ -22,7 +22,7 @@ LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "
 FINGERPRINT = "mirrorEngineDiagnostic/v1"
 
 
-def render(*judged: Verdicts) -> str:
+def render(*judged: ValidationReport) -> str:
     """One JSON document of one run."""
     codes = sorted({found.code for verdicts in judged for found, _ in verdicts.all()})
     driver = {"name": TOOL, "version": __version__, "rules": [_rule(code) for code in codes]}

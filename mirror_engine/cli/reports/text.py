@@ -10,8 +10,8 @@ from rich.text import Text
 
 from mirror_engine.cli.output import NAMES, STYLES, bullet, line
 from mirror_engine.landing_zone.diagnostics import count, printable
-from mirror_engine.landing_zone.register import GRAVITY
-from mirror_engine.validation.verdicts import STUCK
+from mirror_engine.landing_zone.register import SEVERITY_ORDER
+from mirror_engine.publisher.validate import STUCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.validation.verdicts import Counted, TableVerdict, Verdicts
+    from mirror_engine.publisher.validate import Counted, TableReport, ValidationReport
 
-MOST_OF_A_CODE = 5  # places told of one code in one table
+MAX_OF_A_CODE = 5  # places told of one code in one table
 
 
-def verdicts_text(verdicts: Verdicts) -> RenderableType:
+def verdicts_text(verdicts: ValidationReport) -> RenderableType:
     """Everything there is to say, and a summary."""
     parts: list[RenderableType] = []
     if verdicts.diagnostics:
@@ -39,14 +39,14 @@ def verdicts_text(verdicts: Verdicts) -> RenderableType:
     )
 
 
-def _heading(table: TableVerdict) -> Text:
-    style = {"level": "green", "latched": "bold red", "blocked": "bold red"}.get(table.state, "yellow")
+def _heading(table: TableReport) -> Text:
+    style = {"caught_up": "green", "halted": "bold red", "blocked": "bold red"}.get(table.state, "yellow")
     applied = f"  {count(len(table.files), 'file')}, {count(table.rows, 'row')}" if table.files else ""
     waiting = f"  {count(len(table.waiting), 'file')} not applied" if table.waiting else ""
     return Text.assemble(line(table.name, "bold"), "  ", line(table.state, style), applied, waiting)
 
 
-def _fabric(table: TableVerdict) -> Iterator[RenderableType]:
+def _fabric(table: TableReport) -> Iterator[RenderableType]:
     """What to look for in the service's own monitoring."""
     if table.fabric:
         yield bullet("Fabric says:", table.fabric, "dim")
@@ -54,10 +54,10 @@ def _fabric(table: TableVerdict) -> Iterator[RenderableType]:
 
 def _told(diagnostics: Iterable[Counted], folder: str) -> Iterator[RenderableType]:
     by_code: dict[str, list[Counted]] = {}
-    for found, times in sorted(diagnostics, key=lambda counted: -GRAVITY.index(counted[0].severity)):
+    for found, times in sorted(diagnostics, key=lambda counted: -SEVERITY_ORDER.index(counted[0].severity)):
         by_code.setdefault(found.code, []).append((found, times))
     for same in by_code.values():
-        yield from map(_line, same[:MOST_OF_A_CODE], [folder] * MOST_OF_A_CODE)
+        yield from map(_line, same[:MAX_OF_A_CODE], [folder] * MAX_OF_A_CODE)
         yield _remedy(same)
 
 
@@ -83,7 +83,7 @@ def _place(found: Diagnostic, folder: str) -> str:
 
 def _remedy(same: Sequence[Counted]) -> RenderableType:
     first = same[0][0]
-    more = f"{len(same) - MOST_OF_A_CODE:,} more like it; " if len(same) > MOST_OF_A_CODE else ""
+    more = f"{len(same) - MAX_OF_A_CODE:,} more like it; " if len(same) > MAX_OF_A_CODE else ""
     made = Table.grid(padding=(0, 1, 0, 0))
     made.add_column(no_wrap=True, width=10)
     made.add_column(overflow="fold")
@@ -92,13 +92,13 @@ def _remedy(same: Sequence[Counted]) -> RenderableType:
     return made
 
 
-def _summary(verdicts: Verdicts) -> Text:
+def _summary(verdicts: ValidationReport) -> Text:
     files = sum(len(table.files) for table in verdicts.tables)
     rows = sum(table.rows for table in verdicts.tables)
     waiting = sum(len(table.waiting) for table in verdicts.tables)
     judged = f"{count(len(verdicts.tables), 'table')}, {count(files, 'file')}, {count(rows, 'row')}"
     unread = f", {count(waiting, 'file')} not applied" if waiting else ""
-    numbers = {severity: verdicts.count(severity) for severity in reversed(GRAVITY)}
+    numbers = {severity: verdicts.count(severity) for severity in reversed(SEVERITY_ORDER)}
     told = [count(number, NAMES[severity]) for severity, number in numbers.items() if number]
     told += [count(verdicts.passed_over, "known finding") + " passed over"] if verdicts.passed_over else []
     worst = next((severity for severity, number in numbers.items() if number), None)
@@ -110,15 +110,15 @@ def _summary(verdicts: Verdicts) -> Text:
     )
 
 
-def _more(verdicts: Verdicts) -> Iterator[Text]:
+def _more(verdicts: ValidationReport) -> Iterator[Text]:
     """Where the gravest finding is told at length."""
     said = [found for found, _ in verdicts.all()]
     if said:
-        worst = max(said, key=lambda found: GRAVITY.index(found.severity))
+        worst = max(said, key=lambda found: SEVERITY_ORDER.index(found.severity))
         yield line(f"`mirror-engine explain {worst.code}` says more.", "dim")
 
 
-def _stuck(verdicts: Verdicts) -> Text:
+def _stuck(verdicts: ValidationReport) -> Text:
     """Why the check fails though there may be no error: what stands still."""
     found = [sum(table.is_stuck and table.state == state for table in verdicts.tables) for state in STUCK]
     told = ", ".join(f"{count(number, 'table')} {state}" for number, state in zip(found, STUCK, strict=True) if number)

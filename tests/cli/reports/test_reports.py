@@ -13,8 +13,8 @@ import pytest
 from mirror_engine.cli.reports import github, junit, sarif
 from mirror_engine.cli.reports.base import line_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
-from mirror_engine.landing_zone.register import REGISTER, Severity
-from mirror_engine.validation.verdicts import TableVerdict, Verdicts
+from mirror_engine.landing_zone.register import CATALOG, Severity
+from mirror_engine.publisher.validate import TableReport, ValidationReport
 
 SECOND = "Items/00000000000000000002.csv"
 WRONG_MARKER = diagnose("ME037", SECOND, row=3, value="3")
@@ -30,13 +30,13 @@ HOSTILE = [
 WORDS = re.compile(r"(\w+)=([^,:]*)")
 
 
-def items(*diagnostics: Diagnostic, **facts: Any) -> TableVerdict:
+def items(*diagnostics: Diagnostic, **facts: Any) -> TableReport:
     files = ("Items/00000000000000000001.csv", SECOND)
-    return TableVerdict("Items", "latched", files, 4, tuple((found, 1) for found in diagnostics), **facts)
+    return TableReport("Items", "halted", files, 4, tuple((found, 1) for found in diagnostics), **facts)
 
 
-def zone(*tables: TableVerdict, **facts: Any) -> Verdicts:
-    return Verdicts(tables, zone="out/LandingZone", **facts)
+def zone(*tables: TableReport, **facts: Any) -> ValidationReport:
+    return ValidationReport(tables, zone="out/LandingZone", **facts)
 
 
 def annotations(text: str) -> list[tuple[str, dict[str, str], str]]:
@@ -77,10 +77,12 @@ def test_where_nothing_is_to_be_said_no_annotation_is_made() -> None:
 
 
 def test_a_diagnostic_about_the_zone_points_at_its_folder_and_is_counted() -> None:
-    verdicts = Verdicts(diagnostics=((diagnose("ME001", ""), 2),), zone="out/LandingZone/")
+    verdicts = ValidationReport(diagnostics=((diagnose("ME001", ""), 2),), zone="out/LandingZone/")
     assert annotations(github.render(verdicts))[0][1]["file"] == "out/LandingZone"
     assert "(2 times)" in github.render(verdicts)
-    assert github.render(Verdicts(diagnostics=((diagnose("ME001", ""), 1),))).startswith("::warning title=ME001::")
+    assert github.render(ValidationReport(diagnostics=((diagnose("ME001", ""), 1),))).startswith(
+        "::warning title=ME001::"
+    )
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
@@ -100,7 +102,7 @@ def suites(text: str) -> ET.Element:
 
 
 def test_a_table_is_a_suite_and_a_file_a_case() -> None:
-    found = suites(junit.render(zone(items(WRONG_MARKER), TableVerdict("Sales.schema/Orders", "level"))))
+    found = suites(junit.render(zone(items(WRONG_MARKER), TableReport("Sales.schema/Orders", "caught_up"))))
     assert found.attrib == {"name": "mirror-engine validate", "tests": "2", "failures": "1", "errors": "0"}
     first, second = found
     assert first.attrib == {"name": "Items", "tests": "2", "failures": "1", "errors": "0", "skipped": "0"}
@@ -112,7 +114,7 @@ def test_a_table_is_a_suite_and_a_file_a_case() -> None:
     assert failure is not None
     assert failure.get("type") == "ME037"
     assert "row 3" in (failure.text or "")
-    assert first.find("properties/property[@name='state']").get("value") == "latched"  # type: ignore[union-attr]
+    assert first.find("properties/property[@name='state']").get("value") == "halted"  # type: ignore[union-attr]
 
 
 def test_what_is_below_the_threshold_fails_no_case() -> None:
@@ -132,13 +134,13 @@ def test_several_faults_of_one_file_are_one_failed_case() -> None:
 
 
 def test_the_zone_s_own_diagnostics_are_a_suite_before_all_others() -> None:
-    first, _ = suites(junit.render(Verdicts((items(),), ((diagnose("ME070", ""), 1),))))
+    first, _ = suites(junit.render(ValidationReport((items(),), ((diagnose("ME070", ""), 1),))))
     assert (first.get("name"), first[0].get("name")) == ("landing zone", "landing zone")
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_name_breaks_the_xml(name) -> None:
-    (suite,) = suites(junit.render(zone(TableVerdict(name, "level", (name,), 1, ((diagnose("ME002", name), 1),)))))
+    (suite,) = suites(junit.render(zone(TableReport(name, "caught_up", (name,), 1, ((diagnose("ME002", name), 1),)))))
     assert len(suite.findall("testcase")) == 1
 
 
@@ -184,7 +186,7 @@ def check_sarif(document: Any) -> None:
                 assert place.get("region", {"startLine": 1})["startLine"] >= 1
 
 
-def scanned(verdicts: Verdicts) -> dict[str, Any]:
+def scanned(verdicts: ValidationReport) -> dict[str, Any]:
     text = sarif.render(verdicts)
     text.encode()
     document = json.loads(text)
@@ -222,17 +224,17 @@ def test_a_clean_zone_is_a_run_without_results() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_name_breaks_the_sarif(name) -> None:
-    (result,) = scanned(Verdicts((items(diagnose("ME002", name)),)))["results"]
+    (result,) = scanned(ValidationReport((items(diagnose("ME002", name)),)))["results"]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert unquote(uri) == name.replace("\udc80", "\\udc80")
 
 
 def test_every_code_can_be_reported() -> None:
-    said = [Diagnostic(code, "Items", 1, None, tuple((name, "1") for name in DETAILS)) for code in REGISTER]
+    said = [Diagnostic(code, "Items", 1, None, tuple((name, "1") for name in DETAILS)) for code in CATALOG]
     verdicts = zone(items(*said))
-    assert len(annotations(github.render(verdicts))) == len(REGISTER)
-    assert len(scanned(verdicts)["results"]) == len(REGISTER)
+    assert len(annotations(github.render(verdicts))) == len(CATALOG)
+    assert len(scanned(verdicts)["results"]) == len(CATALOG)
     assert suites(junit.render(verdicts)).get("tests") == "3"
 
 
-DETAILS = {word for line in REGISTER.values() for word in re.findall(r"\{(\w+)[:}]", line.text + line.remedy)}
+DETAILS = {word for line in CATALOG.values() for word in re.findall(r"\{(\w+)[:}]", line.text + line.remedy)}

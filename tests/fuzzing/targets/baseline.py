@@ -10,7 +10,7 @@ from fuzzing.target import Target
 from quick_folder import quick_folder
 
 from mirror_engine.errors import UsageError
-from mirror_engine.validation.baseline import Baseline
+from mirror_engine.publisher.baseline import Baseline
 
 SEED = b'{"format": 1, "known": [{"zone": "shop", "code": "ME019", "path": "Orders", "column": null}]}'
 

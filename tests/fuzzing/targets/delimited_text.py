@@ -11,9 +11,9 @@ from fuzzing.json_mutations import mutated_json
 from fuzzing.target import FIXTURES, Target, check_said, packed, unpacked
 
 from mirror_engine.config import Config
-from mirror_engine.delta.text import open_text
-from mirror_engine.errors import PublisherError
+from mirror_engine.errors import RejectedFile
 from mirror_engine.landing_zone.metadata import parse
+from mirror_engine.tables.reading.text import open_text
 
 if TYPE_CHECKING:
     from random import Random
@@ -37,13 +37,13 @@ def run(content: bytes) -> None:
     metadata, _ = parse(files.get(b"m", b""), "Orders/_metadata.json")
     if metadata is None or not metadata.is_text:
         return
-    with suppress(PublisherError):
+    with suppress(RejectedFile):
         try:
             file = open_text(io.BytesIO(files.get(b"f", b"")), PATH, metadata, CONFIG)
             first = [batch.num_rows for batch in file.batches()]
             check_said(file.diagnostics)
             assert [batch.num_rows for batch in file.batches()] == first
-        except PublisherError as refused:
+        except RejectedFile as refused:
             check_said([refused.diagnostic, *refused.others])
             raise
 

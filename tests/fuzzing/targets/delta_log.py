@@ -18,9 +18,9 @@ from fuzzing.targets.zone import land
 from quick_folder import quick_folder
 
 from mirror_engine import Mirror
-from mirror_engine.delta.writer import SparkDeltaWriter
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
     from random import Random

@@ -14,8 +14,7 @@ from fuzzing.targets import parquet
 from quick_folder import quick_folder
 
 from mirror_engine.errors import UsageError
-from mirror_engine.expected_table import read_expected
-from mirror_engine.table_diff import compare
+from mirror_engine.publisher.diff import compare, read_expected
 
 if TYPE_CHECKING:
     from random import Random

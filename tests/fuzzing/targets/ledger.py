@@ -19,9 +19,9 @@ from quick_folder import quick_folder
 
 from mirror_engine import Mirror
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.testing.publisher import Publisher
+from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from random import Random
@@ -43,7 +43,7 @@ class _Shop:
     def open(cls) -> _Shop:
         folder, writer = quick_folder(), MemoryDeltaWriter()
         publisher = Publisher(folder.name)
-        for name in ("Level", "Blocked", "S.Latched"):
+        for name in ("CaughtUp", "Blocked", "S.Latched"):
             table = publisher.table(name, keys=["Id"])
             table.insert({"Id": 1, "City": "Linz"})
             table.skip(name == "Blocked")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from fuzzing.bytes_mutations import mutated_bytes
 from fuzzing.target import FIXTURES, Target, check_said
 
-from mirror_engine.landing_zone.change_file import ChangeFileName, detect
+from mirror_engine.landing_zone.detection import ChangeFileName, detect
+from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName, conflicts, schema_of
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
-from mirror_engine.landing_zone.sightings import FileSighting
-from mirror_engine.storage.paths import is_text
+from mirror_engine.storage.base import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ def run(content: bytes) -> None:
     for name in names:
         parsed = ChangeFileName.parse(name.table)
         assert parsed is None or str(parsed) == name.table
-    files = [FileSighting(path, 1, at % 3, f"id{at}") for at, path in enumerate(paths)]
+    files = [LandedFile(path, 1, at % 3, f"id{at}") for at, path in enumerate(paths)]
     progress = Progress("g", "1", watermarks={"day=1": 1}, applied=APPLIED)
     for metadata in _tables():
         found = detect(TableName("S", "T"), files, metadata, progress if metadata.key_columns else None)

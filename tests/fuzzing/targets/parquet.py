@@ -15,8 +15,8 @@ from fuzzing.target import Target, check_said, fixture_files
 from fuzzing.thrift_mutations import mutated_thrift
 
 from mirror_engine.config import Config
-from mirror_engine.delta.parquet import open_parquet
-from mirror_engine.errors import PublisherError
+from mirror_engine.errors import RejectedFile
+from mirror_engine.tables.reading.parquet import open_parquet
 
 if TYPE_CHECKING:
     from random import Random
@@ -61,7 +61,7 @@ def table_bytes(table: pa.Table | dict[str, list[Any]], **options: Any) -> bytes
 
 def run(content: bytes) -> None:
     """Rows in the types that were told, or a refusal."""
-    with suppress(PublisherError):
+    with suppress(RejectedFile):
         try:
             file = open_parquet(io.BytesIO(content), PATH, CONFIG)
             names = [column.name for column in file.columns]
@@ -71,7 +71,7 @@ def run(content: bytes) -> None:
                 batch.validate(full=True)
                 assert batch.schema.names[: len(names)] == names
             check_said(file.diagnostics)
-        except PublisherError as refused:
+        except RejectedFile as refused:
             check_said([refused.diagnostic, *refused.others])
             raise
 

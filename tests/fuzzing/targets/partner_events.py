@@ -5,7 +5,7 @@ from __future__ import annotations
 from fuzzing.json_mutations import mutated_json
 from fuzzing.target import Target, check_plain, fixture_files
 
-from mirror_engine.landing_zone.partner_events import parse_partner_events
+from mirror_engine.landing_zone.metadata import parse_partner_events
 
 
 def run(content: bytes) -> None:

@@ -17,15 +17,15 @@ from quick_folder import quick_folder
 
 from mirror_engine import Mirror
 from mirror_engine.config import Config
-from mirror_engine.delta.memory import MemoryDeltaWriter
-from mirror_engine.events import DiagnosticRaised, Event, OperationFailed, TableLatched
+from mirror_engine.events import DiagnosticRaised, Event, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from random import Random
 
 CONFIG = Config(row_bytes=1 << 20, batch_bytes=1 << 20)
-UNFORESEEN = "unforeseen"  # as `EngineFault` says it
+UNFORESEEN = "unforeseen"  # as `InternalError` says it
 
 
 def seeds() -> list[bytes]:
@@ -62,9 +62,9 @@ def land(zone: Path, content: bytes) -> None:
 
 def foreseen(stop: threading.Event, event: Event) -> None:
     match event:
-        case DiagnosticRaised(_, diagnostic) | TableLatched(_, diagnostic):
+        case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
             check_said([diagnostic])
-        case OperationFailed(_, message, _):
+        case RetryScheduled(_, message, _):
             assert UNFORESEEN not in message
             stop.set()  # a file stands where a folder must be: to wait would not help
 

@@ -1,0 +1,182 @@
+"""Cuts waiting change files into a change batch: as many as fit, up to the first that is refused."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import RejectedFile
+from mirror_engine.events import Event, FileRead
+from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.detection import sequence_of
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.listing import partition_of
+from mirror_engine.landing_zone.metadata import Metadata, Strategy
+from mirror_engine.landing_zone.schema import TableSchema
+from mirror_engine.tables.base import ChangeBatch, FileRows
+from mirror_engine.tables.reading.reader import ReadFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mirror_engine.config import Config
+    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.schema import Column
+    from mirror_engine.tables.passthrough import PassthroughReader
+    from mirror_engine.tables.reading.reader import OrderedReader, TableContext, WaitingFiles
+
+SURELY_ROWS_BYTES = 1024 * 1024  # so much is no header and no deletes of what was never there
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """A batch ready to be committed, and why it ends where it does.
+
+    Attributes:
+        files: as sighted, in order.
+        batch: the same, read.
+        facts: of the table after the batch.
+        metadata: in force.
+        refusal: of the file after the last, where that one broke the protocol.
+        diagnostics: what the files raised.
+    """
+
+    files: tuple[LandedFile, ...]
+    batch: ChangeBatch
+    facts: TableContext
+    metadata: Metadata
+    refusal: RejectedFile | None
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def declared_columns(self) -> tuple[Column, ...]:
+        """SchemaDefinition in force."""
+        return self.metadata.definition
+
+    def sequence_of(self, file: LandedFile) -> int | None:
+        """The file's number, where its strategy numbers files (LZ-3.2, LZ-3.15)."""
+        return sequence_of(file.name) if self.metadata.strategy is Strategy.SEQUENTIAL else None
+
+    def release(self) -> None:
+        """Give back what the rows hold."""
+        for file in self.batch.files:
+            file.rows.close()
+
+
+class BatchReader:
+    """Reads change files one after the other until a bound is reached (LZ-4.16) or one is refused (LZ-4.17).
+
+    Args:
+        reader: reads them.
+        config: the bounds.
+        tell: called with every event.
+        prepare: called, more than once, while files are still read, where the batch is sure to change rows.
+        lying: makes what looks which files become part of the table as they lie; None where rows are always read.
+    """
+
+    def __init__(
+        self,
+        reader: OrderedReader,
+        config: Config,
+        tell: Callable[[Event], None],
+        prepare: Callable[[], None],
+        lying: Callable[[], PassthroughReader] | None = None,
+    ) -> None:
+        self.lying = cache(lying) if lying else None
+        self._reader = reader
+        self._config = config
+        self._tell = tell
+        self._prepare = prepare
+
+    def cut(self, waiting: WaitingFiles, known: Progress) -> PreparedBatch:
+        """Read the next batch of a table folder: files that are all read, or that all stay as they lie.
+
+        Raises:
+            ConcurrentModification: a file is no longer what was sighted.
+            StorageUnavailable: it could not be read.
+        """
+        first = self._look(waiting, 0, waiting.facts)
+        read: list[FileRows] = []
+        refusal, facts = None, waiting.facts
+        try:
+            for found in (
+                self._lying_run(waiting, first) if isinstance(first, ReadFile) else self._read_run(waiting, first)
+            ):
+                read.append(found.rows)
+                facts = found.facts
+                self._tell(FileRead(waiting.table, found.rows.path, found.rows.row_count))
+        except RejectedFile as refused:
+            refusal = refused
+        except BaseException:
+            for rows in read:
+                rows.rows.close()
+            raise
+        said = [said for rows in read for said in rows.diagnostics]
+        said += _repeats(waiting.table, read, known)
+        files = tuple(waiting.files[: len(read)])
+        metadata = waiting.metadata
+        return PreparedBatch(files, _batch(read, metadata, facts), facts, metadata, refusal, tuple(said))
+
+    def _look(self, waiting: WaitingFiles, place: int, facts: TableContext) -> ReadFile | str:
+        if waiting.files[place].size >= SURELY_ROWS_BYTES:
+            self._prepare()
+        return "" if self.lying is None else self.lying().look(waiting.request(place, facts))
+
+    def _lying_run(self, waiting: WaitingFiles, found: ReadFile) -> Iterator[ReadFile]:
+        """Files that stay as they lie: they take no room here, so only their number is bounded."""
+        for place in range(1, len(waiting.files) + 1):
+            yield found
+            if place == min(len(waiting.files), self._config.batch_files):
+                return
+            look = self._look(waiting, place, found.facts)
+            if isinstance(look, str):
+                return
+            found = look
+
+    def _read_run(self, waiting: WaitingFiles, reason: str) -> Iterator[ReadFile]:
+        """Files that are read, up to one that stays as it lies."""
+        size, facts = 0, waiting.facts
+        with closing(self._reader.in_order(waiting)) as reading:
+            for place, file in enumerate(waiting.files):
+                look = self._look(waiting, place, facts) if place else reason
+                if is_full(self._config, place, size, file) or isinstance(look, ReadFile):
+                    break
+                found = next(reading)
+                if _changes_rows(found.rows):
+                    self._prepare()
+                facts = found.facts
+                size += found.rows.counted_bytes
+                yield found if look == found.rows.reason else ReadFile(replace(found.rows, reason=look), facts)
+
+
+def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
+    """Whether a commit of so many files and bytes ends before the following file (LZ-4.16); one always fits."""
+    return count > 0 and (count >= config.batch_files or size + following.size > config.batch_bytes)
+
+
+def _changes_rows(rows: FileRows) -> bool:
+    """Whether a file surely does: what it deletes may not be there."""
+    return any(count for marker, count in rows.markers.items() if marker != RowMarker.DELETE)
+
+
+def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableContext) -> ChangeBatch:
+    schema = facts.schema or TableSchema(())
+    keys = (schema.find(name) for name in metadata.key_columns)
+    return ChangeBatch(tuple(read), schema, tuple(dict.fromkeys(key.name for key in keys if key)))
+
+
+def _repeats(table: TableName, read: Sequence[FileRows], known: Progress) -> list[Diagnostic]:
+    """ME064: whole files whose content was applied before, in the same partition: another one is another value."""
+    seen = {(partition_of(path), file.digest): path for path, file in known.applied.items() if file.rows}
+    said = []
+    for rows in read:
+        content = (partition_of(rows.path), rows.digest)
+        if rows.row_count and content in seen:
+            said.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=seen[content]))
+        if rows.row_count:
+            seen.setdefault(content, rows.path)
+    return said

@@ -1,0 +1,158 @@
+"""Moves processed files away, keeps the newest of each partition, deletes them when their time is up (chapter 8)."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from mirror_engine.engine.poller import is_as_sighted
+from mirror_engine.landing_zone.detection import sequence_of
+from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
+from mirror_engine.landing_zone.partitions import DEEPEST
+from mirror_engine.storage.base import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from mirror_engine.config import Config
+    from mirror_engine.landing_zone.listing import LandedFile, TableListing
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.storage.base import Entry, Storage
+
+SECONDS_PER_DAY = 86_400.0
+SECONDS_BETWEEN_SWEEPS = 3600.0
+MAX_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
+
+
+class Janitor:
+    """Clears one table folder after its commit, never before (LZ-8.1)."""
+
+    def __init__(self, storage: Storage, config: Config, clock: Callable[[], float]) -> None:
+        self._storage = storage
+        self._config = config
+        self._clock = clock
+        self._swept_at: dict[str, float] = {}
+        self._settled: dict[TableName, tuple[TableListing, Progress]] = {}
+
+    def is_due(self, zone: str, listing: TableListing, progress: Progress) -> bool:
+        """Whether `clean` may have something to do: never where nothing changed since it was done last."""
+        if self._config.cleanup == "off":
+            return False
+        seen, known = self._settled.get(listing.name, (None, None))
+        is_settled = seen is listing and known is progress  # both are made anew when they change
+        return not is_settled or self._is_sweep_due(f"{zone}/{listing.name.folder}")
+
+    def clean(self, zone: str, listing: TableListing, progress: Progress) -> int:
+        """Move what is done, and delete what was moved before and its time is up; returns how many files were moved.
+
+        Args:
+            zone: the landing zone, from ROOT.
+            listing: the table folder.
+            progress: what has been applied of it.
+
+        Raises:
+            StorageUnavailable: a move or a deletion failed; the rest is done next time.
+        """
+        moved = self._moved(f"{zone}/{listing.name.folder}", listing, progress)
+        self._settled[listing.name] = (listing, progress)
+        return moved
+
+    def keep(self, zone: str, names: AbstractSet[TableName]) -> None:
+        """Forget all other tables."""
+        if not self._settled.keys() <= names:
+            folders = {f"{zone}/{name.folder}" for name in names}
+            self._settled = {name: settled for name, settled in self._settled.items() if name in names}
+            self._swept_at = {folder: at for folder, at in self._swept_at.items() if folder in folders}
+
+    def _moved(self, folder: str, listing: TableListing, progress: Progress) -> int:
+        if self._config.cleanup == "off":
+            return 0
+        bin_folder = READY_TO_DELETE_FOLDER if self._config.cleanup == "ready" else PROCESSED_FOLDER
+        place = self._storage.stat(f"{folder}/{bin_folder}")
+        if place and place.kind is not Kind.FOLDER:
+            self._swept_at[folder] = self._clock()
+            return 0
+        # what was overwritten since is not applied, and what is not applied is never moved (LZ-8.5)
+        done = [file for file in processed(listing.files, progress) if is_as_sighted(self._storage, folder, file)]
+        moved = [file.path for file in done if self._is_moved(folder, bin_folder, file)]
+        if moved or self._is_sweep_due(folder):
+            self._expire(f"{folder}/{bin_folder}", moved)
+            self._swept_at[folder] = self._clock()
+        return len(moved)
+
+    def _is_moved(self, folder: str, bin_folder: str, file: LandedFile) -> bool:
+        """Move one file; what took its place at the last moment is the publisher's, and is put back (LZ-8.5)."""
+        source, target = f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}"
+        self._storage.move(source, target)
+        if is_as_sighted(self._storage, f"{folder}/{bin_folder}", file):
+            return True
+        if self._storage.stat(source) is None:
+            self._storage.move(target, source)
+        return False
+
+    def _is_sweep_due(self, folder: str) -> bool:
+        """Whether to look for files whose time is up though none was moved; clocks may be set back, too."""
+        swept_at = self._swept_at.get(folder)
+        return swept_at is None or abs(self._clock() - swept_at) >= SECONDS_BETWEEN_SWEEPS
+
+    def _expire(self, folder: str, moved: Sequence[str]) -> None:
+        """Keep the info file true, and delete files whose time is up (LZ-8.2, LZ-8.3)."""
+        info_file = f"{folder}/{READY_TO_DELETE_INFO}"
+        before = self._info(info_file)
+        lying = dict(self._lying(folder, ""))
+        now = self._clock()
+        ready = {path: min(before.get(path, now), now) for path in lying}  # publishers may write any time there
+        ready.update(dict.fromkeys(moved, now))
+        due = [path for path, since in ready.items() if now - since >= self._config.cleanup_days * SECONDS_PER_DAY]
+        for path in due:
+            self._storage.delete(f"{folder}/{path}")
+            del ready[path]
+        if ready != before:
+            self._storage.write(info_file, _rendered(ready))
+
+    def _info(self, path: str) -> dict[str, float]:
+        """What the info file says; publishers may empty the folder or harm the file (LZ-8.4)."""
+        try:
+            with self._storage.open(path) as handle:
+                files = json.loads(handle.read(MAX_INFO_BYTES))["files"]
+            return {
+                str(entry["name"]): datetime.strptime(entry["readyAtUtc"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+                for entry in files
+            }
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+            return {}
+
+    def _lying(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
+        for entry in self._storage.list(f"{folder}/{below}".rstrip("/")) or ():
+            path = f"{below}/{entry.name}".lstrip("/")
+            if entry.kind is Kind.FOLDER and path.count("/") < DEEPEST:
+                yield from self._lying(folder, path)
+            elif entry.kind is Kind.FILE and path != READY_TO_DELETE_INFO:
+                yield path, entry
+
+
+def processed(files: Iterable[LandedFile], progress: Progress) -> list[LandedFile]:
+    """Applied files that lie there as they were applied, but for the newest of each partition (LZ-8.1, LZ-8.5)."""
+    newest: dict[str, tuple[int, int, str]] = {}
+    for path, applied in progress.applied.items():
+        partition, _, name = path.rpartition("/")
+        age = (sequence_of(name), applied.modified_ns, name)  # times decide where names are not numbers
+        newest[partition] = max(newest.get(partition, age), age)
+    return [
+        file
+        for file in files
+        if (applied_file := progress.applied.get(file.path)) is not None
+        and applied_file.etag == file.etag
+        and newest[file.partition][2] != file.name
+    ]
+
+
+def _rendered(ready: dict[str, float]) -> bytes:
+    files = [
+        {"name": path, "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+        for path, since in sorted(ready.items())
+    ]
+    return json.dumps({"files": files}).encode()

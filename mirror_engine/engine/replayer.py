@@ -1,0 +1,324 @@
+"""Carries out the steps of one table, one durable step at a time: the table first, the ledger second."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from typing_extensions import assert_never
+
+from mirror_engine.engine.ownership import changed_by_others, disagreement, is_as_known
+from mirror_engine.engine.passthrough_verifier import PassthroughVerifier
+from mirror_engine.engine.plan import (
+    ApplyBatch,
+    DropTable,
+    MarkFolderMissing,
+    Plan,
+    RecordFolderState,
+    StartGeneration,
+    Step,
+    UpdateFolderIdentity,
+    VerifyPassthroughFiles,
+)
+from mirror_engine.engine.planner import with_identity
+from mirror_engine.engine.poller import is_as_sighted
+from mirror_engine.errors import ConcurrentModification, RejectedFile
+from mirror_engine.events import (
+    BatchCommitted,
+    BatchStarted,
+    DiagnosticRaised,
+    TableDropped,
+    TableHalted,
+    TableResumed,
+)
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, tally
+from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.tables.base import STAGED, BatchRecord, Outcome, way_of
+from mirror_engine.tables.reading.reader import TableContext, WaitingFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirror_engine.engine.batch_reader import BatchReader, PreparedBatch
+    from mirror_engine.engine.context import EngineContext
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.listing import LandedFile, TableListing
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.tables.base import DeltaState, Outcome
+
+
+def after_batch(known: Progress, cut: PreparedBatch, now: float) -> Progress:
+    """The progress once this batch is in."""
+    applied = dict(known.applied)
+    watermarks = dict(known.watermarks)
+    for sighted, file in zip(cut.files, cut.batch.files, strict=True):
+        way = STAGED if file.original else ""
+        applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, way, file.reason)
+        if (sequence := cut.sequence_of(sighted)) is not None:
+            watermarks[sighted.partition] = max(sequence, watermarks.get(sighted.partition, 0))
+    return replace(
+        known,
+        batch=known.batch + 1,
+        watermarks=watermarks,
+        applied=applied,
+        key_columns=cut.batch.key_columns,
+        declared_columns=known.declared_columns or cut.declared_columns,
+        naive_columns=cut.facts.naive_columns,
+        utc_columns=cut.facts.utc_columns,
+        markers_seen=cut.facts.markers_seen,
+        rows_processed=known.rows_processed + sum(file.row_count for file in cut.batch.files),
+        bytes_processed=known.bytes_processed + sum(file.byte_count for file in cut.batch.files),
+        synced_at=now,
+        waiting={path: etag for path, etag in known.waiting.items() if path not in applied},
+        owed={**known.owed, **{file.path: file.original.name for file in cut.batch.files if file.original}},
+    )
+
+
+def as_committed(progress: Progress, listing: TableListing | None) -> Progress:
+    """The progress as a commit carries it: only applied files that still lie in the folder."""
+    lying = {file.path for file in listing.files} if listing else set()
+    applied = {path: file for path, file in progress.applied.items() if path in lying}
+    return replace(progress, applied=applied, waiting={}, latch=None, diagnostics={})
+
+
+def as_recorded(progress: Progress, cut: PreparedBatch, outcome: Outcome, said: tuple[Diagnostic, ...]) -> Progress:
+    """The progress the ledger keeps: with the Delta version, and what there is to say about the files."""
+    paths = {file.path for file in cut.batch.files}
+    applied = {
+        path: replace(file, version=outcome.version, way=way_of(outcome.operation)) if path in paths else file
+        for path, file in progress.applied.items()
+    }
+    diagnostics = tally(progress.diagnostics, said)
+    return replace(progress, applied=applied, delta_version=outcome.version, diagnostics=diagnostics)
+
+
+@dataclass(eq=False)
+class TableTask:
+    """One table's plan under way.
+
+    Attributes:
+        plan: what is to be done.
+        listing: the folder; None where it is gone.
+        zone: the landing zone, from ROOT.
+        anchor: identities of ROOT's own folders.
+        steps: what is left of the plan.
+        waiting: change files not yet applied.
+        is_cleaned: whether the janitor has been there.
+    """
+
+    plan: Plan
+    listing: TableListing | None
+    zone: str
+    anchor: str
+    is_cleaned: bool = False
+    steps: deque[Step] = field(default_factory=deque)
+    waiting: deque[LandedFile] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.steps.extend(self.plan.steps)
+
+    @property
+    def table(self) -> TableName:
+        """The table's name."""
+        return self.plan.table
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.steps
+
+    @cached_property
+    def files(self) -> Sequence[LandedFile]:
+        """What it is about: change files to be applied, or else all that lie there."""
+        batches = [step for step in self.plan.steps if isinstance(step, ApplyBatch)]
+        return batches[-1].files if batches else self.listing.files if self.listing else ()
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of `files`."""
+        return sum(file.size for file in self.files)
+
+
+class Replayer:
+    """Does the steps of one table at a time; different tables may be done side by side."""
+
+    def __init__(self, context: EngineContext, reader: BatchReader) -> None:
+        self._doors = context
+        self._reader = reader
+        self._inspector = PassthroughVerifier(context, reader.lying) if reader.lying else None
+
+    def advance(self, work: TableTask) -> BatchCommitted | None:
+        """Do the next piece of work: all steps up to and with one commit, which is returned.
+
+        Raises:
+            RejectedFile: never; a refusal latches the table.
+            TransientError: the piece was not done; nothing is lost, the next cycle plans anew.
+        """
+        while work.steps:
+            step = work.steps[0]
+            if isinstance(step, ApplyBatch):
+                return self._apply(work, step)
+            work.steps.popleft()
+            if isinstance(step, VerifyPassthroughFiles):
+                self._inspected(work)
+                return None
+            self._note(work, step)
+        return None
+
+    def _inspected(self, work: TableTask) -> Progress | None:
+        """The progress once what is owed was looked at; nothing more is done with a table that holds damage."""
+        if self._inspector:
+            self._inspector.inspect(work.table)
+        known = self._doors.ledger.progress(work.table)
+        if known and known.damage:
+            work.steps.clear()
+        return known
+
+    def _note(
+        self,
+        work: TableTask,
+        step: DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | MarkFolderMissing,
+    ) -> None:
+        ledger = self._doors.ledger
+        known = ledger.progress(work.table)
+        match step:
+            case DropTable():
+                self.drop(work.table, step.diagnostic)
+            case StartGeneration():
+                ledger.record(work.table, Progress(uuid.uuid4().hex, step.identity))
+            case UpdateFolderIdentity():
+                if known and work.listing:
+                    ledger.record(work.table, with_identity(known, work.listing))
+            case RecordFolderState():
+                if known:
+                    self._remember(work.table, known, step)
+            case MarkFolderMissing():
+                if known:
+                    ledger.record(work.table, replace(known, gone_at=step.at))
+            case _:
+                assert_never(step)
+
+    def drop(self, table: TableName, reason: Diagnostic) -> None:
+        """Remove a Delta table, then all memory of it (LZ-7.2); one that another folder owns stays (LZ-1.5)."""
+        folder = self._doors.delta_folder(table)
+        others = {name: known for name, known in self._doors.ledger.tables().items() if name != table}
+        if not any(known.has_table and self._doors.delta_folder(name) == folder for name, known in others.items()):
+            self._doors.writer.drop(folder)
+        self._doors.ledger.forget(table)
+        self._doors.tell(TableDropped(table, reason.message))
+
+    def _remember(self, table: TableName, known: Progress, step: RecordFolderState) -> None:
+        armed_at = known.armed_at or (self._doors.clock() if step.armed else 0.0)
+        noted = replace(known, armed_at=armed_at, waiting=step.waiting, latch=step.latch, gone_at=0.0)
+        noted = replace(noted, diagnostics=tally(known.diagnostics, step.said))
+        self._doors.ledger.record(table, noted)
+        if step.latch and (not known.latch or known.latch.diagnostic != step.latch.diagnostic):
+            self._doors.tell(TableHalted(table, step.latch.diagnostic))
+        if known.latch and not step.latch:
+            self._doors.tell(TableResumed(table))
+
+    def _apply(self, work: TableTask, step: ApplyBatch) -> BatchCommitted | None:
+        """Read and commit the next batch; latch where a file is refused (LZ-4.17)."""
+        if not work.waiting:
+            work.waiting.extend(step.files)
+        started = time.monotonic()
+        known = self._doors.ledger.progress(work.table)
+        if known is None:
+            raise ConcurrentModification(f"{work.table.folder}: dropped meanwhile")
+        first, last = work.waiting[0].path, work.waiting[-1].path
+        self._doors.tell(BatchStarted(work.table, len(work.waiting), first, last))
+        state = self._doors.writer.state(self._doors.delta_folder(work.table))
+        if not is_as_known(known, state):
+            raise disagreement(work.table)
+        facts = self._facts(work.table, known, state)
+        cut = self._reader.cut(WaitingFiles(work.zone, work.table, tuple(work.waiting), step.metadata, facts), known)
+        try:
+            if known.owed and not cut.batch.originals:  # what changes rows meets only files that were looked at
+                known = self._inspected(work) or known
+                if known.damage:
+                    return None
+            committed = self._commit(work, cut, known, state, started) if cut.files else None
+        finally:
+            cut.release()
+        for _ in cut.files:
+            work.waiting.popleft()
+        if cut.refusal:
+            self._latch(work.table, cut.refusal, work.waiting[0])
+        if cut.refusal or not work.waiting:
+            work.steps.popleft()
+            work.steps.extend([VerifyPassthroughFiles()] if cut.batch.originals else [])
+        return committed
+
+    def _facts(self, table: TableName, known: Progress, state: DeltaState | None) -> TableContext:
+        """What the next file is read against."""
+        if state is None:
+            return TableContext()
+        is_empty = known.rows_processed == 0 or self._doors.writer.row_count(self._doors.delta_folder(table)) == 0
+        times = known.naive_columns, known.utc_columns
+        return TableContext(state.schema, is_empty, *times, known.markers_seen, state.takes_files)
+
+    def _commit(
+        self, work: TableTask, cut: PreparedBatch, known: Progress, state: DeltaState | None, started: float
+    ) -> BatchCommitted:
+        folder = self._doors.delta_folder(work.table)
+        record = BatchRecord(
+            self._doors.ledger.mirror, work.anchor, as_committed(known, work.listing), (), work.table.folder
+        )
+        self._check_unchanged(work, cut)
+        if state is None and not cut.batch.originals:
+            self._doors.writer.create(folder, cut.batch.schema, record)
+        progress = after_batch(known, cut, self._doors.clock())
+        progress = replace(progress, foreign_version=changed_by_others(self._doors, work.table, known))
+        record = replace(
+            record, progress=as_committed(progress, work.listing), files=tuple(file.path for file in cut.files)
+        )
+        outcome = self._doors.writer.apply(folder, cut.batch, record)
+        meanwhile = changed_by_others(self._doors, work.table, progress)  # between the look and the commit
+        progress = replace(progress, foreign_version=meanwhile)
+        said = (*cut.diagnostics, *_met(work.table, cut, outcome))
+        self._doors.ledger.record(work.table, as_recorded(progress, cut, outcome, said))
+        for diagnostic in said:
+            self._doors.tell(DiagnosticRaised(work.table, diagnostic))
+        rows = sum(file.row_count for file in cut.batch.files)
+        seconds = time.monotonic() - started
+        committed = BatchCommitted(work.table, outcome.version, record.files, rows, seconds)
+        self._doors.tell(committed)
+        return committed
+
+    def _check_unchanged(self, work: TableTask, cut: PreparedBatch) -> None:
+        """What is about to be committed is still what lies in the zone.
+
+        Raises:
+            ConcurrentModification: the folder or a file was replaced since it was read.
+        """
+        folder = f"{work.zone}/{work.table.folder}"
+        here = self._doors.storage.stat(folder)
+        if not here or not work.listing or here.identity != work.listing.identity:
+            raise ConcurrentModification(f"{work.table.folder}: dropped or recreated while it was read")
+        for file in cut.files:
+            if not is_as_sighted(self._doors.storage, folder, file):
+                raise ConcurrentModification(f"{work.table.folder}/{file.path}: replaced while it was read")
+
+    def _latch(self, table: TableName, refusal: RejectedFile, file: LandedFile) -> None:
+        known = self._doors.ledger.progress(table)
+        if known:
+            latch = Rejection(refusal.diagnostic, file.path, file.identity, file.etag)
+            said = tally(known.diagnostics, refusal.others)
+            self._doors.ledger.record(table, replace(known, latch=latch, diagnostics=said))
+        self._doors.tell(TableHalted(table, refusal.diagnostic))
+
+
+def _met(table: TableName, cut: PreparedBatch, outcome: Outcome) -> list[Diagnostic]:
+    """ME039 and ME043: one message per file, with the count."""
+    said = []
+    for file, met in zip(cut.batch.files, outcome.met, strict=False):
+        place = f"{table.folder}/{file.path}"
+        if met.inserts_of_present_keys:
+            said.append(diagnose("ME039", place, count=met.inserts_of_present_keys))
+        if met.changes_of_several_copies:
+            said.append(diagnose("ME043", place, count=met.changes_of_several_copies))
+    return said

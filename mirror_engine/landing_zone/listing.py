@@ -1,0 +1,126 @@
+"""What the poller saw: folders and files as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.metadata import Metadata, PartnerEvents
+    from mirror_engine.landing_zone.names import TableName
+
+
+def partition_of(path: str) -> str:
+    """The Hive folder a file lies in, both from the table folder; `""` at its top."""
+    return path.rpartition("/")[0]
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """One file in a table folder.
+
+    Attributes:
+        path: from the table folder, `/` between parts: `00000000000000000001.parquet`, `day=1/….parquet`.
+        size: in bytes.
+        modified_ns: LastModified in nanoseconds since 1970, UTC.
+        identity: told by the storage when the file is created; writing in place keeps it, deleting and
+            landing again, or renaming another file over it, changes it (LZ-3.11).
+    """
+
+    path: str
+    size: int
+    modified_ns: int
+    identity: str
+
+    @property
+    def etag(self) -> str:
+        """Changes whenever the content may have."""
+        return f"{self.identity}:{self.size}:{self.modified_ns}"
+
+    def has_grown_since(self, etag: str) -> bool:
+        """Whether more was written to the file that had this etag; not where another was put in its place (ME071)."""
+        identity, size, _ = etag.rsplit(":", 2)
+        return identity == self.identity and int(size) < self.size
+
+    @property
+    def partition(self) -> str:
+        """See `partition_of`."""
+        return partition_of(self.path)
+
+    @property
+    def name(self) -> str:
+        """Its name without folders."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class MetadataAbsent:
+    """No `_metadata.json` lies in the folder."""
+
+
+@dataclass(frozen=True)
+class MetadataUnusable:
+    """A `_metadata.json` that cannot be used; the first diagnostic is the error."""
+
+    etag: str
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True)
+class MetadataUsable:
+    """A `_metadata.json` and what it says."""
+
+    etag: str
+    metadata: Metadata
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+MetadataSighting = MetadataAbsent | MetadataUnusable | MetadataUsable
+
+
+@dataclass(frozen=True)
+class TableListing:
+    """One table folder as the poller saw it.
+
+    Attributes:
+        name: its name.
+        identity: the folder's creation stamp (LZ-7.3): new after drop and recreate, untouched by changes inside.
+        metadata: its `_metadata.json`.
+        files: every regular file that may be a change file: directly inside, or in Hive folders (`k=v/…`).
+            Reserved and `_` or `.` names are not among them.
+        diagnostics: what was passed over, with the reason (ME003, ME021 for `_` names, ME074).
+    """
+
+    name: TableName
+    identity: str
+    metadata: MetadataSighting
+    files: tuple[LandedFile, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def usable(self) -> Metadata | None:
+        """What its `_metadata.json` says; None where it cannot be used."""
+        return self.metadata.metadata if isinstance(self.metadata, MetadataUsable) else None
+
+
+@dataclass(frozen=True)
+class ZoneListing:
+    """The whole landing zone as the poller saw it.
+
+    Attributes:
+        folder: the zone, from ROOT: `Files/LandingZone`, or `LandingZone`.
+        identity: the zone folder's creation stamp; `""` while there is no zone, which is not an emptied one.
+        tables: every table folder, schema folders first, then by name.
+        unlisted: schema and table folders that could not be listed, or changed too fast to be seen as they are
+            (`""` stands for the zone): nothing below is dropped or applied.
+        diagnostics: about the zone itself and what lies beside the tables.
+        partner: who says to publish; None where nobody does.
+    """
+
+    folder: str
+    identity: str
+    tables: tuple[TableListing, ...] = ()
+    unlisted: frozenset[str] = frozenset()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    partner: PartnerEvents | None = None

@@ -1,0 +1,295 @@
+"""Declared and observed column types, the union of schemas, and the error Fabric gives (protocol chapter 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+VOID = "void"  # the observed type of an all-NULL Arrow column (LZ-5.9)
+_VOID_TYPE = "integer"
+_TIMES = frozenset({"timestamp", "timestamp_ntz"})  # one type but for the zone (LZ-5.10)
+_MAX_NAMED = 20
+_MAX_KEPT = 1000  # columns of a file whose fitting is kept in mind
+
+
+@dataclass(frozen=True)
+class Column:
+    """One data column.
+
+    Attributes:
+        name: as first spelled.
+        type: in Delta's words: `string`, `binary`, `byte`, `short`, `integer`, `long`, `float`, `double`,
+            `boolean`, `date`, `timestamp`, `timestamp_ntz`, `decimal(p,s)`.
+        nullable: whether NULL may stand in it.
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@lru_cache(maxsize=10_000)
+def folded(name: str) -> str:
+    """A column name as it is compared, ignoring case letter by letter as Spark does (LZ-5.7): `ß` is not `ss`."""
+    return name.lower() if name.isascii() else "".join(map(_folded_letter, name))
+
+
+def _folded_letter(letter: str) -> str:
+    upper = letter.upper()
+    return (upper if len(upper) == 1 else letter).lower()[0]
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two spellings name one column (LZ-5.7)."""
+    return folded(one) == folded(other)
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A mirrored table's columns in order, partition columns last (LZ-3.7)."""
+
+    columns: tuple[Column, ...]
+    partition_columns: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All column names in order."""
+        return tuple(column.name for column in self.columns)
+
+    def find(self, name: str) -> Column | None:
+        """The column of that name, ignoring case (LZ-5.7)."""
+        return self._by_folded_name.get(folded(name))
+
+    @cached_property
+    def _by_folded_name(self) -> Mapping[str, Column]:
+        return {folded(column.name): column for column in reversed(self.columns)}
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """What one change file brings, as far as its schema goes.
+
+    Attributes:
+        path: for messages, from the landing zone's top.
+        columns: that the file has, observed types, the marker and partition columns not among them.
+        declared: columns the table has whether or not the file does (LZ-6.5); empty for Parquet.
+        key_columns: as `_metadata.json` spells them.
+        partition_columns: named by the file's Hive folder (LZ-3.7).
+        table_is_empty: whether the table surely holds no row (LZ-5.5).
+        untyped_nulls: whether an all-NULL column makes no claim (LZ-5.9, option `null_type`).
+        strict: whether severities are those of `strict`.
+    """
+
+    path: str = field(compare=False)
+    columns: tuple[Column, ...]
+    declared: tuple[Column, ...] = ()
+    key_columns: tuple[str, ...] = ()
+    partition_columns: tuple[str, ...] = ()
+    table_is_empty: bool = True
+    untyped_nulls: bool = False
+    strict: bool = False
+
+    def say(self, code: str, row: int | None = None, **details: object) -> Diagnostic:
+        """A diagnostic about the file, or one of its rows."""
+        return diagnose(code, self.path, row=row, strict=self.strict, **details)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The table's schema after a file, and how the file fits into it.
+
+    Attributes:
+        schema: the union of all columns ever seen, first-seen order (LZ-5.3).
+        spelling: the file's column names to the table's; a column that makes no claim is not in it.
+        absent: the table's columns that the file lacks, in order.
+        diagnostics: warnings and information.
+    """
+
+    schema: TableSchema
+    spelling: Mapping[str, str]
+    absent: tuple[Column, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
+    """Fit a file's columns into a table's schema (LZ-5.2 … LZ-5.10, LZ-2.11).
+
+    Args:
+        current: the table's schema; None before its first file.
+        incoming: what the file brings.
+
+    Raises:
+        RejectedFile: ME018, ME044, ME046 (a new not-null column), ME053; under `strict` also ME045, ME047, ME052.
+    """
+    known = _quietly_merged(current, incoming) if len(incoming.columns) <= _MAX_KEPT else None
+    return known or _merged(current, incoming)
+
+
+@lru_cache(maxsize=64)
+def _quietly_merged(current: TableSchema | None, incoming: Incoming) -> Merged | None:
+    """The same, whichever file it is, where there is nothing to say of it: most files repeat another's columns."""
+    try:
+        merged = _merged(current, incoming)
+    except RejectedFile:
+        return None
+    return None if merged.diagnostics else merged
+
+
+def _merged(current: TableSchema | None, incoming: Incoming) -> Merged:
+    _refuse_twins(incoming)
+    said: list[Diagnostic] = []
+    columns = _claims(current, incoming, said)
+    before = current or TableSchema((), incoming.partition_columns)
+    folder = [Column(name, "string") for name in incoming.partition_columns]
+    parts = {folded(name) for name in before.partition_columns}
+    declared = [column for column in incoming.declared if folded(column.name) not in parts]
+    schema = _union(before, [*declared, *columns, *folder])
+    _check_keys(schema, incoming, said)
+    for column in (*columns, *folder):
+        known = before.find(column.name)
+        said += _differences(known, column, incoming) if known else _newcomer(column, incoming)
+    present = {folded(name) for name in (*(column.name for column in incoming.columns), *incoming.partition_columns)}
+    absent = tuple(column for column in schema.columns if folded(column.name) not in present)
+    if current is not None:
+        said += _news(current, schema, absent, incoming)
+    found = ((column.name, schema.find(column.name)) for column in incoming.columns)
+    spelling = {name: known.name for name, known in found if known}
+    return Merged(schema, spelling, absent, without_errors(said))
+
+
+def _refuse_twins(incoming: Incoming) -> None:
+    seen: dict[str, str] = {}
+    for column in incoming.columns:
+        name = folded(column.name)
+        if name in seen:
+            without_errors([incoming.say("ME053", column=seen[name], other=column.name)])
+        seen[name] = column.name
+
+
+def _claims(current: TableSchema | None, incoming: Incoming, said: list[Diagnostic]) -> list[Column]:
+    """The file's columns with a type each: an all-NULL one is an integer, or makes no claim (LZ-5.9).
+
+    A key column always claims one, and so do all where the table would else be without columns: neither a table
+    without its key nor one without columns can exist.
+    """
+    typed = [column for column in incoming.columns if column.type != VOID]
+    barren = current is None and not typed and not incoming.declared
+    keys = {folded(name) for name in incoming.key_columns}
+    claims = []
+    for column in incoming.columns:
+        if column.type != VOID:
+            claims.append(column)
+            continue
+        known = current.find(column.name) if current else None
+        if not incoming.untyped_nulls or (known is None and (barren or folded(column.name) in keys)):
+            said.append(incoming.say("ME045", column=column.name))
+            claims.append(replace(column, type=_VOID_TYPE))
+    return claims
+
+
+def _union(before: TableSchema, columns: Iterable[Column]) -> TableSchema:
+    """New columns at the end, but ahead of the partition columns (LZ-5.3, LZ-3.7)."""
+    union: dict[str, Column] = {}
+    for column in (*before.columns, *columns):
+        union.setdefault(folded(column.name), column)
+    last = [union.pop(folded(name)) for name in before.partition_columns]
+    return TableSchema((*union.values(), *last), before.partition_columns)
+
+
+def _check_keys(schema: TableSchema, incoming: Incoming, said: list[Diagnostic]) -> None:
+    """Find every key column in the file or its folder, ignoring case (LZ-2.11)."""
+    sent = (*(column.name for column in incoming.columns), *incoming.partition_columns)
+    present = {folded(name) for name in sent}
+    for key in dict.fromkeys(incoming.key_columns):
+        known = schema.find(key)
+        if folded(key) not in present or known is None:
+            without_errors([*said, incoming.say("ME018", column=key)])
+        elif known.name != key:
+            said.append(incoming.say("ME052", column=key, other=known.name))
+
+
+def _differences(known: Column, column: Column, incoming: Incoming) -> list[Diagnostic]:
+    """What a column that the table has is told about the file's: E5 for another type (LZ-5.2, LZ-5.6, LZ-5.7)."""
+    said = []
+    if column.name != known.name:
+        said.append(incoming.say("ME052", column=column.name, other=known.name))
+    if column.type != known.type and not {column.type, known.type} <= _TIMES:
+        said.append(incoming.say("ME044", column=known.name, reason=type_mismatch(column, known)))
+    elif known.nullable and not column.nullable:
+        said.append(incoming.say("ME047", column=known.name))
+    return said
+
+
+def type_mismatch(column: Column, known: Column) -> str:
+    """The part of E5 that is about the column (LZ-5.2); types in Delta's names, the flags as they are."""
+    return (
+        "Schema merge failure due to potential invalid input. Cause: Type mismatch for column "
+        f"'{known.name}'. Incoming type: '{column.type}' (Nullable: {column.nullable}), "
+        f"existing type: '{known.type}' (Nullable: {known.nullable})."
+    )
+
+
+def _newcomer(column: Column, incoming: Incoming) -> list[Diagnostic]:
+    """A new not-null column cannot meet rows that lack it (LZ-5.5)."""
+    if column.nullable or incoming.table_is_empty:
+        return []
+    return [incoming.say("ME046", column=column.name)]
+
+
+def _news(before: TableSchema, after: TableSchema, absent: Sequence[Column], incoming: Incoming) -> list[Diagnostic]:
+    """ME054, once per file that adds or lacks columns (LZ-5.3)."""
+    new = [column.name for column in after.columns if before.find(column.name) is None]
+    missing = [column.name for column in absent if column.name not in after.partition_columns]
+    if not new and not missing:
+        return []
+    return [incoming.say("ME054", new=listed(new) or "none", missing=listed(missing) or "none")]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as they stand in a message, the first twenty of them."""
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def check_absent_columns(
+    merged: Merged, incoming: Incoming, markers: Mapping[int, int], *, deletes_count: bool = False
+) -> None:
+    """Hold what rows a file has against the columns it lacks.
+
+    Args:
+        merged: how the file fits.
+        incoming: what it brings.
+        markers: how many rows of each effective marker.
+        deletes_count: whether every file must have its not-null columns, as in text (LZ-6.5, LZ-6.8), be it a lone
+            header; in Parquet only the keys of delete rows are read (LZ-4.6).
+
+    Raises:
+        RejectedFile: ME046, a not-null column is missing (LZ-5.5, LZ-6.5).
+    """
+    asking = deletes_count or any(count for marker, count in markers.items() if marker != RowMarker.DELETE)
+    for column in merged.absent:
+        if asking and not column.nullable:
+            without_errors([*merged.diagnostics, incoming.say("ME046", column=column.name)])
+
+
+def lacking_updates(merged: Merged, incoming: Incoming, markers: Mapping[int, int]) -> tuple[Diagnostic, ...]:
+    """ME041 where updates or upserts lack columns, which become NULL (LZ-4.5)."""
+    names = [column.name for column in merged.absent if column.name not in merged.schema.partition_columns]
+    if not names or not any(markers.get(marker) for marker in (RowMarker.UPDATE, RowMarker.UPSERT)):
+        return ()
+    return (incoming.say("ME041", columns=listed(names)),)
+
+
+def mixed_times(
+    naive: frozenset[str], utc: frozenset[str], known_naive: frozenset[str], known_utc: frozenset[str]
+) -> tuple[str, ...]:
+    """Columns whose times came with a zone and now come without, or the reverse (LZ-5.10, ME051)."""
+    return tuple(sorted((naive & known_utc) | (utc & known_naive)))

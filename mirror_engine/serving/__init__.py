@@ -1,1 +1,0 @@
-"""Puts an endpoint and the engines behind it together, for one STORE."""

@@ -1,0 +1,92 @@
+"""One column type in three tongues: Delta's word, the Arrow type of its values, and Spark's DDL (LZ-5.8)."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
+    from mirror_engine.landing_zone.schema import Column
+
+_PLAIN: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_WORDS = {arrow: word for word, arrow in _PLAIN.items()}
+_DDL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+
+
+def arrow_type(delta_type: str) -> pa.DataType:
+    """The Arrow type in which the engine carries values of a Delta type.
+
+    Args:
+        delta_type: a word of `landing_zone.column_types.Column.type`, such as `integer` or `decimal(10,2)`.
+
+    Raises:
+        ValueError: a mirrored table knows no such type.
+    """
+    if delta_type in _PLAIN:
+        return _PLAIN[delta_type]
+    if (decimal := _DECIMAL.fullmatch(delta_type)) is not None:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    raise ValueError(f"no mirrored column has the type {delta_type}")
+
+
+def delta_type(arrow: pa.DataType) -> str | None:
+    """The Delta word for exactly this Arrow type; None for every type that a file would have to be converted from."""
+    if pa.types.is_decimal128(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})" if arrow.scale >= 0 else None
+    return _WORDS.get(arrow)
+
+
+def spark_type(delta_type: str) -> str:
+    """The type as Spark's DDL spells it."""
+    return _DDL.get(delta_type, delta_type.upper())
+
+
+def quoted(name: str) -> str:
+    """A name as Spark's SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+    """The Arrow schema of a table's rows."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type), column.nullable) for column in columns])
+
+
+class _NoPandas:
+    """A finder that says there is no pandas."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002 - as finders are called
+        """See `importlib.abc.MetaPathFinder`."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+        return None
+
+
+def without_pandas() -> None:
+    """Let Arrow ask for pandas now, once for the whole process, and not find it; others find it afterwards."""
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - only where it is wanted alone
+
+        pa.scalar(0)
+    finally:
+        sys.meta_path.remove(finder)

@@ -1,0 +1,343 @@
+"""Door 2, the promise: what the engine asks of the mirrored tables, and the values that go through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import BinaryIO
+
+    import pyarrow as pa
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.schema import TableSchema
+    from mirror_engine.tables.passthrough import PassthroughFile
+
+    Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array[Any]]  # which rows of a batch, as booleans
+
+COUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
+
+
+class RowSource(Protocol):
+    """Typed rows in file order, readable more than once, never all in memory at once unless they are few."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of every record batch."""
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows in order, all columns or those named."""
+
+    def close(self) -> None:
+        """Give back what the rows hold on disk; nothing can be read afterwards. Repeatable."""
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """One change file, read and found good.
+
+    Attributes:
+        path: from the table folder.
+        etag: of the content that was read.
+        digest: of its bytes, hex.
+        modified_ns: its LastModified.
+        rows: typed rows: columns under the table's spelling, in the Arrow type of the table's type, then
+            `MARKER_COLUMN` as int8 (already filled in for marker-free files). Columns the file lacks are absent.
+            Partition columns are there, constant.
+        markers: how many rows of each effective marker.
+        has_marker: whether the file had a marker column.
+        byte_count: of its data columns (LZ-9.3); 0 where its rows have not been looked at.
+        diagnostics: warnings and information about it.
+        landed_bytes: its size.
+        original: the file itself, where it becomes part of the table as it lies; its rows are then read only if
+            somebody asks for them.
+        reason: why it has no original, in words; `""` where nobody asked.
+    """
+
+    path: str
+    etag: str
+    digest: str
+    modified_ns: int
+    rows: RowSource
+    markers: Mapping[int, int]
+    has_marker: bool
+    byte_count: int
+    diagnostics: tuple[Diagnostic, ...] = ()
+    landed_bytes: int = 0
+    original: PassthroughFile | None = None
+    reason: str = ""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it holds."""
+        return sum(self.markers.values())
+
+    @property
+    def counted_bytes(self) -> int:
+        """What it counts for where a bound is on the bytes of a batch."""
+        return max(self.landed_bytes, self.row_count * COUNTED_ROW_BYTES)
+
+
+@dataclass(frozen=True)
+class ChangeBatch:
+    """Consecutive change files that go into one commit.
+
+    Attributes:
+        files: in detection order; may be empty when only a table is to be created. All have an original, or none.
+        schema: the table's schema after this batch: that before it, plus new columns at the end.
+        key_columns: in the table's spelling; empty in a keyless table (then every marker is 0).
+    """
+
+    files: tuple[FileRows, ...]
+    schema: TableSchema
+    key_columns: tuple[str, ...] = ()
+
+    @property
+    def originals(self) -> tuple[PassthroughFile, ...]:
+        """The files themselves, where they become part of the table as they lie; empty where rows are applied."""
+        return tuple(file.original for file in self.files if file.original)
+
+    @property
+    def counted_bytes(self) -> int:
+        """What its files count for."""
+        return sum(file.counted_bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class BatchRecord:
+    """What a commit says about itself: it goes, as JSON, into the commit (see `record`).
+
+    Attributes:
+        mirror: this ROOT's mirror, a random id.
+        anchor: identities of ROOT's own folders when it was written; tells a copied ROOT from a recreated folder.
+        progress: after this batch; `progress.batch` is the transaction version. Only applied files that still
+            lie in the table folder are in it, and no latch, waiting files or diagnostics.
+        files: this batch's files, by path from the table folder.
+        folder: the table folder, from the landing zone's top.
+    """
+
+    mirror: str
+    anchor: str
+    progress: Progress
+    files: tuple[str, ...]
+    folder: str = ""
+
+    @property
+    def application(self) -> str:
+        """The Delta transaction identifier's application id: this mirror and the table's generation."""
+        return f"mirror_engine:{self.mirror}:{self.progress.generation}"
+
+
+@dataclass(frozen=True)
+class DeltaState:
+    """A Delta table as its log tells it, without Spark.
+
+    Attributes:
+        version: its newest version.
+        schema: columns in order, with nullability; partition columns.
+        record: of the newest commit that carries one (foreign commits carry none); None where none does.
+        record_version: that commit's version; -1 where none does.
+        takes_files: whether change files can become part of it as they lie.
+    """
+
+    version: int
+    schema: TableSchema
+    record: BatchRecord | None
+    record_version: int
+    takes_files: bool = True
+
+
+@dataclass(frozen=True)
+class MatchCounts:
+    """What one file's rows met in the table, each at its moment (LZ-4.3, LZ-4.4)."""
+
+    inserts_of_present_keys: int = 0
+    changes_of_several_copies: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a commit did.
+
+    Attributes:
+        version: the Delta version.
+        met: per file of the batch, in order; empty for files that became part of the table as they lie.
+        operation: how it was applied: `CREATE`, `STAGE`, `APPEND`, `MERGE`, `NOTHING`.
+    """
+
+    version: int
+    met: tuple[MatchCounts, ...] = ()
+    operation: str = "NOTHING"
+
+
+class DeltaWriter(Protocol):
+    """Mirrored tables under one `ROOT/Tables`.
+
+    A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls for different tables may run side by
+    side; calls for one table come one after the other. Every method raises `StorageUnavailable` when the call
+    failed for reasons outside the table, and `SetupError` when this machine cannot run Spark.
+    """
+
+    def tables(self) -> Sequence[str]:
+        """Every Delta table below, by folder, sorted. Starts no JVM."""
+
+    def state(self, table: str) -> DeltaState | None:
+        """The table as it is; None where there is none. Starts no JVM."""
+
+    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
+        """Make an empty table in one commit that carries the record. A table already there is left alone.
+
+        The commit is on the disk when this returns.
+        """
+
+    def prepare(self) -> None:
+        """Get ready for `apply` without waiting for it: changes to apply are sure to come. Repeatable, raises nothing.
+
+        What keeps it from getting ready is raised by `apply`.
+        """
+
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+        """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
+
+        The result equals `landing_zone.change.replay`, whatever the table holds. A commit is made even where no
+        row changes: progress is recorded. The record's transaction version makes it exactly-once: where the table
+        already carries this application id at this version or above, nothing is done and `CommitConflict` is
+        raised, so that the caller reads the state again. The commit is on the disk when this returns.
+
+        Originals become part of the table as they lie, and nobody looks at their rows: the caller does, afterwards,
+        with `data_file` and `met`. Where the table is new they come in the commit that makes it.
+
+        Raises:
+            CommitConflict: another writer was first, or the table no longer takes files; nothing was committed.
+            ConcurrentModification: an original was replaced; nothing was committed.
+            CommitFailed: Spark could not do it; nothing was committed.
+            RejectedFile: a file of the batch turned out to be unreadable after all; nothing was committed.
+        """
+
+    def data_file(self, table: str, name: str) -> BinaryIO | None:
+        """The bytes of a file that became part of the table as it lay. Starts no JVM.
+
+        None where it is gone, and part of the table no longer: it was rewritten, then vacuumed.
+
+        Raises:
+            TableDamaged: it is part of the table, but not there.
+        """
+
+    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[MatchCounts]:
+        """Per file of a batch what its rows meet in the table as it was at a version, -1 for none. Starts no JVM.
+
+        Raises:
+            UsageError: the table has no such version, or no longer.
+        """
+
+    def changed_by_others(self, table: str, since: int) -> int:
+        """The newest version after `since` in which another program changed rows or columns; -1 for none.
+
+        OPTIMIZE, VACUUM and properties change neither. Starts no JVM, and costs little where nothing was committed.
+        """
+
+    def make_durable(self, table: str, since: int) -> None:
+        """Bring every commit after a version to the disk: one that was found, not made by `apply`, may not be there.
+
+        Starts no JVM. Repeatable.
+
+        Raises:
+            TableDamaged: a commit lost its data files with the power; it never counted as done.
+        """
+
+    def drop(self, table: str) -> None:
+        """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable."""
+
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
+        """The table's rows; None where there is no such table. Starts no JVM.
+
+        Args:
+            table: by folder.
+            version: the newest by default.
+            limit: the most rows that are given; None for all.
+            where: which rows are given; the others are in memory only a batch at a time.
+
+        Raises:
+            UsageError: the table has no such version.
+        """
+
+    def row_count(self, table: str) -> int | None:
+        """How many rows the table holds now; None where there is no table. Starts no JVM."""
+
+    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        """The table's commits, newest first. Starts no JVM."""
+
+    def maintain(
+        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, Any]:
+        """OPTIMIZE, then VACUUM what is older than the retention; returns what was done, in numbers.
+
+        Where somebody says between the two that the table is wanted, VACUUM is left to the next time.
+        """
+
+    def close(self) -> None:
+        """End the session, if one was started."""
+
+
+STAGED, APPENDED, MERGED = "staged", "appended", "merged"
+_WAYS = {"STAGE": STAGED, "APPEND": APPENDED, "WRITE": APPENDED, "MERGE": MERGED}
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One commit of a Delta table.
+
+    Attributes:
+        version: Delta version.
+        timestamp_ms: milliseconds since 1970.
+        operation: in Delta's words.
+        files: change files it holds; empty for commits that hold none.
+        rows: rows of those files.
+        engine: who made it.
+        metrics: Delta's own operation metrics.
+        plan: how the batch was merged, in words; `""` where there was no choice.
+        way: how its files got there: `staged`, `appended`, `merged`; `""` where it holds none.
+        reasons: why files were not staged, in words, by path.
+    """
+
+    version: int
+    timestamp_ms: int
+    operation: str
+    files: tuple[str, ...] = ()
+    rows: int = 0
+    engine: str = ""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    plan: str = ""
+    way: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+def way_of(operation: str) -> str:
+    """How change files get into a table by an operation of a `DeltaWriter` or of Delta; `""` by none."""
+    return _WAYS.get(operation, "")
+
+
+def gone(record: BatchRecord, operation: str) -> BatchRecord:
+    """The record, which says of its own files how they get there."""
+    way, own = way_of(operation), set(record.files)
+    applied = record.progress.applied
+    told = {path: replace(file, way=way) if path in own else file for path, file in applied.items()}
+    return replace(record, progress=replace(record.progress, applied=told))
+
+
+def way_of_record(record: BatchRecord, operation: str) -> str:
+    """How the record's own files got there; of an older record, by Delta's word for the commit."""
+    applied = record.progress.applied
+    told = next((applied[path].way for path in record.files if path in applied), "")
+    return told or (way_of(operation) if record.files else "")
+
+
+def reasons_of(record: BatchRecord) -> dict[str, str]:
+    """Why the record's own files were not staged, by path, as far as somebody asked."""
+    applied = record.progress.applied
+    return {path: applied[path].reason for path in record.files if path in applied and applied[path].reason}

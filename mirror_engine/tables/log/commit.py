@@ -1,0 +1,338 @@
+"""Commits without rows: a table's creation, columns it did not have before, batches that change nothing.
+
+The two or three lines of JSON of each are written here: Spark would take a second for them, its SQL
+cannot add a NOT NULL column to an empty table, and deltalake forgets table features (both measured).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.errors import CommitConflict, StorageUnavailable
+from mirror_engine.tables.log.record import ENGINE_INFO, now_ms
+from mirror_engine.tables.log.tables_folder import LOG_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from mirror_engine.landing_zone.schema import Column, TableSchema
+    from mirror_engine.tables.base import BatchRecord
+    from mirror_engine.tables.log.snapshot import DeltaLog
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
+_HERE, _NO_REPLACE = -100, 1  # AT_FDCWD and RENAME_NOREPLACE of Linux
+
+
+def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) -> None:
+    """Write the actions of one version of a table.
+
+    Raises:
+        CommitConflict: there is one of that version already.
+        StorageUnavailable: nothing was written.
+    """
+    text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
+    log = folder / LOG_FOLDER
+    passing = log / f".{uuid.uuid4().hex}.tmp"
+    try:
+        log.mkdir(parents=True, exist_ok=True)
+        write_through(passing, text)
+        _publish(passing, log / f"{version:020}.json")
+    except FileExistsError:
+        raise CommitConflict(f"{folder.name}: version {version} was written by somebody else") from None
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{folder}: the Delta log cannot be written: {error.strerror or error}",
+            "Check the disk and the rights on the folder.",
+        ) from error
+    finally:
+        with suppress(OSError):  # what cannot be written cannot be removed either
+            passing.unlink()
+
+
+def write_through(file: Path, text: str) -> None:
+    """Write a file that is on the disk when it gets its name: a commit is never seen torn."""
+    with file.open("w", encoding="utf-8") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _publish(passing: Path, target: Path) -> None:
+    """Give a file its final name, unless something has it: a plain rename would replace that."""
+    try:
+        os.link(passing, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if not _renamed_if_free(passing, target):
+            _write_anew(passing, target)
+
+
+def _renamed_if_free(passing: Path, target: Path) -> bool:
+    """Rename in one step, for file systems without hard links; False where the system cannot.
+
+    Raises:
+        OSError: it failed; `FileExistsError` where something has the name.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_HERE, os.fsencode(passing), _HERE, os.fsencode(target), _NO_REPLACE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in {*_NO_LINKS, errno.EINVAL}:
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def _write_anew(passing: Path, target: Path) -> None:
+    """The last resort: for a moment, a reader may see a commit that is empty."""
+    content = passing.read_bytes()
+    with target.open("xb") as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            target.unlink()  # half a commit would damage the table
+            raise
+
+
+VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
+
+_ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
+_MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_INDEXED = "delta.dataSkippingNumIndexedCols"
+_ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+_MAPPED_READER, _MAPPED_WRITER = 2, 5
+_FEATURES_READER, _FEATURES_WRITER = 3, 7
+# which features a table without a list of them has, from which writer version on
+_OLD_FEATURES = {
+    "appendOnly": 2,
+    "invariants": 2,
+    "checkConstraints": 3,
+    "changeDataFeed": 4,
+    "generatedColumns": 4,
+    "columnMapping": 5,
+    "identityColumns": 6,
+}
+_PROPERTIES = {
+    "delta.checkpointInterval": "50",  # every tenth commit would take seconds
+    VECTORS: "false",  # a small MERGE would take twice as long
+}
+
+Json = dict[str, Any]
+
+
+def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadata: str) -> bool:
+    """Make an empty table in one commit.
+
+    Args:
+        folder: of the table; made if need be.
+        schema: its columns.
+        record: names the transaction.
+        metadata: the commit's `userMetadata`.
+
+    Returns:
+        Whether it was made; False where there is one already.
+
+    Raises:
+        StorageUnavailable: nothing was written.
+    """
+    configuration = properties_of(schema)
+    fields = _fields(schema, {}, configuration)
+    described = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": _schema_string(fields),
+        "partitionColumns": list(schema.partition_columns),
+        "configuration": configuration,
+        "createdTime": now_ms(),
+    }
+    protocol = _protocol(
+        {"minReaderVersion": 1, "minWriterVersion": 2},
+        _features([column.type for column in schema.columns], configuration),
+    )
+    information = _information("CREATE TABLE", metadata, configuration)
+    actions = [{"protocol": protocol}, {"metaData": described}, _transaction(record)]
+    try:
+        put_commit(folder, 0, [information, *actions])
+    except CommitConflict:
+        return False
+    return True
+
+
+def properties_of(schema: TableSchema, key_columns: Sequence[str] = ()) -> dict[str, str]:
+    """The properties of a new table; by them its keys have statistics."""
+    return _PROPERTIES | _statistics(schema, key_columns, _PROPERTIES)
+
+
+def evolve(folder: Path, log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) -> int:
+    """Give a table the columns it lacks, and its keys statistics, in one commit; nothing is written where it has all.
+
+    Old rows have NULL in new columns, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
+
+    Returns:
+        The table's version after it.
+
+    Raises:
+        CommitConflict: another writer was first; nothing was written.
+        StorageUnavailable: nothing was written.
+    """
+    known = log.fields
+    before = dict(log.table.metadata().configuration)
+    configuration = before | _statistics(schema, key_columns, before)
+    if known.keys() >= set(schema.names) and configuration == before:
+        return log.version
+    operation = "SET TBLPROPERTIES" if known.keys() >= set(schema.names) else "ADD COLUMNS"
+    fields = _fields(schema, known, configuration)
+    return _described_anew(folder, log, operation, fields, configuration)
+
+
+def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
+    """The property by which all keys have statistics: Delta looks at the first 32 columns otherwise."""
+    places = [place for place, name in enumerate(schema.names, 1) if name in key_columns]
+    known = int(before.get(_INDEXED, "32"))
+    return {_INDEXED: str(max(places))} if 0 <= known < max(places, default=0) else {}
+
+
+def allow_vectors(folder: Path, log: DeltaLog) -> None:
+    """Let changes mark a table's rows as deleted instead of writing whole files anew, in a commit of its own.
+
+    Raises:
+        CommitConflict: another writer was first; nothing was written.
+        StorageUnavailable: nothing was written.
+    """
+    configuration = {**log.table.metadata().configuration, VECTORS: "true"}
+    _described_anew(folder, log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
+
+
+def _described_anew(
+    folder: Path, log: DeltaLog, operation: str, fields: Sequence[Json], configuration: Mapping[str, str]
+) -> int:
+    before = log.table.metadata()
+    described = {
+        "id": before.id,
+        "name": before.name,
+        "description": before.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": _schema_string(fields),
+        "partitionColumns": list(before.partition_columns),
+        "configuration": configuration,
+        "createdTime": before.created_time,
+    }
+    actions: list[Json] = [{"metaData": {name: value for name, value in described.items() if value is not None}}]
+    protocol = _protocol_of(log)
+    wanted = _protocol(protocol, _features([field["type"] for field in fields], configuration))
+    if wanted != protocol:
+        actions.append({"protocol": wanted})
+    put_commit(folder, log.version + 1, [_information(operation, None, configuration), *actions])
+    return log.version + 1
+
+
+def needs_mapping(schema: TableSchema) -> bool:
+    """Whether a column's name asks for column mapping."""
+    return any(_ODD_CHARACTERS & set(name) for name in schema.names)
+
+
+def record_only(folder: Path, log: DeltaLog, version: int, record: BatchRecord, metadata: str) -> None:
+    """Commit a batch that changes no row: its record and transaction alone.
+
+    Args:
+        folder: of the table.
+        log: the table as the batch was held against it.
+        version: to be written; it is taken if anything was committed since.
+        record: names the transaction.
+        metadata: the commit's `userMetadata`.
+
+    Raises:
+        CommitConflict: another writer was first; nothing was written.
+        StorageUnavailable: nothing was written.
+    """
+    information = _information("WRITE", metadata, log.table.metadata().configuration)
+    put_commit(folder, version, [information, _transaction(record)])
+
+
+def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:
+    """The schema's columns as the log has them; switches mapping on in the configuration where a name needs it.
+
+    Columns known before keep what is said of them. When mapping comes to a table that has rows, they keep their own
+    names in the files, so that those stay readable.
+    """
+    fields = [known.get(column.name) or _field(column) for column in schema.columns]
+    if _MAPPING_MODE in configuration or needs_mapping(schema):
+        configuration.setdefault(_MAPPING_MODE, "name")
+        top = int(configuration.get(_MAPPING_TOP, "0"))
+        for field in fields:
+            if _ID not in field["metadata"]:
+                top += 1
+                physical = field["name"] if field["name"] in known else f"col-{uuid.uuid4()}"
+                field["metadata"] = {**field["metadata"], _ID: top, _PHYSICAL: physical}
+        configuration[_MAPPING_TOP] = str(top)
+    return fields
+
+
+def _field(column: Column) -> Json:
+    return {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
+
+
+def _schema_string(fields: Sequence[Json]) -> str:
+    return json.dumps({"type": "struct", "fields": list(fields)}, ensure_ascii=False)
+
+
+def _features(types: Sequence[object], configuration: Mapping[str, str]) -> set[str]:
+    mapped = {"columnMapping"} if configuration.get(_MAPPING_MODE, "none") != "none" else set()
+    naive = {"timestampNtz"} if "timestamp_ntz" in types else set()
+    vectors = {"deletionVectors"} if configuration.get(VECTORS) == "true" else set()
+    return mapped | naive | vectors
+
+
+def _protocol_of(log: DeltaLog) -> Json:
+    protocol = log.table.protocol()
+    found = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
+    listed = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+    return {**found, **{name: sorted(features) for name, features in listed.items() if features is not None}}
+
+
+def _protocol(before: Json, features: set[str]) -> Json:
+    """The table's protocol, raised as far as the features need: by numbers while they have one, else by a list."""
+    reader, writer = before["minReaderVersion"], before["minWriterVersion"]
+    if writer < _FEATURES_WRITER and features <= {"columnMapping"}:
+        floor = (_MAPPED_READER, _MAPPED_WRITER) if features else (0, 0)
+        return {"minReaderVersion": max(reader, floor[0]), "minWriterVersion": max(writer, floor[1])}
+    old = {name for name, since in _OLD_FEATURES.items() if since <= writer} if writer < _FEATURES_WRITER else set()
+    writes = {*old, *before.get("writerFeatures", ()), *features, "invariants", "appendOnly"}
+    reads = {*before.get("readerFeatures", ()), *features} | (writes & {"columnMapping"})
+    return {
+        "minReaderVersion": _FEATURES_READER if reads else reader,
+        "minWriterVersion": _FEATURES_WRITER,
+        **({"readerFeatures": sorted(reads)} if reads else {}),
+        "writerFeatures": sorted(writes),
+    }
+
+
+def _transaction(record: BatchRecord) -> Json:
+    return {"txn": {"appId": record.application, "version": record.progress.batch, "lastUpdated": now_ms()}}
+
+
+def _information(operation: str, metadata: str | None, configuration: Mapping[str, str]) -> Json:
+    information: Json = {
+        "timestamp": now_ms(),
+        "operation": operation,
+        "operationParameters": {},
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "engineInfo": ENGINE_INFO,
+    }
+    if metadata is not None:
+        information["userMetadata"] = metadata
+    if configuration.get("delta.enableInCommitTimestamps") == "true":
+        information["inCommitTimestamp"] = now_ms()
+    return {"commitInfo": information}

@@ -1,0 +1,264 @@
+"""What a commit says about itself: a `BatchRecord` as JSON, where it stands in a commit, and back.
+
+Spark's commits and our own carry it in `userMetadata`; Kernel knows no such field: there it follows our name in
+`engineInfo`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine import __version__
+from mirror_engine.errors import CommitConflict, TableDamaged
+from mirror_engine.landing_zone.progress import Progress
+from mirror_engine.tables.base import BatchRecord
+from mirror_engine.tables.log.tables_folder import LOG_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+ENGINE = "mirror_engine/"
+ENGINE_INFO = f"{ENGINE}{__version__}"
+FORMAT = 1
+_BY_KERNEL = f"/{ENGINE}"  # Kernel says its own name and version first
+_FORMAT_KEY = "mirror_engine"
+_CARRIED_KEY = "version"
+_PLAN_KEY = "plan"
+_NO_RECORD = (KeyError, TypeError, ValueError, RecursionError)
+
+
+def to_metadata(record: BatchRecord, plan: str = "") -> str:
+    """The `userMetadata` of the commit that holds the record's files.
+
+    Args:
+        record: what the commit says about itself.
+        plan: how the batch was merged, in words for people; `""` where there was no choice.
+    """
+    planned = {_PLAN_KEY: plan} if plan else {}
+    return json.dumps(
+        {
+            **planned,
+            _FORMAT_KEY: FORMAT,
+            "mirror": record.mirror,
+            "anchor": record.anchor,
+            "folder": record.folder,
+            "files": list(record.files),
+            "progress": record.progress.to_json(),
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+def engine_info(metadata: str) -> str:
+    """The `engineInfo` of a commit that has no `userMetadata`: our name, then the record."""
+    return f"{ENGINE_INFO} {metadata}"
+
+
+def said_by(information: Mapping[str, object]) -> object:
+    """What a commit says about itself, wherever its `commitInfo` has it; None for nothing."""
+    if (said := information.get("userMetadata")) is not None:
+        return said
+    maker, _, said = str(information.get("engineInfo") or "").partition(" ")
+    return said if said and _BY_KERNEL in maker else None
+
+
+def maker_of(information: Mapping[str, object]) -> str:
+    """Who made a commit: its `engineInfo` without what may follow our name there."""
+    told = str(information.get("engineInfo") or "")
+    return told if said_by({"engineInfo": told}) is None else told.partition(" ")[0]
+
+
+def is_ours(information: Mapping[str, object]) -> bool:
+    """Whether this engine made a commit: it carries a record of ours, or our name."""
+    maker = maker_of(information)
+    return maker.startswith(ENGINE) or _BY_KERNEL in maker or from_metadata(said_by(information)) is not None
+
+
+def carried(metadata: str, version: int) -> str:
+    """The same record, said again in a later commit that holds no files: log cleanup may take the first (LZ-4.18).
+
+    Args:
+        metadata: of the commit that holds the record's files.
+        version: that commit's.
+    """
+    return json.dumps({_CARRIED_KEY: version, **json.loads(metadata)}, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_metadata(metadata: object) -> BatchRecord | None:
+    """The record in a commit's `userMetadata`; None for what another program wrote there, or nobody."""
+    if not isinstance(metadata, str) or _FORMAT_KEY not in metadata:
+        return None
+    try:
+        value = json.loads(metadata)
+        if value[_FORMAT_KEY] != FORMAT:
+            return None
+        texts = value["mirror"], value["anchor"], value["folder"], *value["files"]
+        if not all(isinstance(text, str) for text in texts):
+            return None
+        progress = Progress.from_json(value["progress"])
+        return BatchRecord(value["mirror"], value["anchor"], progress, tuple(value["files"]), value["folder"])
+    except _NO_RECORD:
+        return None
+
+
+def carried_from(metadata: object) -> int | None:
+    """The version whose record a commit says again; None for a commit that holds its own."""
+    if not isinstance(metadata, str) or _CARRIED_KEY not in metadata:
+        return None
+    try:
+        version = json.loads(metadata)[_CARRIED_KEY]
+    except _NO_RECORD:
+        return None
+    return version if isinstance(version, int) else None
+
+
+def plan_of(metadata: object) -> str:
+    """How the batch of a commit of ours was merged, in words for people; `""` where there was no choice."""
+    if from_metadata(metadata) is None or carried_from(metadata) is not None:
+        return ""
+    plan = json.loads(str(metadata)).get(_PLAN_KEY, "")
+    return plan if isinstance(plan, str) else ""
+
+
+def now_ms() -> int:
+    """The time a commit says it was made: milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def rows_of(record: BatchRecord) -> int:
+    """How many rows the record's own files held."""
+    applied = record.progress.applied
+    return sum(applied[path].rows for path in record.files if path in applied)
+
+
+def beginning(record: BatchRecord) -> BatchRecord:
+    """The record of the commit that makes an empty table: its generation has begun, nothing is applied."""
+    begun = replace(record.progress, batch=record.progress.batch - 1, delta_version=-1, watermarks={}, applied={})
+    return replace(record, progress=replace(begun, rows_processed=0, bytes_processed=0), files=())
+
+
+def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
+    """The check that makes a batch exactly-once, in a table that is there (LZ-4.18).
+
+    Args:
+        table: its folder, for the message.
+        record: of the batch that is to be committed.
+        known: the newest transaction version of the record's application in the table; None for none.
+
+    Raises:
+        CommitConflict: the table has this batch, or a later one; or another program made it since there was none.
+    """
+    if known is None and record.progress.delta_version < 0:
+        raise CommitConflict(
+            f"{table}: another program made a table there",
+            "The next cycle reads the table's state again; a table of another program must be taken away.",
+        )
+    if known is not None and known >= record.progress.batch:
+        raise CommitConflict(
+            f"{table}: batch {record.progress.batch} is already in the table, which is at batch {known}",
+            "The next cycle reads the table's state again.",
+        )
+
+
+@dataclass
+class Commit:
+    """One commit.
+
+    Attributes:
+        is_ours: whether this engine made it: it carries a record of ours, or our name.
+        said: what it says about itself; None for nothing.
+        changes_rows: whether rows were added, changed or removed.
+        describes: whether it says what the table is: columns, or properties alone.
+        added: data files it adds, as the log spells them, with their sizes in bytes.
+        removed: data files it removes.
+        has_vectors: whether a file's deleted rows stand in a deletion vector.
+    """
+
+    is_ours: bool = False
+    said: object = None
+    changes_rows: bool = False
+    describes: bool = False
+    added: dict[str, int] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    has_vectors: bool = False
+
+    def take(self, kind: str, action: Any) -> None:  # noqa: ANN401 - any program may have written it
+        """Note one action of the log."""
+        match kind:
+            case "commitInfo" if isinstance(action, dict):
+                self.said = said_by(action)
+                self.is_ours = is_ours(action)
+            case "metaData":
+                self.describes = True
+            case "add":
+                self.added[action["path"]] = action["size"]
+                self.changes_rows |= action.get("dataChange", True)
+                self.has_vectors |= bool(action.get("deletionVector"))
+            case "remove":
+                self.removed.add(action["path"])
+                self.changes_rows |= action.get("dataChange", True)
+            case _:
+                pass
+
+
+def commit_file(folder: Path, version: int) -> Path:
+    """Where a commit lies in its table's folder."""
+    return folder / LOG_FOLDER / f"{version:020}.json"
+
+
+def is_empty(folder: Path, version: int) -> bool:
+    """Whether a commit has a name and no content, as a lost power supply may leave it."""
+    try:
+        return commit_file(folder, version).stat().st_size == 0
+    except FileNotFoundError:  # cleaned up: a checkpoint tells the same
+        return False
+
+
+def read_commit(folder: Path, version: int) -> Commit:
+    """A commit as its lines say.
+
+    Raises:
+        FileNotFoundError: there is none of that version.
+        TableDamaged: it is no commit.
+    """
+    found = Commit()
+    with commit_file(folder, version).open("rb") as lines:
+        try:
+            for line in lines:
+                action = json.loads(line)
+                for kind, said in action.items() if isinstance(action, dict) else ():
+                    found.take(kind, said)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise _cut_off(folder, version) from None
+    if is_empty(folder, version):
+        raise _cut_off(folder, version)
+    return found
+
+
+def _cut_off(folder: Path, version: int) -> TableDamaged:
+    fault = f"commit {version} of its Delta log is cut off or damaged"
+    name = commit_file(folder, version).name
+    if any((folder / LOG_FOLDER).glob(f"{version:020}.checkpoint*")) or commit_file(folder, version + 1).exists():
+        return TableDamaged(folder, fault)
+    again = "its change files are applied again, if they still lie in the zone"
+    return TableDamaged(
+        folder, fault, f"Restore the table's folder from a backup, or delete _delta_log/{name}: {again}."
+    )
+
+
+def commits_after(folder: Path, version: int) -> Iterator[tuple[int, Commit]]:
+    """Every commit after a version, in order; those that log cleanup took are passed over."""
+    following = version + 1
+    if not commit_file(folder, following).exists():
+        left = (int(name.stem) for name in (folder / LOG_FOLDER).glob("*.json") if name.stem.isdecimal())
+        following = min((each for each in left if each > version), default=following)
+    with suppress(FileNotFoundError):
+        while True:
+            yield following, read_commit(folder, following)
+            following += 1

@@ -1,0 +1,409 @@
+"""What a Delta table's log says, read without a JVM: version, schema, history, and the engine's own records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from mirror_engine.errors import MEND, StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.landing_zone.schema import Column, TableSchema
+from mirror_engine.tables.arrow_types import arrow_schema
+from mirror_engine.tables.base import DeltaState, HistoryEntry, reasons_of, way_of_record
+from mirror_engine.tables.log.record import (
+    carried_from,
+    from_metadata,
+    is_empty,
+    maker_of,
+    plan_of,
+    read_commit,
+    rows_of,
+    said_by,
+)
+from mirror_engine.tables.log.statistics import may_hold
+from mirror_engine.tables.log.tables_folder import LOG_FOLDER, is_table, readable_by_deltalake
+from mirror_engine.tables.reading.parquet_footer import PARSE_FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from mirror_engine.tables.base import BatchRecord, Chosen
+    from mirror_engine.tables.log.statistics import Bounds
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
+_WITHOUT_CHECKPOINT = (
+    "Delete _last_checkpoint and the checkpoint from the table's _delta_log: every commit is there and tells the same."
+)
+
+
+def damaged(folder: Path, words: str) -> TableDamaged:
+    """The error to raise for a table whose log cannot be read.
+
+    Args:
+        folder: of the table.
+        words: what the reader of the log said; told where nothing better is found.
+
+    Raises:
+        OSError: the log's folder cannot be read at all.
+    """
+    names = [entry.name for entry in (folder / LOG_FOLDER).iterdir()]
+    commits = _versions(_COMMIT, names)
+    checkpoints = _versions(_CHECKPOINT, names)
+    first = checkpoints[-1] + 1 if checkpoints else 0
+    needed = [version for version in commits if version >= first]
+    try:
+        for version in sorted({*needed, *commits[-1:]}):
+            read_commit(folder, version)
+    except TableDamaged as error:
+        return error
+    if (bad := _bad_checkpoint(folder, names, checkpoints)) is not None:
+        is_complete = commits == list(range(len(commits))) and bool(commits)
+        return TableDamaged(folder, bad, _WITHOUT_CHECKPOINT if is_complete else MEND)
+    if (missing := _first_missing(needed, first)) is not None:
+        return TableDamaged(folder, f"commit {missing} of its Delta log is missing")
+    return TableDamaged(folder, f"its Delta log cannot be read: {words.splitlines()[0]}")
+
+
+def _versions(pattern: re.Pattern[str], names: Sequence[str]) -> list[int]:
+    return sorted(int(found[1]) for found in map(pattern.fullmatch, names) if found)
+
+
+def _first_missing(versions: Sequence[int], first: int) -> int | None:
+    expected = range(first, first + len(versions))
+    return next((wanted for wanted, found in zip(expected, versions, strict=True) if wanted != found), None)
+
+
+def _bad_checkpoint(folder: Path, names: Sequence[str], checkpoints: Sequence[int]) -> str | None:
+    newest = checkpoints[-1] if checkpoints else None
+    if (hinted := _hinted(folder)) is not None and hinted not in checkpoints:
+        return f"checkpoint {hinted} of its Delta log is missing"
+    for name in names:
+        if (found := _CHECKPOINT.fullmatch(name)) and int(found[1]) == newest:
+            content = (folder / LOG_FOLDER / name).read_bytes()
+            try:
+                pq.read_metadata(pa.BufferReader(content))
+            except PARSE_FAULTS:
+                return f"checkpoint {newest} of its Delta log is damaged"
+    return None
+
+
+def _hinted(folder: Path) -> int | None:
+    try:
+        return int(json.loads((folder / LOG_FOLDER / "_last_checkpoint").read_bytes())["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+_ACTION_COLUMNS = {"path", "num_records", "partition"}
+_OF_CONTENT = (DeltaError, ValueError, RecursionError)
+_PANIC = "PanicException"  # of deltalake's Rust over a few damaged checkpoints: no Exception, and no class to name
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file that is part of a version of a table.
+
+    Attributes:
+        path: where it lies.
+        rows: how many rows it holds by its statistics, deleted ones included; None where it has none.
+        partition: values of the partition columns, by their logical names.
+        kept: per row from the first, False where a deletion vector took it; rows after its end are kept. None
+            without one.
+    """
+
+    path: Path
+    rows: int | None
+    partition: Mapping[str, str | None]
+    kept: pa.BooleanArray | None
+
+
+class DeltaLog:
+    """One version of a Delta table."""
+
+    def __init__(self, folder: Path, table: DeltaTable) -> None:
+        self._folder = folder
+        self._table = table
+
+    @property
+    def folder(self) -> Path:
+        """The table's folder."""
+        return self._folder
+
+    @property
+    def version(self) -> int:
+        """The version that is looked at."""
+        return int(self._table.version() or 0)
+
+    @property
+    def schema(self) -> TableSchema:
+        """Columns in order."""
+        columns = tuple(Column(field.name, _type_word(field), field.nullable) for field in self._table.schema().fields)
+        return TableSchema(columns, tuple(self._table.metadata().partition_columns))
+
+    @property
+    def physical_names(self) -> Mapping[str, str]:
+        """The name of each column within the Parquet files: another one where columns are mapped."""
+        return {
+            field.name: str(field.metadata.get(_PHYSICAL_NAME, field.name)) for field in self._table.schema().fields
+        }
+
+    @property
+    def fields(self) -> Mapping[str, dict[str, Any]]:
+        """Each column as the log has it, by name."""
+        return {field["name"]: field for field in json.loads(self._table.schema().to_json())["fields"]}
+
+    @property
+    def table(self) -> DeltaTable:
+        """The same for `deltalake`; read nothing but the log through it."""
+        return self._table
+
+    def transaction_version(self, application: str) -> int | None:
+        """The newest transaction version of an application; None for none."""
+        return self._table.transaction_version(application)
+
+    def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
+        """The files that make up this version, or those of them that may hold rows within some bounds.
+
+        Raises:
+            TableDamaged: they cannot be told.
+        """
+        with reading_log(self._folder):
+            actions = pa.table(self._table.get_add_actions())
+            if bounds and not self._is_mapped:
+                actions = actions.filter(may_hold(actions, bounds))
+            # not the extremes: they may lie beyond Python's dates
+            actions = actions.select([name for name in actions.column_names if name in _ACTION_COLUMNS])
+            kept = self._kept() if "deletionVectors" in (self._table.protocol().reader_features or ()) else {}
+        return [
+            DataFile(
+                self._folder / unquote(action["path"]),
+                action["num_records"],
+                action.get("partition") or {},
+                kept.get(unquote(action["path"]).rpartition("/")[2]),
+            )
+            for action in actions.to_pylist()
+        ]
+
+    @property
+    def marks_rows(self) -> bool:
+        """Whether changes mark rows as deleted instead of writing whole files anew (deletion vectors)."""
+        return self._table.metadata().configuration.get("delta.enableDeletionVectors") == "true"
+
+    @property
+    def _is_mapped(self) -> bool:
+        """Whether columns have other names within the files, and in their statistics."""
+        return any(name != physical for name, physical in self.physical_names.items())
+
+    def _kept(self) -> Mapping[str, pa.BooleanArray]:
+        """Selection vectors by the file's name, which is unique within a table."""
+        vectors = pa.table(self._table.deletion_vectors())
+        paths, selections = vectors["filepath"].to_pylist(), vectors["selection_vector"]
+        return {unquote(path).rpartition("/")[2]: kept.values for path, kept in zip(paths, selections, strict=True)}
+
+    def state(self) -> DeltaState:
+        """The version, its schema and the newest record.
+
+        Raises:
+            TableDamaged: they cannot be told.
+        """
+        with reading_log(self._folder):
+            record, version = self._newest_record()
+            return DeltaState(self.version, self.schema, record, version)
+
+    def _newest_record(self) -> tuple[BatchRecord | None, int]:
+        for version, metadata in self.said():
+            record = from_metadata(metadata)
+            if record is not None:
+                carried = carried_from(metadata)
+                return record, version if carried is None else carried
+        return None, -1
+
+    def said(self) -> Iterator[tuple[int, Any]]:
+        """What each commit says about itself, newest first, back to where the log was cleaned up.
+
+        Raises:
+            TableDamaged: a commit cannot be read.
+            StorageUnavailable: it cannot be read now.
+        """
+        with reading_log(self._folder), contextlib.suppress(FileNotFoundError):
+            for version in range(self.version, -1, -1):
+                yield version, read_commit(self._folder, version).said
+
+    def history(self, limit: int | None) -> Sequence[HistoryEntry]:
+        """The commits up to this version, newest first.
+
+        Raises:
+            TableDamaged: a commit cannot be read.
+        """
+        with reading_log(self._folder):
+            return [_entry(commit) for commit in self._table.history(limit)]
+
+
+def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
+    """A table's log at its newest version, or at another; None where there is no table.
+
+    Raises:
+        TableDamaged: the log cannot be read.
+        StorageUnavailable: the folder cannot be read.
+        UsageError: the table has no such version, or no longer.
+    """
+    with reading_log(folder):
+        if not is_table(folder):
+            return None
+        log = DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder))))
+        if is_empty(folder, log.version):  # deltalake passes over it
+            raise damaged(folder, "its newest commit is empty")
+    if version is None or version == log.version:
+        return log
+    if not 0 <= version <= log.version:
+        raise UsageError(f"{folder.name}: no version {version}", f"It has the versions 0 to {log.version}.")
+    try:
+        return DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder)), version=version))
+    except DeltaError:
+        raise UsageError(f"{folder.name}: version {version} can no longer be told", "Its log was cleaned up.") from None
+
+
+@contextlib.contextmanager
+def reading_log(folder: Path) -> Iterator[None]:
+    """What is raised while a table's log is read, in the error tree's words.
+
+    Raises:
+        TableDamaged: its content is wrong.
+        StorageUnavailable: the disk, the rights, or somebody who took it away meanwhile.
+    """
+    try:
+        with _damage_told(folder):
+            yield
+    except OSError as error:
+        reason = error.strerror or str(error).partition("\n")[0]  # deltalake draws a tree of causes
+        raise StorageUnavailable(
+            f"{folder}: the Delta table cannot be read: {reason}",
+            "Check the disk and the rights on the folder.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _damage_told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, _OF_CONTENT) and type(error).__name__ != _PANIC:
+            raise
+        raise damaged(folder, str(error) or type(error).__name__) from error
+
+
+def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common class for types
+    word = json.loads(field.type.to_json())
+    return word if isinstance(word, str) else json.dumps(word)
+
+
+def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
+    metadata = said_by(commit)
+    record = from_metadata(metadata) if carried_from(metadata) is None else None
+    return HistoryEntry(
+        commit["version"],
+        commit.get("timestamp", 0),
+        commit.get("operation", ""),
+        record.files if record else (),
+        rows_of(record) if record else 0,
+        maker_of(commit),
+        {name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
+        plan_of(metadata),
+        way_of_record(record, commit.get("operation", "")) if record else "",
+        reasons_of(record) if record else {},
+    )
+
+
+_BATCH_ROWS = 65_536
+
+
+def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = None) -> pa.Table:
+    """All rows of a version, or those chosen; all of them, or the first that come."""
+    schema = arrow_schema(log.schema.columns)
+    batches, wanted = [], limit
+    for batch in scan(log, log.schema.names):
+        if wanted is not None and wanted <= 0:
+            break
+        found = batch if where is None else batch.filter(where(batch))
+        batches.append(found.slice(0, wanted))
+        wanted = None if wanted is None else wanted - found.num_rows
+    return pa.Table.from_batches(batches, schema)
+
+
+def count_rows(log: DeltaLog) -> int:
+    """How many rows a version holds, from statistics, else from the files' footers."""
+    return sum(_count(file) for file in log.data_files())
+
+
+def scan(
+    log: DeltaLog, names: Sequence[str], bounds: Bounds | None = None, batch_rows: int = _BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The named columns of every row, or of the files that may hold rows within bounds, in no order.
+
+    Raises:
+        TableDamaged: a data file is missing or unreadable.
+        StorageUnavailable: it could not be read.
+    """
+    columns = [column for name in names for column in log.schema.columns if column.name == name]
+    physical = log.physical_names
+    for file in log.data_files(bounds):
+        yield from _rows_of(file, columns, [physical[column.name] for column in columns], batch_rows)
+
+
+def _rows_of(
+    file: DataFile, columns: Sequence[Column], physical: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema(tuple(columns))
+    first = 0
+    for batch in _read(file, physical, batch_rows):
+        arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+        yield rows if file.kept is None else rows.filter(_selected(file.kept, first, batch.num_rows))
+        first += batch.num_rows
+
+
+def _read(file: DataFile, physical: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as parquet:
+            present = set(parquet.schema_arrow.names)
+            wanted = [name for name in physical if name in present]
+            yield from parquet.iter_batches(batch_rows, columns=wanted)
+    except FileNotFoundError:
+        raise TableDamaged(file.path, "the Delta log names this file, and it is not there") from None
+    except pa.ArrowInvalid as error:
+        raise TableDamaged(file.path, f"no Parquet file: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        raise StorageUnavailable(f"{file.path}: cannot be read: {error.strerror or error}") from error
+
+
+def _values(batch: pa.RecordBatch, name: str, file: DataFile, field: pa.Field[Any]) -> pa.Array[Any]:
+    if field.name in file.partition:
+        return pa.repeat(pa.scalar(file.partition[field.name], pa.string()), batch.num_rows).cast(field.type)
+    place = batch.schema.get_field_index(name)
+    return pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place).cast(field.type)
+
+
+def _selected(kept: pa.BooleanArray, first: int, count: int) -> pa.BooleanArray:
+    known = kept.slice(first, count)
+    return pa.concat_arrays([known, pa.repeat(True, count - len(known))])
+
+
+def _count(file: DataFile) -> int:
+    gone = 0 if file.kept is None else len(file.kept) - file.kept.true_count
+    if file.rows is not None:
+        return file.rows - gone
+    try:
+        return int(pq.read_metadata(file.path).num_rows) - gone
+    except (OSError, pa.ArrowInvalid) as error:
+        raise TableDamaged(file.path, f"cannot be counted: {type(error).__name__}") from error

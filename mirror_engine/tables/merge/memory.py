@@ -1,0 +1,283 @@
+"""The reference writer: tables in memory, changes applied row by row."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mirror_engine.errors import RejectedFile, UsageError
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
+from mirror_engine.tables.arrow_types import arrow_schema
+from mirror_engine.tables.base import DeltaState, HistoryEntry, MatchCounts, Outcome, gone, reasons_of, way_of_record
+from mirror_engine.tables.log.record import beginning, from_metadata, now_ms, refuse_repeated, rows_of, to_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from typing import BinaryIO
+
+    from mirror_engine.landing_zone.schema import TableSchema
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows
+    from mirror_engine.tables.passthrough import PassthroughFile
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Commit:
+    schema: TableSchema
+    rows: tuple[Row, ...]
+    metadata: str
+    operation: str
+    timestamp_ms: int
+    transactions: Mapping[str, int]
+
+
+@dataclass
+class _KeyedRows:
+    """A table's rows under way, found by key; means what `landing_zone.change.replay` means."""
+
+    key_columns: tuple[str, ...]
+    rows: dict[int, Row] = field(default_factory=dict)
+    places: defaultdict[tuple[Hashable, ...], list[int]] = field(default_factory=lambda: defaultdict(list))
+    added: int = 0
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], key_columns: tuple[str, ...]) -> _KeyedRows:
+        made = cls(key_columns)
+        for row in rows:
+            made.append(same_key(tuple(row[name] for name in key_columns)), row)
+        return made
+
+    def append(self, key: tuple[Hashable, ...] | None, row: Row) -> None:
+        self.rows[self.added] = row
+        if key is not None:
+            self.places[key].append(self.added)
+        self.added += 1
+
+    def apply(self, change: Change) -> int:
+        """Apply one change; returns how many rows had its key before."""
+        key = same_key(change.key)
+        hits = self.places.get(key, []) if key is not None else []
+        met = len(hits)
+        if change.marker is RowMarker.INSERT or (change.marker is not RowMarker.DELETE and not hits):
+            self.append(key, change.row)
+        elif change.marker is RowMarker.DELETE:
+            for place in hits:
+                del self.rows[place]
+            hits.clear()
+        else:
+            self.rows.update((place, change.row) for place in hits)
+        return met
+
+
+class MemoryDeltaWriter:
+    """`DeltaWriter` without files or Spark: for tests, tracing, and as the judge of the other one.
+
+    Each commit keeps its rows, so memory grows with the number of commits: not for large tables.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[str, list[_Commit]] = {}
+        self._files: dict[tuple[str, str], bytes] = {}
+        self._lock = threading.RLock()
+
+    def tables(self) -> Sequence[str]:
+        """See `DeltaWriter`."""
+        return sorted(self._tables)
+
+    def state(self, table: str) -> DeltaState | None:
+        """See `DeltaWriter`."""
+        commits = self._tables.get(table)
+        if commits is None:
+            return None
+        for version in reversed(range(len(commits))):
+            record = from_metadata(commits[version].metadata)
+            if record is not None:
+                return DeltaState(len(commits) - 1, commits[-1].schema, record, version)
+        return DeltaState(len(commits) - 1, commits[-1].schema, None, -1)
+
+    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
+        """See `DeltaWriter`."""
+        with self._lock:
+            if table in self._tables:
+                return Outcome(len(self._tables[table]) - 1)
+            transactions = {record.application: record.progress.batch}
+            self._tables[table] = [_Commit(schema, (), to_metadata(record), "CREATE TABLE", now_ms(), transactions)]
+            return Outcome(0, operation="CREATE")
+
+    def prepare(self) -> None:
+        """See `DeltaWriter`; it always is ready."""
+
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+        """See `DeltaWriter`."""
+        with self._lock:
+            if table not in self._tables and not batch.originals:
+                self.create(table, batch.schema, beginning(record))
+            commits = self._tables.get(table, [])
+            last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
+            if commits:
+                refuse_repeated(table, record, last.transactions.get(record.application))
+            keyed = _KeyedRows.of((_widened(row, batch.schema) for row in last.rows), batch.key_columns)
+            self._keep(table, batch.originals)
+            met = tuple(_met(keyed, _changes(file, batch)) for file in batch.files)
+            marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
+            operation = "STAGE" if batch.originals else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
+            transactions = {**last.transactions, record.application: record.progress.batch}
+            self._tables[table] = [
+                *commits,
+                _Commit(
+                    batch.schema,
+                    tuple(keyed.rows.values()),
+                    to_metadata(gone(record, operation)),
+                    "MERGE" if operation == "MERGE" else "WRITE" if commits else "CREATE TABLE",
+                    now_ms(),
+                    transactions,
+                ),
+            ]
+            return Outcome(len(commits), () if batch.originals else met, operation)
+
+    def data_file(self, table: str, name: str) -> BinaryIO | None:
+        """See `DeltaWriter`."""
+        found = self._files.get((table, name))
+        return None if found is None else io.BytesIO(found)
+
+    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[MatchCounts]:
+        """See `DeltaWriter`."""
+        rows = self._tables[table][version].rows if version >= 0 else ()
+        keyed = _KeyedRows.of(rows, batch.key_columns)
+        return tuple(_met(keyed, _changes(file, batch)) for file in batch.files)
+
+    def _keep(self, table: str, originals: Iterable[PassthroughFile]) -> None:
+        for original in originals:
+            with original.open() as opened:
+                self._files[table, original.name] = opened.read()
+            original.check()
+
+    def changed_by_others(self, table: str, since: int) -> int:
+        """See `DeltaWriter`; only `write_as_another` makes such commits."""
+        commits = self._tables.get(table, [])
+        changing = (v for v in range(since + 1, len(commits)) if _is_foreign_change(commits[v], commits[v - 1]))
+        return max(changing, default=-1)
+
+    def write_as_another(self, table: str, rows: Iterable[Row], operation: str = "WRITE") -> int:
+        """Commit as another program might: the table holds these rows afterwards. Returns the version."""
+        with self._lock:
+            commits = self._tables[table]
+            last = commits[-1]
+            commits.append(_Commit(last.schema, tuple(rows), "", operation, now_ms(), last.transactions))
+            return len(commits) - 1
+
+    def make_durable(self, table: str, since: int) -> None:
+        """See `DeltaWriter`; memory lasts as long as the process."""
+
+    def drop(self, table: str) -> None:
+        """See `DeltaWriter`."""
+        with self._lock:
+            self._tables.pop(table, None)
+
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
+        """See `DeltaWriter`."""
+        commits = self._tables.get(table)
+        if commits is None:
+            return None
+        if version is not None and not 0 <= version < len(commits):
+            raise UsageError(f"{table}: no version {version}", f"It has the versions 0 to {len(commits) - 1}.")
+        commit = commits[-1 if version is None else version]
+        schema = arrow_schema(commit.schema.columns)
+        if where is None:
+            return _as_table(commit.rows[:limit], schema)
+        batches = _as_table(commit.rows, schema).to_batches()
+        return pa.Table.from_batches([batch.filter(where(batch)) for batch in batches], schema).slice(0, limit)
+
+    def row_count(self, table: str) -> int | None:
+        """See `DeltaWriter`."""
+        commits = self._tables.get(table)
+        return None if commits is None else len(commits[-1].rows)
+
+    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        """See `DeltaWriter`."""
+        commits = list(enumerate(self._tables.get(table, ())))
+        return [_entry(version, commit) for version, commit in reversed(commits)][:limit]
+
+    def maintain(
+        self,
+        table: str,
+        retention_hours: float,  # noqa: ARG002 - as the promise has it
+        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - likewise
+    ) -> Mapping[str, Any]:
+        """See `DeltaWriter`; there is nothing to tidy up in memory."""
+        return {"files_added": 0, "files_removed": 0, "files_deleted": 0} if table in self._tables else {}
+
+    def close(self) -> None:
+        """See `DeltaWriter`."""
+
+
+def _is_foreign_change(commit: _Commit, before: _Commit) -> bool:
+    return from_metadata(commit.metadata) is None and (commit.rows, commit.schema) != (before.rows, before.schema)
+
+
+def _changes(file: FileRows, batch: ChangeBatch) -> Iterator[Change]:
+    for rows in file.rows.batches():
+        markers = rows.column(rows.schema.get_field_index(MARKER_COLUMN)).to_pylist()
+        for marker, row in zip(markers, _plain_rows(rows), strict=True):
+            whole = {name: row.get(name) for name in batch.schema.names}
+            yield Change(RowMarker(marker), tuple(whole[name] for name in batch.key_columns), whole)
+
+
+def _plain_rows(rows: pa.RecordBatch) -> list[Row]:
+    """Rows as dicts, points in time as integers: Python's own begin at year 1 and end at 9999."""
+    columns = [
+        column.cast(_carrier(column.type)).to_pylist() if pa.types.is_temporal(column.type) else column.to_pylist()
+        for column in rows.columns
+    ]
+    return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _as_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    columns = [
+        pa.array([row.get(field.name) for row in rows], _carrier(field.type)).cast(field.type) for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _carrier(kind: pa.DataType) -> pa.DataType:
+    if not pa.types.is_temporal(kind):
+        return kind
+    return pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()
+
+
+def _widened(row: Row, schema: TableSchema) -> Row:
+    return row if len(row) == len(schema.columns) else {name: row.get(name) for name in schema.names}
+
+
+def _met(keyed: _KeyedRows, changes: Iterator[Change]) -> MatchCounts:
+    """Apply the changes of one file; what they meet. Damage in a file that is staged is found by who inspects it."""
+    inserts = copies = 0
+    with suppress(RejectedFile):
+        for change in changes:
+            rows = keyed.apply(change)
+            inserts += change.marker is RowMarker.INSERT and rows > 0
+            copies += change.marker is not RowMarker.INSERT and rows > 1
+    return MatchCounts(inserts, copies)
+
+
+def _entry(version: int, commit: _Commit) -> HistoryEntry:
+    record = from_metadata(commit.metadata)
+    return HistoryEntry(
+        version,
+        commit.timestamp_ms,
+        commit.operation,
+        record.files if record else (),
+        rows_of(record) if record else 0,
+        "mirror_engine",
+        way=way_of_record(record, commit.operation) if record else "",
+        reasons=reasons_of(record) if record else {},
+    )

@@ -1,0 +1,185 @@
+"""Parquet's physical and logical types, as the Delta types they are read as (LZ-5.8)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_engine.landing_zone.schema import VOID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_SIGNED = {8: "byte", 16: "short", 32: "integer", 64: "long"}
+_UNSIGNED = {8: "short", 16: "integer", 32: "long", 64: "decimal(20,0)"}
+_BARE = {
+    "BOOLEAN": "boolean",
+    "INT32": "integer",
+    "INT64": "long",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "BYTE_ARRAY": "binary",
+}
+_TEXTS = frozenset({"String", "Enum", "JSON"})
+_WIDEST_DECIMAL = 38
+_DAY = 24 * 60 * 60 * 1_000_000
+_ANY_BITS = frozenset(
+    kind.id for kind in (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
+)
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
+
+
+@dataclass(frozen=True)
+class ParquetType:
+    """What a Parquet column is, and what it is read as.
+
+    Attributes:
+        spelling: the type in Parquet's words.
+        word: the type in Delta's words; None where the protocol has none (ME049).
+        taken_as: what it is taken as, where it is not read exactly as it is (ME050).
+        zone: whether times carry one; `unsaid` for all else, and for INT96.
+    """
+
+    spelling: str
+    word: str | None
+    taken_as: str | None = None
+    zone: Literal["naive", "utc", "unsaid"] = "unsaid"
+
+
+def parquet_type(leaf: Any) -> ParquetType:  # noqa: ANN401 - pyarrow's ColumnSchema is no public type
+    """The type of one column of the Parquet schema that is neither nested nor repeated (LZ-5.8)."""
+    return _typed(leaf.logical_type.to_json(), leaf.physical_type, leaf.length)
+
+
+@lru_cache(maxsize=1_000)
+def _typed(annotation: str, physical: str, length: int) -> ParquetType:
+    logical = json.loads(annotation)
+    kind = logical["Type"]
+    if kind in _TEXTS:
+        return ParquetType(kind.upper(), "string")
+    if kind in _ANNOTATED:
+        return _ANNOTATED[kind](logical)
+    return _bare(physical, length) if kind == "None" else _foreign(physical, kind)
+
+
+def _integer(logical: Mapping[str, Any]) -> ParquetType:
+    bits = int(logical["bitWidth"])
+    if logical["isSigned"]:
+        return ParquetType(f"INT{bits}", _SIGNED[bits])
+    return ParquetType(f"UINT{bits}", _UNSIGNED[bits], taken_as=_UNSIGNED[bits])
+
+
+def _decimal(logical: Mapping[str, Any]) -> ParquetType:
+    precision, scale = int(logical["precision"]), int(logical["scale"])
+    fits = 0 < precision <= _WIDEST_DECIMAL and 0 <= scale <= precision
+    return ParquetType(f"DECIMAL({precision},{scale})", f"decimal({precision},{scale})" if fits else None)
+
+
+def _timestamp(logical: Mapping[str, Any]) -> ParquetType:
+    unit = str(logical["timeUnit"])
+    taken_as = "timestamp in microseconds" if unit == "nanoseconds" else None
+    zone: Literal["naive", "utc"] = "utc" if logical["isAdjustedToUTC"] else "naive"
+    return ParquetType(f"TIMESTAMP in {unit}", "timestamp", taken_as, zone)
+
+
+_ANNOTATED: dict[str, Callable[[Mapping[str, Any]], ParquetType]] = {
+    "Int": _integer,
+    "Decimal": _decimal,
+    "Timestamp": _timestamp,
+    "Date": lambda _: ParquetType("DATE", "date"),
+    "Null": lambda _: ParquetType("NULL", VOID),
+    "UUID": lambda _: ParquetType("UUID", "binary", taken_as="binary"),
+}
+
+
+def _bare(physical: str, length: int) -> ParquetType:
+    if physical == "INT96":
+        return ParquetType(physical, "timestamp", taken_as="timestamp in microseconds")
+    if physical == "FIXED_LEN_BYTE_ARRAY":
+        return ParquetType(f"FIXED_LEN_BYTE_ARRAY({length})", "binary", taken_as="binary")
+    return ParquetType(physical, _BARE.get(physical))
+
+
+def _foreign(physical: str, kind: str) -> ParquetType:
+    """BSON, geometry and geography are bytes (LZ-5.11); all other annotations are refused."""
+    if physical == "BYTE_ARRAY":
+        return ParquetType(kind.upper(), "binary", taken_as="binary")
+    return ParquetType(kind.upper(), None)
+
+
+class OutOfRange(ValueError):
+    """A cell that its own type does not allow: `position` in the array (-1 unknown), and what it should be."""
+
+    def __init__(self, wanted: str, position: int = -1) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+        self.position = position
+
+
+def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
+    """A column's cells, as Parquet gave them, in the Arrow type in which the engine carries them.
+
+    Times are cut to microseconds towards the past, also before 1970.
+
+    Raises:
+        OutOfRange: text that is not UTF-8, a date or time outside the years 1 to 9999, too wide a decimal.
+    """
+    if isinstance(cells, pa.ExtensionArray):
+        cells = cells.storage
+    if target.id in _ANY_BITS and cells.type == target:
+        return cells
+    if pa.types.is_timestamp(target):
+        return _times(cells).view(target)
+    wanted = "text in UTF-8" if pa.types.is_string(target) else str(target)
+    made = _read(cells, lambda some: _cast(some, target), wanted)
+    if pa.types.is_date32(target):
+        _check_years(made.view(pa.int32()), FIRST_DAY, LAST_DAY, "a date in the years 1 to 9999")
+    return made
+
+
+def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], wanted: str) -> pa.Array:
+    """All cells as `reading` has them; one by one where it fails, to say where."""
+    try:
+        return reading(cells)
+    except pa.ArrowInvalid as fault:
+        raise OutOfRange(wanted, _first_failing(cells, reading)) from fault
+
+
+def _first_failing(cells: pa.Array, reading: Callable[[pa.Array], pa.Array]) -> int:
+    position = -1
+    try:
+        for position in range(len(cells)):
+            reading(cells.slice(position, 1))
+    except pa.ArrowInvalid:
+        return position
+    return -1
+
+
+def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array:
+    made = cells if cells.type == target else cells.cast(target)
+    made.validate(full=True)
+    return made
+
+
+def _times(cells: pa.Array) -> pa.Array:
+    """Times without a zone, in microseconds."""
+    wanted = "a time in the years 1 to 9999"
+    naive = cells.view(pa.timestamp(cells.type.unit))
+    if cells.type.unit == "ns":
+        naive = pc.floor_temporal(naive, unit="microsecond")
+    made = _read(naive, lambda some: some.cast(pa.timestamp("us")), wanted)
+    _check_years(made.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, wanted)
+    return made
+
+
+def _check_years(counts: pa.Array, first: int, last: int, wanted: str) -> None:
+    extremes = pc.min_max(counts)
+    lowest, highest = extremes["min"].as_py(), extremes["max"].as_py()
+    if lowest is not None and (lowest < first or highest > last):
+        outside = pc.or_(pc.less(counts, first), pc.greater(counts, last))
+        raise OutOfRange(wanted, pc.index(outside, True).as_py())

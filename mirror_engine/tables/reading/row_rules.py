@@ -1,0 +1,299 @@
+"""Takes the rows of an opened change file into a spool, each held to the protocol on its way."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.schema import TableSchema, folded
+from mirror_engine.tables.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.schema import Incoming, Merged
+    from mirror_engine.tables.base import RowSource
+    from mirror_engine.tables.reading.opening import OpenFile
+    from mirror_engine.tables.reading.spill import Reading
+
+_MARKERS = tuple(marker.value for marker in RowMarker)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the rows of one file are held to.
+
+    Attributes:
+        incoming: the file's schema, and how to speak of it.
+        merged: how it fits into the table's.
+        key_columns: in the table's spelling; empty in a keyless table.
+        partition: the values of the file's Hive folder, by its columns' names (LZ-3.7).
+        default_marker: of rows of a marker-free file (LZ-4.13).
+        deletes_are_full: whether NULL is refused in delete rows too, as in text (LZ-6.8).
+    """
+
+    incoming: Incoming
+    merged: Merged
+    key_columns: tuple[str, ...]
+    partition: Mapping[str, str | None]
+    default_marker: RowMarker
+    deletes_are_full: bool
+
+
+@dataclass(frozen=True)
+class Taken:
+    """All rows of one file.
+
+    Attributes:
+        rows: typed, under the table's spelling, then the folder's columns, then `MARKER_COLUMN`.
+        markers: how many rows of each effective marker.
+        byte_count: of the file's data columns (LZ-9.3).
+        null_keys: how many rows have NULL in each key column that has any (LZ-4.8).
+    """
+
+    rows: RowSource
+    markers: Counter[int]
+    byte_count: int
+    null_keys: Counter[str]
+
+
+def take(file: OpenFile, terms: Terms, sighted: LandedFile, reading: Reading) -> Taken:
+    """Read every row once, as thoroughly as `reading` wants.
+
+    Raises:
+        RejectedFile: what `OpenFile.batches` raises, ME032, ME037, ME038, ME048.
+        StorageUnavailable: the file or the scratch folder failed.
+    """
+    columns = reading.columns(sighted, _needed(file, terms))
+    intake = _Intake(file, terms, reading, columns)
+    spool = reading.spool(intake.schema, terms.key_columns)
+    try:
+        for batch in file.batches(columns):
+            spool.add(intake.accepted(batch))
+        return Taken(spool.finish(), intake.markers, intake.byte_count, intake.null_keys)
+    except BaseException:
+        spool.discard()
+        raise
+
+
+def _needed(file: OpenFile, terms: Terms) -> frozenset[str]:
+    """Columns whose cells the protocol judges: keys, those in which NULL is refused, those of a Hive folder."""
+    compared = {folded(name) for name in (*terms.key_columns, *terms.partition)}
+    filled = {folded(column.name) for column in terms.merged.schema.columns if not column.nullable}
+    return frozenset(
+        column.name
+        for column in file.columns
+        if folded(column.name) in compared or (column.nullable and folded(column.name) in filled)
+    )
+
+
+@dataclass
+class _Intake:
+    file: OpenFile
+    terms: Terms
+    reading: Reading
+    columns: Collection[str] | None = None
+    markers: Counter[int] = field(default_factory=Counter)
+    null_keys: Counter[str] = field(default_factory=Counter)
+    byte_count: int = 0
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        spelling = self.terms.merged.spelling
+        read = [c.name for c in self.file.columns if self.columns is None or c.name in self.columns]
+        kept = [name for name in read if name in spelling]
+        in_folder = {folded(name): value for name, value in self.terms.partition.items()}
+        named = (column.name for column in self.file.columns)
+        self._also_in_folder = {name: in_folder[folded(name)] for name in named if folded(name) in in_folder}
+        known = self.terms.merged.schema
+        self._folder_columns = {_spelled(known, name): value for name, value in self.terms.partition.items()}
+        names = [*(spelling[name] for name in kept), *self._folder_columns]
+        types = {column.name: arrow_type(column.type) for column in known.columns}
+        self._kept = [(name, types[spelling[name]]) for name in kept]
+        self.schema = pa.schema([*((name, types[name]) for name in names), (MARKER_COLUMN, pa.int8())])
+        self._filled = [c.name for c in known.columns if not c.nullable and c.name in names]
+
+    def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The next rows as the table takes them."""
+        effective = self._effective(batch)
+        self._check_folder(batch)
+        cells = [_fitted(batch.column(own), kind) for own, kind in self._kept]
+        self.byte_count += self.reading.byte_count(cells)
+        cells += [_constant(value, batch.num_rows) for value in self._folder_columns.values()]
+        made = pa.RecordBatch.from_arrays([*cells, effective], schema=self.schema)
+        self._check_nulls(made, effective)
+        self._count(made, effective)
+        return made
+
+    def _effective(self, batch: pa.RecordBatch) -> pa.Array:
+        """The rows' markers, where the file has any, good ones (LZ-4.13, LZ-4.14)."""
+        if self.file.marker is None:
+            found = pa.repeat(pa.scalar(self.terms.default_marker.value, pa.int8()), batch.num_rows)
+        else:
+            found = batch.column(MARKER_COLUMN)
+        if not self.terms.key_columns:
+            at = pc.index(pc.not_equal(found, RowMarker.INSERT.value), True).as_py()
+            if at >= 0:
+                raise self._refusal("ME038", at, value=found[at])
+        return found
+
+    def _check_folder(self, batch: pa.RecordBatch) -> None:
+        """Hold a column of the file against the folder that names it, too (LZ-3.8)."""
+        for name, value in self._also_in_folder.items():
+            fault = _first_unlike(batch.column(name), value)
+            if fault >= 0:
+                raise self._refusal("ME032", fault, column=name)
+
+    def _check_nulls(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
+        """Hold every row, in Parquet but its delete rows, against the not-null columns (LZ-5.6, LZ-6.8)."""
+        for name in self._filled:
+            cells = rows.column(name)
+            if not cells.null_count:
+                continue
+            missing = pc.is_null(cells)
+            if not self.terms.deletes_are_full:
+                missing = pc.and_(missing, pc.not_equal(effective, RowMarker.DELETE.value))
+            at = pc.index(missing, True).as_py()
+            if at >= 0:
+                raise self._refusal("ME048", at, column=name)
+
+    def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
+        self.rows += rows.num_rows
+        for marker, count in self._told_apart(effective):
+            self.markers[marker] += count
+        for key in self.terms.key_columns:
+            if missing := rows.column(key).null_count:
+                self.null_keys[key] += missing
+
+    def _told_apart(self, effective: pa.Array) -> Sequence[tuple[int, int]]:
+        """How many rows of which marker."""
+        if self.file.marker is None:
+            return [(self.terms.default_marker.value, len(effective))] if len(effective) else []
+        found = effective.to_numpy().tobytes()
+        return [(marker, count) for marker in _MARKERS if (count := found.count(marker))]
+
+    def _refusal(self, code: str, at: int, **details: object) -> RejectedFile:
+        return RejectedFile(self.terms.incoming.say(code, self.rows + at + 1, **details))
+
+
+def _spelled(schema: TableSchema, name: str) -> str:
+    known = schema.find(name)
+    return known.name if known else name
+
+
+def _fitted(cells: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cells in the table's type; only times with and without a zone, and all NULL, are ever of another."""
+    if cells.type == target:
+        return cells
+    return pa.nulls(len(cells), target) if pa.types.is_null(cells.type) else cells.view(target)
+
+
+def _constant(value: str | None, count: int) -> pa.Array:
+    return pa.nulls(count, pa.string()) if value is None else pa.repeat(pa.scalar(value, pa.string()), count)
+
+
+def _first_unlike(cells: pa.Array, value: str | None) -> int:
+    """Where cells first differ, as text, from a folder's value; -1 nowhere."""
+    if value is None:
+        return int(pc.index(pc.is_valid(cells), True).as_py())
+    try:
+        texts = cells.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return 0
+    return int(pc.index(pc.fill_null(pc.not_equal(texts, value), True), True).as_py())
+
+
+def null_key_counts(counts: Mapping[str, int], key_columns: Sequence[str]) -> list[tuple[str, int]]:
+    """Key columns with NULL in them, in key order, and in how many rows."""
+    return [(key, counts[key]) for key in key_columns if counts.get(key)]
+
+
+_KNOWN = [marker.value for marker in RowMarker]
+_KNOWN_BYTES = bytes(_KNOWN)
+_SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,6}")
+
+
+def effective(markers: pa.Array, path: str, first_row: int) -> pa.Array:
+    """The markers as int8 (LZ-4.11).
+
+    Args:
+        markers: integers of any width, decimals without fraction, text, or all NULL.
+        path: for messages.
+        first_row: the number of the first of them within the file, from 1.
+
+    Raises:
+        RejectedFile: ME037, a marker is NULL or anything but 0, 1, 2, 4 (LZ-4.12).
+    """
+    if pa.types.is_integer(markers.type) and not markers.null_count:
+        wide = markers.to_numpy()
+        narrow = wide.astype(np.int8)
+        if (narrow == wide).all() and not narrow.tobytes().translate(None, _KNOWN_BYTES):
+            return pa.Array.from_buffers(pa.int8(), len(narrow), [None, pa.py_buffer(narrow)])
+    words = list(map(str, _KNOWN)) if pa.types.is_string(markers.type) else _KNOWN
+    known = (
+        pc.is_in(markers, value_set=pa.array(words).cast(markers.type)) if markers.null_count < len(markers) else None
+    )
+    fault = 0 if known is None and len(markers) else pc.index(known, False).as_py() if known is not None else -1
+    if fault >= 0:
+        value = _shown(markers[fault].as_py())
+        raise RejectedFile(diagnose("ME037", path, row=first_row + fault, value=value))
+    return markers.cast(pa.int8())
+
+
+def _shown(value: object) -> str:
+    """A marker as a message may hold it: a short integer, never a cell that slipped into the column."""
+    if value is None:
+        return "NULL"
+    text = str(value)
+    return text if _SHORT_INTEGER.fullmatch(text) else "no short integer"
+
+
+_TIMESTAMP_BYTES = 16
+_DECIMAL_BYTES = 16
+_LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, in UTF-8
+
+
+def byte_count(columns: Iterable[pa.Array]) -> int:
+    """The bytes of all cells of data columns, in the Arrow types of `arrow_types` (LZ-9.3)."""
+    return sum(map(_cells, columns))
+
+
+def _cells(cells: pa.Array) -> int:
+    kind = cells.type
+    if pa.types.is_string(kind):
+        return 2 * _utf16_units(cells)
+    if pa.types.is_binary(kind):
+        return int(pc.sum(pc.binary_length(cells), min_count=0).as_py())
+    return int(len(cells) - cells.null_count) * _width(kind)
+
+
+def _width(kind: pa.DataType) -> int:
+    if pa.types.is_null(kind):
+        return 0
+    if pa.types.is_boolean(kind):
+        return 1
+    if pa.types.is_timestamp(kind):
+        return _TIMESTAMP_BYTES
+    return _DECIMAL_BYTES if pa.types.is_decimal(kind) else int(kind.bit_width // 8)
+
+
+def _utf16_units(texts: pa.Array) -> int:
+    """Characters, those beyond the 16-bit plane twice, as their lead bytes are the only ones from 0xF0 up."""
+    characters = int(pc.sum(pc.utf8_length(texts), min_count=0).as_py())
+    return characters + int(np.count_nonzero(_bytes_of(texts) >= _LEAD_OF_FOUR)) if characters else 0
+
+
+def _bytes_of(texts: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    filled = texts.drop_null()  # the bytes under a NULL are anything
+    offsets = np.frombuffer(filled.buffers()[1], dtype=np.int32)[filled.offset : filled.offset + len(filled) + 1]
+    return np.frombuffer(filled.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]

@@ -1,0 +1,51 @@
+"""What a killed process left where only a running one needs it: passing files, and tables on their way out."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from mirror_engine.tables.log.tables_folder import TablesFolder
+
+PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
+
+
+def remove_of_others(files: Iterable[Path]) -> None:
+    """Delete those whose names are not of this process: whoever left them was killed, as one at a time holds ROOT."""
+    for file in files:
+        if PROCESS not in file.name:
+            with suppress(OSError):
+                file.unlink()
+
+
+class Leftovers:
+    """Found in a scratch folder and the trash of a ROOT.
+
+    Args:
+        tables: their trash.
+        scratch: for passing files.
+    """
+
+    def __init__(self, tables: TablesFolder, scratch: Path) -> None:
+        self._tables = tables
+        self._scratch = scratch
+        self._lock = threading.Lock()
+        self._is_clean = False
+
+    def clear(self) -> None:
+        """Delete them; once, and only by one that commits: it holds ROOT. Raises nothing."""
+        with self._lock:
+            if self._is_clean:
+                return
+            self._tables.clear_trash()
+            for batch in self._scratch.glob("batch-*"):
+                shutil.rmtree(batch, ignore_errors=True)
+            remove_of_others(self._scratch.glob("rows-*.arrow"))
+            self._is_clean = True
