@@ -1,23 +1,23 @@
-"""Draws the tree of everything that can go wrong and says how each branch is met.
+"""The error tree: one class per reaction.
 
 ```
-MirrorError                    carries a message (place: what was found) and a hint (what to do)
-├── RejectedFile             latches its table; all other tables go on          exit 3
-├── TransientError             met again in the next cycle, with growing pauses   exit 4
-│   ├── StorageUnavailable     a listing, read, write, move or delete failed
-│   ├── ConcurrentModification            the zone moved on between poll and commit
-│   ├── CommitConflict         another writer committed to the same Delta table first
-│   ├── CommitFailed           Spark could not carry out a commit; nothing was committed
-│   ├── TableDamaged           a table's Delta log cannot be read; its table latches       exit 3
-│   └── InternalError            a defect of ours met at one table; tried again, too       exit 1
-├── RootLocked                  another engine holds this ROOT                     exit 4
-├── UsageError                 ends the process                                   exit 2
-│   ├── ConfigError            every wrong option at once
-│   └── UnknownTable           no such table under this ROOT
-└── SetupError                 ends the process                                   exit 1
-    ├── JavaMissing            no usable Java runtime
-    ├── JarsMissing            the Delta jars cannot be fetched
-    └── SparkFailed            the session did not start, or died
+MirrorError                      a message (place: finding) and help (what to do)
+├── RejectedFile                 halts its table; all other tables continue             exit 3
+├── TransientError               retried in a later cycle, with backoff                 exit 4
+│   ├── StorageUnavailable       a list, read, write, move or delete failed
+│   ├── ConcurrentModification   the landing zone changed between scan and commit
+│   ├── CommitConflict           another writer committed to the same Delta table first
+│   ├── CommitFailed             Spark could not commit; nothing was committed
+│   ├── TableDamaged             a table's Delta log cannot be read; halts its table    exit 3
+│   └── InternalError            a defect of the engine in one table; retried           exit 1
+├── RootLocked                   another engine is running on this ROOT                 exit 4
+├── UsageError                   ends the process                                       exit 2
+│   ├── ConfigError              every wrong option at once
+│   └── UnknownTable             no such table under this ROOT
+└── SetupError                   ends the process                                       exit 1
+    ├── JavaMissing              no usable Java runtime
+    ├── JarsMissing              the Delta jars cannot be fetched
+    └── SparkFailed              the session did not start, or died
 ```
 """
 
@@ -33,23 +33,25 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-MEND = "Restore the table's folder from a backup, or remove it: the table is built anew from what lies in the zone."
+RESTORE_HELP = (
+    "Restore the table's folder from a backup, or remove it: the table is rebuilt from the files in the landing zone."
+)
 
 
 class MirrorError(Exception):
-    """Anything the engine itself raises: a message, and a hint that says what to do."""
+    """Base class of the errors that the engine raises: a message, and help that says what to do."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, help: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.help = help
 
     def __str__(self) -> str:
-        return f"{self.message}\n  -> {self.hint}" if self.hint else self.message
+        return f"{self.message}\n  -> {self.help}" if self.help else self.message
 
 
 class RejectedFile(MirrorError):
-    """What a publisher landed breaks the protocol: its table latches (LZ-4.17), all others go on."""
+    """A landed file breaks the protocol: its table is halted (LZ-4.17), all others continue."""
 
     def __init__(self, diagnostic: Diagnostic, others: Sequence[Diagnostic] = ()) -> None:
         super().__init__(diagnostic.message, diagnostic.remedy)
@@ -57,12 +59,12 @@ class RejectedFile(MirrorError):
         self.others = tuple(others)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """An executor's refusal travels to the driver."""
+        """Pickle by diagnostic: executors send rejections to the driver."""
         return type(self), (self.diagnostic, self.others)
 
 
 class TransientError(MirrorError):
-    """Nothing is wrong with the data; the next cycle tries again (ME072)."""
+    """A failure that is retried (ME072); the data may be fine."""
 
 
 class StorageUnavailable(TransientError):
@@ -70,41 +72,41 @@ class StorageUnavailable(TransientError):
 
 
 class ConcurrentModification(TransientError):
-    """A file or folder was replaced between poll and commit; nothing was committed."""
+    """A file or folder was replaced between scan and commit; nothing was committed."""
 
 
 class CommitConflict(TransientError):
-    """Another writer won the race for this Delta version; nothing was committed."""
+    """Another writer committed this Delta version first; nothing was committed."""
 
 
 class CommitFailed(TransientError):
-    """Spark could not carry out a commit; nothing was committed."""
+    """Spark could not execute a commit; nothing was committed."""
 
 
 class TableDamaged(TransientError):
-    """A table's Delta log cannot be read; only that table stands still, until somebody mends it.
+    """A table's Delta log cannot be read; only this table is halted until it is restored.
 
     Args:
         place: the table's folder, or a file of it.
         fault: what is wrong with it.
-        hint: what to do.
+        help: what to do.
     """
 
-    def __init__(self, place: object, fault: str, hint: str = MEND) -> None:
-        super().__init__(f"{place}: {fault}", hint)
+    def __init__(self, place: object, fault: str, help: str = RESTORE_HELP) -> None:
+        super().__init__(f"{place}: {fault}", help)
         self.fault = fault
 
 
 class InternalError(TransientError):
-    """Something unforeseen went wrong at one table: a defect of the engine, and no reason to stop the others."""
+    """A defect of the engine in the work on one table; the other tables continue."""
 
 
 class RootLocked(MirrorError):
-    """Another engine holds this ROOT."""
+    """Another engine is running on this ROOT."""
 
 
 class UsageError(MirrorError):
-    """The caller asked for something that cannot be."""
+    """A request that cannot be fulfilled."""
 
 
 class ConfigError(UsageError):
@@ -120,7 +122,7 @@ class SetupError(MirrorError):
 
 
 class JavaMissing(SetupError):
-    """No usable Java runtime was found."""
+    """No usable Java runtime."""
 
 
 class JarsMissing(SetupError):
@@ -132,10 +134,10 @@ class SparkFailed(SetupError):
 
 
 def foreseen(call: Callable[[], _Answer]) -> _Answer:
-    """What a call for one table comes to; the unforeseen becomes a fault of that table alone (protocol chapter 10).
+    """Call a function that works on one table; an unexpected exception becomes an InternalError of that table.
 
     Raises:
-        InternalError: it was unforeseen; the log has the story.
+        InternalError: the exception was unexpected; its traceback is logged.
     """
     try:
         return call()

@@ -205,7 +205,7 @@ def test_another_separator_than_commas_is_named_with_the_names_in_the_header(tmp
     path = written(tmp_path, "a.csv", separator.join(['\ufeff"ID"', "Ratio"]) + f"\r\n7{separator}{ratio}\r\n")
     with pytest.raises(UsageError, match=rf"a\.csv: its header is ID, Ratio, with {named} between") as error:
         read_expected(path, SCHEMA)
-    assert error.value.hint == "Separate fields by commas, in every line."
+    assert error.value.help == "Separate fields by commas, in every line."
 
 
 def test_a_column_of_the_table_may_hold_what_others_separate_by(tmp_path) -> None:
@@ -231,7 +231,7 @@ def test_a_column_of_the_table_may_hold_what_others_separate_by(tmp_path) -> Non
 def test_who_wrote_a_value_otherwise_is_told_how_it_is_written(tmp_path, column, says) -> None:
     with pytest.raises(UsageError, match=f"row 1: column {column} is not") as error:
         read_expected(written(tmp_path, "a.csv", f'{column}\n"1,2"\n'), SCHEMA)
-    assert says in error.value.hint
+    assert says in error.value.help
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path) -> None:

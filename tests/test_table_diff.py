@@ -128,7 +128,7 @@ def test_many_rows_of_near_floats_are_compared_in_no_time() -> None:
 def test_tables_without_a_common_column_cannot_be_compared() -> None:
     with pytest.raises(UsageError, match="no column in common") as error:
         compare(table(), pa.table({"Sku": ["a"], "Size": ["XL"]}))
-    assert error.value.hint == "The table has Id, Name, Price; the expected one has Sku, Size."
+    assert error.value.help == "The table has Id, Name, Price; the expected one has Sku, Size."
 
 
 def test_infinities_equal_only_themselves() -> None:

@@ -18,5 +18,5 @@ def known_code(text: str) -> str:
     if code in CATALOG:
         return code
     near = get_close_matches(code, CATALOG, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    raise UsageError(f"{text}: no such diagnostic", f"{hint}`mirror-engine explain` lists them all.")
+    help = f"Did you mean {near[0]}? " if near else ""
+    raise UsageError(f"{text}: no such diagnostic", f"{help}`mirror-engine explain` lists them all.")

@@ -74,7 +74,7 @@ def _delta_tables(root: Path, config: Config) -> list[Check]:
         with opening.open_mirror(root, config) as mirror:
             tables = mirror.status().tables
     except TransientError as error:
-        return [Check("Delta tables", ok=False, found=error.message, remedy=error.hint)]
+        return [Check("Delta tables", ok=False, found=error.message, remedy=error.help)]
     wrong = [
         Check(table.name.folder, ok=False, found=said.text, remedy=said.remedy)
         for table in tables

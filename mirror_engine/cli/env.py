@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.onelake.serving import Server
 
-JSON: dict[str, Any] = {"error": {"kind": "UsageError", "message": "…", "hint": "…", "exit_code": 2}}
+JSON: dict[str, Any] = {"error": {"kind": "UsageError", "message": "…", "help": "…", "exit_code": 2}}
 
 LOOK_SECONDS = 0.2
 ENDED_BY_SIGNAL = 128  # a shell's way to say so: 128 and the signal's number

@@ -1,4 +1,4 @@
-"""The one place where errors end: each becomes a sentence, a hint and an exit code, never a traceback."""
+"""The one place where errors end: each becomes a sentence, help and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def exit_code_of(call: Callable[[], int], *, as_json: bool) -> int:
     try:
         return call()
     except MirrorError as error:
-        return tell(type(error).__name__, error.message, error.hint, exit_codes.of_error(error))
+        return tell(type(error).__name__, error.message, error.help, exit_codes.of_error(error))
     except typer.TyperException as error:
         return tell("WrongUsage", *_usage(error), exit_codes.USAGE)
     except (KeyboardInterrupt, typer.Abort):
@@ -45,13 +45,13 @@ def exit_code_of(call: Callable[[], int], *, as_json: bool) -> int:
         return tell("InternalErrorMiddleware", *_unforeseen(error), exit_codes.FAILURE)
 
 
-def _tell_text(_: str, message: str, hint: str, code: int) -> int:
-    sys.stderr.write(str(MirrorError(message, hint)) + "\n")
+def _tell_text(_: str, message: str, help: str, code: int) -> int:
+    sys.stderr.write(str(MirrorError(message, help)) + "\n")
     return code
 
 
-def _tell_json(kind: str, message: str, hint: str, code: int) -> int:
-    told = {"error": {"kind": kind, "message": message, "hint": hint, "exit_code": code}}
+def _tell_json(kind: str, message: str, help: str, code: int) -> int:
+    told = {"error": {"kind": kind, "message": message, "help": help, "exit_code": code}}
     sys.stderr.write(json.dumps(told, ensure_ascii=False) + "\n")
     return code
 
@@ -68,7 +68,7 @@ def _usage(error: typer.TyperException) -> tuple[str, str]:
 def _unforeseen(error: Exception) -> tuple[str, str]:
     story = "".join(traceback.format_exception(error))
     now = datetime.now(timezone.utc)
-    hint = "This is a fault of the program; please report it with that file."
+    help = "This is a fault of the program; please report it with that file."
     for folder in (cache_folder() / "logs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -76,5 +76,5 @@ def _unforeseen(error: Exception) -> tuple[str, str]:
             path.write_text(story, encoding="utf-8")
         except OSError:
             continue
-        return f"unforeseen {type(error).__name__}: the whole story is in {path}", hint
-    return f"unforeseen {type(error).__name__}, and no place to write its story", hint
+        return f"unforeseen {type(error).__name__}: the whole story is in {path}", help
+    return f"unforeseen {type(error).__name__}, and no place to write its story", help

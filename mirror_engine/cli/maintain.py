@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 JSON: dict[str, Any] = {
     "tables": {"dbo/Items": {"files_removed": 4}},
-    "failed": {"dbo/Orders": {"kind": "TableDamaged", "message": "…", "hint": "…"}},
+    "failed": {"dbo/Orders": {"kind": "TableDamaged", "message": "…", "help": "…"}},
 }
 
 Tables = Annotated[
@@ -57,7 +57,7 @@ def maintain(root: Root, config: Config, *, tables: Tables = None, as_json: Json
 def _tell_json(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, TransientError]) -> None:
     tables = {folder: {name: plain(value) for name, value in facts.items()} for folder, facts in done.items()}
     told = {
-        folder: {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+        folder: {"kind": type(error).__name__, "message": error.message, "help": error.help}
         for folder, error in failed.items()
     }
     print_json({"tables": tables, "failed": told})

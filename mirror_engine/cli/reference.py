@@ -95,8 +95,8 @@ def _help(path: tuple[str, ...]) -> str:
 
 
 def _errors_section() -> str:
-    error = {"error": {"kind": "ConfigError", "message": "…", "hint": "…", "exit_code": exit_codes.USAGE}}
-    return "## Errors\n\nA message and a hint on stderr, never a traceback; with `--json` one object:\n\n" + _fenced(
+    error = {"error": {"kind": "ConfigError", "message": "…", "help": "…", "exit_code": exit_codes.USAGE}}
+    return "## Errors\n\nA message and help on stderr, never a traceback; with `--json` one object:\n\n" + _fenced(
         "json", _json(error)
     )
 

@@ -54,11 +54,11 @@ def refuse_zone(folder: Path) -> None:
     if not is_called_so and not _looks_like_a_zone(folder):
         return
     what = "a landing zone" if zone in (None, whole) else "a part of a landing zone"
-    hint = f"Its folders belong into ROOT/{ZONE}; make one: mirror-engine init. `validate` takes it as it is."
+    help = f"Its folders belong into ROOT/{ZONE}; make one: mirror-engine init. `validate` takes it as it is."
     if zone is not None:
         root = zone.parent.parent if zone.parent.name == FILES else zone.parent
-        hint = f"Its ROOT is {Path(os.path.relpath(root)) if _is_from_here(root) else root}"
-    raise UsageError(f"{folder}: this is {what}, not the ROOT of one; nothing was written", hint)
+        help = f"Its ROOT is {Path(os.path.relpath(root)) if _is_from_here(root) else root}"
+    raise UsageError(f"{folder}: this is {what}, not the ROOT of one; nothing was written", help)
 
 
 def _is_from_here(root: Path) -> bool:

@@ -116,7 +116,7 @@ def _look(mirror: Mirror, file: str | None, tables: Sequence[str]) -> tuple[bool
     try:
         status = mirror.status()
     except TransientError as error:  # the next look may succeed
-        return True, [UnmetCondition("", "", error.message, error.hint)]
+        return True, [UnmetCondition("", "", error.message, error.help)]
     found = not_applied(status, file, tables, schema) if file else not_level(status, tables, schema)
     return status.engine_running, found
 

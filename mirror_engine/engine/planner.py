@@ -429,7 +429,7 @@ class ZonePlanner:
                 raise self.found.damaged[folder]
             version = changed_by_others(self._doors, table, progress) if progress else -1
         except TableDamaged as error:
-            return diagnose("ME081", table.folder, fault=error.fault, remedy=error.hint.rstrip("."))
+            return diagnose("ME081", table.folder, fault=error.fault, remedy=error.help.rstrip("."))
         except StorageUnavailable:
             return None  # who needs the table meets the same, and says so
         return diagnose("ME080", table.folder, version=version) if version >= 0 else None

@@ -113,12 +113,12 @@ def find_table(wanted: str, folders: Sequence[str], default_schema: str) -> str:
         raise UnknownTable(f"{wanted}: may be {' or '.join(found)}", "Name the schema, too.")
     as_written = {folder.casefold(): folder for folder in folders}
     near = get_close_matches(text, as_written, n=1, cutoff=0.5)
-    hint = (
+    help = (
         f"Did you mean {as_written[near[0]].replace('/', '.')}?"
         if near
         else f"There are: {', '.join(folders) or 'none yet'}."
     )
-    raise UnknownTable(f"{wanted}: no such table", hint)
+    raise UnknownTable(f"{wanted}: no such table", help)
 
 
 def _spellings(folder: str, default_schema: str) -> set[str]:

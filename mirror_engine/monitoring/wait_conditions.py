@@ -106,7 +106,7 @@ def _near(name: str, status: MirrorStatus, default_schema: str) -> str:
     try:
         find_table(name, _folders(status), default_schema)
     except UnknownTable as error:
-        return error.hint
+        return error.help
     return ""
 
 

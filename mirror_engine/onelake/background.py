@@ -218,7 +218,7 @@ def start(store: Path, words: Sequence[str], environ: Mapping[str, str]) -> Conn
         environ: its environment.
 
     Raises:
-        SetupError: it ended, or is not ready after `START_SECONDS`; what it wrote is part of the hint.
+        SetupError: it ended, or is not ready after `START_SECONDS`; what it wrote is part of the help.
     """
     private = Private.of(store.absolute())
     private.make()

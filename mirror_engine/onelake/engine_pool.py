@@ -420,7 +420,7 @@ def _of(fleet: EnginePool, item: Item) -> Sequence[UnmetCondition]:
         try:
             found = not_level(mirror.status(), (), mirror.config.schema_of_bare_tables)
         except TransientError as problem:  # the next look may succeed
-            return [UnmetCondition("", state.value, problem.message, problem.hint)]
+            return [UnmetCondition("", state.value, problem.message, problem.help)]
     return [each for each in found if each.table]  # a zone without tables holds nothing that could be missing
 
 

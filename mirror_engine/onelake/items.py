@@ -65,8 +65,8 @@ def read_book(storage: WritableStorage) -> dict[str, WorkspaceNote]:
     try:
         return {name: _workspace(told) for name, told in json.loads(content)["workspaces"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as problem:
-        hint = "Put back a copy of it, or delete it: workspaces and items get new GUIDs then, and lose definitions."
-        raise UsageError(f"{BOOK}: is damaged", hint) from problem
+        help = "Put back a copy of it, or delete it: workspaces and items get new GUIDs then, and lose definitions."
+        raise UsageError(f"{BOOK}: is damaged", help) from problem
 
 
 def write_book(storage: WritableStorage, book: dict[str, WorkspaceNote], modified_ns: int) -> None:

@@ -327,7 +327,7 @@ _HEADER_BYTES = 64 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
 _SEPARATORS = ";\t|"  # that other programs write instead of commas
 _NUMBERS = "Write numbers with a point, and nothing but digits beside it; in CSV NULL is an empty field."
-_HINTS = {  # how values of a type are written; of all others as numbers
+_HELP = {  # how values of a type are written; of all others as numbers
     "timestamp": "Write times in ISO 8601: 2026-03-28T08:15:29Z.",
     "date": "Write dates in ISO 8601: 2026-03-28.",
     "boolean": "Write true or false.",
@@ -492,7 +492,7 @@ def _spelled(path: Path, names: Sequence[str], schema: pa.Schema) -> list[str]:
 def _typed(path: Path, name: str, values: Sequence[Any], wanted: pa.DataType, first: int) -> pa.Array:
     """One column's values in the table's type; an error names the row and never the value."""
     word = delta_type(wanted) or "string"
-    hint = _HINTS.get(_WITHIN.get(word, word), _NUMBERS)
+    help = _HELP.get(_WITHIN.get(word, word), _NUMBERS)
     try:
         if word == "string":
             return pa.array(_texts(values), wanted)
@@ -502,9 +502,9 @@ def _typed(path: Path, name: str, values: Sequence[Any], wanted: pa.DataType, fi
         typed = column_array(cells, _WITHIN.get(word, word)).cast(wanted)
         return _with_empty(typed, cells) if word == "binary" else typed
     except ColumnFault as fault:
-        raise UsageError(f"{path}, row {first + fault.position + 1}: column {name} is not {word}", hint) from None
+        raise UsageError(f"{path}, row {first + fault.position + 1}: column {name} is not {word}", help) from None
     except (pa.ArrowException, ArithmeticError):
-        raise UsageError(f"{path}: column {name} holds a value that no {word} can be", hint) from None
+        raise UsageError(f"{path}: column {name} holds a value that no {word} can be", help) from None
 
 
 def _with_empty(typed: pa.Array, cells: Sequence[str | None]) -> pa.Array:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-HINTS = {
+HELP = {
     errno.EACCES: "Give the user that runs the engine rights to it.",
     errno.EPERM: "Give the user that runs the engine rights to it.",
     errno.EROFS: "Mount the file system for writing.",
@@ -40,11 +40,11 @@ HINTS = {
     errno.ELOOP: "Remove the link that stands where a folder must be.",
     errno.EEXIST: "Remove the file or link that stands where a folder must be.",
 }
-OTHER_HINT = "Check the disk, or the share that ROOT lies on."
+OTHER_HELP = "Check the disk, or the share that ROOT lies on."
 
 
 class told:  # noqa: N801 - read as a word of a sentence, and cheaper than a generator
-    """Turns the system's errors into ours, with a hint."""
+    """Turns the system's errors into ours, with help."""
 
     def __init__(self, operation: str, path: str) -> None:
         self._operation = operation
@@ -57,7 +57,7 @@ class told:  # noqa: N801 - read as a word of a sentence, and cheaper than a gen
         if isinstance(problem, OSError):
             place = printable(self._path) or "ROOT"
             message = f"{place}: cannot {self._operation} it: {problem.strerror or problem}"
-            raise StorageUnavailable(message, HINTS.get(problem.errno or 0, OTHER_HINT)) from problem
+            raise StorageUnavailable(message, HELP.get(problem.errno or 0, OTHER_HELP)) from problem
 
 
 class absence_allowed:  # noqa: N801 - as above

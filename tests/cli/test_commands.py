@@ -217,7 +217,7 @@ def test_a_table_that_cannot_be_maintained_keeps_no_other_from_it(shop, say, mon
     said = say("maintain", shop.root)
     assert said.code == code
     assert said.out.startswith("dbo/Items: ")
-    assert said.err == f"Sales/Orders: {error.message}\n  -> {error.hint}\n"
+    assert said.err == f"Sales/Orders: {error.message}\n  -> {error.help}\n"
     said = say("maintain", shop.root, "--json")
     assert (said.code, said.err) == (code, "")
     told = json.loads(said.out)
@@ -225,7 +225,7 @@ def test_a_table_that_cannot_be_maintained_keeps_no_other_from_it(shop, say, mon
     assert told["failed"]["Sales/Orders"] == {
         "kind": type(error).__name__,
         "message": error.message,
-        "hint": error.hint,
+        "help": error.help,
     }
     with Mirror(shop.root, writer=shop.writer) as mirror, pytest.raises(type(error)):
         mirror.maintain()

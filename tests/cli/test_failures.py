@@ -1,4 +1,4 @@
-"""However a command fails: one sentence, one hint, the documented exit code, never a traceback."""
+"""However a command fails: a sentence, help, the documented exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_foreseen_error_ends_with_its_code(say, monkeypatch, tmp_path, kin
     assert told == {
         "kind": kind.__name__,
         "message": made(kind).message,
-        "hint": made(kind).hint,
+        "help": made(kind).help,
         "exit_code": said.code,
     }
 

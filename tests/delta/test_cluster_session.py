@@ -96,7 +96,7 @@ def test_a_session_without_delta_is_refused_with_what_starts_one() -> None:
 
     with pytest.raises(SetupError, match="can do no Delta") as raised:
         adopted(WithoutDelta())  # type: ignore[arg-type]
-    assert "--packages io.delta:delta-spark" in raised.value.hint
+    assert "--packages io.delta:delta-spark" in raised.value.help
 
 
 def test_all_that_values_depend_on_is_set() -> None:

@@ -255,5 +255,5 @@ def test_what_executors_cannot_begin_with_is_told_with_its_remedy(
     monkeypatch.setattr(Executors, "collect", fails)
     with pytest.raises(expected) as raised:
         next(world.there().in_order(world.waiting()))
-    assert ("PYSPARK_PYTHON" in raised.value.hint) == (expected is SetupError)
+    assert ("PYSPARK_PYTHON" in raised.value.help) == (expected is SetupError)
     assert world.left() == []

@@ -77,7 +77,7 @@ def test_a_failure_says_which_jar_from_where_and_why(tmp_path: Path, said: str, 
         _fetch(tmp_path, f'cat "{tmp_path}/said"; exit 1')
     assert raised.value.message == f"cannot fetch {message}"
     for name in ("DEFAULT_ARTIFACT_REPOSITORY", "HTTPS_PROXY", "--jars"):
-        assert name in raised.value.hint
+        assert name in raised.value.help
 
 
 def test_each_download_is_told_with_its_count(tmp_path: Path) -> None:

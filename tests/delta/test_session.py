@@ -79,7 +79,7 @@ def test_a_jvm_that_does_not_start_is_told_in_one_line_with_its_log(
     with pytest.raises(SparkFailed) as raised:
         launch(plan, tmp_path / "logs" / "spark.log")
     assert raised.value.message == "the Spark session did not start: Error: no room for the heap"
-    assert str(tmp_path / "logs" / "spark.log") in raised.value.hint
+    assert str(tmp_path / "logs" / "spark.log") in raised.value.help
     assert (os.environ["SPARK_HOME"], "TZ" in os.environ) == ("/another/spark", False)
     assert signal.getsignal(signal.SIGINT) is handler
     assert capfd.readouterr() == ("", "")

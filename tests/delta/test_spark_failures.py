@@ -39,7 +39,7 @@ def test_a_failure_of_spark_is_told_in_the_engines_words(
         spark_failures("dbo/T", "commit"),
     ):
         raise PySparkException(said)
-    assert told.value.hint
+    assert told.value.help
     assert "\n" not in told.value.message
     assert "secret" not in str(told.value)
     assert said in caplog.text

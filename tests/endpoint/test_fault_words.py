@@ -59,7 +59,7 @@ def test_what_cannot_be_meant_is_refused_with_what_can(text, told) -> None:
     with pytest.raises(UsageError) as refused:
         parse_fault(text)
     assert told in str(refused.value)
-    assert refused.value.hint
+    assert refused.value.help
 
 
 def test_the_specification_s_faults_are_all_there() -> None:

@@ -184,7 +184,7 @@ def test_a_damaged_book_says_what_to_do(storage: WritableMemoryStorage) -> None:
         storage.write(".mirror-engine/endpoint.json", content)
         with pytest.raises(UsageError, match="is damaged") as problem:
             Items(storage)
-        assert "delete it" in problem.value.hint
+        assert "delete it" in problem.value.help
 
 
 def test_what_is_kept_is_readable_and_its_owners_alone(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_nothing_is_changed_by_way_of_a_link(root: Path, storage: LocalStorage, 
     for attempt in (lambda: storage.write("folder/new", b""), lambda: storage.move("file", "folder/file")):
         with pytest.raises(StorageUnavailable, match=r"cannot (write|move) it") as problem:
             attempt()
-        assert "link" in problem.value.hint
+        assert "link" in problem.value.help
     assert [path.name for path in outside.iterdir()] == ["secret"]
     assert sorted(path.name for path in root.iterdir()) == ["file", "folder"]
 
@@ -163,7 +163,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_behind(
             patched.setattr(os, call, failing(errno.ENOSPC))
             with pytest.raises(StorageUnavailable, match=r"^a/f: cannot write it: ") as problem:
                 storage.write("a/f", b"new")
-        assert problem.value.hint == "Free space on the disk."
+        assert problem.value.help == "Free space on the disk."
         assert os.listdir(root / "a") == ["f"]  # noqa: PTH208 - the raw names
         assert (root / "a/f").read_bytes() == b"old"
 
@@ -236,7 +236,7 @@ def test_a_failing_disk_is_unavailable_never_empty(
     for call in calls:
         with pytest.raises(StorageUnavailable) as problem:
             call()
-        assert problem.value.hint
+        assert problem.value.help
 
 
 def test_an_entry_that_cannot_be_looked_at_fails_the_whole_listing(

@@ -150,7 +150,7 @@ def test_a_failing_disk_is_unavailable_and_shows_nothing(
                 patched.setattr(os, name, full)
                 with pytest.raises(StorageUnavailable, match="No space") as problem:
                     attempt()
-            assert problem.value.hint == "Free space on the disk."
+            assert problem.value.help == "Free space on the disk."
             file.discard()
     assert (root / "T/f").read_bytes() == b"old"
     assert list((root / STAGING).iterdir()) == []

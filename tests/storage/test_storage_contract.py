@@ -132,7 +132,7 @@ def test_nothing_is_written_or_moved_out_of_root(storage: Storage, tmp_path: Pat
     for attempt in (lambda: storage.write(path, b"x"), lambda: storage.move("a/b", path)):
         with pytest.raises(StorageUnavailable) as problem:
             attempt()
-        assert problem.value.hint
+        assert problem.value.help
         assert str(problem.value).isprintable() or "\n  -> " in str(problem.value)
     assert read(storage, "a/b") == b"kept"
     assert names(storage, "") == ["a"]
@@ -157,7 +157,7 @@ def test_a_write_that_cannot_be_leaves_everything_as_it_was(storage: Storage) ->
     for path in ["a", "a/f/below"]:
         with pytest.raises(StorageUnavailable) as problem:
             storage.write(path, b"x")
-        assert problem.value.hint
+        assert problem.value.help
     assert names(storage, "a") == ["f"]
     assert read(storage, "a/f") == b"kept"
 

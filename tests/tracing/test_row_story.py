@@ -109,7 +109,7 @@ def test_another_column_taken_for_the_key_is_told(shop) -> None:
     shop.once()
     with pytest.raises(UsageError, match="city is not a key column of Orders") as met:
         story(shop, "city=Graz")
-    assert met.value.hint.startswith("The key is id:")
+    assert met.value.help.startswith("The key is id:")
 
 
 def test_a_refused_file_is_told_with_what_is_wrong(shop) -> None:
@@ -289,7 +289,7 @@ def test_a_key_that_cannot_be_is_told_with_the_key_columns(shop, key, message) -
     with pytest.raises(UsageError) as raised:
         story(shop, *key, table="Lines")
     assert raised.value.message == message
-    assert "Line" in raised.value.hint
+    assert "Line" in raised.value.help
 
 
 def test_a_keyless_table_has_no_key_to_trace(shop) -> None:

@@ -405,7 +405,7 @@ class MirroredTable:
         try:
             return find_table(self.name, self.mirror.tables(), self.mirror.config.schema_of_bare_tables)
         except UnknownTable as error:
-            raise UnknownTable(f"{error.message}\n{self.mirror.story()}", error.hint) from None
+            raise UnknownTable(f"{error.message}\n{self.mirror.story()}", error.help) from None
 
 
 def _is_level(table: TableStatus) -> bool:

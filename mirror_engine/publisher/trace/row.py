@@ -196,7 +196,7 @@ class KeyFilter:
             )
         known = {folded(name): name for name in key_columns}
         others = {folded(name) for name in columns} - set(known)
-        hint = f"The key is {', '.join(key_columns)}: {' '.join(f'--key {name}=…' for name in key_columns)}"
+        help = f"The key is {', '.join(key_columns)}: {' '.join(f'--key {name}=…' for name in key_columns)}"
         texts: dict[str, str] = {}
         for text in given:
             name, has_name, value = text.partition("=")
@@ -205,10 +205,10 @@ class KeyFilter:
             column = known.get(folded(name))
             if column is None or column in texts:
                 fault = "named twice" if column else "is not a key column" if has_name else "names no column"
-                raise UsageError(f"--key {text}: {name if has_name else text} {fault} of {table}", hint)
+                raise UsageError(f"--key {text}: {name if has_name else text} {fault} of {table}", help)
             texts[column] = value
         if lacking := [name for name in key_columns if name not in texts]:
-            raise UsageError(f"--key: {', '.join(lacking)} of {table} is not given", hint)
+            raise UsageError(f"--key: {', '.join(lacking)} of {table} is not given", help)
         return cls({name: texts[name] for name in key_columns})
 
     def rows_of(self, batch: pa.RecordBatch) -> pa.Array[Any]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from mirror_engine.errors import MEND, StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.errors import RESTORE_HELP, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import DeltaState, HistoryEntry, reasons_of, way_of_record
@@ -68,7 +68,7 @@ def damaged(folder: Path, words: str) -> TableDamaged:
         return error
     if (bad := _bad_checkpoint(folder, names, checkpoints)) is not None:
         is_complete = commits == list(range(len(commits))) and bool(commits)
-        return TableDamaged(folder, bad, _WITHOUT_CHECKPOINT if is_complete else MEND)
+        return TableDamaged(folder, bad, _WITHOUT_CHECKPOINT if is_complete else RESTORE_HELP)
     if (missing := _first_missing(needed, first)) is not None:
         return TableDamaged(folder, f"commit {missing} of its Delta log is missing")
     return TableDamaged(folder, f"its Delta log cannot be read: {words.splitlines()[0]}")

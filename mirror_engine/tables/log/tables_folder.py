@@ -65,13 +65,13 @@ class TablesFolder:
         except OSError as error:
             if not self.path(table).exists():
                 return
-            hint = (
+            help = (
                 f"Put both on one file system: {self._root} and {self._trash}."
                 if error.errno == errno.EXDEV
                 else "Check the rights on the folder."
             )
             raise StorageUnavailable(
-                f"{table}: the table's folder cannot be removed: {error.strerror}", hint
+                f"{table}: the table's folder cannot be removed: {error.strerror}", help
             ) from error
         shutil.rmtree(goes, ignore_errors=True)  # what stays is cleared at the next start
 

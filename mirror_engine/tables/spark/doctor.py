@@ -75,7 +75,7 @@ def _java() -> Check:
     try:
         java = find_java()
     except JavaMissing as error:
-        return Check("Java", ok=False, found=error.message, remedy=error.hint)
+        return Check("Java", ok=False, found=error.message, remedy=error.help)
     return Check("Java", ok=True, found=f"{java.version} in {java.home}")
 
 
