@@ -195,7 +195,7 @@ def _check_report(report: Format, *, as_json: bool) -> None:
 def _judged(place: ValidationTarget, shuffles: int, *, keys_only: bool) -> ValidationReport:
     from mirror_engine.publisher.validate import judge  # noqa: PLC0415 - Arrow and its like take a moment
 
-    return judge(place, shuffles, LARGE_FILE_BYTES if keys_only else math.inf, is_alone=True)
+    return judge(place, shuffles, LARGE_FILE_BYTES if keys_only else math.inf)
 
 
 def _watched(place: ValidationTarget, seconds: float | None) -> ValidationReport:

@@ -18,7 +18,6 @@ from mirror_engine.errors import InternalError
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.zone_view import ReadOnlyStorage
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.reading_ahead import HelpedReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +50,6 @@ class DryRun:
         tell: called with every event.
         clock: seconds since 1970.
         ledger: how far every table is at the beginning; by default nothing is known. It is closed at the end.
-        helpers: how many other processes read small files ahead; see `HelpedReader`.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -64,14 +62,13 @@ class DryRun:
         tell: Callable[[Event], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         ledger: Ledger | None = None,
-        helpers: int = 0,
     ) -> None:
         config = replace(config, cleanup="off")
         storage = ReadOnlyStorage(storage)
         self._ledger = ledger or Ledger.fresh()
         self.context = EngineContext(storage, writer, self._ledger, config, clock, tell)
         self.poller = Poller(storage, config)
-        self._reader = HelpedReader(ChangeFileReader(storage, config, reading), helpers, config.batch_files)
+        self._reader = ChangeFileReader(storage, config, reading)
         reader = BatchReader(self._reader, config, tell, writer.prepare)
         self._engine = Engine(self.context, self.poller, reader, Janitor(storage, config, clock))
 
@@ -111,7 +108,7 @@ class DryRun:
         return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
 
     def close(self) -> None:
-        """End the workers and helpers; the ledger goes."""
+        """End the workers, which read no further file; the ledger goes."""
         self._reader.close()
         self._engine.close()
         self._ledger.close()

@@ -26,7 +26,6 @@ from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.storage.zone_view import RearrangedStorage, Slot
 from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.reading.reading_ahead import helpers_for
 from mirror_engine.tables.reading.spill import EveryRow
 
 if TYPE_CHECKING:
@@ -167,16 +166,13 @@ _NO_ID = "-"
 NEVER_CAME = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
 
 
-def judge(
-    place: ValidationTarget, shuffles: int = 0, whole_file_bytes: float = math.inf, *, is_alone: bool = False
-) -> ValidationReport:
+def judge(place: ValidationTarget, shuffles: int = 0, whole_file_bytes: float = math.inf) -> ValidationReport:
     """Say what the service would make of a place.
 
     Args:
         place: what is to be judged.
         whole_file_bytes: of larger files only the columns are read that `KeyReading` says.
         shuffles: in how many other orders files of one time are tried (ME079).
-        is_alone: whether the process does nothing else, so that it may be forked.
 
     Raises:
         TransientError: something could not be read for a while.
@@ -185,8 +181,7 @@ def judge(
     place = _begun(place, zone)
     sizes = [file.size for table in zone.tables for file in table.files]
     writer = KeyWriter()
-    reading, helpers = KeyReading(sizes, whole_file_bytes), helpers_for(sizes) if is_alone else 0
-    with DryRun(place.storage, place.config, writer, reading, helpers=helpers) as rehearsal:
+    with DryRun(place.storage, place.config, writer, KeyReading(sizes, whole_file_bytes)) as rehearsal:
         status = rehearsal.play()
     return verdicts_of(place, zone, status, writer, _tied(place, zone, shuffles) if shuffles else {})
 

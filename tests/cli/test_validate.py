@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -428,3 +431,32 @@ def test_a_refusal_is_told_in_fabrics_words_where_they_are_known(tmp_path, say) 
 def test_two_forms_of_one_report_are_refused(broken, say) -> None:
     said = say("validate", broken, "--json", "--format", "sarif")
     assert (said.code, "two forms of one report" in said.out + said.err) == (2, True)
+
+
+SLOW = """import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process inherits it ignored
+from mirror_engine.cli.main import main
+from mirror_engine.tables.reading.reader import ChangeFileReader
+
+read = ChangeFileReader.read
+
+def slow(*arguments):
+    print("reading", flush=True)
+    time.sleep(1)
+    return read(*arguments)
+
+ChangeFileReader.read = slow
+sys.exit(main(["validate", sys.argv[1]]))
+"""
+
+
+def test_ctrl_c_ends_validate_after_the_file_that_is_being_read(tmp_path) -> None:
+    orders = Publisher(tmp_path).table("Orders", keys=["Id"])
+    for number in range(30):
+        orders.insert({"Id": number})
+    command = [sys.executable, "-c", SLOW, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        _, text = running.communicate(timeout=20)
+    assert (running.returncode, text) == (130, b"interrupted\n")

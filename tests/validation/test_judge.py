@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from test_real_zones import REAL_ZONES
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher import validate as judging
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.landing_zone_writer import Publisher
 from mirror_engine.publisher.target import place_of
@@ -25,7 +23,6 @@ from mirror_engine.publisher.validate import judge
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.reading import reading_ahead
 
 if TYPE_CHECKING:
     from mirror_engine.publisher.testing.golden import Golden
@@ -74,22 +71,6 @@ def test_judging_a_fixture_finds_what_stands_in_the_end(name: str) -> None:
     said = [found for found, _ in verdict.all()]
     assert diagnostic_differences(golden, said, said) == []
     assert verdict.is_failing == (golden.verdict == "refused")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux files are read ahead")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-@pytest.mark.parametrize("name", AT_ONCE)
-def test_helpers_change_no_verdict(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    golden = load(FIXTURES / name)
-    monkeypatch.setattr(reading_ahead, "ASKED_TOGETHER", 1)
-    with quick_folder() as folder:
-        golden.stages[0][0].land(Path(folder))
-        verdicts = []
-        for helpers in (0, 2):
-            monkeypatch.setattr(judging, "helpers_for", lambda _, helpers=helpers: helpers)
-            verdicts.append(judge(place_of(Path(folder), Config(**golden.config)), is_alone=True).to_json())
-    assert verdicts[0] == verdicts[1]
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -155,6 +156,11 @@ class ChangeFileReader:
         self._storage = storage
         self._config = config
         self._reading = reading
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Let `in_order`, in whatever thread, end before its next file. Repeatable."""
+        self._is_closed = True
 
     def read(self, request: ReadRequest) -> ReadFile:
         """Read one file and hold it to the protocol (chapters 3 to 6).
@@ -180,9 +186,15 @@ class ChangeFileReader:
         return found
 
     def in_order(self, waiting: WaitingFiles) -> Generator[ReadFile, None, None]:
-        """See `OrderedReader`; no file is opened before it is asked for."""
+        """See `OrderedReader`; no file is opened before it is asked for.
+
+        Raises:
+            CancelledError: the reader was closed.
+        """
         facts = waiting.facts
         for place in range(len(waiting.files)):
+            if self._is_closed:
+                raise CancelledError
             found = self.read(waiting.request(place, facts))
             facts = found.facts
             yield found
