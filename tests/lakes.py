@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pytest
+from starlette.testclient import TestClient
 
+from mirror_engine.onelake.app import OneLake
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.faults import EmulatorOptions
 from mirror_engine.onelake.items import Items
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.requests import Address
     from mirror_engine.onelake.store import WritableStorage
 
+DFS = "https://onelake.dfs.fabric.microsoft.com"
+BLOB = "https://onelake.blob.fabric.microsoft.com"
+ITEM = "orders.MountedRelationalDatabase"
+LANDING = f"shop/{ITEM}/Files/LandingZone"
 ZONE = "ws/db/Files/LandingZone"
 SECOND = 1_000_000_000
 
@@ -110,3 +117,18 @@ ABSENT_ONLY = Conditions.of({"if-none-match": "*"})
 
 def storage_called(name: str, folder: Path) -> WritableStorage:
     return WritableMemoryStorage() if name == "memory" else WritableLocalStorage(folder / "store")
+
+
+def onelake(folder: Path | None) -> TestClient:
+    """A OneLake with the item `shop/orders`, in a folder or in memory; `.lake` is what it speaks for."""
+    storage = WritableLocalStorage(folder) if folder else WritableMemoryStorage()
+    lake = Lake(storage, Items(storage), EmulatorOptions())
+    lake.items.ensure("shop", "orders")
+    client = TestClient(OneLake(lake), DFS)
+    client.lake = lake
+    return client
+
+
+def parsed(document: bytes) -> ET.Element:
+    """An answer of ours in XML."""
+    return ET.fromstring(document)  # noqa: S314 - nobody else wrote it

@@ -225,7 +225,7 @@ def replicator(now: float, *, table_count: int) -> dict[str, str]:
     """What `replicator.json` says; more tables than the service takes show as its error E8 (LZ-7.10)."""
     crowded = table_count > TABLES_OF_THE_SERVICE
     return {
-        "status": "EngineRun",
+        "status": "Running",
         "errorCode": INTERNAL if crowded else "",
         "errorMessage": TOO_MANY_TABLES if crowded else "",
         "lastHeartbeatTime": f"{dotnet(now)}+00:00",

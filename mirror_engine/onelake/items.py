@@ -460,7 +460,7 @@ class DatabaseStatus(str, Enum):
     INITIALIZING = "Initializing"
     INITIALIZED = "Initialized"
     STARTING = "Starting"
-    RUNNING = "EngineRun"
+    RUNNING = "Running"
     PAUSED = "Paused"
     STOPPING = "Stopping"
     STOPPED = "Stopped"

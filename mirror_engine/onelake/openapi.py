@@ -85,7 +85,7 @@ _DEFINITION = _object("parts", parts=_list_of("Part"))
 _SQL = _object("id", connectionString=_TEXT, id=_TEXT, provisioningStatus=_TEXT)
 _PROPERTIES = _object("oneLakeTablesPath", oneLakeTablesPath=_TEXT, sqlEndpointProperties=_SQL, defaultSchema=_TEXT)
 _METRICS = _object(processedBytes=_COUNT, processedRows=_COUNT, lastSyncDateTime={"anyOf": [_TEXT, {"type": "null"}]})
-_DATABASE_STATES = ["Initializing", "Initialized", "Starting", "EngineRun", "Paused", "Stopping", "Stopped"]
+_DATABASE_STATES = ["Initializing", "Initialized", "Starting", "Running", "Paused", "Stopping", "Stopped"]
 _TABLE_STATES = ["Initialized", "Snapshotting", "Replicating", "Reseeding", "Stopped", "Failed"]
 _SCHEMAS = {
     "Error": _object(

@@ -127,7 +127,7 @@ def test_the_heartbeat_is_written_beside_and_alone() -> None:
     write(storage, (), mirror=MIRROR, now=NOW)
     with storage.open(REPLICATOR_FILE) as file:
         assert json.load(file) == {
-            "status": "EngineRun",
+            "status": "Running",
             "errorCode": "",
             "errorMessage": "",
             "lastHeartbeatTime": "2026-11-02T08:15:30.5000000+00:00",

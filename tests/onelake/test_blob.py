@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from endpoint.speaking import BLOB, ITEM, LANDING, onelake, parsed
+from lakes import BLOB, ITEM, LANDING, onelake, parsed
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from endpoint.speaking import DFS, ITEM, LANDING, onelake
+from lakes import DFS, ITEM, LANDING, onelake
 
 pytestmark = pytest.mark.slow
 URL = f"{DFS}/{LANDING}"

@@ -109,7 +109,7 @@ def test_14_an_item_s_life_by_rest_equals_its_monitoring_files(pyfabric, mirrore
     assert (pyfabric.monitoring(item), pyfabric.tables(item)) == ({}, [])
 
     pyfabric.start(item)
-    assert pyfabric.wait(item) == "EngineRun"
+    assert pyfabric.wait(item) == "Running"
     mirrored.until_rows("dbo/Orders", PUBLISHED, item)
     mirrored.until(lambda: agrees(pyfabric, item), lambda: (pyfabric.monitoring(item), pyfabric.tables(item)))
     [orders] = pyfabric.tables(item)
@@ -121,7 +121,7 @@ def test_14_an_item_s_life_by_rest_equals_its_monitoring_files(pyfabric, mirrore
     assert [each["status"] for each in pyfabric.tables(item)] == ["Stopped"]
 
     pyfabric.start(item)
-    assert pyfabric.wait(item) == "EngineRun"
+    assert pyfabric.wait(item) == "Running"
     pyfabric.delete(item)
     with refused("HTTP 404"):
         pyfabric.look(item)

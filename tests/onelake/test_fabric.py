@@ -135,7 +135,7 @@ def test_the_life_of_a_database(client):
             done = client.post(f"{at}/{act}")
             assert (done.status_code, done.content) == (200, b"")
         seen.append(client.post(f"{at}/getMirroringStatus").json())
-    assert seen == [{"status": each} for each in ("Initialized", "EngineRun", "EngineRun", "Stopped")]
+    assert seen == [{"status": each} for each in ("Initialized", "Running", "Running", "Stopped")]
 
 
 def test_without_a_definition_nothing_starts(client):
@@ -196,14 +196,14 @@ def test_a_renamed_database_is_mirrored_on(client):
     client.post(f"{at}/getMirroringStatus")
     client.post(f"{at}/startMirroring")
     client.patch(at, json={"displayName": "sold"})
-    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "EngineRun"}
+    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
 
 
 def test_an_error_comes_with_the_status(client, databases, monkeypatch):
     found = DatabaseStatus.RUNNING, FabricError("InternalError", "too many tables")
     monkeypatch.setattr(databases, "status", lambda _: found)
     status = client.post(f"{client.items}/{create(client)['id']}/getMirroringStatus").json()
-    assert status == {"status": "EngineRun", "error": {"errorCode": "InternalError", "message": "too many tables"}}
+    assert status == {"status": "Running", "error": {"errorCode": "InternalError", "message": "too many tables"}}
 
 
 def test_other_paths_and_methods_are_refused_in_the_same_form(client):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from endpoint.speaking import LANDING, onelake
+from lakes import LANDING, onelake
 from wire import ONELAKE, exchange, request, running
 
 from mirror_engine.onelake.error_responses import Refused

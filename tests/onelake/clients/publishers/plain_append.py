@@ -67,7 +67,7 @@ def started(fabric: requests.Session, database: str) -> None:
     for _ in range(60):
         answer = fabric.post(f"{FABRIC}{database}/getMirroringStatus", timeout=30)
         answer.raise_for_status()
-        if answer.json()["status"] == "EngineRun":
+        if answer.json()["status"] == "Running":
             return
         if answer.json()["status"] in {"Initialized", "Stopped"}:
             fabric.post(f"{FABRIC}{database}/startMirroring", timeout=30).raise_for_status()
