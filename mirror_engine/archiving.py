@@ -64,11 +64,11 @@ def _work(root: Path, config: Config, profile: Profile, made: Path) -> None:
     table = Publisher(root).table("Orders", keys=["id"])
     with Mirror(root, config, writer=writer) as mirror:
         table.insert(*({"id": number, "name": str(number), "amount": number / 2} for number in range(20)))
-        mirror.once()
+        mirror.sync()
         table.change(
             (0, {"id": 20, "name": "20", "amount": 10.0}), (4, {"id": 1, "name": "x"}), (2, {"id": 2, "name": None})
         )
-        mirror.once()
+        mirror.sync()
 
 
 def main(arguments: list[str]) -> None:

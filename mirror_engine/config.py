@@ -331,7 +331,7 @@ class Config:
         _refuse([*problems, *typed])
 
     @property
-    def schema_of_bare_tables(self) -> str:
+    def delta_default_schema(self) -> str:
         """The default schema, `""` for none."""
         return "" if self.default_schema == "none" else self.default_schema
 

@@ -33,21 +33,21 @@ class RunResult(str, Enum):
 
 @dataclass(frozen=True)
 class SyncReport:
-    """What `once` or `run` did.
+    """What `sync` or `run` did.
 
     Attributes:
-        verdict: the gravest thing found in the last cycle.
-        batches: commits made.
-        files: change files applied.
-        rows: rows applied.
-        seconds: from start to end.
+        result: the worst state of the last cycle.
+        commits: Delta commits made.
+        files_applied: change files applied.
+        rows_applied: rows applied.
+        duration_seconds: from start to end.
     """
 
-    verdict: RunResult
-    batches: int
-    files: int
-    rows: int
-    seconds: float
+    result: RunResult
+    commits: int
+    files_applied: int
+    rows_applied: int
+    duration_seconds: float
 
 
 class EngineRun:
@@ -103,11 +103,11 @@ class EngineRun:
     def report(self) -> SyncReport:
         """What has been done so far."""
         seconds = time.monotonic() - self._started
-        return SyncReport(verdict_of(self.last), self._batches, self._files, self._rows, seconds)
+        return SyncReport(result_of(self.last), self._batches, self._files, self._rows, seconds)
 
 
-def verdict_of(result: CycleResult) -> RunResult:
-    """The gravest thing a cycle found."""
+def result_of(result: CycleResult) -> RunResult:
+    """The worst state that a cycle found."""
     if any(isinstance(failure, InternalError) for failure in result.failures.values()):
         return RunResult.FAILED
     if result.failures:

@@ -16,7 +16,7 @@ from mirror_engine.engine.cycle import Engine
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, Ledger
 from mirror_engine.engine.maintenance import MaintenanceScheduler
-from mirror_engine.engine.planner import Look, ZonePlanner
+from mirror_engine.engine.planner import MirrorSnapshot, ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import recover, restart
 from mirror_engine.engine.root_lock import held, is_held
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     _Failed = Callable[[str, TransientError], None]
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
-TRIES_OF_ONCE = 4  # with pauses of 1, 2 and 4 seconds between
+MAX_SYNC_ATTEMPTS = 4  # with pauses of 1, 2 and 4 seconds between
 
 
 class Mirror:
@@ -102,7 +102,7 @@ class Mirror:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def once(self, stop: threading.Event | None = None) -> SyncReport:
+    def sync(self, stop: threading.Event | None = None) -> SyncReport:
         """Apply all that can be applied now.
 
         Raises:
@@ -111,11 +111,11 @@ class Mirror:
         """
         stop = stop or threading.Event()
         with self._engine() as running:
-            for attempt in range(TRIES_OF_ONCE):
+            for attempt in range(MAX_SYNC_ATTEMPTS):
                 running.cycle(stop)
                 if stop.is_set() or not running.is_unfinished:
                     break
-                if running.last.failures and attempt + 1 < TRIES_OF_ONCE:
+                if running.last.failures and attempt + 1 < MAX_SYNC_ATTEMPTS:
                     stop.wait(running.engine.next_try_seconds(2.0**attempt))
             if isinstance(self._writer, CachingDeltaWriter):
                 self._writer.remember()
@@ -147,25 +147,25 @@ class Mirror:
             running.finish(stop)
             return running.report()
 
-    def ring(self) -> None:
-        """End the pause of `run` before its next cycle, as an event in the landing zone does; from any thread."""
+    def wake(self) -> None:
+        """Start the next cycle of `run` now, as a file-system event does; from any thread."""
         if self._waker:
             self._waker.ring()
 
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
-        with self.look() as seen:
+        with self.snapshot() as seen:
             return mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_held(self.root))
 
     @contextmanager
-    def look(self) -> Iterator[Look]:
-        """All that is known now, read only, while another engine may run. Starts no JVM."""
+    def snapshot(self) -> Iterator[MirrorSnapshot]:
+        """Read-only view of the landing zone, progress and plans, while another engine may run. Starts no JVM."""
         ledger = Ledger.read(self.root / LEDGER)
         try:
             context = self._doors(ledger, tell=ignore)
             found = recover(context)
             zone = self._poller().look()
-            yield Look(context, zone, ZonePlanner(context, found, zone).plans())
+            yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans())
         finally:
             ledger.close()
 
@@ -173,7 +173,7 @@ class Mirror:
         """The mirrored tables, by folder from `ROOT/Tables`: `Sales/Stores`, `dbo/Items`."""
         return list(self._writer.tables())
 
-    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table:
+    def read_table(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table:
         """A table's rows at a version; the newest by default.
 
         Raises:
@@ -218,8 +218,8 @@ class Mirror:
             done = {folder: self._maintained(folder, failed) for folder in folders}
         return {folder: facts for folder, facts in done.items() if facts is not None}
 
-    def restart(self) -> list[TableName]:
-        """Stop and start, as the service does it (LZ-7.7): every Delta table goes, progress is forgotten.
+    def rebuild(self) -> list[TableName]:
+        """Drop every Delta table and all progress, as Fabric's stop and start does (LZ-7.7).
 
         What still lies in the zone is read again by the next cycle; what cannot be rebuilt is told as ME069. With
         `restart=resume` all state is kept and nothing is dropped.
@@ -296,4 +296,4 @@ class Mirror:
             listener(event)
 
     def _find(self, table: str) -> str:
-        return find_table(table, self.tables(), self.config.schema_of_bare_tables)
+        return find_table(table, self.tables(), self.config.delta_default_schema)

@@ -25,7 +25,7 @@ class Lake(Shop):
         self.table.land_parquet(NO_ROWS)
         for _ in range(1, files):
             self.land()
-        self.once()
+        self.sync()
         self.folder = root / TABLES / "dbo/Orders"
         self.log = self.folder / "_delta_log"
 
@@ -35,9 +35,9 @@ class Lake(Shop):
         real = SparkDeltaWriter(tables, scratch, lambda: pytest.fail("Spark was started"))
         self.writer = CachingDeltaWriter(tables, self.root / MEMORY, lambda: real)
 
-    def once(self):
+    def sync(self):
         self.begin()
-        return super().once()
+        return super().sync()
 
     def status(self, *table):
         self.begin()

@@ -36,16 +36,16 @@ class Shop:
             **parts,
         )
 
-    def once(self, **parts):
+    def sync(self, **parts):
         with self.mirror(**parts) as mirror:
-            return mirror.once()
+            return mirror.sync()
 
     def engine(self, **parts):
         return self.mirror(**parts)._engine()
 
     def ids(self, table="Orders"):
         with self.mirror() as mirror:
-            return sorted(mirror.rows(table).column("id").to_pylist())
+            return sorted(mirror.read_table(table).column("id").to_pylist())
 
     def status(self, table="Orders"):
         with self.mirror() as mirror:
@@ -56,7 +56,7 @@ class Shop:
 
     @contextmanager
     def scene(self, table="Orders"):
-        with self.mirror() as mirror, mirror.look() as look:
+        with self.mirror() as mirror, mirror.snapshot() as look:
             yield scene_of(look, table)
 
     def lose(self, number, table="Orders", **options):

@@ -50,7 +50,7 @@ class Window:
     def apply(self) -> None:
         for item in self.shown:
             with item.view() as mirror:
-                mirror.once()
+                mirror.sync()
 
     def change(self, item_id: str, **changes: object) -> None:
         self.shown = [replace(item, **changes) if item.id == item_id else item for item in self.shown]

@@ -148,8 +148,8 @@ def content(root, **parts):
     """Every table's rows, and what state each folder is in."""
     with Mirror(root, **parts) as mirror:
         if parts:
-            mirror.once()
-        rows = {name: sorted(map(repr, mirror.rows(name).to_pylist())) for name in mirror.tables()}
+            mirror.sync()
+        rows = {name: sorted(map(repr, mirror.read_table(name).to_pylist())) for name in mirror.tables()}
         return rows, {(table.name.table, type(table.state).__name__) for table in mirror.status().tables}
 
 

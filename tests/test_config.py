@@ -136,7 +136,7 @@ def test_a_value_outside_what_is_allowed_is_refused(tmp_path: Path, name: str, v
 
 @pytest.mark.parametrize("name", ["dbo", "none", "Größe 1", "a.b", "x"])
 def test_a_plain_folder_name_is_a_default_schema(name: str) -> None:
-    assert Config(default_schema=name).schema_of_bare_tables == ("" if name == "none" else name)
+    assert Config(default_schema=name).delta_default_schema == ("" if name == "none" else name)
 
 
 def test_a_config_made_in_python_is_held_to_the_same_rules() -> None:

@@ -114,10 +114,10 @@ def said(shop):
 
 def check_the_other_is_level(shop):
     for number in (2, 3):
-        verdict = shop.once().verdict
+        verdict = shop.sync().result
         assert verdict in {RunResult.CAUGHT_UP, RunResult.NEEDS_ATTENTION}
         shop.other.insert(row(number))
-    shop.once()
+    shop.sync()
     assert shop.ids("Other") == [1, 2, 3]
 
 
@@ -136,7 +136,7 @@ def test_many_small_bombs_are_no_large_one(shop):
     shop.config = type(shop.config)(row_bytes=ROW_BYTES, batch_bytes=4 * rows * COUNTED_ROW_BYTES)
     for number in range(1, 13):
         shop.publisher.put(f"Bad/{name(number)}", keys_of_one_value(rows))
-    assert shop.once().batches >= 12 // 5
+    assert shop.sync().commits >= 12 // 5
     with shop.mirror() as mirror:
         most = max(entry.rows for entry in mirror.history("Bad"))
     assert most <= 5 * rows
@@ -265,5 +265,5 @@ def test_fabrics_files_are_not_written_through_a_link(shop, outside):
     (shop.root / MONITORING).symlink_to(outside)
     with shop.engine(storage=LocalStorage(shop.root)) as running:
         running.cycle(threading.Event())
-        assert running.report().verdict is RunResult.RETRY
+        assert running.report().result is RunResult.RETRY
     assert shop.ids("Other") == [1]

@@ -68,7 +68,7 @@ class World:
         again = publisher.table("Again", keys=["id"])
         again.load({"id": 1}, {"id": 2})
         known = world.take(landed, ())
-        world.once()
+        world.sync()
         orders.insert({"id": 3, "city": "Graz"})
         orders.insert({"id": 3, "city": "Graz again"})
         orders.update({"id": 1, "city": "Steyr"})
@@ -98,22 +98,22 @@ class World:
         writer._files = dict(self.writer._files)
         return World(root, storage, writer)
 
-    def once(self, *, storage=None, writer=None):
+    def sync(self, *, storage=None, writer=None):
         with Mirror(self.root, CONFIG, writer=writer or self.writer, storage=storage or self.storage) as mirror:
-            return mirror.once()
+            return mirror.sync()
 
     def once_faulty(self, door, script):
         if door == "storage":
-            return self.once(storage=faulty(self.storage, script))
-        return self.once(writer=faulty(self.writer, script))
+            return self.sync(storage=faulty(self.storage, script))
+        return self.sync(writer=faulty(self.writer, script))
 
     def check(self):
         with Mirror(self.root, CONFIG, writer=self.writer, storage=self.storage) as mirror:
             assert mirror.tables() == ["Sales/Orders", "dbo/Again", "dbo/New"]
-            rows = sorted((row["id"], row["city"]) for row in mirror.rows("Orders").to_pylist())
+            rows = sorted((row["id"], row["city"]) for row in mirror.read_table("Orders").to_pylist())
             assert rows == [(1, "Steyr"), (3, "Graz"), (3, "Graz again"), (4, "Enns")]
-            assert mirror.rows("Again").to_pylist() == [{"id": 9}]
-            assert mirror.rows("New").to_pylist() == [{"n": 1}]
+            assert mirror.read_table("Again").to_pylist() == [{"id": 9}]
+            assert mirror.read_table("New").to_pylist() == [{"n": 1}]
             status = {table.name.normalized: table for table in mirror.status().tables}
             assert status["Sales.Orders"].rows_processed == 7
             assert status["Sales.Orders"].watermarks == {"": 6}
@@ -153,7 +153,7 @@ def test_every_method_of_both_doors_is_among_the_calls_that_fail(ram):
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize(("door", "before"), [("storage", "kept"), ("writer", "kept"), ("writer", "lost before")])
 def test_a_failure_at_any_call_loses_nothing_and_doubles_nothing(ram, monkeypatch, door, before, fault):
-    monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
+    monkeypatch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 1)
     made = World.made(ram)
     total = len(calls_of(made, ram / "counting", door, before))
     assert 10 < total < MAX_CALLS
@@ -166,5 +166,5 @@ def test_a_failure_at_any_call_loses_nothing_and_doubles_nothing(ram, monkeypatc
             world = failed.copy(ram / f"{number}-{ledger}")
             if ledger == "lost":
                 world.lose_ledger()
-            assert any(world.once().verdict is RunResult.CAUGHT_UP for _ in range(2))
+            assert any(world.sync().result is RunResult.CAUGHT_UP for _ in range(2))
             world.check()

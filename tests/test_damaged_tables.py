@@ -125,11 +125,11 @@ def test_a_damaged_log_latches_its_table_alone_with_the_reason_and_the_way_out(l
     damage(lake)
     assert is_latched(lake.status(), fault, remedy)
     lake.land()
-    assert lake.once().verdict is RunResult.NEEDS_ATTENTION
+    assert lake.sync().result is RunResult.NEEDS_ATTENTION
     assert lake.status("Other").delta_version == 1
     shutil.rmtree(lake.root / ENGINE)
     assert is_latched(lake.status(), fault, remedy)
-    assert lake.once().verdict is RunResult.NEEDS_ATTENTION
+    assert lake.sync().result is RunResult.NEEDS_ATTENTION
     assert not [event for event in lake.events if isinstance(event, TableDropped)]
 
 
@@ -162,7 +162,7 @@ def test_a_hint_that_cannot_be_read_hurts_nobody(lake, harm):
     lake.checkpoint()
     (lake.log / HINT).write_bytes(harm)
     lake.land()
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
     assert lake.status().delta_version == 6
 
 
@@ -171,7 +171,7 @@ def test_a_commit_below_the_checkpoint_is_not_needed(lake):
     lake.commit(1).unlink()
     cut(lake.commit(2))
     lake.land()
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
 
 
 def test_the_newest_commit_cut_off_at_its_own_checkpoint_is_no_defect_of_the_engine(lake):
@@ -184,14 +184,14 @@ def test_a_damaged_table_whose_folder_was_recreated_is_built_anew(lake):
     cut_newest(lake)
     lake.publisher.remove("Orders")
     lake.orders().land_parquet(NO_ROWS)
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
     assert (lake.status().state, lake.status().delta_version) == (CaughtUp(), 1)
 
 
 def test_a_damaged_table_whose_folder_is_gone_is_dropped(lake):
     cut_newest(lake)
     lake.publisher.remove("Orders")
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
     assert not lake.folder.exists()
 
 
@@ -222,13 +222,13 @@ def test_a_log_that_cannot_be_looked_into_delays_its_table_alone(lake, place, le
     if ledger == "lost":
         shutil.rmtree(lake.root / ENGINE)
     lake.status()
-    assert lake.once().verdict is RunResult.RETRY
+    assert lake.sync().result is RunResult.RETRY
     assert lake.status("Other").delta_version == 1
     assert not [event for event in lake.events if isinstance(event, TableDropped)]
     knot.unlink()
     if aside.exists():
         aside.rename(knot)
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
     assert lake.status().watermarks == {"": 6}
 
 
@@ -256,4 +256,4 @@ def test_a_log_that_cannot_be_read_now_is_no_damage(lake, monkeypatch):
 
     monkeypatch.setattr(lake.writer, "changed_by_others", unreadable)
     assert lake.status().state == CaughtUp()
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP

@@ -59,16 +59,16 @@ class Zone:
     def mirror(self) -> Mirror:
         return Mirror(self.root, Config(**self.config), writer=self.writer)
 
-    def once(self) -> RunResult:
+    def sync(self) -> RunResult:
         with self.mirror() as mirror:
-            return mirror.once().verdict
+            return mirror.sync().result
 
     def outcome(self) -> dict[str, Any]:
         """All there is to compare with another way to the same table."""
         with self.mirror() as mirror:
             status = mirror.status().tables[0]
             return {
-                "rows": mirror.rows("T").to_pylist(),
+                "rows": mirror.read_table("T").to_pylist(),
                 "columns": mirror.schema("T").columns if hasattr(mirror, "schema") else None,
                 "said": sorted((said.message, count) for said, count in status.diagnostics),
                 "bytes": status.bytes_processed,
@@ -101,14 +101,14 @@ def landings(zone: Zone) -> None:
     """An initial load, repeated keys, a new column, NULL keys, then changes of what was staged."""
     zone.land(rows(0, 50), row_group_size=20)
     zone.land(rows(40, 20))
-    zone.once()
+    zone.sync()
     zone.land(rows(60, 5, more=[1.5, None, 7.5, -0.0, 2.0]), use_dictionary=False)
     zone.land(rows(70, 1).set_column(0, "id", pa.array([None], pa.int64())))
-    zone.once()
+    zone.sync()
     marked = rows(45, 4).append_column("__rowMarker__", pa.array([1, 2, 4, 0], pa.int32()))
     zone.land(marked)
     zone.land(rows(100, 3).drop_columns(["name"]))
-    zone.once()
+    zone.sync()
 
 
 def test_staged_files_come_out_as_read_ones_do(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_files_of_one_kind_make_one_commit_and_status_says_which_way_each_took(t
         zone.land(rows(10 * number, 10))
     zone.land(rows(30, 5).append_column("__rowMarker__", pa.array([0] * 5, pa.int32())))
     zone.land(rows(40, 5))
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     with zone.mirror() as mirror:
         versions = {file.path[18:20]: file.version for file in mirror.status().tables[0].files}
         ways = [(file.way, file.reason) for file in mirror.status().tables[0].files]
@@ -226,7 +226,7 @@ def test_a_file_with_a_doubt_is_read_and_says_why(
     else:
         zone.land(rows(0, 10))
     zone.land(table(), **options)
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     ways = zone.ways()
     way = ways[max(ways)]
     assert way.partition(" ")[0] in {"appended", "merged"}
@@ -243,7 +243,7 @@ def test_what_the_metadata_asks_of_rows_is_asked_of_rows(tmp_path: Path) -> None
         if name == "partitions":
             (zone.folder / "day=1").mkdir()
             path.rename(zone.folder / "day=1" / path.name)
-        assert zone.once() is RunResult.CAUGHT_UP
+        assert zone.sync() is RunResult.CAUGHT_UP
         assert [way.partition(" ")[2] for way in zone.ways().values()] == [reason]
 
 
@@ -252,7 +252,7 @@ def test_null_where_none_may_be_is_refused_as_ever(tmp_path: Path) -> None:
     required = pa.schema([pa.field("id", pa.int64(), nullable=False), *list(rows(0, 3).schema)[1:]])
     zone.land(rows(0, 3).cast(required))
     zone.land(rows(3, 3).set_column(0, "id", pa.array([1, None, 2], pa.int64())))
-    assert zone.once() is RunResult.NEEDS_ATTENTION
+    assert zone.sync() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
         assert mirror.status().tables[0].state.diagnostic.code == "ME048"
 
@@ -262,7 +262,7 @@ def test_what_unfolds_too_far_is_refused_before_it_is_in_the_table(tmp_path: Pat
     zone.config = {"row_bytes": 200_000}
     path = zone.land(pa.table({"id": pa.array(range(10_000)), "text": ["x" * 3000] * 10_000}))
     assert path.stat().st_size * 256 < 30_000_000
-    assert zone.once() is RunResult.NEEDS_ATTENTION
+    assert zone.sync() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
         state: Any = mirror.status().tables[0].state
         assert state.diagnostic.code == "ME075"
@@ -289,7 +289,7 @@ def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) ->
     )
     damage(bad)
     zone.land(rows(50_000, 3).append_column("__rowMarker__", pa.array([4, 4, 4], pa.int32())))
-    verdict = zone.once()
+    verdict = zone.sync()
     with zone.mirror() as mirror:
         table = mirror.status().tables[0]
         state: Any = table.state
@@ -298,17 +298,17 @@ def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) ->
         assert "version 0 holds T/00000000000000000001.parquet" in state.diagnostic.text
         assert "restart" in state.diagnostic.remedy
         assert mirror.history("T")[0].version == 0
-    assert zone.once() is RunResult.NEEDS_ATTENTION
+    assert zone.sync() is RunResult.NEEDS_ATTENTION
     shutil.rmtree(zone.root / ENGINE)
-    assert zone.once() is RunResult.NEEDS_ATTENTION
+    assert zone.sync() is RunResult.NEEDS_ATTENTION
     bad.unlink()
     for path in zone.folder.rglob("*.parquet"):
         path.unlink()
     zone.landed = 0
     zone.land(rows(0, 10))
     with zone.mirror() as mirror:
-        mirror.restart()
-    assert zone.once() is RunResult.CAUGHT_UP
+        mirror.rebuild()
+    assert zone.sync() is RunResult.CAUGHT_UP
     assert len(zone.outcome()["rows"]) == 10
 
 
@@ -322,7 +322,7 @@ def test_a_footer_that_lies_about_its_rows_latches_the_table(tmp_path: Path) -> 
     head, tail = content[: -8 - footer], content[-8 - footer :]
     assert highest in tail
     honest.write_bytes(head + tail.replace(highest, (500).to_bytes(8, "little")))
-    assert zone.once() is RunResult.NEEDS_ATTENTION
+    assert zone.sync() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
         assert "beyond those that its footer tells" in mirror.status().tables[0].state.diagnostic.text
 
@@ -332,7 +332,7 @@ def test_decimals_of_any_length_are_within_the_bounds_of_their_footer(tmp_path: 
     zone = Zone(tmp_path)
     cells = pa.array([Decimal("12345678901234567890123456789012345.678"), None], pa.decimal128(38, 3))
     zone.land(pa.table({"id": pa.array([1, 2]), "amount": cells}))
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     assert set(zone.ways().values()) == {"staged"}
 
 
@@ -346,13 +346,13 @@ def test_what_is_owed_outlives_the_process_and_the_ledger(tmp_path: Path, monkey
 
     monkeypatch.setattr("mirror_engine.engine.passthrough_verifier.PassthroughVerifier.inspect", killed)
     with pytest.raises(KeyboardInterrupt):
-        zone.once()
+        zone.sync()
     monkeypatch.undo()
     monkeypatch.setattr(lying_files, "MIN_BYTES", 1)
     with zone.mirror() as mirror:
         assert mirror.row_count("T") == 20 if hasattr(mirror, "row_count") else True
     shutil.rmtree(zone.root / ENGINE)
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     found = zone.outcome()
     assert found["bytes"] > 0
     assert any("5 inserts of a present key" in said for said, _ in found["said"])
@@ -362,12 +362,12 @@ def test_a_file_that_was_rewritten_and_vacuumed_is_owed_no_longer(tmp_path: Path
     """A lost ledger is made again from the newest commit, which may still owe what was looked at long ago."""
     zone = Zone(tmp_path)
     zone.land(rows(0, 10))
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     shutil.rmtree(zone.root / ENGINE)
     zone.writer._files.clear()  # type: ignore[attr-defined]
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     zone.land(rows(5, 2).append_column("__rowMarker__", pa.array([2, 2], pa.int32())))
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     assert len(zone.outcome()["rows"]) == 8
 
 
@@ -377,7 +377,7 @@ def test_what_is_owed_by_a_table_is_not_asked_of_the_next_at_its_place(
     zone, other = Zone(tmp_path / "zone"), Zone(tmp_path / "other")
     for each in (zone, other):
         each.land(rows(0, 10))
-    other.once()
+    other.sync()
     inspect, refused = PassthroughVerifier.inspect, []
 
     def replaced(self: PassthroughVerifier, table: Any) -> None:
@@ -387,7 +387,7 @@ def test_what_is_owed_by_a_table_is_not_asked_of_the_next_at_its_place(
         refused.append(conflict.value)
 
     monkeypatch.setattr(PassthroughVerifier, "inspect", replaced)
-    zone.once()
+    zone.sync()
     assert refused
 
 
@@ -406,6 +406,6 @@ def test_a_table_removed_before_its_files_were_looked_at_is_rebuilt(
         inspect(self, table)
 
     monkeypatch.setattr(PassthroughVerifier, "inspect", removed)
-    zone.once()
-    assert any(zone.once() is RunResult.CAUGHT_UP for _ in range(3))
+    zone.sync()
+    assert any(zone.sync() is RunResult.CAUGHT_UP for _ in range(3))
     assert len(zone.outcome()["rows"]) == 10

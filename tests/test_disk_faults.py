@@ -30,7 +30,7 @@ NO_STOP = threading.Event()
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
+    monkeypatch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 1)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def shop_on(disk, name="shop", **options):
 def tried(shop):
     """How a run ends that may not even begin."""
     try:
-        return shop.once(**shop.parts).verdict
+        return shop.sync(**shop.parts).result
     except StorageUnavailable:
         return RunResult.RETRY
 
@@ -63,7 +63,7 @@ def test_a_full_disk_delays_wherever_it_is_met_and_does_nothing_else(disk, first
         for table in (orders, other):
             table.insert(row(1))
         if not first:
-            shop.once(**shop.parts)
+            shop.sync(**shop.parts)
         orders.update(row(1))
         orders.insert(row(2))
         other.insert(row(2))
@@ -85,10 +85,10 @@ def test_an_engine_goes_on_by_itself_when_a_full_disk_has_room_again(disk):
         orders.insert(row(2), name="b.parquet")
         with disk.filled():
             running.cycle(NO_STOP)
-            assert running.report().verdict is RunResult.RETRY
+            assert running.report().result is RunResult.RETRY
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-        assert running.report().verdict is RunResult.CAUGHT_UP
+        assert running.report().result is RunResult.CAUGHT_UP
     assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
 
@@ -97,7 +97,7 @@ def test_what_the_disk_did_not_take_the_ledger_does_not_know_either(disk):
     shop = shop_on(disk)
     orders = shop.orders()
     orders.insert(row(1))
-    shop.once(**shop.parts)
+    shop.sync(**shop.parts)
     ledger = Ledger.open(shop.root / LEDGER)
     ((name, before),) = ledger.tables().items()
     many = {f"{number:0500}.parquet": before.applied[next(iter(before.applied))] for number in range(20)}
@@ -122,9 +122,9 @@ def test_what_cannot_be_noted_at_a_cycles_end_is_noted_at_the_next(tmp_path, mon
         with monkeypatch.context() as patched:
             patched.setattr(Ledger, "note", refused)
             running.cycle(NO_STOP)
-            assert running.report().verdict is RunResult.RETRY
+            assert running.report().result is RunResult.RETRY
         running.cycle(NO_STOP)
-        assert running.report().verdict is RunResult.CAUGHT_UP
+        assert running.report().result is RunResult.CAUGHT_UP
         assert running.context.ledger.fact(ANCHOR)
 
 
@@ -132,11 +132,11 @@ def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_writt
     shop = shop_on(disk)
     orders = shop.orders()
     orders.insert(row(1))
-    shop.once(**shop.parts)
+    shop.sync(**shop.parts)
     orders.insert(row(2))
     with disk.read_only():
         with pytest.raises(StorageUnavailable, match="cannot be written: Read-only file system"):
-            shop.once(**shop.parts)
+            shop.sync(**shop.parts)
         assert [file.state for file in shop.status().files] == ["waiting", "applied"]
     assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
@@ -153,12 +153,12 @@ def test_an_engine_goes_on_by_itself_after_its_root_was_read_only(disk):
         run("mount", "-o", "remount,ro,bind", disk.path)
         try:
             running.cycle(NO_STOP)
-            assert running.report().verdict is RunResult.RETRY
+            assert running.report().result is RunResult.RETRY
         finally:
             run("umount", "-l", disk.path)
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-        assert running.report().verdict is RunResult.CAUGHT_UP
+        assert running.report().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
     assert len(list((shop.publisher.zone / "Orders").glob("0*.parquet"))) == 1
 
@@ -267,11 +267,11 @@ def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
             table.update(row(1))
         with shop.engine(storage=BadSector(shop.root, reads)) as running:
             running.cycle(NO_STOP)
-            first = running.report().verdict
+            first = running.report().result
             assert shop.writer.tables()
             running.cycle(NO_STOP)
             running.cycle(NO_STOP)
-            assert running.report().verdict is RunResult.CAUGHT_UP
+            assert running.report().result is RunResult.CAUGHT_UP
         assert (shop.ids(), shop.ids("Other")) == ([1], [1])
         return first
 

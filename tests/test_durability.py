@@ -67,7 +67,7 @@ COMMIT, MOVED = f"{3:020}.json", f"move {2:020}.parquet"
 
 def test_a_commit_is_on_the_disk_before_it_is_recorded_and_its_files_are_moved(lake, done):
     lake.land()
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
     assert in_order(done, f"fsync {COMMIT}", "fsync _delta_log", "record 3", MOVED)
     first = done.index("record 3")
     assert f"fsync {COMMIT}" not in done[first:]
@@ -92,7 +92,7 @@ def test_a_commit_that_is_found_is_brought_to_the_disk_before_it_is_recorded(lak
         shutil.copytree(tmp_path / "behind", lake.root / ENGINE)
     done.clear()
     lake.events.clear()
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
     assert in_order(done, f"fsync {COMMIT}", "fsync _delta_log", "record 3", MOVED)
     assert ProgressRebuilt(TableName("", "Orders"), 3) in lake.events
 
@@ -104,13 +104,13 @@ def test_what_cannot_be_brought_to_the_disk_is_not_done(lake, monkeypatch):
     lake.land()
     with monkeypatch.context() as patch:
         patch.setattr(mirror_engine.tables.merge.spark, "make_durable", refused)
-        patch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 2)
+        patch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 2)
         patch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
         lake.events.clear()
-        assert lake.once().verdict is RunResult.RETRY
+        assert lake.sync().result is RunResult.RETRY
     assert not [event for event in lake.events if isinstance(event, BatchCommitted)]
     assert (lake.root / "Files/LandingZone/Orders" / f"{2:020}.parquet").exists()
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
     assert lake.status().watermarks == {"": 3}
 
 
@@ -142,8 +142,8 @@ def test_a_commit_whose_data_went_with_the_power_latches_and_is_applied_again_on
     status = lake.status()
     assert isinstance(status.state, Halted)
     assert "which the Delta log names, has 0 bytes of" in status.state.diagnostic.text
-    assert lake.once().verdict is RunResult.NEEDS_ATTENTION
+    assert lake.sync().result is RunResult.NEEDS_ATTENTION
     assert (lake.root / "Files/LandingZone/Orders" / f"{2:020}.parquet").exists()
     lake.commit(3).unlink()
-    assert lake.once().verdict is RunResult.CAUGHT_UP
+    assert lake.sync().result is RunResult.CAUGHT_UP
     assert (lake.status().state, lake.status().delta_version) == (CaughtUp(), 3)

@@ -44,7 +44,7 @@ def asked(tmp_path):
     def once():
         writer.asked.clear()
         with Mirror(tmp_path, Config(), writer=writer) as mirror:
-            mirror.once()
+            mirror.sync()
         return writer.asked
 
     return once

@@ -86,24 +86,24 @@ def test_a_janitor_that_fails_keeps_no_file_from_the_table(shop):
 
 
 def test_a_fault_of_the_engine_is_told_from_a_failure(shop, monkeypatch):
-    monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
+    monkeypatch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 1)
     shop.orders().insert(row(1))
     storage = failing(shop.root, "open .*parquet", RuntimeError)
-    assert shop.once(storage=storage).verdict is RunResult.FAILED
+    assert shop.sync(storage=storage).result is RunResult.FAILED
 
 
 @pytest.mark.usefixtures("no_pauses")
 def test_an_empty_mount_point_is_no_deletion_however_often_it_is_seen(shop):
     shop.orders().insert(row(1))
-    shop.once()
+    shop.sync()
     away = shop.publisher.zone.rename(shop.root / "away")
     shop.publisher.zone.mkdir()
     for _ in range(3):
-        shop.once()
+        shop.sync()
     assert shop.ids() == [1]
     shop.publisher.zone.rmdir()
     away.rename(shop.publisher.zone)
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
 
@@ -113,28 +113,28 @@ def test_a_copied_root_is_learned_though_one_table_fails(shop, tmp_path):
     orders.insert(row(1))
     broken = shop.orders("Broken")
     broken.insert(row(1))
-    shop.once()
+    shop.sync()
     broken.insert(row(2))
     shutil.copytree(shop.root, tmp_path / "copy")
     copy = Shop(tmp_path / "copy", shop.writer)
     storage = failing(copy.root, "open .*Broken/00000000000000000002")
-    assert copy.once(storage=storage).verdict is RunResult.RETRY
+    assert copy.sync(storage=storage).result is RunResult.RETRY
     copy.publisher.remove("Orders")
     copy.orders().insert(row(9))
-    copy.once(storage=storage)
+    copy.sync(storage=storage)
     assert copy.ids() == [9]
 
 
 def test_a_copied_root_is_learned_though_the_engine_was_stopped_before(shop, tmp_path):
     shop.orders().insert(row(1))
-    shop.once()
+    shop.sync()
     shutil.copytree(shop.root, tmp_path / "copy")
     copy = Shop(tmp_path / "copy", shop.writer)
     stop = threading.Event()
     stop.set()
     with copy.engine() as running:
         running.cycle(stop)
-    copy.once()
+    copy.sync()
     assert set(copy.said()) == {"ME076"}
     assert not [event for event in copy.events if isinstance(event, TableDropped)]
 
@@ -150,8 +150,8 @@ def test_a_table_that_failed_is_left_alone_until_its_pause_is_over(tmp_path):
 
 def test_a_schema_folder_that_cannot_be_listed_drops_none_of_its_tables(shop):
     shop.orders("Sales.Orders").insert(row(1))
-    shop.once()
-    shop.once(storage=failing(shop.root, "list .*Sales.schema$"))
+    shop.sync()
+    shop.sync(storage=failing(shop.root, "list .*Sales.schema$"))
     assert shop.ids() == [1]
 
 
@@ -182,12 +182,12 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_anew(tmp_path):
 @pytest.mark.usefixtures("no_pauses")
 def test_a_folder_that_stood_back_takes_no_table_with_it_when_it_goes(shop):
     shop.orders("Orders")
-    shop.once()
+    shop.sync()
     shop.orders("dbo.Orders").insert(row(1))
-    shop.once()
+    shop.sync()
     assert isinstance(next(iter(s for s in shop.mirror().status().tables if not s.name.schema)).state, Halted)
     shop.publisher.remove("Orders")
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids("dbo.Orders") == [1]
 
 
@@ -198,14 +198,14 @@ def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
     for attempt in range(10):
         name = f"Orders{attempt}"
         shop.orders(name).load(row(1), row(2))
-    shop.once()
+    shop.sync()
     (shop.publisher.zone / "dbo.schema").mkdir()
     for attempt in range(10):
         name = f"Orders{attempt}"
         (shop.publisher.zone / name).rename(shop.publisher.zone / "dbo.schema" / name)
-    assert shop.once().verdict is (RunResult.NEEDS_ATTENTION if delay else RunResult.CAUGHT_UP)
+    assert shop.sync().result is (RunResult.NEEDS_ATTENTION if delay else RunResult.CAUGHT_UP)
     shop.now += delay
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync().result is RunResult.CAUGHT_UP
     assert [shop.ids(f"dbo.Orders{attempt}") for attempt in range(10)] == [[1, 2]] * 10
 
 
@@ -213,8 +213,8 @@ def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
 def test_the_second_folder_stands_back_while_the_owner_cannot_be_seen(shop):
     shop.orders("dbo.Orders").insert(row(1))
     shop.orders("Orders").insert(row(2))
-    shop.once()
-    shop.once(storage=failing(shop.root, "list .*dbo.schema"))
+    shop.sync()
+    shop.sync(storage=failing(shop.root, "list .*dbo.schema"))
     assert shop.ids("dbo.Orders") == [1]
 
 
@@ -237,21 +237,21 @@ def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_lies_
 def test_another_default_schema_begins_anew_and_stays_so(shop):
     orders = shop.orders()
     orders.load(row(1))
-    shop.once()
+    shop.sync()
     shop.config = Config(default_schema="none")
     for number in (2, 3):
         orders.insert(row(number))
-        shop.once()
+        shop.sync()
     assert shop.writer.rows("Orders").column("id").to_pylist() == [1, 2, 3]
 
 
 @pytest.mark.usefixtures("no_pauses")
 def test_restart_drops_all_though_the_ledger_is_lost(shop):
     shop.orders().insert(row(1))
-    shop.once()
+    shop.sync()
     shutil.rmtree(shop.root / ENGINE)
     with shop.mirror() as mirror:
-        assert [table.table for table in mirror.restart()] == ["Orders"]
+        assert [table.table for table in mirror.rebuild()] == ["Orders"]
     assert shop.writer.tables() == []
 
 
@@ -260,15 +260,15 @@ def test_a_file_latch_outlives_metadata_that_vanished(shop):
     orders = shop.orders()
     orders.insert(row(1))
     content = (shop.publisher.zone / "Orders/00000000000000000001.parquet").read_bytes()
-    shop.once()
+    shop.sync()
     shop.publisher.write_in_place("Orders/00000000000000000002.parquet", content[:20])
-    shop.once()
+    shop.sync()
     metadata = (shop.publisher.zone / "Orders/_metadata.json").read_bytes()
     orders.remove("_metadata.json")
-    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
+    assert shop.sync().result is RunResult.NEEDS_ATTENTION
     shop.publisher.write_in_place("Orders/00000000000000000002.parquet", content)
     orders.land_metadata(metadata)
-    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
+    assert shop.sync().result is RunResult.NEEDS_ATTENTION
     assert shop.ids() == [1]
 
 
@@ -277,12 +277,12 @@ def test_a_harmful_info_file_hurts_nobody(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
-    shop.once()
+    shop.sync()
     name = "00000000000000000001.parquet"
     info = {"files": [{"name": name, "readyAtUtc": "9999-12-31T23:59:59.0-23:59"}]}
     orders.put("_FilesReadyToDelete/_FilesReadyToDeleteInfo.json", json.dumps(info).encode())
     orders.insert(row(3))
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync().result is RunResult.CAUGHT_UP
 
 
 @pytest.mark.slow
@@ -296,7 +296,7 @@ def test_endless_folders_among_the_moved_files_hurt_nobody(shop):
         deep = deep / "d"
         deep.mkdir()
     try:
-        assert shop.once().verdict is RunResult.CAUGHT_UP
+        assert shop.sync().result is RunResult.CAUGHT_UP
     finally:  # pytest would not get it away
         LocalStorage(moved).delete("d")
 
@@ -308,7 +308,7 @@ def test_stop_waits_for_the_commits_at_hand_only(tmp_path):
     stop = threading.Event()
     with shop.mirror() as mirror:
         mirror._listeners = (lambda event: stop.set() if "BatchCommitted" in repr(type(event)) else None,)
-        assert mirror.once(stop).batches == 1
+        assert mirror.sync(stop).commits == 1
 
 
 @pytest.mark.usefixtures("no_pauses")
@@ -321,7 +321,7 @@ def test_a_foreign_table_that_is_taken_away_makes_room(shop):
             return found and (type(found)(found.version, found.schema, None, -1) if self.foreign else found)
 
     shop.orders().insert(row(1))
-    shop.once()
+    shop.sync()
     taken = Taken()
     taken._tables = shop.writer._tables
     shutil.rmtree(shop.root / ENGINE)
@@ -338,13 +338,13 @@ def test_a_foreign_table_that_is_taken_away_makes_room(shop):
 @pytest.mark.usefixtures("no_pauses")
 def test_a_moved_zone_whose_files_cannot_be_read_is_tried_again(shop):
     shop.orders().insert(row(1))
-    shop.once()
+    shop.sync()
     shutil.copytree(shop.publisher.zone, shop.root / "backup")
     shutil.rmtree(shop.publisher.zone)
     (shop.root / "backup").rename(shop.publisher.zone)
     storage = failing(shop.root, "open .*parquet")
-    assert shop.once(storage=storage).verdict is RunResult.RETRY
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync(storage=storage).result is RunResult.RETRY
+    assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
 
@@ -353,12 +353,12 @@ def test_an_applied_path_is_known_though_it_moved_away_and_the_ledger_is_lost(sh
     orders = shop.orders(strategy="LastUpdateTimeFileDetection")
     orders.insert(row(1), name="a.parquet", modified_ns=10**18)
     orders.insert(row(2), name="b.parquet", modified_ns=10**18 + 1)
-    shop.once()
+    shop.sync()
     orders.insert(row(3), name="c.parquet", modified_ns=10**18 + 2)
-    shop.once()
+    shop.sync()
     shutil.rmtree(shop.root / ENGINE)
     orders.insert(row(9), name="a.parquet")
-    shop.once()
+    shop.sync()
     assert shop.ids() == [1, 2, 3]
 
 
@@ -369,17 +369,17 @@ def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
     orders.skip()
     for number in (2, 3):
         orders.insert(row(number))
-    shop.once()
+    shop.sync()
     orders.insert(row(33), name="00000000000000000003.parquet")
     orders.insert(row(1), name="00000000000000000001.parquet")
-    assert shop.once().verdict is RunResult.NEEDS_ATTENTION
+    assert shop.sync().result is RunResult.NEEDS_ATTENTION
     assert isinstance(shop.status().state, Halted)
     assert shop.ids() == [1, 2]
 
 
 def test_a_look_at_the_status_leaves_no_trace(shop):
     shop.orders().insert(row(1))
-    shop.once()
+    shop.sync()
     before = times(shop.root)
     assert shop.status().state == CaughtUp()
     assert times(shop.root) == before
@@ -396,18 +396,18 @@ def test_a_look_at_the_status_is_no_second_engine(shop):
     look = FileLock(shop.root / LOCK, thread_local=False)
     look.acquire()
     threading.Timer(0.1, look.release).start()
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync().result is RunResult.CAUGHT_UP
 
 
 @pytest.mark.usefixtures("no_pauses")
 def test_a_copy_of_a_delta_table_beside_it_is_not_taken_for_it(shop):
     orders = shop.orders()
     orders.insert(row(1))
-    shop.once()
+    shop.sync()
     shop.writer._tables["dbo/copy"] = list(shop.writer._tables["dbo/Orders"])
     for number in (2, 3):
         orders.insert(row(number))
-        shop.once()
+        shop.sync()
     assert shop.status().watermarks == {"": 3}
     assert shop.ids() == [1, 2, 3]
 
@@ -424,7 +424,7 @@ def test_a_delta_table_that_cannot_be_read_at_first_stops_no_other(shop):
 
     orders = shop.orders()
     orders.insert(row(1))
-    shop.once()
+    shop.sync()
     shutil.rmtree(shop.root / ENGINE)
     writer = Unreadable()
     writer._tables = shop.writer._tables
@@ -446,8 +446,8 @@ def test_a_folder_that_cannot_be_looked_into_is_not_level(shop, unreadable):
     shop.orders().insert(row(1))
     shop.orders("Sales.Orders").insert(row(2))
     shop.orders("Other").insert(row(3))
-    report = shop.once(storage=failing(shop.root, f"list Files/LandingZone/{unreadable}$"))
-    assert report.verdict is RunResult.RETRY
+    report = shop.sync(storage=failing(shop.root, f"list Files/LandingZone/{unreadable}$"))
+    assert report.result is RunResult.RETRY
     assert shop.ids("Other") == [3]
     assert "ME070" in shop.said()
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync().result is RunResult.CAUGHT_UP

@@ -99,10 +99,10 @@ def played(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
     for stage in golden.stages:
         for landing in stage:
             landing.land(root)
-        report = Mirror(root, Config(**golden.config), writer=writer, listeners=[told]).once()
+        report = Mirror(root, Config(**golden.config), writer=writer, listeners=[told]).sync()
         end = standing(root, golden, writer)
         told.diagnostics.update(end)
-    found = [] if report.verdict.value == golden.verdict else [f"verdict: {report.verdict.value}, not {golden.verdict}"]
+    found = [] if report.result.value == golden.verdict else [f"verdict: {report.result.value}, not {golden.verdict}"]
     found += diagnostic_differences(golden, end, told.diagnostics)
     found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(golden.tables)]
     for name, expected in golden.tables.items():

@@ -38,7 +38,7 @@ def shop(tmp_path):
     shop.table = shop.orders()
     for number in (1, 2):
         shop.table.insert(row(number))
-        shop.once()
+        shop.sync()
     return shop
 
 
@@ -56,7 +56,7 @@ def test_rows_of_another_program_are_named_with_their_version(shop):
     assert foreign(shop) == []
     shop.writer.write_as_another("dbo/Orders", [row(1)], "DELETE")
     assert foreign(shop) == ["changed by someone else at version 3"]
-    shop.once()
+    shop.sync()
     assert shop.said().count("ME080") == 1
 
 
@@ -80,11 +80,11 @@ def test_later_commits_of_ours_do_not_hide_it(shop, ledger):
     shop.writer.write_as_another("dbo/Orders", [])
     for number in (3, 4):
         shop.table.insert(row(number))
-        shop.once()
+        shop.sync()
     if ledger == "lost":
         shutil.rmtree(shop.root / ENGINE)
     assert foreign(shop) == ["changed by someone else at version 3"]
-    shop.once()
+    shop.sync()
     assert foreign(shop) == ["changed by someone else at version 3"]
 
 
@@ -109,10 +109,10 @@ def test_one_who_came_between_the_look_and_the_commit_is_named(tmp_path, conflic
     shop.table = shop.orders()
     for number in (1, 2):
         shop.table.insert(row(number))
-        shop.once()
+        shop.sync()
     shutil.copytree(shop.root / ENGINE, tmp_path / "older")
     shop.table.insert(row(3))
-    shop.once()
+    shop.sync()
     if ledger != "kept":
         shutil.rmtree(shop.root / ENGINE)
     if ledger == "older":
@@ -123,11 +123,11 @@ def test_one_who_came_between_the_look_and_the_commit_is_named(tmp_path, conflic
 
 def test_a_table_built_anew_is_ours_alone(shop):
     shop.writer.write_as_another("dbo/Orders", [])
-    shop.once()
+    shop.sync()
     shop.publisher.remove("Orders")
     shop.orders().insert(row(5))
     assert foreign(shop) == []
-    shop.once()
+    shop.sync()
     assert foreign(shop) == []
     assert shop.ids() == [5]
 
@@ -154,7 +154,7 @@ def test_commits_that_change_rows_or_columns_are_told_from_those_that_do_not(lak
 def test_the_engine_goes_on_over_what_others_did(lake):
     append(lake.folder, 7)
     lake.land()
-    lake.once()
+    lake.sync()
     assert foreign(lake) == ["changed by someone else at version 2"]
     assert lake.status().watermarks == {"": 2}
     assert lake.ids() == [7]
@@ -163,7 +163,7 @@ def test_the_engine_goes_on_over_what_others_did(lake):
 def test_our_own_commits_are_no_others(lake):
     """Also one that only adds columns, and carries no record."""
     lake.table.land_parquet(pa.schema([*TYPES.items(), ("note", pa.string())]).empty_table())
-    lake.once()
+    lake.sync()
     assert [entry.operation for entry in lake.writer.history("dbo/Orders")][:2] == ["WRITE", "ADD COLUMNS"]
     assert lake.writer.changed_by_others("dbo/Orders", -1) == -1
 
@@ -173,6 +173,6 @@ def test_a_table_somebody_made_anew_at_the_same_place_is_looked_at_anew(lake):
     assert lake.writer.changed_by_others("dbo/Orders", -1) == 2
     lake.publisher.remove("Orders")
     lake.orders().land_parquet(NO_ROWS)
-    lake.once()
-    lake.once()
+    lake.sync()
+    lake.sync()
     assert lake.writer.changed_by_others("dbo/Orders", -1) == -1

@@ -42,8 +42,8 @@ def play(story: list[Any], root: Path, writer: DeltaWriter, config: Config) -> N
     for act in story:
         if act is ONCE:
             judge.once(player.births)
-            report = Mirror(root, config, writer=writer).once()
-            compare(judge, report.verdict, writer)
+            report = Mirror(root, config, writer=writer).sync()
+            compare(judge, report.result, writer)
         elif act is LOSE_LEDGER:
             judge.lose_ledger()
             for file in (root / LEDGER).parent.glob(f"{Path(LEDGER).name}*"):

@@ -52,13 +52,13 @@ def test_a_table_is_level_once_everything_is_applied(mirror, items) -> None:
     assert (table, state) == ("Items", "loading")
     assert reason.startswith("loading: 1 file ready")
     assert "start `mirror-engine run`" in not_level(mirror.status(), (), "dbo")[0].advice
-    mirror.once()
+    mirror.sync()
     assert level(mirror) == level(mirror, "dbo.items") == []
 
 
 def test_a_named_table_is_waited_for_even_if_it_is_not_there(mirror, items) -> None:
     items.insert({"Id": 1})
-    mirror.once()
+    mirror.sync()
     assert level(mirror, "Items", "Sales.Orders") == [
         ("Sales.Orders", "", "no table folder of that name lies in the landing zone yet")
     ]
@@ -67,7 +67,7 @@ def test_a_named_table_is_waited_for_even_if_it_is_not_there(mirror, items) -> N
 def test_a_table_without_files_keeps_only_those_waiting_who_name_it(mirror, items, publisher) -> None:
     publisher.table("Empty", keys=["Id"], types=TYPES)
     items.insert({"Id": 1})
-    mirror.once()
+    mirror.sync()
     assert level(mirror) == []
     assert level(mirror, "Empty") == [("Empty", "waiting", "empty: waits for its first change file")]
 
@@ -86,7 +86,7 @@ def test_latched_and_blocked_tables_need_a_person(mirror, items, publisher) -> N
     items.land(b"")
     orders.skip()
     orders.insert({"Id": 1})
-    mirror.once()
+    mirror.sync()
     found = {one.table: one for one in not_level(mirror.status(), (), "dbo")}
     assert found["Items"].state == "halted"
     assert "ME023" in found["Items"].reason
@@ -98,7 +98,7 @@ def test_a_file_is_waited_for_by_its_path_or_its_name(mirror, items) -> None:
     items.insert({"Id": 1})
     for name in (FIRST, f"Items/{FIRST}"):
         assert applied(mirror, name) == [("Items", f"{FIRST} is waiting: ready, goes in with the next cycle")]
-    mirror.once()
+    mirror.sync()
     for name in (FIRST, f"Items/{FIRST}"):
         assert applied(mirror, name) == applied(mirror, name, "Items") == []
 
@@ -106,7 +106,7 @@ def test_a_file_is_waited_for_by_its_path_or_its_name(mirror, items) -> None:
 def test_a_file_that_was_moved_away_stays_applied(mirror, items, tmp_path) -> None:
     items.insert({"Id": 1})
     items.insert({"Id": 2})
-    mirror.once()
+    mirror.sync()
     assert not (tmp_path / f"Files/LandingZone/Items/{FIRST}").exists()
     assert applied(mirror, FIRST) == []
     status = mirror.status()
@@ -119,7 +119,7 @@ def test_a_file_that_was_moved_away_stays_applied(mirror, items, tmp_path) -> No
 def test_a_file_that_is_passed_over_will_never_be_applied(mirror, items) -> None:
     items.insert({"Id": 1})
     items.put("2.parquet", b"")
-    mirror.once()
+    mirror.sync()
     (found,) = not_applied(mirror.status(), "Items/2.parquet", (), "dbo")
     assert "ME020" in found.reason
     assert found.needs_a_person
@@ -128,7 +128,7 @@ def test_a_file_that_is_passed_over_will_never_be_applied(mirror, items) -> None
 def test_a_refused_file_and_those_behind_it_say_so(mirror, items) -> None:
     items.land(b"")
     items.insert({"Id": 1})
-    mirror.once()
+    mirror.sync()
     refused, behind = (not_applied(mirror.status(), name, (), "dbo")[0] for name in (FIRST, SECOND))
     assert refused.reason == f"{FIRST} is refused: 0 bytes"
     assert "latched" in behind.reason
@@ -149,13 +149,13 @@ def test_a_name_that_several_tables_have_must_say_which(mirror, items, publisher
 @pytest.mark.parametrize("number", ["2", "0002"])
 def test_a_file_may_be_named_by_its_number_landed_or_not(mirror, items, number) -> None:
     items.insert({"Id": 1})
-    mirror.once()
+    mirror.sync()
     assert applied(mirror, "1") == []
     assert applied(mirror, number) == [("Items", f"{SECOND} has not landed yet")]
     items.insert({"Id": 2})
     assert applied(mirror, number)[0][1].startswith(f"{SECOND} is waiting")
     assert applied(mirror, f"Items/{number}")[0][1].startswith(f"{SECOND} is waiting")
-    mirror.once()
+    mirror.sync()
     assert applied(mirror, number) == []
 
 
@@ -168,7 +168,7 @@ def test_a_table_that_is_nearly_named_is_hinted_at(mirror, items) -> None:
 def test_a_file_that_took_an_applied_ones_name_is_never_applied(mirror, items) -> None:
     items.insert({"Id": 1})
     items.insert({"Id": 2})
-    mirror.once()
+    mirror.sync()
     items.insert({"Id": 3}, name=FIRST)
     (found,) = not_applied(mirror.status(), FIRST, (), "dbo")
     assert found.reason == f"{FIRST} is applied: overwritten after it was applied, not read"

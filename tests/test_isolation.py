@@ -120,7 +120,7 @@ def test_readers_see_whole_batches_and_keep_the_version_they_opened(
     with Mirror(root, Config(batch_files=1), writer=writer) as mirror, ExitStack() as ending:
         for _ in range(BEFORE):
             source.change()
-        mirror.once()
+        mirror.sync()
         readers = [Reader(folder, way, root / f"reader-{number}") for number, way in enumerate(WAYS)]
         for reader in readers:
             ending.callback(reader.stop)
@@ -128,7 +128,7 @@ def test_readers_see_whole_batches_and_keep_the_version_they_opened(
             source.change()
         source.append()
         source.append()
-        mirror.once()
+        mirror.sync()
         (folder / "left.parquet").touch()
         os.utime(folder / "left.parquet", (time.time() - TEN_DAYS_SECONDS,) * 2)
         done = writer.maintain("dbo/Orders", RETENTION_HOURS)

@@ -38,9 +38,9 @@ for number in range(files):
     orders.land_parquet(pa.table({"id": draw.integers(0, 10**9, 12_500), "x": draw.random(12_500)}))
 writer = Staging(root / "Tables", root / ".mirror-engine/scratch", None)
 with Mirror(root, Config(batch_bytes=batch_bytes), writer=writer) as mirror:
-    report = mirror.once()
-assert report.files == files and report.rows == files * 12_500
-print(report.batches, peak_bytes())
+    report = mirror.sync()
+assert report.files_applied == files and report.rows_applied == files * 12_500
+print(report.commits, peak_bytes())
 """
 
 

@@ -140,7 +140,7 @@ def test_columns_that_change_and_rows_that_meet_others_are_named(shop):
     table = shop.publisher.table("Items", keys=["id"])
     table.load({"id": 1, "city": "Linz"})
     table.load({"id": 1, "size": 3})
-    shop.once()
+    shop.sync()
     assert {"ME054", "ME039"} <= {each.partition(" ")[0] for each in said(shop)}
 
 
@@ -148,6 +148,6 @@ def test_columns_that_change_and_rows_that_meet_others_are_named(shop):
 def test_files_replaced_after_they_were_applied_are_named(shop):
     table = shop.publisher.table("Items", keys=["id"])
     table.insert(row(1))
-    shop.once()
+    shop.sync()
     table.insert(row(2), name=name(1))
     assert f"ME026 Items/{name(1)}" in said(shop)

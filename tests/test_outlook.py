@@ -44,7 +44,7 @@ def look(context):
 def replayed(root):
     shop = Shop(root)
     shop.orders().load(row(1))
-    shop.once()
+    shop.sync()
     return shop
 
 

@@ -61,7 +61,7 @@ def check(name: str, make_writer: Callable[[Path], DeltaWriter]) -> None:
 
 
 def run_and_compare(zone: Path, root: Path, writer: DeltaWriter) -> None:
-    assert Mirror(root, writer=writer).once().verdict is RunResult.CAUGHT_UP
+    assert Mirror(root, writer=writer).sync().result is RunResult.CAUGHT_UP
     expected = json.loads((zone / "expected_final.json").read_text("utf-8"))
     folders = {table: table.replace(".", "/") if "." in table else f"dbo/{table}" for table in expected}
     assert sorted(writer.tables()) == sorted(folders.values())

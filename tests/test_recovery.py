@@ -37,11 +37,11 @@ def test_a_ledger_one_batch_behind_keeps_what_it_knows_of_files_that_were_moved_
         with ledger_of(shop) as ledger:
             behind = ledger.progress(ORDERS)
         orders.insert(row(number))
-        shop.once()
+        shop.sync()
     with ledger_of(shop) as ledger:
         before = ledger.progress(ORDERS)
         ledger.record(ORDERS, behind)
-    shop.once()
+    shop.sync()
     with ledger_of(shop) as ledger:
         after = ledger.progress(ORDERS)
     assert after.batch == before.batch == 3
@@ -51,7 +51,7 @@ def test_a_ledger_one_batch_behind_keeps_what_it_knows_of_files_that_were_moved_
 def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeypatch):
     shop = Shop(tmp_path)
     shop.orders().load(row(1))
-    shop.once()
+    shop.sync()
 
     unavailable = StorageUnavailable("dbo/Orders", "Try again.")
 
@@ -70,7 +70,7 @@ def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on
     publisher, writer = Publisher(tmp_path), MemoryDeltaWriter()
     for name in ("Broken", "Sound"):
         publisher.table(name, keys=["Id"]).insert({"Id": 1})
-    assert Mirror(tmp_path, writer=writer).once().verdict is RunResult.CAUGHT_UP
+    assert Mirror(tmp_path, writer=writer).sync().result is RunResult.CAUGHT_UP
     for left in (tmp_path / LEDGER).parent.glob("ledger*"):
         left.unlink()
     publisher.folder("Sound").insert({"Id": 2}, name="00000000000000000002.parquet")
@@ -82,11 +82,11 @@ def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on
         return history(table, limit=limit)
 
     writer.history = damaged
-    report = Mirror(tmp_path, writer=writer).once()
-    assert (report.verdict, report.rows) == (RunResult.NEEDS_ATTENTION, 1)
+    report = Mirror(tmp_path, writer=writer).sync()
+    assert (report.result, report.rows_applied) == (RunResult.NEEDS_ATTENTION, 1)
     assert (writer.row_count("dbo/Broken"), writer.row_count("dbo/Sound")) == (1, 2)
     writer.history = history
-    assert Mirror(tmp_path, writer=writer).once().verdict is RunResult.CAUGHT_UP
+    assert Mirror(tmp_path, writer=writer).sync().result is RunResult.CAUGHT_UP
     assert writer.row_count("dbo/Broken") == 1
 
 
@@ -120,19 +120,19 @@ def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that
     for number in (1, 2, 3):
         orders.insert(row(number))
         others.upsert(row(number))
-        shop.once()
+        shop.sync()
     before = shop.status()
     harm(shop.root / LEDGER)
     # but for how many rows a file held that was moved away
     assert replace(shop.status(), files=()) == replace(before, files=())
     shop.events.clear()
-    report = shop.once()
-    assert (report.verdict, report.batches) == (RunResult.CAUGHT_UP, 0)
+    report = shop.sync()
+    assert (report.result, report.commits) == (RunResult.CAUGHT_UP, 0)
     told = [event for event in shop.events if isinstance(event, ProgressRebuilt)]
     assert sorted(told, key=str) == [ProgressRebuilt(ORDERS, 3), ProgressRebuilt(TableName("", "Others"), 3)]
     shop.events.clear()
     orders.insert(row(4))
-    assert shop.once().batches == 1
+    assert shop.sync().commits == 1
     assert not [event for event in shop.events if isinstance(event, ProgressRebuilt)]
     assert shop.ids() == [1, 2, 3, 4]
     assert shop.ids("Others") == [1, 2, 3]
@@ -142,13 +142,13 @@ def test_a_ledger_older_than_the_tables_is_told(tmp_path):
     shop = Shop(tmp_path)
     orders = shop.orders()
     orders.insert(row(1))
-    shop.once()
+    shop.sync()
     older = (shop.root / LEDGER).read_bytes()
     orders.insert(row(2))
-    shop.once()
+    shop.sync()
     (shop.root / LEDGER).write_bytes(older)
     shop.events.clear()
-    assert shop.once().batches == 0
+    assert shop.sync().commits == 0
     assert [event for event in shop.events if isinstance(event, ProgressRebuilt)] == [ProgressRebuilt(ORDERS, 2)]
     assert shop.ids() == [1, 2]
 
@@ -156,7 +156,7 @@ def test_a_ledger_older_than_the_tables_is_told(tmp_path):
 def test_a_table_at_hand_is_not_looked_at_again(tmp_path, monkeypatch):
     shop = Shop(tmp_path)
     shop.orders().load(row(1))
-    shop.once()
+    shop.sync()
     unsure = DeltaFolders(frozenset({"dbo/Orders"}), damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
     with shop.engine() as running:
         assert look_again(running.context, unsure).damaged == {}

@@ -85,7 +85,7 @@ def test_a_file_replaced_after_it_was_read_is_read_again(tmp_path):
     other = shop.publisher.zone / orders.insert(row(2))
     other.rename(tmp_path / "other")
     shop.events = Meddling(lambda: (tmp_path / "other").replace(file))
-    shop.once()
+    shop.sync()
     assert shop.ids() == [2]
 
 

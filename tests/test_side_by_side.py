@@ -123,7 +123,7 @@ def after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, let_go):
 def test_what_lands_while_its_table_is_cleaned_is_taken_up_at_once(shop, monkeypatch):
     orders = shop.orders()
     orders.insert(row(1))
-    shop.once()
+    shop.sync()
     begun, gate, clean = threading.Event(), threading.Event(), Janitor.clean
 
     def held(*arguments):

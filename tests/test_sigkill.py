@@ -34,8 +34,8 @@ def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path,
         print(killer.kill())
     writer = mirror_writer(killer.root)
     with Mirror(killer.root, Config(), writer=writer) as mirror:
-        killer.judge(mirror.once().verdict, writer)
-        assert mirror.once().batches == 0
+        killer.judge(mirror.sync().result, writer)
+        assert mirror.sync().commits == 0
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_killed_where_no_jvm_is_needed_every_file_is_in_one_commit(tmp_path):
     for _ in range(KILLS):
         print(killer.kill())
     with Mirror(killer.root, Config(), writer=writer) as mirror:
-        killer.judge(mirror.once().verdict, writer)
+        killer.judge(mirror.sync().result, writer)
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_whenever_the_engine_looks_the_publisher_of_the_kills_ends_the_same(tmp_
         killer.publisher.act() if number % 3 else killer.publisher.act_quietly()
         if number % 7 == 0:
             with Mirror(killer.root, Config(batch_files=3), writer=writer) as mirror:
-                killer.judge(mirror.once().verdict, writer)
+                killer.judge(mirror.sync().result, writer)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_judge_of_the_kills_notices(tmp_path, harm):
     for _ in range(10):
         killer.publisher.act()
     with Mirror(killer.root, Config(batch_files=1), writer=writer) as mirror:
-        verdict = mirror.once().verdict
+        verdict = mirror.sync().result
     killer.judge(verdict, writer)
     writer._tables["dbo/Events"] = harm(writer._tables["dbo/Events"])
     with pytest.raises(AssertionError):

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.mirror, "TRIES_OF_ONCE", 1)
+    monkeypatch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 1)
 
 
 class Once(Script):
@@ -39,7 +39,7 @@ class Once(Script):
 
 def rows_of(shop):
     with shop.mirror() as mirror:
-        return sorted((found["id"], found["city"]) for found in mirror.rows("Orders").to_pylist())
+        return sorted((found["id"], found["city"]) for found in mirror.read_table("Orders").to_pylist())
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -51,12 +51,12 @@ def test_a_commit_of_spark_that_fails_is_made_once(tmp_path, mirror_writer, faul
     for called in ("create", "apply", "row_count"):
         script = Once(called, fault)
         shop.writer = faulty(writer, script)
-        assert shop.once().verdict is RunResult.RETRY
+        assert shop.sync().result is RunResult.RETRY
         assert not script.called
-        assert any(shop.once().verdict is RunResult.CAUGHT_UP for _ in range(2))
+        assert any(shop.sync().result is RunResult.CAUGHT_UP for _ in range(2))
         orders.insert(row(3))
         orders.delete({"id": 1, "city": None})
-    shop.once()
+    shop.sync()
     assert rows_of(shop) == [(2, "Linz"), (3, "Linz"), (3, "Linz"), (3, "Linz")]
 
 
@@ -65,13 +65,13 @@ def test_a_full_disk_under_deltas_own_files_delays_and_does_nothing_else(tmp_pat
         shop = Shop(disk.path, mirror_writer(disk.path))
         orders = shop.orders()
         orders.load(row(1), row(2))
-        shop.once()
+        shop.sync()
         orders.update({"id": 1, "city": "Wels"})
         for free_pages in (2, 24, 32):  # for the ledger, for the staged rows, for some of Spark's files
             with disk.filled(free_pages=free_pages):
                 try:
-                    assert shop.once(storage=LocalStorage(disk.path)).verdict in {RunResult.RETRY, RunResult.CAUGHT_UP}
+                    assert shop.sync(storage=LocalStorage(disk.path)).result in {RunResult.RETRY, RunResult.CAUGHT_UP}
                 except StorageUnavailable:
                     assert free_pages == 2
-        assert any(shop.once().verdict is RunResult.CAUGHT_UP for _ in range(2))
+        assert any(shop.sync().result is RunResult.CAUGHT_UP for _ in range(2))
         assert rows_of(shop) == [(1, "Wels"), (2, "Linz")]

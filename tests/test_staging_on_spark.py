@@ -87,7 +87,7 @@ def test_a_file_replaced_while_it_is_copied_is_not_committed(
         return found
 
     monkeypatch.setattr(SightedFile, "open", replacing)
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     assert len(opened) > 2
     assert sorted(row["id"] for row in zone.outcome()["rows"]) == [100, 101, 102, 103, 104]
     assert len(list((zone.root / "Tables/dbo/T").glob("*.parquet"))) == 1
@@ -108,7 +108,7 @@ def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(
 
     monkeypatch.setattr(writer_module, "stage", staging)
     with Mirror(zone.root, Config(), writer=zone.writer, listeners=[said.append]) as mirror:
-        assert mirror.once().verdict is RunResult.RETRY
+        assert mirror.sync().result is RunResult.RETRY
     failures = [event.message for event in said if isinstance(event, RetryScheduled)]
     assert "another writer committed first" in failures[0]
     table = DeltaTable(folder)
@@ -123,7 +123,7 @@ def test_a_new_table_and_its_first_files_are_one_commit(
     zone = Zone(tmp_path, mirror_writer(tmp_path), {"keyColumns": ["id", "c39"]})
     zone.land(rows(0, 3, **wide))
     zone.land(rows(2, 3, **wide))
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     table = DeltaTable(zone.root / "Tables/dbo/T")
     assert (table.version(), len(table.file_uris())) == (0, 2)
     assert not list((zone.root / "Tables").rglob(".*.crc"))  # Hadoop's
@@ -145,7 +145,7 @@ def test_a_table_without_zones_stages_files_without_zones(
     zone = Zone(tmp_path, mirror_writer(tmp_path))
     zone.config = {"naive_timestamps": "ntz"}
     zone.land(rows(0, 3).set_column(2, "at", pa.array([1, None, 2_000_001], pa.timestamp("us"))))
-    assert zone.once() is RunResult.CAUGHT_UP
+    assert zone.sync() is RunResult.CAUGHT_UP
     assert set(zone.ways().values()) == {"staged"}
     folder = zone.root / "Tables/dbo/T"
     assert protocol_faults(folder) == []

@@ -103,7 +103,7 @@ class Zone:
         """The folder is gone."""
         self.shop.publisher.remove("Orders")
 
-    def once(self, script):
+    def sync(self, script):
         with self.shop.engine(storage=faulty(LocalStorage(self.shop.root), script)) as running:
             running.cycle(NO_STOP)
 
@@ -122,15 +122,15 @@ def test_whatever_happens_at_any_moment_of_a_cycle_rows_are_of_one_file_never_of
     counting = Moment(0, None)
     zone = Zone(ram / "counting")
     zone.shop.writer = faulty(zone.shop.writer, counting)
-    zone.once(counting)
+    zone.sync(counting)
     last_look = counting.calls.index("create dbo/Orders") - 1  # two calls before, at the first file
     seen = []
     for number in range(1, len(counting.calls) + 1):
         zone = Zone(ram / f"{number}")
         script = Moment(number, getattr(zone, act))
         zone.shop.writer = faulty(zone.shop.writer, script)
-        zone.once(script)
-        assert any(zone.shop.once().verdict is RunResult.CAUGHT_UP for _ in range(3))
+        zone.sync(script)
+        assert any(zone.shop.sync().result is RunResult.CAUGHT_UP for _ in range(3))
         found = zone.shop.ids() if zone.shop.writer.tables() else None
         assert found in outcomes, counting.calls[number - 1]
         if act == "rename_over" and found == [1, 2, 3]:
@@ -233,7 +233,7 @@ def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(place, elsewh
         folder = shop.orders(table, strategy=strategy)
         for number in (1, 2):
             folder.insert(row(number), name=name(number))
-    shop.once()
+    shop.sync()
     shop.orders("Orders").insert(row(3), name=name(3))
     if ledger == "without":
         shutil.rmtree(shop.root / ENGINE)
@@ -241,10 +241,10 @@ def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(place, elsewh
     root = elsewhere / "copy" if "another disk" in way else place / "copy"
     copy = Shop(root, shop.writer)
     for number in (4, 5):
-        assert copy.once().verdict is RunResult.CAUGHT_UP
+        assert copy.sync().result is RunResult.CAUGHT_UP
         copy.orders().insert(row(number), name=name(number))
         copy.orders("Sales.Log", strategy="LastUpdateTimeFileDetection").insert(row(number), name=name(number))
-    assert copy.once().verdict is RunResult.CAUGHT_UP
+    assert copy.sync().result is RunResult.CAUGHT_UP
     assert not [event for event in copy.events if isinstance(event, TableDropped)]
     assert (copy.ids(), copy.ids("Sales.Log")) == ([1, 2, 3, 4, 5], [1, 2, 4, 5])
 
@@ -254,12 +254,12 @@ def test_a_root_restored_in_its_own_place_drops_nothing(place):
     shop = Shop(place / "root")
     for number in (1, 2):
         shop.orders().insert(row(number), name=name(number))
-    shop.once()
+    shop.sync()
     call("cp", "-a", shop.root, place / "backup")
     for _ in range(20):  # inodes are handed out again
         shutil.rmtree(shop.root)
         call("cp", "-a", place / "backup", shop.root)
-        assert shop.once().verdict is RunResult.CAUGHT_UP
+        assert shop.sync().result is RunResult.CAUGHT_UP
     assert not [event for event in shop.events if isinstance(event, TableDropped)]
     assert shop.ids() == [1, 2]
 
@@ -275,7 +275,7 @@ def test_two_hundred_times_recreated_with_the_same_content_is_rebuilt_two_hundre
             running.cycle(NO_STOP)
             dropped = [event for event in shop.events if isinstance(event, TableDropped)]
             assert len(dropped) == number
-        assert running.report().verdict is RunResult.CAUGHT_UP
+        assert running.report().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
 

@@ -38,7 +38,7 @@ class Collapsing:
         writer = _Ready(Path(root), Path(target))
         started = time.perf_counter()
         with Mirror(root, Config(batch_bytes=ONE_BATCH), writer=writer) as mirror:
-            mirror.once()
+            mirror.sync()
         assert writer.commits == 1, "more than one batch"
         return {"seconds": writer.at - started, "peak_bytes": writer.peak_bytes - self._idle_bytes}
 

@@ -44,9 +44,9 @@ class MirrorEngine:
         mirror = self._open.get(root) or self._opened(root)
         self._heard.clear()
         began, started = time.time(), time.perf_counter()
-        report = mirror.once()
+        report = mirror.sync()
         seconds = time.perf_counter() - started
-        assert report.verdict is RunResult.CAUGHT_UP, f"{root}: {report.verdict.value}"
+        assert report.result is RunResult.CAUGHT_UP, f"{root}: {report.result.value}"
         committed = [at - started for at, event in self._heard if isinstance(event, BatchCommitted)]
         logs = Path(root).glob("Tables/*/*/_delta_log/*.json")
         return {

@@ -27,8 +27,8 @@ class Empty:
     def once(self, root: str) -> dict[str, Any]:
         """Apply what has landed."""
         with Mirror(root) as mirror:
-            report = mirror.once()
-        return {"verdict": report.verdict.value, "seconds": report.seconds}
+            report = mirror.sync()
+        return {"verdict": report.result.value, "seconds": report.duration_seconds}
 
     def idle(self, root: str, seconds: float, poll_seconds: float, file: str, table: str) -> dict[str, Any]:
         """Run, and wait; then land a file.

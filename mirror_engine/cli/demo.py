@@ -56,14 +56,14 @@ def demo(root: DemoRoot, config: Config, *, as_json: Json = False) -> None:
         zone = ExampleZone(root)
         for land in (zone.land_initial_load, zone.land_changes):
             land()
-            reports.append(mirror.once(stopping.stop))
+            reports.append(mirror.sync(stopping.stop))
             if stopping.stop.is_set():
                 raise typer.Exit(exit_codes.INTERRUPTED)
         if as_json:
             print_json({"root": str(root), "reports": [_report(r) for r in reports], "tables": _tables(mirror)})
         else:
             _print(stdout(), mirror, reports)
-    raise typer.Exit(exit_codes.of_result(reports[-1].verdict))
+    raise typer.Exit(exit_codes.of_result(reports[-1].result))
 
 
 def _make(root: Path) -> None:
@@ -76,14 +76,16 @@ def _make(root: Path) -> None:
 
 
 def _report(report: SyncReport) -> dict[str, Any]:
-    return report_json(report, exit_codes.of_result(report.verdict))
+    return report_json(report, exit_codes.of_result(report.result))
 
 
 def _tables(mirror: Mirror) -> list[dict[str, Any]]:
     return [
         {
             "delta_folder": folder,
-            "rows": [{name: plain(value) for name, value in row.items()} for row in mirror.rows(folder).to_pylist()],
+            "rows": [
+                {name: plain(value) for name, value in row.items()} for row in mirror.read_table(folder).to_pylist()
+            ],
             "commits": len(mirror.history(folder)),
         }
         for folder in mirror.tables()
@@ -94,7 +96,7 @@ def _print(console: Console, mirror: Mirror, reports: list[SyncReport]) -> None:
     for what, report in zip(("initial load", "changes"), reports, strict=True):
         console.print(line(f"{what}: {report_text(report)}"))
     for folder in mirror.tables():
-        found = mirror.rows(folder)
+        found = mirror.read_table(folder)
         shown = grid(*found.column_names)
         rows = sorted(found.to_pylist(), key=lambda row: [cell(value) for value in row.values()])
         for row in rows:

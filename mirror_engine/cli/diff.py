@@ -74,7 +74,7 @@ def diff(  # noqa: PLR0913 - as many things as a person may say
     from mirror_engine.publisher.diff import compare, read_expected  # noqa: PLC0415 - loads Arrow
 
     with opening.open_mirror(root, config) as mirror:
-        found = mirror.rows(table, version=version)
+        found = mirror.read_table(table, version=version)
         chosen = _columns(key, found.column_names) if key else mirror.key_columns(table)
     wanted = read_expected(expected, found.schema)
     difference = compare(found, wanted, chosen, tolerance=tolerance, limit=limit or None)

@@ -44,9 +44,9 @@ def once(root: Root, config: Config, *, as_json: Json = False) -> None:
     with progress.shown() as listeners, opening.open_mirror(root, config, listeners) as mirror:
         check_root(root)
         with Stopping() as stopping:
-            report = mirror.once(stopping.stop)
+            report = mirror.sync(stopping.stop)
         tables = mirror.status().tables
-    code = stopping.exit_code(exit_codes.of_result(report.verdict))
+    code = stopping.exit_code(exit_codes.of_result(report.result))
     if stopping.stop.is_set():
         code = exit_codes.INTERRUPTED
     if as_json:
@@ -59,19 +59,19 @@ def once(root: Root, config: Config, *, as_json: Json = False) -> None:
 def report_json(report: SyncReport, code: int) -> dict[str, Any]:
     """A report as plain values."""
     return {
-        "verdict": report.verdict.value,
+        "verdict": report.result.value,
         "exit_code": code,
-        "batches": report.batches,
-        "files": report.files,
-        "rows": report.rows,
-        "seconds": round(report.seconds, 3),
+        "batches": report.commits,
+        "files": report.files_applied,
+        "rows": report.rows_applied,
+        "seconds": round(report.duration_seconds, 3),
     }
 
 
 def report_text(report: SyncReport) -> str:
     """A report in one sentence."""
-    done = f"{count(report.files, 'file')}, {count(report.rows, 'row')} in {count(report.batches, 'commit')}"
-    return f"{report.verdict.value}: {done}, {report.seconds:.1f} s"
+    done = f"{count(report.files_applied, 'file')}, {count(report.rows_applied, 'row')}"
+    return f"{report.result.value}: {done} in {count(report.commits, 'commit')}, {report.duration_seconds:.1f} s"
 
 
 def _table_json(table: TableStatus) -> dict[str, Any]:

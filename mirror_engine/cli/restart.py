@@ -60,7 +60,7 @@ def restart(root: Root, config: Config, *, yes: Yes = False, as_json: Json = Fal
     with opening.open_mirror(root, config, [note]) as mirror:
         if not yes and config.restart == "rebuild":
             _confirm(root)
-        dropped = mirror.restart()
+        dropped = mirror.rebuild()
     if as_json:
         print_json({"dropped": [table.folder for table in dropped], "diagnostics": [d.to_json() for d in said]})
         return

@@ -44,7 +44,7 @@ def show(  # noqa: PLR0913 - as many things as a person may say
     Exit codes: 0 shown · 2 wrong usage, no such table or version · 4 try again
     """
     with opening.open_mirror(root, config) as mirror:
-        found = mirror.rows(table, version=version, limit=limit + 1 if limit else None)
+        found = mirror.read_table(table, version=version, limit=limit + 1 if limit else None)
     more = bool(limit) and found.num_rows > limit
     shown = found.slice(0, limit) if more else found
     if as_json:

@@ -58,5 +58,5 @@ def _table(mirror: Mirror, folder: str, rows_live: int | None) -> dict[str, Any]
         "version": newest.version if newest else None,
         "last_commit": iso(newest.timestamp_ms / 1000) if newest else None,
         "rows_live": rows_live,
-        "columns": columns_of(mirror.rows(folder, limit=0).schema),
+        "columns": columns_of(mirror.read_table(folder, limit=0).schema),
     }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from mirror_engine.engine.planner import Look
+    from mirror_engine.engine.planner import MirrorSnapshot
 
 __all__ = ["JSON", "trace"]  # the reference prints JSON, as every command's
 
@@ -80,7 +80,7 @@ def trace(  # noqa: PLR0913 - as many things as a person may say
             "trace: nothing to trace" if not wishes else "trace: one thing at a time",
             "Give one of --key VALUE, --file NAME, --plan and --what-if skip=FILE.",
         )
-    with opening.open_mirror(root, config) as mirror, mirror.look() as look:
+    with opening.open_mirror(root, config) as mirror, mirror.snapshot() as look:
         told = _told(look, table, key or (), file, what_if or (), limit or None)
     if as_json:
         print_json({"table": table, told.name: told.as_json})
@@ -101,7 +101,7 @@ class _Told:
 
 
 def _told(  # noqa: PLR0913, PLR0917 - the four things that can be traced, and of which table
-    look: Look, table: str, key: Sequence[str], file: str | None, what_if: Sequence[str], limit: int | None
+    look: MirrorSnapshot, table: str, key: Sequence[str], file: str | None, what_if: Sequence[str], limit: int | None
 ) -> _Told:
     # here, for they load Arrow and an engine
     from mirror_engine.publisher.trace.file import trace_file  # noqa: PLC0415

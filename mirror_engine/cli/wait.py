@@ -112,7 +112,7 @@ def _look(mirror: Mirror, file: str | None, tables: Sequence[str]) -> tuple[bool
     """Whether an engine is running, and what is not yet so."""
     from mirror_engine.monitoring.wait_conditions import UnmetCondition, not_applied, not_level  # noqa: PLC0415 - loads the engine
 
-    schema = mirror.config.schema_of_bare_tables
+    schema = mirror.config.delta_default_schema
     try:
         status = mirror.status()
     except TransientError as error:  # the next look may succeed

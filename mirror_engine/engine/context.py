@@ -41,7 +41,7 @@ class EngineContext:
 
     def delta_folder(self, table: TableName) -> str:
         """Where a table's Delta table lies, from `ROOT/Tables` (LZ-1.4)."""
-        return table.delta_folder(self.config.schema_of_bare_tables)
+        return table.delta_folder(self.config.delta_default_schema)
 
 
 class DiagnosticNotifier:

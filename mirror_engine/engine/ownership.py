@@ -60,7 +60,7 @@ def taken_places(
     """
     owners = {name for name in context.ledger.tables() if _owns(context, name)}
     refusals: dict[TableName, Diagnostic] = {}
-    for second, owner in conflicts({*names} | owners, context.config.schema_of_bare_tables).items():
+    for second, owner in conflicts({*names} | owners, context.config.delta_default_schema).items():
         loser, winner = (owner, second) if second in owners and owner not in owners else (second, owner)
         refusals[loser] = _taken(context, loser, winner.folder)
     for name in names:

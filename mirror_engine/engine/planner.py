@@ -311,8 +311,8 @@ def _has_been_described(sight: _Sight) -> bool:
 
 
 @dataclass(frozen=True)
-class Look:
-    """Everything that is known of a mirror at one moment, to be read only.
+class MirrorSnapshot:
+    """Consistent, read-only view of a mirror: listing, progress and plan of every table.
 
     Attributes:
         context: both, and a copy of the ledger that agrees with the Delta logs.

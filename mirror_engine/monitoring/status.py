@@ -272,7 +272,7 @@ def mirror_status(
                 context.ledger.progress(table),
                 files.get(table, ()),
                 rows_live=_rows_live(context, table),
-                default_schema=context.config.schema_of_bare_tables,
+                default_schema=context.config.delta_default_schema,
                 now=context.clock(),
             )
             for table, plan in plans.items()
@@ -319,7 +319,7 @@ class Traces:
             tables,
             mirror=context.ledger.mirror,
             now=context.clock(),
-            default_schema=context.config.schema_of_bare_tables,
+            default_schema=context.config.delta_default_schema,
         )
         self._left, self._left_at = tables, time.monotonic()
 

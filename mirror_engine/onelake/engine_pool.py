@@ -315,7 +315,7 @@ class EnginePool:
         life = self._life(item)
         before = life.polls.begun
         if life.mirror:
-            life.mirror.ring()
+            life.mirror.wake()
             life.polls.wait(before, POLL_SECONDS)
 
     def forget(self, item: Item) -> None:
@@ -346,7 +346,7 @@ class EnginePool:
             if rest and rest.status is DatabaseStatus.STOPPED:
                 config = replace(self._config_of(item), default_schema=rest.default_schema)
                 with self._mirror(item, config, listeners) as before:
-                    before.restart()
+                    before.rebuild()
             with self.mirror(item, listeners) as mirror:
                 life.mirror = mirror
                 self._runs(item, life)
@@ -418,7 +418,7 @@ def _of(fleet: EnginePool, item: Item) -> Sequence[UnmetCondition]:
         return []
     with fleet.mirror(item) as mirror:
         try:
-            found = not_level(mirror.status(), (), mirror.config.schema_of_bare_tables)
+            found = not_level(mirror.status(), (), mirror.config.delta_default_schema)
         except TransientError as problem:  # the next look may succeed
             return [UnmetCondition("", state.value, problem.message, problem.help)]
     return [each for each in found if each.table]  # a zone without tables holds nothing that could be missing

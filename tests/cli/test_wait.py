@@ -34,7 +34,7 @@ def test_what_is_level_already_returns_at_once(shop, say) -> None:
 
 
 def test_it_returns_once_an_engine_has_applied_what_lies_there(shop, say) -> None:
-    timer = soon(lambda: Mirror(shop.root, writer=shop.writer).once())
+    timer = soon(lambda: Mirror(shop.root, writer=shop.writer).sync())
     said = say("wait", shop.root, "--timeout", "20", "--every", "0.05", "--json")
     timer.join()
     assert said.code == 0

@@ -128,10 +128,10 @@ def test_a_session_that_is_given_is_worked_in_and_left_as_it_is(spark: SparkSess
     table = Publisher(root).table("T", keys=["at"])
     table.land_parquet(pa.table({"at": times}))
     with Mirror(root, spark=given) as mirror:
-        assert mirror.once().verdict is RunResult.CAUGHT_UP
+        assert mirror.sync().result is RunResult.CAUGHT_UP
         table.change((2, {"at": times[0].as_py()}))
-        assert mirror.once().verdict is RunResult.CAUGHT_UP
-        assert mirror.rows("T").column("at").combine_chunks().equals(times[1:])
+        assert mirror.sync().result is RunResult.CAUGHT_UP
+        assert mirror.read_table("T").column("at").combine_chunks().equals(times[1:])
     assert dict(given.conf.getAll) == before  # type: ignore[arg-type]
     assert [view.name for view in given.catalog.listTables()] == ["mine"]
     assert not (root / ".mirror-engine/logs/spark.log").exists()

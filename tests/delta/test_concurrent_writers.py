@@ -84,7 +84,7 @@ def test_who_comes_between_is_met_by_a_second_try_and_named_where_rows_changed(
     orders = shop.orders()
     for number in (1, 2):
         orders.insert(row(number))
-        shop.once()
+        shop.sync()
     folder = str(shop.root / "Tables/dbo/Orders")
     version = DeltaTable(folder).version() + 1
     read = merge_module._staged_rows
@@ -98,12 +98,12 @@ def test_who_comes_between_is_met_by_a_second_try_and_named_where_rows_changed(
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Python's workers know no tests
     orders.upsert({"id": 2, "city": "new"}, {"id": 3, "city": "new"})
     shop.events.clear()
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync().result is RunResult.CAUGHT_UP
     conflicts = [event.message for event in shop.events if isinstance(event, RetryScheduled)]
     assert all("another writer committed first" in message for message in conflicts), conflicts
     assert len(conflicts) == 1 or name == "append"  # Delta may let a mere append pass
     with shop.mirror() as mirror:
-        table = mirror.rows("Orders").select(list(TYPES)).to_pylist()
+        table = mirror.read_table("Orders").select(list(TYPES)).to_pylist()
     assert sorted(tuple(each.values()) for each in table) == rows
     said = [found.text for found, _ in shop.status().diagnostics if found.code == "ME080"]
     assert said == ([f"changed by someone else at version {version}"] if changes else [])
@@ -117,7 +117,7 @@ def test_who_comes_between_count_and_commit_is_counted(
     shop.writer = mirror_writer(shop.root)
     orders = shop.orders()
     orders.insert(row(1))
-    shop.once()
+    shop.sync()
     folder, evolve, tries = str(shop.root / "Tables/dbo/Orders"), writer_module.evolve, []
 
     def evolving(*arguments: Any) -> int:
@@ -129,8 +129,8 @@ def test_who_comes_between_count_and_commit_is_counted(
 
     monkeypatch.setattr(writer_module, "evolve", evolving)
     orders.upsert({"id": 1, "city": "new"}, {"id": 7, "city": "ours"})
-    assert shop.once().verdict is RunResult.CAUGHT_UP
+    assert shop.sync().result is RunResult.CAUGHT_UP
     with shop.mirror() as mirror:
-        table = mirror.rows("Orders").select(list(TYPES)).to_pylist()
+        table = mirror.read_table("Orders").select(list(TYPES)).to_pylist()
     assert sorted(tuple(each.values()) for each in table) == [(1, "new"), (7, "ours")]
     assert len(tries) == 2

@@ -48,7 +48,7 @@ def test_another_process_knows_what_the_logs_said_and_reads_none(lake):
 
 def test_a_level_zone_is_looked_at_without_reading_a_log(lake):
     lake.writer = another(lake)
-    assert Shop.once(lake).batches == 0
+    assert Shop.sync(lake).commits == 0
     assert Shop.status(lake).delta_version == 2
 
 
@@ -128,7 +128,7 @@ def test_a_memory_that_nobody_vouches_for_is_not_believed(lake, harm):
     harm(lake.root / MEMORY)
     with pytest.raises(Read):
         another(lake).row_count(ORDERS)
-    lake.once()
+    lake.sync()
     assert another(lake).row_count(ORDERS) == 0
 
 
@@ -146,9 +146,9 @@ def test_who_only_looks_leaves_no_memory(lake):
 
 def test_a_table_that_cannot_be_read_is_not_remembered_and_the_others_are(lake):
     lake.orders("Other").land_parquet(NO_ROWS)
-    lake.once()
+    lake.sync()
     shorten(lake)
-    lake.once()
+    lake.sync()
     with pytest.raises(Read):
         another(lake).state(ORDERS)
     assert another(lake).state("dbo/Other").version == 1

@@ -49,7 +49,7 @@ PARQUETS = [page for page in PAGES if is_one_parquet(page)]
 
 def raised(root: Path) -> set[str]:
     with Mirror(root, writer=MemoryDeltaWriter()) as mirror:
-        mirror.once()
+        mirror.sync()
         return {found.code for table in mirror.status().tables for found, _ in table.diagnostics}
 
 

@@ -50,7 +50,7 @@ def test_a_file_is_told_by_what_its_rows_met_and_did(shop, named) -> None:
 
 def test_an_applied_file_is_told_with_its_version_and_batch(shop) -> None:
     two_files(shop)
-    shop.once()
+    shop.sync()
     found = story(shop, "1")
     assert (found.state, found.why, found.version, found.batch) == ("applied", "", 1, (name(1), name(2)))
     assert (found.has_marker, found.markers, found.step) == (False, {0: 2}, None)
@@ -61,11 +61,11 @@ def test_an_applied_file_is_told_with_its_version_and_batch(shop) -> None:
 def test_a_file_behind_those_that_are_gone_is_told_by_what_it_met_in_the_delta_table(shop) -> None:
     table = shop.orders()
     table.load(row(1), row(2))
-    shop.once()
+    shop.sync()
     table.change((1, row(1)), (2, {"id": 2}), (2, {"id": 3}))
-    shop.once()
+    shop.sync()
     table.upsert(row(1))
-    shop.once()
+    shop.sync()
     shop.lose(1)
     assert story(shop, "2").effects == ChangeEffects(absent_deletes=1, updated=1, deleted=1)
     gone = story(shop, "1")
@@ -74,7 +74,7 @@ def test_a_file_behind_those_that_are_gone_is_told_by_what_it_met_in_the_delta_t
 
 def test_a_file_along_with_one_that_is_gone_is_told_as_unknown(shop) -> None:
     two_files(shop)
-    shop.once()
+    shop.sync()
     shop.lose(1)
     found = story(shop, "2")
     assert found.why == "it was applied along with or before a file that is gone: what it met is not known"
@@ -124,14 +124,14 @@ def test_a_plan_says_in_how_many_commits_and_what_is_left(tmp_path) -> None:
 
 def test_a_level_table_has_nothing_to_do(shop) -> None:
     two_files(shop)
-    shop.once()
+    shop.sync()
     found = plan(shop)
     assert (found.state, found.steps, found.left, found.advice) == ("caught_up", (), (), "")
 
 
 def test_a_recreated_folder_begins_anew(shop) -> None:
     table = two_files(shop)
-    shop.once()
+    shop.sync()
     table.drop()
     table.describe(keys=["id"])
     table.insert(row(5))
@@ -143,7 +143,7 @@ def test_a_recreated_folder_begins_anew(shop) -> None:
 
 def test_a_refused_file_is_remembered_with_its_reason(shop) -> None:
     two_files(shop).land(b"")
-    shop.once()
+    shop.sync()
     assert plan(shop).steps == ()
     found = story(shop, "3")
     assert (found.state, found.why, found.step) == ("refused", "0 bytes", None)

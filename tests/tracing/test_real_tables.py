@@ -40,7 +40,7 @@ def test_a_real_table_tells_versions_and_the_row_behind_files_that_are_gone(
         table.upsert(*rows)
         table.update(rows[3])
         table.delete(rows[4])
-        shop.once()
+        shop.sync()
     shop.writer = SparkDeltaWriter(tmp_path / TABLES, tmp_path / SCRATCH, no_jvm)
     with shop.scene("Sales.Bills") as scene:
         whole = trace_key(scene, ["3"])

@@ -64,7 +64,7 @@ def test_every_change_to_the_key_is_told_in_order_with_what_it_did(shop) -> None
 
 def test_applied_files_are_told_with_their_version_and_batch_wherever_they_were_moved_to(shop) -> None:
     table = three_files(shop)
-    shop.once()
+    shop.sync()
     table.upsert({"id": 7, "city": "Ried"})
     assert not (shop.root / "Files/LandingZone/Orders" / name(1)).exists()
     found = story(shop)
@@ -79,7 +79,7 @@ def test_applied_files_are_told_with_their_version_and_batch_wherever_they_were_
 
 def test_a_delta_table_that_somebody_else_changed_is_told(shop) -> None:
     three_files(shop)
-    shop.once()
+    shop.sync()
     commit = shop.writer._tables["dbo/Orders"][-1]
     commit.rows[-1]["city"] = "Eferding"
     assert story(shop).agrees is False
@@ -87,7 +87,7 @@ def test_a_delta_table_that_somebody_else_changed_is_told(shop) -> None:
 
 def test_files_behind_a_gap_are_told_as_unread_with_the_reason(shop) -> None:
     table = three_files(shop)
-    shop.once()
+    shop.sync()
     table.skip()
     table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
     found = story(shop)
@@ -106,7 +106,7 @@ def test_a_file_behind_one_that_the_replay_sees_refused_is_not_called_ready(shop
 
 def test_another_column_taken_for_the_key_is_told(shop) -> None:
     three_files(shop)
-    shop.once()
+    shop.sync()
     with pytest.raises(UsageError, match="city is not a key column of Orders") as met:
         story(shop, "city=Graz")
     assert met.value.help.startswith("The key is id:")
@@ -116,7 +116,7 @@ def test_a_refused_file_is_told_with_what_is_wrong(shop) -> None:
     table = three_files(shop)
     table.land(b"")
     table.upsert({"id": 7, "city": "Ried"})
-    shop.once()
+    shop.sync()
     found = story(shop)
     assert told(found) == STORY
     assert [(file.path, file.state, file.rows) for file in found.unread] == [
@@ -130,7 +130,7 @@ def test_a_file_overwritten_after_it_was_applied_is_named(tmp_path) -> None:
     shop = Shop(tmp_path, cleanup="off")
     table = shop.orders()
     table.insert({"id": 7, "city": "a"})
-    shop.once()
+    shop.sync()
     table.insert({"id": 7, "city": "b"}, name=name(1))
     found = story(shop)
     assert (found.overwritten, found.agrees) == ((name(1),), False)
@@ -139,12 +139,12 @@ def test_a_file_overwritten_after_it_was_applied_is_named(tmp_path) -> None:
 def test_files_that_a_stop_and_start_left_behind_do_not_count(shop) -> None:
     table = shop.orders()
     table.insert({"id": 7, "city": "a"})
-    shop.once()
+    shop.sync()
     table.insert({"id": 7, "city": "b"})
-    shop.once()
+    shop.sync()
     with shop.mirror() as mirror:
-        mirror.restart()
-    shop.once()
+        mirror.rebuild()
+    shop.sync()
     found = story(shop)
     assert told(found) == []
     assert [(file.path, file.why) for file in found.unread] == [(name(2), f"comes after {name(1)}, not there")]
@@ -170,7 +170,7 @@ def test_where_old_files_are_gone_the_delta_table_tells_the_row_before_the_other
     table = shop.orders()
     for city in ("a", "b", "c", "d"):
         table.upsert({"id": 7, "city": city})
-        shop.once()
+        shop.sync()
     shop.lose(1)
     shop.lose(2)
     found = story(shop)
@@ -185,9 +185,9 @@ def test_no_row_of_another_key_is_kept_of_the_delta_table(shop, monkeypatch) -> 
     table = shop.orders()
     table.load(*({"id": number, "city": "a"} for number in range(20)))
     for city in ("b", "c"):
-        shop.once()
+        shop.sync()
         table.upsert({"id": 7, "city": city})
-    shop.once()
+    shop.sync()
     shop.lose(1)
     read, rows = [], shop.writer.rows
 
@@ -207,7 +207,7 @@ def test_a_value_of_another_type_is_refused_before_anything_is_read(shop, monkey
     table = shop.orders()
     for city in ("a", "b"):
         table.upsert({"id": 7, "city": city})
-        shop.once()
+        shop.sync()
     shop.lose(1)
     monkeypatch.setattr(shop.writer, "rows", lambda *_, **__: pytest.fail("rows were read"))
     with pytest.raises(UsageError, match="no value of type"):
@@ -218,9 +218,9 @@ def test_a_commit_is_replayed_whole_or_not_at_all_where_one_of_its_files_is_gone
     table = shop.orders()
     for city in ("a", "b", "c"):
         table.upsert({"id": 7, "city": city})
-    shop.once()
+    shop.sync()
     table.upsert({"id": 7, "city": "d"})
-    shop.once()
+    shop.sync()
     shop.lose(2)
     found = story(shop)
     assert (found.beginning.gone, found.beginning.earlier) == (1, (name(1), name(3)))
@@ -233,7 +233,7 @@ def test_what_the_table_was_may_not_be_known_any_more(shop, monkeypatch) -> None
     table = shop.orders()
     for city in ("a", "b", "c"):
         table.upsert({"id": 7, "city": city})
-        shop.once()
+        shop.sync()
     shop.lose(1)
     rows = shop.writer.rows
 
@@ -256,9 +256,9 @@ def test_what_the_table_was_may_not_be_known_any_more(shop, monkeypatch) -> None
 def test_files_ordered_by_time_are_replayed_as_they_were_applied_even_a_late_one(shop) -> None:
     table = shop.orders(strategy="LastUpdateTimeFileDetection")
     table.upsert({"id": 7, "city": "new"}, name="b.parquet", modified_ns=2_000_000_000)
-    shop.once()
+    shop.sync()
     table.upsert({"id": 7, "city": "late"}, name="a.parquet", modified_ns=1_000_000_000)
-    shop.once()
+    shop.sync()
     found = story(shop)
     assert [each.change.file for each in found.changes] == ["b.parquet", "a.parquet"]
     assert found.end == ({"id": 7, "city": "late"},)
@@ -335,7 +335,7 @@ def test_the_end_of_a_trace_is_that_of_replay_whatever_is_applied_and_gone(files
         table = shop.orders()
         for number, rows in enumerate(files):
             if number in runs:
-                shop.once()
+                shop.sync()
             table.change(*((marker, {"id": key, "city": city}) for marker, key, city in rows))
         for number in gone:
             shop.lose(number, missing_ok=True)
@@ -371,7 +371,7 @@ def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop) -> None:
     table.land_parquet(
         pa.Table.from_arrays([pa.array([7]), pa.array(["b"]), pa.array(["1"])], schema=pa.schema(fields))
     )
-    shop.once()
+    shop.sync()
     found = story(shop)
     assert told(found) == []
     assert [(file.path, file.state) for file in found.unread] == [(name(2), "refused")]
@@ -381,7 +381,7 @@ def test_files_that_neither_ledger_nor_log_remember_are_counted_by_their_numbers
     table = shop.orders()
     for city in ("a", "b", "c", "d"):
         table.upsert({"id": 7, "city": city})
-        shop.once()
+        shop.sync()
     for number in (1, 2):
         shop.lose(number)
     (shop.root / LEDGER).unlink()
@@ -399,7 +399,7 @@ def test_a_zone_that_begins_late_by_its_options_has_lost_nothing(tmp_path) -> No
     table = shop.orders()
     table.skip(4)
     table.insert({"id": 7, "city": "a"})
-    shop.once()
+    shop.sync()
     found = story(shop)
     assert found.beginning is None
     assert told(found) == [(5, 1, 0, "inserted")]
@@ -420,7 +420,7 @@ def test_a_key_in_several_partitions_is_traced_through_all(shop) -> None:
     table = shop.publisher.table("Days", keys=["day", "id"], partitioned=True)
     for day in ("a", "b", "a"):
         table.upsert({"id": 7, "city": "x"}, partition=f"day={day}")
-    shop.once()
+    shop.sync()
     found = story(shop, "day=a", "id=7", table="Days")
     assert [each.change.file for each in found.changes] == [f"day=a/{name(1)}", f"day=a/{name(2)}"]
     assert found.agrees is True
@@ -430,7 +430,7 @@ def test_a_name_that_was_used_again_is_told_by_what_was_applied(shop) -> None:
     table = shop.orders()
     table.insert({"id": 7, "city": "a"})
     table.insert({"id": 8, "city": "b"})
-    shop.once()
+    shop.sync()
     table.insert({"id": 7, "city": "never read"}, name=name(1))
     found = story(shop)
     assert [(change.did, change.change.after, change.waits) for change in found.changes] == [

@@ -36,7 +36,7 @@ def three_files(shop):
 def test_without_a_file_its_rows_are_missing_and_others_come_back(shop, is_applied) -> None:
     three_files(shop)
     if is_applied:
-        shop.once()
+        shop.sync()
     found = what_if(shop, "skip=3")
     assert found.supposed == ("without 00000000000000000003.parquet",)
     assert cells(found) == [(1, {"city": ("c", "b")})]
@@ -71,7 +71,7 @@ def test_files_ordered_by_time_change_places_in_time(shop) -> None:
         table.upsert(row(1, city), name=f"{city}.parquet", modified_ns=(place + 1) * 10**9)
     found = what_if(shop, "order=a.parquet,b.parquet")
     assert cells(found) == [(1, {"city": ("a", "b")})]
-    shop.once()
+    shop.sync()
     assert cells(what_if(shop, "skip=a.parquet")) == [(1, {"city": ("a", "b")})]
 
 
@@ -79,7 +79,7 @@ def test_without_a_refused_file_those_behind_it_are_read(shop) -> None:
     table = three_files(shop)
     table.land(b"")
     table.upsert(row(1, "e"))
-    shop.once()
+    shop.sync()
     found = what_if(shop, "skip=4")
     assert cells(found) == [(1, {"city": ("c", "e")})]
     assert found.state.startswith("halted")
@@ -100,11 +100,11 @@ def test_a_gap_stays_a_gap(shop) -> None:
 def test_where_old_files_are_gone_both_begin_with_the_table_behind_them(shop) -> None:
     table = shop.orders()
     table.insert(row(1, "a"), row(2, "a"))
-    shop.once()
+    shop.sync()
     table.upsert(row(1, "b"))
-    shop.once()
+    shop.sync()
     table.upsert(row(2, "c"))
-    shop.once()
+    shop.sync()
     shop.lose(1)
     found = what_if(shop, "skip=2")
     assert (found.beginning.gone, found.beginning.version) == (1, 1)
@@ -149,7 +149,7 @@ def test_files_of_two_partitions_have_no_order(shop) -> None:
 def test_without_the_only_file_all_its_rows_are_missing(shop, is_applied) -> None:
     shop.orders().insert(row(1, "a"), row(2, "a"))
     if is_applied:
-        shop.once()
+        shop.sync()
     found = what_if(shop, "skip=1")
     assert found.difference.missing == (row(1, "a"), row(2, "a"))
     assert found.difference.key == ("id",)

@@ -85,7 +85,7 @@ def test_no_error_is_found_in_a_real_publishers_zone(name: str) -> None:
 def test_a_name_that_was_used_again_is_told_and_what_was_processed_counts(tmp_path: Path) -> None:
     orders = Publisher(tmp_path).table("Orders", keys=["Id"])
     first, second = orders.insert({"Id": 1}), orders.insert({"Id": 2})
-    Mirror(tmp_path, writer=MemoryDeltaWriter()).once()
+    Mirror(tmp_path, writer=MemoryDeltaWriter()).sync()
     orders.insert({"Id": 3}, {"Id": 4}, name=first.rpartition("/")[2])
     verdict = judge(place_of(tmp_path, Config()))
     assert [(found.code, found.path.rpartition("/")[2]) for found, _ in verdict.all()] == [

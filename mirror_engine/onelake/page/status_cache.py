@@ -121,7 +121,7 @@ class _Source:
 
 
 def _read_rows(source: _Source, delta_folder: str, version: int, _committed_ms: int) -> pa.Table:
-    return source.item.view().rows(delta_folder, version=version, limit=MAX_ROWS)
+    return source.item.view().read_table(delta_folder, version=version, limit=MAX_ROWS)
 
 
 class Viewed(Protocol):
@@ -133,7 +133,7 @@ class Viewed(Protocol):
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """The commits of a Delta folder, newest first."""
 
-    def rows(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table:
+    def read_table(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table:
         """Rows of a Delta folder at a version; the newest by default."""
 
 

@@ -252,7 +252,7 @@ class MirrorInTest:
         self.config = config or Config()
         self.has_run = False
         self._mirror = Mirror(root, self.config, writer=writer, listeners=[self._hear])
-        self._expectations = Expectations(self.config.schema_of_bare_tables)
+        self._expectations = Expectations(self.config.delta_default_schema)
         self._said: dict[Diagnostic, None] = {}
         self._failures: list[str] = []
 
@@ -263,7 +263,7 @@ class MirrorInTest:
         """Apply all that can be applied now, whatever comes of it."""
         self.has_run = True
         self._failures.clear()
-        return self._mirror.once()
+        return self._mirror.sync()
 
     def run_until_level(self) -> SyncReport:
         """Apply all that has landed.
@@ -276,7 +276,7 @@ class MirrorInTest:
         report = self.run()
         tables = self.status().tables
         stuck = [reason(table) for table in tables if not (_is_level(table) or self._expectations.cover(table, tables))]
-        if report.verdict in (RunResult.FAILED, RunResult.RETRY):
+        if report.result in (RunResult.FAILED, RunResult.RETRY):
             stuck += self._failures
         if stuck:
             raise AssertionError("\n".join(["the mirror does not get level", *stuck]))
@@ -383,12 +383,12 @@ class MirroredTable:
         found, mirror = self._found(), self.mirror._mirror  # noqa: SLF001 - a table is a part of its mirror
         state = next((table for table in self.mirror.status().tables if table.delta_folder == found), None)
         told = "" if state is None or _is_level(state) else reason(state).strip()
-        return Rows(mirror.rows(found).to_pylist(), mirror.key_columns(found), told)
+        return Rows(mirror.read_table(found).to_pylist(), mirror.key_columns(found), told)
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table, in no particular order."""
         __tracebackhide__ = True
-        return self.mirror._mirror.rows(self._found())  # noqa: SLF001 - as above
+        return self.mirror._mirror.read_table(self._found())  # noqa: SLF001 - as above
 
     def history(self) -> Sequence[HistoryEntry]:
         """The commits, newest first."""
@@ -403,7 +403,7 @@ class MirroredTable:
     def _found(self) -> str:
         __tracebackhide__ = True
         try:
-            return find_table(self.name, self.mirror.tables(), self.mirror.config.schema_of_bare_tables)
+            return find_table(self.name, self.mirror.tables(), self.mirror.config.delta_default_schema)
         except UnknownTable as error:
             raise UnknownTable(f"{error.message}\n{self.mirror.story()}", error.help) from None
 

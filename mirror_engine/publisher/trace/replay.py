@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.plan import Plan
-    from mirror_engine.engine.planner import Look
+    from mirror_engine.engine.planner import MirrorSnapshot
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
@@ -316,7 +316,7 @@ class TraceContext:
         return commit.files if commit else ()
 
 
-def scene_of(look: Look, table: str) -> TraceContext:
+def scene_of(look: MirrorSnapshot, table: str) -> TraceContext:
     """The table a person means.
 
     Raises:
@@ -325,7 +325,7 @@ def scene_of(look: Look, table: str) -> TraceContext:
     """
     context, zone = look.context, look.zone
     folders = {context.delta_folder(listing.name): listing.name for listing in zone.tables}
-    folder = find_table(table, list(folders), context.config.schema_of_bare_tables)
+    folder = find_table(table, list(folders), context.config.delta_default_schema)
     name = folders[folder]
     plan = look.plans[name]
     (status,) = mirror_status(Path(), context, zone, {name: plan}, engine_running=False).tables

@@ -48,7 +48,7 @@ class _Shop:
             table.insert({"Id": 1, "City": "Linz"})
             table.skip(name == "Blocked")
             table.land(b"no Parquet" if name == "S.Latched" else table_bytes({"Id": [2]}))
-        Mirror(folder.name, CONFIG, writer=writer).once()
+        Mirror(folder.name, CONFIG, writer=writer).sync()
         with closing(sqlite3.connect(Path(folder.name) / LEDGER)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return cls(folder, writer, (Path(folder.name) / LEDGER).read_bytes())
@@ -65,7 +65,7 @@ def run(content: bytes) -> None:
     writer._tables = {name: list(commits) for name, commits in shop.writer._tables.items()}
     Mirror(shop.folder.name, CONFIG, writer=writer).status()
     stop = threading.Event()
-    Mirror(shop.folder.name, CONFIG, writer=writer, listeners=[partial(foreseen, stop)]).once(stop)
+    Mirror(shop.folder.name, CONFIG, writer=writer, listeners=[partial(foreseen, stop)]).sync(stop)
 
 
 def shaped(content: bytes, random: Random) -> bytes:

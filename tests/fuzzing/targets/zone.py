@@ -45,7 +45,7 @@ def run(content: bytes) -> None:
         writer = MemoryDeltaWriter()
         for _ in range(2):
             stop = threading.Event()
-            Mirror(root, CONFIG, writer=writer, listeners=[partial(foreseen, stop)]).once(stop)
+            Mirror(root, CONFIG, writer=writer, listeners=[partial(foreseen, stop)]).sync(stop)
         Mirror(root, CONFIG, writer=writer).status()
 
 
