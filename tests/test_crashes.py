@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
+from scripted_faults import Fault, Script, faulty
 
 import mirror_engine.engine.cycle
 import mirror_engine.mirror
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.publisher.landing_zone_writer import Publisher
-from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.base import Storage
 from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.tables import passthrough as lying_files

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from quick_folder import quick_folder
+from scripted_faults import Fault, Script, faulty
 from shop import TYPES, Shop, row
 
 import mirror_engine.engine.cycle
@@ -19,7 +20,6 @@ from mirror_engine.events import TableDropped, TableHalted
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Halted
 from mirror_engine.publisher.landing_zone_writer import Publisher
-from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from filelock import FileLock
+from scripted_faults import Script, faulty
 from shop import Shop, row
 
 import mirror_engine.engine.cycle
@@ -19,7 +20,6 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchStarted, TableDropped
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import CaughtUp, Halted
-from mirror_engine.publisher.testing.faults import Script, faulty
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -33,10 +33,10 @@ class Failing(Script):
         self.error = error
         self.is_over = False
 
-    def play(self, name, call):
+    def run(self, name, call):
         if re.match(self.pattern, name) and not self.is_over:
             raise self.error(f"{name}: scripted")
-        return super().play(name, call)
+        return super().run(name, call)
 
 
 pytestmark = pytest.mark.slow  # each a defect that was found once: no part of the quick look

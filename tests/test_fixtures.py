@@ -13,6 +13,13 @@ import pytest
 from delta_history import read_history
 from delta_protocol import protocol_faults
 from delta_schema_rules import needed
+from golden import (
+    ExpectedTable,
+    Golden,
+    diagnostic_differences,
+    load,
+    table_differences,
+)
 from independent_readers import read_otherwise
 from quick_folder import quick_folder
 
@@ -21,13 +28,6 @@ from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.testing.golden import (
-    ExpectedTable,
-    Golden,
-    diagnostic_differences,
-    load,
-    table_differences,
-)
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:

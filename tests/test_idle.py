@@ -6,11 +6,11 @@ import threading
 from collections import Counter
 
 import pytest
+from scripted_faults import Script, faulty
 from shop import Shop, row
 
 from mirror_engine.monitoring import status as overview
 from mirror_engine.monitoring.fabric_files import TABLES_FILE
-from mirror_engine.publisher.testing.faults import Script, faulty
 from mirror_engine.storage.local import LocalStorage
 
 NO_STOP = threading.Event()

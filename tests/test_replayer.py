@@ -6,13 +6,13 @@ import shutil
 import threading
 
 import pytest
+from scripted_faults import Script, faulty
 from shop import Shop, row
 
 import mirror_engine.engine.cycle
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, FileRead
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.publisher.testing.faults import Script, faulty
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 NO_STOP = threading.Event()
@@ -32,11 +32,11 @@ class RefusedOnce(Script):
         self.name = name
         self.is_over = False
 
-    def play(self, name, call):
+    def run(self, name, call):
         if name.startswith(self.name) and not self.is_over:
             self.is_over = True
             raise StorageUnavailable(f"{name}: scripted")
-        return super().play(name, call)
+        return super().run(name, call)
 
 
 class Meddling(list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from scripted_faults import Fault, Script, faulty
 from shop import Shop, row
 from small_disk import small_disk
 
@@ -10,7 +11,6 @@ import mirror_engine.engine.cycle
 import mirror_engine.mirror
 from mirror_engine import RunResult
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.local import LocalStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -30,11 +30,11 @@ class Once(Script):
         self.called = called
         self.fault = fault
 
-    def play(self, name, call):
+    def run(self, name, call):
         if self.called and name.split()[0] == self.called:
             self.called = ""
             self._faults = {len(self.calls) + 1: self.fault}
-        return super().play(name, call)
+        return super().run(name, call)
 
 
 def rows_of(shop):

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from quick_folder import IN_MEMORY, quick_folder
+from scripted_faults import Script, faulty
 from shop import Shop, name, row
 
 import mirror_engine.engine.cycle
@@ -20,7 +21,6 @@ from mirror_engine import RunResult
 from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import CaughtUp, Halted
-from mirror_engine.publisher.testing.faults import Script, faulty
 from mirror_engine.storage.local import LocalStorage
 
 pytestmark = pytest.mark.slow
@@ -47,10 +47,10 @@ class Moment(Script):
         self.number = number
         self.act = act
 
-    def play(self, name, call):
+    def run(self, name, call):
         if len(self.calls) + 1 == self.number:
             self.act()
-        return super().play(name, call)
+        return super().run(name, call)
 
 
 class Zone:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.cli import opening
 from mirror_engine.cli.main import main
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.landing_zone_writer import Publisher, TableFolder
-from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 

@@ -10,12 +10,12 @@ import threading
 import pytest
 from filelock import FileLock
 from json_shapes import documented, shape
+from scripted_faults import Fault
 
 from mirror_engine import Mirror
 from mirror_engine.engine import root_lock as holding
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.layout import LOCK
-from mirror_engine.publisher.testing.faults import Fault
 
 
 def latch(shop) -> None:

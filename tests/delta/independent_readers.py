@@ -14,18 +14,17 @@ import pyarrow as pa
 from delta_file_rules import duck
 from delta_history import read_history
 from deltalake import DeltaTable, QueryBuilder
+from golden import table_differences
 
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.schema import Column
-from mirror_engine.publisher.testing.golden import table_differences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from delta_history import State
-
-    from mirror_engine.publisher.testing.golden import ExpectedTable
+    from golden import ExpectedTable
 
     Row = dict[str, Any]
 

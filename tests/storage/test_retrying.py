@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.storage.retrying import PAUSES_SECONDS, RetryingStorage
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.publisher.testing.faults import Fault, Script, faulty
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.memory import MemoryStorage

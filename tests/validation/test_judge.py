@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from golden import diagnostic_differences, load
 from quick_folder import quick_folder
 from test_fixtures import FIXTURES, NAMES, Told
 from test_real_zones import NAMES as REAL
@@ -18,14 +19,13 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.landing_zone_writer import Publisher
 from mirror_engine.publisher.target import place_of
-from mirror_engine.publisher.testing.golden import diagnostic_differences, load
 from mirror_engine.publisher.validate import judge
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
-    from mirror_engine.publisher.testing.golden import Golden
+    from golden import Golden
 
 ONLY_OF_VALIDATE = {"ME077", "ME078", "ME079"}
 AT_ONCE = [name for name in NAMES if sum(map(len, load(FIXTURES / name).stages)) == 1]

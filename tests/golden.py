@@ -1,4 +1,4 @@
-"""Golden fixtures: a landing zone in stages, the tables and diagnostics it must end in, and what tells them apart."""
+"""Golden fixtures: a landing zone in stages, and the tables and diagnostics that it must end in."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 NOT_DATA = frozenset({"remove.txt", "in_place.txt"})
+_PARSERS = {"timestamp_ntz": datetime.fromisoformat, "date": date.fromisoformat, "binary": bytes.fromhex}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,6 @@ class Stage:
     modified_ns: Mapping[str, int]
 
     def land(self, root: Path) -> None:
-        """Do it, under a ROOT."""
         older = self.folder.name == "older_landing_zone"
         publisher = Publisher(root, zone="LandingZone" if older else "Files/LandingZone")
         for path in self.removed:
@@ -64,15 +64,15 @@ class ExpectedTable:
 
 @dataclass(frozen=True)
 class ExpectedDiagnostic:
-    """One thing that must be said; without a row, any row of the file will do. Alternative codes stand apart by `|`."""
+    """One diagnostic; without a row, of any row of the file. Alternative codes are separated by `|`."""
 
     code: str
     path: str
     row: int | None = None
 
-    def matches(self, said: Diagnostic) -> bool:
-        """Whether this is it."""
-        return said.code in self.code.split("|") and said.path == self.path and self.row in (None, said.row)
+    def matches(self, diagnostic: Diagnostic) -> bool:
+        is_code = diagnostic.code in self.code.split("|")
+        return is_code and diagnostic.path == self.path and self.row in (None, diagnostic.row)
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Golden:
         name: its folder's name, a sentence.
         config: options that differ from the defaults.
         stages: each is followed by a run of the engine.
-        tables: what must be there in the end, by folder from `ROOT/Tables`; no other table may.
-        in_the_end: every diagnostic that stands in the end.
-        on_the_way: diagnostics that must be told at some time, whether or not they still stand.
-        not_compared: codes that may stand in the end besides.
+        tables: all tables in the end, by folder from `ROOT/Tables`.
+        in_the_end: all diagnostics in the end.
+        on_the_way: diagnostics that must be raised at some time, whether or not they are still true.
+        not_compared: codes that may be there in the end besides.
         verdict: `level` or `refused`.
         files: what the zone must hold in the end; None where that is not the point.
     """
@@ -107,32 +107,31 @@ def load(folder: Path) -> Golden:
     times = _json(folder / "manifest.json", {})
     later = sorted((path for path in folder.glob("then-*") if path.is_dir()), key=lambda path: path.name)
     first = [folder / name for name in ("landing_zone", "older_landing_zone") if (folder / name).is_dir()]
-    stages = [tuple(_stage(path, times) for path in first), *((_stage(path, times),) for path in later)]
-    said = _json(folder / "expected/diagnostics.json", {})
+    expected = _json(folder / "expected/diagnostics.json", {})
     zone = folder / "expected/zone.txt"
     return Golden(
-        folder.name,
-        _json(folder / "config.json", {}),
-        tuple(stages),
-        dict(_table(path) for path in sorted((folder / "expected/tables").glob("*.json"))),
-        tuple(ExpectedDiagnostic(**one) for one in said.get("in_the_end", ())),
-        tuple(ExpectedDiagnostic(**one) for one in said.get("on_the_way", ())),
-        frozenset(said.get("not_compared", ())),
-        (folder / "expected/verdict").read_text("utf-8").strip(),
-        tuple(zone.read_text("utf-8").splitlines()) if zone.exists() else None,
+        name=folder.name,
+        config=_json(folder / "config.json", {}),
+        stages=(tuple(_stage(path, times) for path in first), *((_stage(path, times),) for path in later)),
+        tables=dict(_table(path) for path in sorted((folder / "expected/tables").glob("*.json"))),
+        in_the_end=tuple(ExpectedDiagnostic(**entry) for entry in expected.get("in_the_end", ())),
+        on_the_way=tuple(ExpectedDiagnostic(**entry) for entry in expected.get("on_the_way", ())),
+        not_compared=frozenset(expected.get("not_compared", ())),
+        verdict=(folder / "expected/verdict").read_text("utf-8").strip(),
+        files=tuple(zone.read_text("utf-8").splitlines()) if zone.exists() else None,
     )
 
 
 def _stage(folder: Path, times: Mapping[str, Mapping[str, int]]) -> Stage:
-    removed = _lines(folder / "remove.txt")
-    return Stage(folder, tuple(removed), frozenset(_lines(folder / "in_place.txt")), times.get(folder.name, {}))
+    in_place = frozenset(_lines(folder / "in_place.txt"))
+    return Stage(folder, tuple(_lines(folder / "remove.txt")), in_place, times.get(folder.name, {}))
 
 
 def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8").splitlines() if path.exists() else []
 
 
-def _json(path: Path, absent: Any) -> Any:  # noqa: ANN401 - JSON is any of its types
+def _json(path: Path, absent: Any) -> Any:
     return json.loads(path.read_text("utf-8")) if path.exists() else absent
 
 
@@ -145,17 +144,17 @@ def _table(path: Path) -> tuple[str, ExpectedTable]:
 def table_differences(
     expected: ExpectedTable, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """What tells a table from the expected one, in words; empty where nothing does."""
+    """How a table differs from the expected one; empty where it does not."""
     columns = tuple(columns)
-    found = []
+    differences = []
     if columns != expected.columns:
-        found.append(f"columns: expected {_described(expected.columns)}, found {_described(columns)}")
+        differences.append(f"columns: expected {_described(expected.columns)}, found {_described(columns)}")
     types = {column.name: column.type for column in expected.columns}
-    wanted = Counter(_row(row, types) for row in expected.rows)
-    there = Counter(_row(row, types) for row in rows)
-    found += [f"missing {count} x {row}" for row, count in (wanted - there).items()]
-    found += [f"too much {count} x {row}" for row, count in (there - wanted).items()]
-    return found
+    expected_rows = Counter(_row(row, types) for row in expected.rows)
+    actual_rows = Counter(_row(row, types) for row in rows)
+    differences += [f"missing {count} x {row}" for row, count in (expected_rows - actual_rows).items()]
+    differences += [f"unexpected {count} x {row}" for row, count in (actual_rows - expected_rows).items()]
+    return differences
 
 
 def _described(columns: Iterable[Column]) -> str:
@@ -166,7 +165,7 @@ def _row(row: Mapping[str, Any], types: Mapping[str, str]) -> tuple[tuple[str, H
     return tuple((name, normalised(row.get(name), kind)) for name, kind in types.items())
 
 
-def normalised(value: Any, kind: str) -> Hashable:  # noqa: ANN401 - a cell of any type
+def normalised(value: Any, kind: str) -> Hashable:
     """A cell of a Delta type, from JSON or from Arrow, in one comparable form.
 
     JSON writes decimals, dates and timestamps (ISO 8601, UTC without an offset) as text, binary as hexadecimal text,
@@ -177,28 +176,22 @@ def normalised(value: Any, kind: str) -> Hashable:  # noqa: ANN401 - a cell of a
     if kind in ("float", "double"):
         return "NaN" if math.isnan(float(value)) else float(value) + 0.0
     if kind == "timestamp":
-        return _instant(value)
+        moment = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else value
+        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
     if kind.startswith("decimal"):
         return str(Decimal(value))
-    parsers = {"timestamp_ntz": datetime.fromisoformat, "date": date.fromisoformat, "binary": bytes.fromhex}
-    parsed = parsers[kind](value) if isinstance(value, str) and kind in parsers else value
+    parsed = _PARSERS[kind](value) if isinstance(value, str) and kind in _PARSERS else value
     return (type(parsed).__name__, parsed)
 
 
-def _instant(value: str | datetime) -> datetime:
-    moment = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else value
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
-
-
-def diagnostic_differences(golden: Golden, end: Iterable[Diagnostic], told: Iterable[Diagnostic]) -> list[str]:
-    """What tells the diagnostics that stand in the end, and those told on the way, from the expected ones."""
-    end, told = set(end), set(told) | set(end)
-    found = [f"not said: {one}" for one in golden.in_the_end if not any(map(one.matches, end))]
-    found += [f"never said: {one}" for one in golden.on_the_way if not any(map(one.matches, told))]
+def diagnostic_differences(golden: Golden, end: Iterable[Diagnostic], raised: Iterable[Diagnostic]) -> list[str]:
+    """How the diagnostics in the end, and those raised on the way, differ from the expected ones."""
+    end, raised = set(end), set(raised) | set(end)
+    missing = [f"not in the end: {entry}" for entry in golden.in_the_end if not any(map(entry.matches, end))]
+    missing += [f"never raised: {entry}" for entry in golden.on_the_way if not any(map(entry.matches, raised))]
     allowed = (*golden.in_the_end, *golden.on_the_way)
-    found += [
-        f"said too much: {said.message}"
-        for said in sorted(end, key=lambda said: said.message)
-        if said.code not in golden.not_compared and not any(one.matches(said) for one in allowed)
+    return missing + [
+        f"unexpected: {diagnostic.message}"
+        for diagnostic in sorted(end, key=lambda diagnostic: diagnostic.message)
+        if diagnostic.code not in golden.not_compared and not any(entry.matches(diagnostic) for entry in allowed)
     ]
-    return found

@@ -1,0 +1,67 @@
+"""Ports whose n-th call fails: before it did anything, or after it did everything."""
+
+from __future__ import annotations
+
+import io
+import threading
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from mirror_engine.errors import StorageUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_Port = TypeVar("_Port")
+
+
+class Fault(str, Enum):
+    REFUSED = "refused"  # nothing happened
+    LOST_ANSWER = "lost answer"  # it was done, but the caller sees a failure
+
+
+class Script:
+    """Which call fails, and how: `faults` by the number of the call, counted from 1 over all methods.
+
+    Attributes:
+        calls: the calls so far, as `move Orders/….parquet`; its length is the number of the last call.
+    """
+
+    def __init__(self, faults: Mapping[int, Fault] | None = None) -> None:
+        self.calls: list[str] = []
+        self._faults = faults or {}
+        self._lock = threading.Lock()
+
+    def run(self, name: str, call: Callable[[], object]) -> object:
+        with self._lock:
+            self.calls.append(name)
+            fault = self._faults.get(len(self.calls))
+        if fault is Fault.REFUSED:
+            raise StorageUnavailable(f"{name}: refused by script")
+        result = call()
+        if fault is Fault.LOST_ANSWER:
+            if isinstance(result, io.IOBase):
+                result.close()
+            raise StorageUnavailable(f"{name}: answer lost by script")
+        return result
+
+
+def faulty(port: _Port, script: Script) -> _Port:
+    """The same `Storage` or `DeltaWriter`, whose calls fail as the script says; `close` never fails."""
+    return cast("_Port", _Faulty(port, script))
+
+
+class _Faulty:
+    def __init__(self, port: object, script: Script) -> None:
+        self._port = port
+        self._script = script
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method: Callable[..., Any] = getattr(self._port, name)
+        if name == "close":
+            return method
+
+        def call(*arguments: object, **options: object) -> object:
+            return self._script.run(" ".join([name, *map(str, arguments[:1])]), lambda: method(*arguments, **options))
+
+        return call

@@ -1,0 +1,83 @@
+"""The fixtures' own comparisons: a wrong table, cell or diagnostic does not pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from golden import ExpectedDiagnostic, ExpectedTable, Golden, diagnostic_differences, normalised, table_differences
+
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.schema import Column
+
+COLUMNS = (Column("Id", "integer"), Column("City", "string"))
+EXPECTED = ExpectedTable(COLUMNS, ({"Id": 1, "City": "Linz"}, {"Id": 1, "City": "Linz"}))
+
+
+def rows(*pairs: tuple[int | None, str]) -> list[dict[str, object]]:
+    return [{"Id": key, "City": name} for key, name in pairs]
+
+
+@pytest.mark.parametrize(
+    ("columns", "actual", "are_equal"),
+    [
+        pytest.param(COLUMNS, rows((1, "Linz"), (1, "Linz")), True, id="equal"),
+        pytest.param(COLUMNS, rows((1, "Linz")), False, id="a copy too few"),
+        pytest.param(COLUMNS, rows((1, "Linz"), (1, "Linz"), (1, "Linz")), False, id="a copy too many"),
+        pytest.param(COLUMNS, rows((1, "Linz"), (1, "Graz")), False, id="a value"),
+        pytest.param(COLUMNS, rows((1, "Linz"), (None, "Linz")), False, id="a NULL"),
+        pytest.param(COLUMNS[::-1], rows((1, "Linz"), (1, "Linz")), False, id="the order"),
+        pytest.param((Column("Id", "long"), COLUMNS[1]), rows((1, "Linz"), (1, "Linz")), False, id="a type"),
+        pytest.param(
+            (Column("Id", "integer", nullable=False), COLUMNS[1]),
+            rows((1, "Linz"), (1, "Linz")),
+            False,
+            id="a nullability",
+        ),
+    ],
+)
+def test_tables_are_compared_by_columns_and_rows(columns, actual, are_equal) -> None:
+    assert (table_differences(EXPECTED, columns, actual) == []) is are_equal
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind", "are_equal"),
+    [
+        ("1.50", "1.50", "decimal(9,2)", True),
+        ("NaN", float("nan"), "double", True),
+        (-0.0, 0.0, "double", True),
+        ("2026-01-01T12:00:00Z", "2026-01-01T13:00:00+01:00", "timestamp", True),
+        ("2026-01-01T12:00:00Z", "2026-01-01T12:00:00.000001Z", "timestamp", False),
+        ("00ff", b"\x00\xff", "binary", True),
+        ("", b"", "binary", True),
+        (1, True, "integer", False),
+        ("1", 1, "string", False),
+    ],
+)
+def test_cells_are_compared_by_their_type(one, other, kind, are_equal) -> None:
+    assert (normalised(one, kind) == normalised(other, kind)) is are_equal
+
+
+def golden(**expected: Any) -> Golden:
+    facts: dict[str, Any] = {"in_the_end": (), "on_the_way": (), "not_compared": frozenset(), **expected}
+    return Golden("x", {}, (), {}, verdict="", files=None, **facts)
+
+
+def test_a_missing_and_an_unexpected_diagnostic_are_differences() -> None:
+    empty, bad = diagnose("ME023", "Orders/1"), diagnose("ME037", "Orders/1", row=2, value="3")
+    in_the_end = golden(in_the_end=(ExpectedDiagnostic("ME023", "Orders/1"),))
+    on_the_way = golden(on_the_way=(ExpectedDiagnostic("ME023", "Orders/1"),))
+    assert diagnostic_differences(in_the_end, [empty], []) == []
+    assert len(diagnostic_differences(in_the_end, [], [empty])) == 1
+    assert len(diagnostic_differences(in_the_end, [empty, bad], [])) == 1
+    assert diagnostic_differences(golden(not_compared=frozenset({"ME037"})), [bad], []) == []
+    assert diagnostic_differences(on_the_way, [], [empty]) == []
+    assert len(diagnostic_differences(on_the_way, [], [])) == 1
+
+
+def test_a_row_counts_where_it_is_named() -> None:
+    bad = diagnose("ME037", "Orders/1", row=2, value="3")
+    assert ExpectedDiagnostic("ME023|ME037", "Orders/1").matches(bad)
+    assert ExpectedDiagnostic("ME037", "Orders/1", 2).matches(bad)
+    assert not ExpectedDiagnostic("ME037", "Orders/1", 1).matches(bad)
+    assert not ExpectedDiagnostic("ME037", "Orders/2").matches(bad)
