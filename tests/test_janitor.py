@@ -9,7 +9,8 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.engine.janitor import Janitor
-from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, TableListing
+from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
+from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
 from mirror_engine.storage.memory import MemoryStorage
@@ -105,6 +106,29 @@ def test_without_numbers_the_newest_is_told_by_time():
     zone.land("zz.parquet", "aa.parquet")
     zone.clean("zz.parquet", "aa.parquet")
     assert zone.names(f"{ZONE}/Orders") == ["_FilesReadyToDelete", "aa.parquet"]
+
+
+BY_TIME = MetadataUsable("m", Metadata(strategy=Strategy.LAST_UPDATE_TIME))
+BY_NUMBER = MetadataUsable("m", Metadata())
+
+
+@pytest.mark.parametrize(
+    ("metadata", "watermarks", "newest"),
+    [
+        (BY_TIME, {}, "aa.parquet"),
+        (BY_TIME, {"": 7}, "aa.parquet"),  # numbered until its strategy changed
+        (BY_NUMBER, {}, numbered(7)[0]),
+        (MetadataAbsent(), {}, "aa.parquet"),
+        (MetadataAbsent(), {"": 7}, numbered(7)[0]),
+    ],
+)
+def test_the_newest_is_found_by_time_unless_the_table_numbers_its_files(metadata, watermarks, newest):
+    zone = Zone()
+    zone.land(*numbered(7), "aa.parquet")
+    listing = replace(zone.listing(), metadata=metadata)
+    applied = {file.path: AppliedFile(file.etag, "d", 1, 1, file.modified_ns) for file in listing.files}
+    zone.janitor.clean(ZONE, listing, Progress("g", "f", watermarks=watermarks, applied=applied))
+    assert [name for name in zone.names(f"{ZONE}/Orders") if name.endswith(".parquet")] == [newest]
 
 
 def test_the_info_file_says_when_and_files_go_after_seven_days():

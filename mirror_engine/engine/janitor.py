@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.engine.poller import is_as_sighted
 from mirror_engine.landing_zone.detection import sequence_of
+from mirror_engine.landing_zone.listing import MetadataUsable
+from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import DEEPEST
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from mirror_engine.config import Config
@@ -76,7 +78,7 @@ class Janitor:
             self._swept_at[folder] = self._clock()
             return 0
         # what was overwritten since is not applied, and what is not applied is never moved (LZ-8.5)
-        done = [file for file in processed(listing.files, progress) if is_as_sighted(self._storage, folder, file)]
+        done = [file for file in processed(listing, progress) if is_as_sighted(self._storage, folder, file)]
         moved = [file.path for file in done if self._is_moved(folder, bin_folder, file)]
         if moved or self._is_sweep_due(folder):
             self._expire(f"{folder}/{bin_folder}", moved)
@@ -134,20 +136,27 @@ class Janitor:
                 yield path, entry
 
 
-def processed(files: Iterable[LandedFile], progress: Progress) -> list[LandedFile]:
-    """Applied files that lie there as they were applied, but for the newest of each partition (LZ-8.1, LZ-8.5)."""
+def processed(listing: TableListing, progress: Progress) -> list[LandedFile]:
+    """Applied files that are unchanged since, except the newest of each partition (LZ-8.1, LZ-8.5)."""
     newest: dict[str, tuple[int, int, str]] = {}
     for path, applied in progress.applied.items():
         partition, _, name = path.rpartition("/")
-        age = (sequence_of(name), applied.modified_ns, name)  # times decide where names are not numbers
-        newest[partition] = max(newest.get(partition, age), age)
+        rank = (sequence_of(name) if _is_numbered(listing, progress, partition) else 0, applied.modified_ns, name)
+        newest[partition] = max(newest.get(partition, rank), rank)
     return [
         file
-        for file in files
+        for file in listing.files
         if (applied_file := progress.applied.get(file.path)) is not None
         and applied_file.etag == file.etag
         and newest[file.partition][2] != file.name
     ]
+
+
+def _is_numbered(listing: TableListing, progress: Progress, partition: str) -> bool:
+    """Whether file numbers give the order: in time-ordered tables a name may have 20 digits by chance."""
+    if isinstance(listing.metadata, MetadataUsable):
+        return listing.metadata.metadata.strategy is Strategy.SEQUENTIAL
+    return partition in progress.watermarks
 
 
 def _rendered(ready: dict[str, float]) -> bytes:
