@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
-from mirror_engine.errors import ConfigError
+from mirror_engine.errors import ConfigError, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -371,6 +372,30 @@ def load(
         problems += wrong
     _refuse(problems)
     return Config(**values)
+
+
+def write_effective(path: Path, config: Config) -> None:
+    """Write an engine's effective options as JSON, in one step, for programs that show what this engine will do.
+
+    Raises:
+        StorageUnavailable: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}")
+    try:
+        temporary.write_text(json.dumps(asdict(config), indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{path}: cannot be written: {error.strerror}", "Free disk space, check rights."
+        ) from error
+
+
+def read_effective(path: Path) -> Config | None:
+    """Return the options that `write_effective` wrote; None without such a file, or of another release."""
+    try:
+        return Config(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError, ConfigError):
+        return None
 
 
 def _variables(environ: Mapping[str, str]) -> dict[str, tuple[str, object]]:

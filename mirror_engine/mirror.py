@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.config import Config
+from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine
@@ -23,7 +23,7 @@ from mirror_engine.engine.root_lock import held, is_held
 from mirror_engine.engine_run import EngineRun
 from mirror_engine.errors import StorageUnavailable, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
-from mirror_engine.landing_zone.layout import LEDGER, MEMORY, TABLES
+from mirror_engine.landing_zone.layout import LEDGER, MEMORY, OPTIONS, TABLES
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.monitoring.status import Heart, mirror_status
 from mirror_engine.storage.local import LocalStorage
@@ -276,6 +276,7 @@ class Mirror:
     @contextmanager
     def _engine(self) -> Iterator[EngineRun]:
         with held(self.root):
+            write_effective(self.root / OPTIONS, self.config)
             ledger = Ledger.open(self.root / LEDGER)
             context = self._doors(ledger, self._tell)
             engine = Engine(

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.config import Config, flag_of, load, options
-from mirror_engine.errors import ConfigError
+from mirror_engine import Mirror
+from mirror_engine.config import Config, flag_of, load, options, read_effective, write_effective
+from mirror_engine.errors import ConfigError, StorageUnavailable
+from mirror_engine.landing_zone.layout import OPTIONS
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,3 +185,31 @@ def test_no_value_whatever_escapes_as_another_error(flags: dict[str, object]) ->
 @pytest.mark.parametrize(("written", "read"), [("7", 7), (7, 7), ("idle", "idle"), ("off", "off")])
 def test_a_policy_is_a_word_or_a_number(tmp_path: Path, written: object, read: object) -> None:
     assert load(tmp_path, {"optimize": written}, {}).optimize == read
+
+
+def test_effective_options_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "options.json"
+    config = Config(workers=7, drop_delay_seconds=1.5, driver_batch_bytes="auto", optimize=3, strict=True)
+    write_effective(path, config)
+    assert read_effective(path) == config
+    assert [file.name for file in tmp_path.iterdir()] == ["options.json"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"workers": 0}', b'{"of_another_release": 1}', b"\xff"])
+def test_effective_options_that_cannot_be_used_are_none(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "options.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert read_effective(path) is None
+
+
+def test_effective_options_that_cannot_be_written_are_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageUnavailable):
+        write_effective(tmp_path / "none" / "options.json", Config())
+
+
+def test_an_engine_writes_its_effective_options_at_start(tmp_path: Path) -> None:
+    (tmp_path / "Files/LandingZone").mkdir(parents=True)
+    config = Config(workers=3)
+    Mirror(tmp_path, config, writer=MemoryDeltaWriter()).sync()
+    assert read_effective(tmp_path / OPTIONS) == config
