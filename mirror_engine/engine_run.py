@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,12 @@ from mirror_engine.monitoring.status import Traces
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.cycle import Engine
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.states import TableState
 
 
 class RunResult(str, Enum):
@@ -41,6 +42,7 @@ class SyncReport:
         files_applied: change files applied.
         rows_applied: rows applied.
         duration_seconds: from start to end.
+        states: of every table after the last cycle.
     """
 
     result: RunResult
@@ -48,6 +50,7 @@ class SyncReport:
     files_applied: int
     rows_applied: int
     duration_seconds: float
+    states: Mapping[TableName, TableState] = field(default_factory=dict)
 
 
 class EngineRun:
@@ -103,7 +106,8 @@ class EngineRun:
     def report(self) -> SyncReport:
         """What has been done so far."""
         seconds = time.monotonic() - self._started
-        return SyncReport(result_of(self.last), self._batches, self._files, self._rows, seconds)
+        states = {table: plan.state for table, plan in self.last.plans.items()}
+        return SyncReport(result_of(self.last), self._batches, self._files, self._rows, seconds, states)
 
 
 def result_of(result: CycleResult) -> RunResult:

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.batch_reader import BatchReader
@@ -18,17 +18,17 @@ from mirror_engine.engine.ledger import NEXT_POLL, Ledger
 from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.planner import MirrorSnapshot, ZonePlanner
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import recover, restart
+from mirror_engine.engine.recovery import note_logs, recover, restart
 from mirror_engine.engine.root_lock import held, is_held
 from mirror_engine.engine_run import EngineRun
 from mirror_engine.errors import StorageUnavailable, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
-from mirror_engine.landing_zone.layout import LEDGER, MEMORY, OPTIONS, TABLES
+from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.monitoring.status import Heart, mirror_status
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
-from mirror_engine.tables.log_cache import CachingDeltaWriter
+from mirror_engine.tables.deferred import DeferredWriter
 from mirror_engine.tables.reading.reader import LazyReader
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ class Mirror:
                     break
                 if running.last.failures and attempt + 1 < MAX_SYNC_ATTEMPTS:
                     stop.wait(running.engine.next_try_seconds(2.0**attempt))
-            if isinstance(self._writer, CachingDeltaWriter):
-                self._writer.remember()
+            if not running.last.failures:
+                note_logs(running.context)
             return running.report()
 
     def run(self, stop: threading.Event) -> SyncReport:
@@ -246,7 +246,7 @@ class Mirror:
             return None
 
     def _own_writer(self) -> DeltaWriter:
-        return CachingDeltaWriter(self.root / TABLES, self.root / MEMORY, lambda: self._spark_door.writer)
+        return cast("DeltaWriter", DeferredWriter(self.root / TABLES, lambda: self._spark_door.writer))
 
     @cached_property
     def _spark_door(self) -> SparkBackend:

@@ -7,8 +7,8 @@ import pytest
 from deltalake import DeltaTable
 from shop import TYPES, Shop, row
 
-from mirror_engine.landing_zone.layout import MEMORY, SCRATCH, TABLES
-from mirror_engine.tables.log_cache import CachingDeltaWriter
+from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.deferred import DeferredWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 HINT = "_last_checkpoint"
@@ -33,7 +33,7 @@ class Lake(Shop):
         """As another process would: with a writer that has read nothing yet."""
         tables, scratch = self.root / TABLES, self.root / SCRATCH
         real = SparkDeltaWriter(tables, scratch, lambda: pytest.fail("Spark was started"))
-        self.writer = CachingDeltaWriter(tables, self.root / MEMORY, lambda: real)
+        self.writer = DeferredWriter(tables, lambda: real)
 
     def sync(self):
         self.begin()

@@ -19,7 +19,8 @@ from mirror_engine.monitoring.words import advice, in_words, word
 
 if TYPE_CHECKING:
     from mirror_engine.engine_run import SyncReport
-    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.states import TableState
 
 JSON = {
     "verdict": "refused",
@@ -45,14 +46,13 @@ def once(root: Root, config: Config, *, as_json: Json = False) -> None:
         check_root(root)
         with Stopping() as stopping:
             report = mirror.sync(stopping.stop)
-        tables = mirror.status().tables
     code = stopping.exit_code(exit_codes.of_result(report.result))
     if stopping.stop.is_set():
         code = exit_codes.INTERRUPTED
     if as_json:
-        print_json(report_json(report, code) | {"tables": [_table_json(table) for table in tables]})
+        print_json(report_json(report, code) | {"tables": [_table_json(*table) for table in report.states.items()]})
     else:
-        _print(report, tables)
+        _print(report)
     raise typer.Exit(code)
 
 
@@ -74,21 +74,21 @@ def report_text(report: SyncReport) -> str:
     return f"{report.result.value}: {done} in {count(report.commits, 'commit')}, {report.duration_seconds:.1f} s"
 
 
-def _table_json(table: TableStatus) -> dict[str, Any]:
+def _table_json(table: TableName, state: TableState) -> dict[str, Any]:
     return {
-        "table": table.name.folder,
-        "state": word(table.state),
-        "state_text": in_words(table.state),
-        "advice": advice(table.state, engine_running=False),
+        "table": table.folder,
+        "state": word(state),
+        "state_text": in_words(state),
+        "advice": advice(state, engine_running=False),
     }
 
 
-def _print(report: SyncReport, tables: tuple[TableStatus, ...]) -> None:
+def _print(report: SyncReport) -> None:
     console = stdout()
-    for table in tables:
-        if not isinstance(table.state, (CaughtUp, Empty)):
-            console.print(line(f"{table.name.folder} is {in_words(table.state)}", style_of(table.state)))
-            remedy = advice(table.state, engine_running=False)
+    for table, state in report.states.items():
+        if not isinstance(state, (CaughtUp, Empty)):
+            console.print(line(f"{table.folder} is {in_words(state)}", style_of(state)))
+            remedy = advice(state, engine_running=False)
             if remedy:
                 console.print(bullet("->", remedy))
     console.print(line(report_text(report)))

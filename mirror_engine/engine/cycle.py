@@ -167,7 +167,11 @@ class Engine:
 
     def _known_tables(self) -> DeltaFolders:
         """What lies in `ROOT/Tables`; before the first cycle, the ledger is made to agree with the Delta logs."""
-        self._found = look_again(self._doors, self._found, self.under_way) if self._found else recover(self._doors)
+        self._found = (
+            look_again(self._doors, self._found, self.under_way)
+            if self._found
+            else recover(self._doors, skip_unchanged=True)
+        )
         return self._found
 
     def _but_damaged(self, failures: Failures, zone_planner: ZonePlanner) -> Failures:

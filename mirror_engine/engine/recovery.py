@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -40,13 +41,47 @@ class DeltaFolders:
     unread: Mapping[str, TransientError] = field(default_factory=dict)
 
 
-def recover(context: EngineContext) -> DeltaFolders:
-    """Bring the ledger up to the Delta logs of all tables; run once before the first cycle."""
-    found = _looked_at(context, context.writer.tables())
+def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFolders:
+    """Bring the ledger up to the Delta logs of all tables; run once before the first cycle.
+
+    Args:
+        context: of the engine.
+        skip_unchanged: whether a log is believed unread whose newest commit is the one noted by `note_logs`.
+    """
+    folders = context.writer.tables()
+    unchanged = _unchanged(context) & {*folders} if skip_unchanged else set()
+    found = _looked_at(context, {*folders} - unchanged)
+    found = replace(found, seen=found.seen | unchanged)
     for table in context.ledger.tables():
         if context.delta_folder(table) not in found.seen:
             agree(context, table, None)
     return found
+
+
+def note_logs(context: EngineContext) -> None:
+    """Note the newest commit of every table that is as the ledger says, for the next start. Raises nothing."""
+    with suppress(TransientError):
+        for table, progress in context.ledger.tables().items():
+            name, stamp = _stamp(context, table, progress)
+            if stamp and stamp != context.ledger.fact(name):
+                context.ledger.note(name, stamp)
+
+
+def _unchanged(context: EngineContext) -> set[str]:
+    """The Delta folders whose newest commit is the one that was noted last."""
+    stamps = {table: _stamp(context, table, progress) for table, progress in context.ledger.tables().items()}
+    return {
+        context.delta_folder(table)
+        for table, (name, stamp) in stamps.items()
+        if stamp and stamp == context.ledger.fact(name)
+    }
+
+
+def _stamp(context: EngineContext, table: TableName, progress: Progress) -> tuple[str, str]:
+    """The name under which a table's newest commit is noted, and that commit; `""` where there is none."""
+    folder = context.delta_folder(table)
+    commit = context.writer.log_stamp(folder, progress.delta_version) if progress.has_table else ""
+    return f"log {folder}", f"{progress.generation} {progress.batch} {commit}" if commit else ""
 
 
 def look_again(context: EngineContext, found: DeltaFolders, at_hand: Iterable[TableName] = ()) -> DeltaFolders:

@@ -8,7 +8,6 @@ TABLES = "Tables"
 MONITORING = "Files/Monitoring"
 ENGINE = ".mirror-engine"  # the engine's own: ledger, lock, logs, scratch
 LEDGER = f"{ENGINE}/ledger.sqlite"
-MEMORY = f"{ENGINE}/logs.json"  # what the Delta logs said last
 OPTIONS = f"{ENGINE}/options.json"  # effective options of the engine that runs, or ran last
 LOCK = f"{ENGINE}/lock"
 LOGS = f"{ENGINE}/logs"

@@ -187,6 +187,12 @@ class DeltaWriter(Protocol):
     def state(self, table: str) -> DeltaState | None:
         """The table as it is; None where there is none. Starts no JVM."""
 
+    def log_stamp(self, table: str, since: int) -> str:
+        """Version, size and time of the newest commit from `since` on; `""` where that says nothing. Starts no JVM.
+
+        While it stays the same, nothing was committed.
+        """
+
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         """Make an empty table in one commit that carries the record. A table already there is left alone.
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,17 @@ class TablesFolder:
     def clear_trash(self) -> None:
         """Delete what earlier removals left."""
         shutil.rmtree(self._trash, ignore_errors=True)
+
+
+def log_stamp(folder: Path, since: int) -> str:
+    """Version, size and modification time of the newest of a table's commits from `since` on; `""` for none."""
+    stamp, version = "", since
+    with suppress(OSError):
+        while True:
+            commit = (folder / LOG_FOLDER / f"{version:020}.json").stat()
+            stamp = f"{version} {commit.st_size} {commit.st_mtime_ns}"
+            version += 1
+    return stamp
 
 
 def is_table(folder: Path) -> bool:

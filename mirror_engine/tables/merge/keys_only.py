@@ -484,6 +484,10 @@ class KeyWriter:
         known = self._tables.get(table)
         return DeltaState(known.version, known.schema, known.record, known.version) if known else None
 
+    def log_stamp(self, table: str, since: int) -> str:  # noqa: ARG002 - there are no files
+        """See `DeltaWriter`; a process has no memory of another."""
+        return ""
+
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`."""
         with self._lock:

@@ -102,6 +102,10 @@ class MemoryDeltaWriter:
                 return DeltaState(len(commits) - 1, commits[-1].schema, record, version)
         return DeltaState(len(commits) - 1, commits[-1].schema, None, -1)
 
+    def log_stamp(self, table: str, since: int) -> str:  # noqa: ARG002 - there are no files
+        """See `DeltaWriter`; a process has no memory of another."""
+        return ""
+
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`."""
         with self._lock:

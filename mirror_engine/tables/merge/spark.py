@@ -23,14 +23,13 @@ from mirror_engine.tables.log.record import (
     to_metadata,
 )
 from mirror_engine.tables.log.snapshot import count_rows, open_log, read_rows
-from mirror_engine.tables.log.tables_folder import TablesFolder
+from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
 from mirror_engine.tables.meetings import met_in
 from mirror_engine.tables.merge.statements import Transaction, append, confs, merge_changes, merge_plan, says, sized
 from mirror_engine.tables.passthrough import append_parts, copied, data_file, stage
 from mirror_engine.tables.scratch import Leftovers
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions
-from mirror_engine.tables.spark.states_ahead import SnapshotPrefetcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -118,7 +117,6 @@ class SparkDeltaWriter:
         self._tables = TablesFolder(tables, scratch.parent / "trash")
         self._scratch = scratch
         self.sessions = Sessions(session)
-        self._states = SnapshotPrefetcher(self.sessions.lent_if_started)
         self._driver_batch_bytes = driver_batch_bytes
         self._leftovers = Leftovers(self._tables, scratch)
 
@@ -134,6 +132,10 @@ class SparkDeltaWriter:
         """
         log = open_log(self._tables.path(table))
         return None if log is None else replace(log.state(), takes_files=can_append(log, log.schema))
+
+    def log_stamp(self, table: str, since: int) -> str:
+        """See `DeltaWriter`."""
+        return log_stamp(self._tables.path(table), since)
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`; starts no JVM."""
@@ -162,8 +164,7 @@ class SparkDeltaWriter:
         if log:
             refuse_repeated(table, record, log.transaction_version(record.application))
         apply = self._stage_files if batch.originals else self._apply_rows
-        with self._states.held_back(self._tables.path(table)):
-            operation, met = apply(table, batch, record, log)
+        operation, met = apply(table, batch, record, log)
         self.make_durable(table, _durable_since(record, log))
         return Outcome(self._version_of(table, record), met, operation)
 
@@ -215,11 +216,8 @@ class SparkDeltaWriter:
 
     def drop(self, table: str) -> None:
         """See `DeltaWriter`."""
-        folder = self._tables.path(table)
-        with self._states.held_back(folder):
-            self._states.wait_for(folder)  # what it reads now would be kept for the table that may come to this place
-            self._tables.retire(table)
-            self._forget(folder)
+        self._tables.retire(table)
+        self._forget(self._tables.path(table))
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
@@ -256,7 +254,6 @@ class SparkDeltaWriter:
 
     def close(self) -> None:
         """See `DeltaWriter`."""
-        self._states.close()
         self.sessions.close()
 
     def _log(self, table: str) -> DeltaLog:
@@ -291,8 +288,6 @@ class SparkDeltaWriter:
             commit = merge_changes if changes.matches else append
             with sized(spark, changes.rows + rows):
                 commit(spark, folder, batch, changes, transaction)
-        if changes.matches:
-            self._states.want(folder, changes.rows + rows)
         return operation
 
     def _stage_files(

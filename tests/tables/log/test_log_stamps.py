@@ -1,0 +1,90 @@
+"""A start reads no log whose newest commit is the one that the ledger noted, and every other."""
+
+from __future__ import annotations
+
+import pytest
+from deltalake import CommitProperties, DeltaTable
+from lake import Lake
+from shop import Shop
+
+from mirror_engine.engine.ledger import Ledger
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.layout import LEDGER, TABLES
+from mirror_engine.tables.deferred import DeferredWriter
+
+pytestmark = pytest.mark.slow  # each with a table on the disk
+
+ORDERS = "dbo/Orders"
+
+
+class LogRead(Exception):
+    pass
+
+
+def refuse():
+    raise LogRead
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path / "lake", files=2)
+
+
+def start(lake):
+    """A sync of another process, which cannot read a log."""
+    lake.writer = DeferredWriter(lake.root / TABLES, refuse)
+    return Shop.sync(lake)
+
+
+def test_a_caught_up_table_is_not_read(lake):
+    assert start(lake).commits == 0
+
+
+def commit(lake):
+    DeltaTable(str(lake.folder)).alter.set_table_properties(
+        {"delta.logRetentionDuration": "interval 9 days"}, commit_properties=CommitProperties()
+    )
+
+
+def rewrite_the_newest(lake):
+    newest = lake.commit(2)
+    newest.write_bytes(newest.read_bytes() + b"\n")
+
+
+def remove_the_newest(lake):
+    lake.commit(2).unlink()
+
+
+def lose_the_ledger(lake):
+    (lake.root / LEDGER).unlink()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [commit, rewrite_the_newest, remove_the_newest, lose_the_ledger],
+    ids=lambda change: change.__name__,
+)
+def test_a_log_with_another_newest_commit_is_read(lake, change):
+    change(lake)
+    with pytest.raises(LogRead):
+        start(lake)
+
+
+def test_status_reads_every_log(lake):
+    lake.writer = DeferredWriter(lake.root / TABLES, refuse)
+    with pytest.raises(LogRead):
+        Shop.status(lake)
+
+
+def test_a_commit_that_the_ledger_missed_is_not_noted(lake, monkeypatch):
+    def record(ledger, table, progress, write=Ledger.record):
+        if progress.delta_version == 3:
+            raise StorageUnavailable("no ledger", "")
+        write(ledger, table, progress)
+
+    lake.land()
+    monkeypatch.setattr(Ledger, "record", record)
+    monkeypatch.setattr("mirror_engine.mirror.MAX_SYNC_ATTEMPTS", 1)
+    lake.sync()
+    assert lake.commit(3).exists()
+    assert Ledger.read(lake.root / LEDGER).fact(f"log {ORDERS}").split()[2] == "2"
