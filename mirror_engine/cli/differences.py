@@ -27,8 +27,8 @@ class Headings:
     Attributes:
         equal, unequal: the headline, before the numbers.
         style: of the headline of tables that are unequal.
-        missing_columns, surplus_columns: before the names of columns that only one table has.
-        missing, surplus, different: above the rows of each kind.
+        missing_columns, unexpected_columns: before the names of columns that only one table has.
+        missing, unexpected, different: above the rows of each kind.
         expected, found: above the two values of a cell.
     """
 
@@ -36,9 +36,9 @@ class Headings:
     unequal: str
     style: str
     missing_columns: str
-    surplus_columns: str
+    unexpected_columns: str
     missing: str
-    surplus: str
+    unexpected: str
     different: str
     expected: str
     found: str
@@ -50,9 +50,14 @@ def difference_text(found: Difference, headings: Headings) -> Iterator[Renderabl
     if found.is_equal:
         yield line(f"{headings.equal}: {rows}", "green")
         return
-    numbers = f"{found.missing_rows:,} missing, {found.surplus_rows:,} surplus, {found.different_rows:,} different"
+    numbers = (
+        f"{found.missing_rows:,} missing, {found.unexpected_rows:,} unexpected, {found.different_rows:,} different"
+    )
     yield line(f"{headings.unequal}: {numbers}; {rows}", headings.style)
-    columns = ((headings.missing_columns, found.missing_columns), (headings.surplus_columns, found.surplus_columns))
+    columns = (
+        (headings.missing_columns, found.missing_columns),
+        (headings.unexpected_columns, found.unexpected_columns),
+    )
     for heading, names in columns:
         if names:
             yield line(f"  {heading}: {', '.join(names)}")
@@ -60,7 +65,7 @@ def difference_text(found: Difference, headings: Headings) -> Iterator[Renderabl
         often = ", ".join(f"{name} {times:,}" for name, times in found.different_cells.items())
         yield line(f"  cells that differ: {often}")
     yield from _rows(headings.missing, found.missing, found.missing_rows)
-    yield from _rows(headings.surplus, found.surplus, found.surplus_rows)
+    yield from _rows(headings.unexpected, found.unexpected, found.unexpected_rows)
     yield from _different(found, headings)
 
 
@@ -72,13 +77,13 @@ def difference_json(found: Difference) -> dict[str, Any]:
         "counts": {
             "equal": found.equal_rows,
             "missing": found.missing_rows,
-            "surplus": found.surplus_rows,
+            "unexpected": found.unexpected_rows,
             "different": found.different_rows,
         },
-        "columns": {"missing": list(found.missing_columns), "surplus": list(found.surplus_columns)},
+        "columns": {"missing": list(found.missing_columns), "unexpected": list(found.unexpected_columns)},
         "different_cells": dict(found.different_cells),
         "missing": [_plain(row) for row in found.missing],
-        "surplus": [_plain(row) for row in found.surplus],
+        "unexpected": [_plain(row) for row in found.unexpected],
         "different": [
             {
                 "key": _plain(row.key),

@@ -1,15 +1,10 @@
-"""Compares a mirrored table with an expected one: rows by key, cell by cell; without a key as multisets of rows.
-
-Values are compared as the protocol compares keys (LZ-4.9): NaN equals NaN, -0.0 equals 0.0, all else exactly; NULL
-equals NULL. Every column becomes integer codes that both tables share, so that a row costs a few integers besides
-the tables themselves.
-"""
+"""Compare a table with an expected one: a CSV, JSON or Parquet file, row by row and cell by cell."""
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -21,68 +16,35 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.csv_values import CellFault, integer, parser, timestamp
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.tables.arrow_types import delta_type
-from mirror_engine.tables.reading.parquet_footer import PARSE_FAULTS
-from mirror_engine.tables.reading.text import ColumnFault, column_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
-    Truths = NDArray[np.bool_]
-    _Both = tuple[pa.ChunkedArray, pa.ChunkedArray]
-    Floats = NDArray[np.float64]
-    from collections.abc import Callable
-    from pathlib import Path
-
-
-def near_pairs(
-    mine: Integers, theirs: Integers, here: Floats, there: Floats, tolerance: float
-) -> tuple[Integers, Integers]:
-    """Positions of rows that belong together, of mine and of theirs.
-
-    Every row takes the first partner left that is near in all floats, both sides in the order of one of them. Of a
-    single float these are as many pairs as there can be; of several they may be fewer, where nearness overlaps.
-
-    Args:
-        mine: a number for each row; only rows of one number may meet.
-        theirs: the other table's.
-        here: my rows' floats, all of them finite.
-        there: the other table's.
-        tolerance: by how much each may differ.
-    """
-    widest = max(range(here.shape[1]), key=lambda at: len(np.unique(here[:, at])))
-    ours, others = np.lexsort((here[:, widest], mine)), np.lexsort((there[:, widest], theirs))
-    partners, groups = there[others].tolist(), theirs[others].tolist()
-    after = list(range(len(partners) + 1))  # for each partner the first one left that is not before it
-    pairs, low = [], 0
-    for place, group, row in zip(ours.tolist(), mine[ours].tolist(), here[ours].tolist(), strict=True):
-        while low < len(partners) and (
-            groups[low] < group or (groups[low] == group and row[widest] - partners[low][widest] > tolerance)
-        ):
-            low += 1  # no later row can have it either
-        at = _left(after, low)
-        while at < len(partners) and groups[at] == group and partners[at][widest] - row[widest] <= tolerance:
-            if all(abs(one - other) <= tolerance for one, other in zip(row, partners[at], strict=True)):
-                pairs.append((place, others[at]))
-                after[at] = at + 1
-                break
-            at = _left(after, at + 1)
-    found = np.array(pairs, np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
-
-
-def _left(after: list[int], at: int) -> int:
-    while after[at] != at:
-        after[at] = after[after[at]]
-        at = after[at]
-    return at
-
+    Pairs = tuple[Integers, Integers]  # positions in the table, and in the expected one
 
 Row = dict[str, Any]
+
+_READ_FAULTS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
+_NUMBER_HELP = "Write numbers with a point and without separators; in CSV NULL is an empty field."
+_HELP = {  # how values of a type are written; all others are numbers
+    "timestamp": "Write times in ISO 8601: 2026-03-28T08:15:29Z.",
+    "timestamp_ntz": "Write times in ISO 8601: 2026-03-28T08:15:29Z.",
+    "date": "Write dates in ISO 8601: 2026-03-28.",
+    "boolean": "Write true or false.",
+    "binary": "Write binary in Base64.",
+    "string": "Write text in quotation marks.",  # only JSON has values that are no text
+}
+_FAMILY = re.compile(
+    r"(?P<number>u?int|halffloat|float|double|decimal)|(?P<text>(large_)?string)|(?P<binary>\w*binary)|"
+    r"(?P<timestamp>timestamp)|(?P<date>date)|(?P<boolean>bool)"
+)
 
 
 @dataclass(frozen=True)
@@ -95,113 +57,120 @@ class DifferentRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """What tells a table from the expected one.
+    """The difference between a table and the expected one.
 
     Attributes:
         key: the columns by which rows were matched; empty where they were compared as multisets.
-        equal_rows, missing_rows, surplus_rows, different_rows: how many; missing ones are expected and not there.
-        missing_columns: expected and not in the table.
-        surplus_columns: in the table and not expected; not compared.
+        equal_rows, missing_rows, unexpected_rows, different_rows: how many; missing: expected, and not in the table.
+        missing_columns: only in the expected table.
+        unexpected_columns: only in the table; not compared.
         different_cells: by column, in how many of the different rows.
-        missing, surplus, different: the first of them.
+        missing, unexpected, different: the first of them.
     """
 
     key: tuple[str, ...]
     equal_rows: int
     missing_rows: int
-    surplus_rows: int
+    unexpected_rows: int
     different_rows: int
     missing_columns: tuple[str, ...]
-    surplus_columns: tuple[str, ...]
+    unexpected_columns: tuple[str, ...]
     different_cells: Mapping[str, int]
     missing: tuple[Row, ...]
-    surplus: tuple[Row, ...]
+    unexpected: tuple[Row, ...]
     different: tuple[DifferentRow, ...]
 
     @property
     def is_equal(self) -> bool:
-        """Whether the tables are one and the same, columns and rows."""
-        rows = self.missing_rows + self.surplus_rows + self.different_rows
-        return not (rows or self.missing_columns or self.surplus_columns)
+        """Whether both tables have the same columns and rows."""
+        rows = self.missing_rows + self.unexpected_rows + self.different_rows
+        return not (rows or self.missing_columns or self.unexpected_columns)
 
 
 def compare(
-    found: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, tolerance: float = 0.0, limit: int | None = 20
+    table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, tolerance: float = 0.0, limit: int | None = 20
 ) -> Difference:
     """Compare a table with the expected one.
 
     Args:
-        found: the table.
-        expected: with columns in the table's spelling and types, as `expected_table.read_expected` gives them.
+        table: the table.
+        expected: with columns in the table's spelling and types, as `read_expected` returns them.
         key: columns by which rows are matched, in any case; none: rows are compared as multisets.
-        tolerance: by how much two floats may differ and count as equal; see `near_pairs` for rows without a key.
-        limit: how many rows of each kind are told; None for all.
+        tolerance: by how much two floats may differ and count as equal. Rows without a key are then matched by their
+            other columns, several of the same ones in the order of their floats.
+        limit: how many rows of each kind to return; None for all.
 
     Raises:
         UsageError: a key column is missing in one of the tables, or they have no column in common.
     """
-    names = [name for name in expected.column_names if name in found.column_names]
+    names = [name for name in expected.column_names if name in table.column_names]
     if not names:
-        here, there = (", ".join(table.column_names) or "none" for table in (found, expected))
-        raise UsageError("the tables have no column in common", f"The table has {here}; the expected one has {there}.")
-    pairing = _Pairing(found, expected, names, _key_columns(key, found, expected), tolerance)
+        sides = (", ".join(side.column_names) or "none" for side in (table, expected))
+        actual_names, expected_names = sides
+        raise UsageError(
+            "the tables have no column in common", f"The table has {actual_names}; the expected one {expected_names}."
+        )
+    pairing = _Pairing(table, expected, names, _key_columns(key, table, expected), tolerance)
     first = slice(None, limit)
     return Difference(
         key=tuple(pairing.key),
         equal_rows=expected.num_rows - len(pairing.missing) - len(pairing.different),
         missing_rows=len(pairing.missing),
-        surplus_rows=len(pairing.surplus),
+        unexpected_rows=len(pairing.unexpected),
         different_rows=len(pairing.different),
         missing_columns=tuple(name for name in expected.column_names if name not in names),
-        surplus_columns=tuple(name for name in found.column_names if name not in names),
+        unexpected_columns=tuple(name for name in table.column_names if name not in names),
         different_cells=pairing.different_cells(),
         missing=tuple(expected.take(pairing.missing[first]).to_pylist()),
-        surplus=tuple(found.take(pairing.surplus[first]).to_pylist()),
+        unexpected=tuple(table.take(pairing.unexpected[first]).to_pylist()),
         different=pairing.different_rows(first),
     )
 
 
-def _key_columns(key: Sequence[str], found: pa.Table, expected: pa.Table) -> list[str]:
-    known = {folded(name): name for name in found.column_names}
-    chosen = []
+def _key_columns(key: Sequence[str], table: pa.Table, expected: pa.Table) -> list[str]:
+    known = {folded(name): name for name in table.column_names}
+    columns = []
     for name in key:
         column = known.get(folded(name))
         if column is None:
-            raise UsageError(f"key column {name}: the table has none of that name", f"It has {', '.join(known)}.")
+            raise UsageError(f"key column {name}: the table has no such column", f"It has {', '.join(known)}.")
         if column not in expected.column_names:
             raise UsageError(f"key column {column}: the expected table lacks it", "Add it, or name another: --key.")
-        chosen.append(column)
-    return chosen
+        columns.append(column)
+    return columns
 
 
 class _Pairing:
-    """Which row of one table belongs to which of the other: equal ones first, the rest by key.
+    """Pairs of rows of a table and the expected one: equal rows first, the others by key.
 
     Attributes:
         missing: rows of the expected table without a partner.
-        surplus: rows of the found table without a partner.
+        unexpected: rows of the table without a partner.
         different: which of the pairs differ in any column.
     """
 
     def __init__(
-        self, found: pa.Table, expected: pa.Table, names: Sequence[str], key: Sequence[str], tolerance: float
+        self, table: pa.Table, expected: pa.Table, names: Sequence[str], key: Sequence[str], tolerance: float
     ) -> None:
         self.key = list(key)
-        self._found, self._expected, self._names, self._tolerance = found, expected, names, tolerance
-        self._floats = [name for name in names if pa.types.is_floating(found.schema.field(name).type)]
-        both = [(found.column(name), expected.column(name)) for name in names]
-        mine, theirs = _ids(both, found.num_rows, expected.num_rows)
-        here, there = _unmatched(mine, theirs), _unmatched(theirs, mine)
-        if key:
-            self.surplus, self.missing, self._pairs = self._paired(here, there)
-        elif tolerance and self._floats:
-            self.surplus, self.missing, self._pairs = self._near(here, there)
+        self._table, self._expected, self._tolerance = table, expected, tolerance
+        self._floats = [name for name in names if pa.types.is_floating(table.schema.field(name).type)]
+        ids, expected_ids = self._ids(names, np.arange(table.num_rows), np.arange(expected.num_rows))
+        rows, expected_rows = _unmatched(ids, expected_ids), _unmatched(expected_ids, ids)
+        is_near = bool(tolerance and self._floats)
+        if key or is_near:
+            match_by = key or [name for name in names if name not in self._floats]
+            self._pairs: Pairs = self._paired(rows, expected_rows, match_by)
         else:
-            self.surplus, self.missing, self._pairs = here, there, (here[:0], there[:0])
-        # without a key, rows that are not equal have nothing to do with each other
-        self._cells = {name: self._differ(name) for name in names if name not in key} if key else {}
+            self._pairs = rows[:0], expected_rows[:0]
+        self._cells = {name: self._differ(name) for name in names if name not in key}
         none = np.zeros(len(self._pairs[0]), np.bool_)
         self.different = np.flatnonzero(np.logical_or.reduce([none, *self._cells.values()]))
+        if not key:  # rows that are not near have nothing to do with each other
+            self._pairs = (np.delete(self._pairs[0], self.different), np.delete(self._pairs[1], self.different))
+            self._cells, self.different = {}, self.different[:0]
+        self.unexpected = np.setdiff1d(rows, self._pairs[0])
+        self.missing = np.setdiff1d(expected_rows, self._pairs[1])
 
     def different_cells(self) -> dict[str, int]:
         """In how many pairs each column differs; columns that never do are left out."""
@@ -210,383 +179,282 @@ class _Pairing:
 
     def different_rows(self, first: slice) -> tuple[DifferentRow, ...]:
         """The first different pairs with their values."""
-        chosen = self.different[first]
-        there = self._found.take(self._pairs[0][chosen]).to_pylist()
-        wanted = self._expected.take(self._pairs[1][chosen]).to_pylist()
+        positions = self.different[first]
+        rows = self._table.take(self._pairs[0][positions]).to_pylist()
+        expected_rows = self._expected.take(self._pairs[1][positions]).to_pylist()
         return tuple(
             DifferentRow(
                 {name: row[name] for name in self.key},
-                {name: (want[name], row[name]) for name, differs in self._cells.items() if differs[pair]},
+                {name: (expected[name], row[name]) for name, differs in self._cells.items() if differs[position]},
             )
-            for pair, row, want in zip(chosen, there, wanted, strict=True)
+            for position, row, expected in zip(positions, rows, expected_rows, strict=True)
         )
 
-    def _differ(self, name: str) -> Truths:
-        here = self._found.column(name).take(self._pairs[0])
-        there = self._expected.column(name).take(self._pairs[1])
-        mine, theirs = _codes(here, there)
-        apart: Truths = mine != theirs
+    def _differ(self, name: str) -> NDArray[np.bool_]:
+        column = self._table.column(name).take(self._pairs[0])
+        expected = self._expected.column(name).take(self._pairs[1])
+        codes, expected_codes = _codes(column, expected)
+        differs: NDArray[np.bool_] = codes != expected_codes
         if self._tolerance and name in self._floats:
-            near = pc.less_equal(pc.abs(pc.subtract(here, there)), self._tolerance)
-            apart &= ~pc.fill_null(near, False).to_numpy().astype(np.bool_)
-        return apart
+            near = pc.less_equal(pc.abs(pc.subtract(column, expected)), self._tolerance)
+            differs &= ~pc.fill_null(near, False).to_numpy().astype(np.bool_)
+        return differs
 
-    def _near(self, here: Integers, there: Integers) -> tuple[Integers, Integers, Any]:
-        """Rows left of each table without a key, matched where they are equal but for floats near each other."""
-        both = [(self._found.column(name).take(here), self._expected.column(name).take(there)) for name in self._names]
-        mine, theirs = _ids(map(_but_for_floats, both), len(here), len(there))
-        floats = [pair for pair in both if pa.types.is_floating(pair[0].type)]
-        mine_near, theirs_near = (_finite(side) for side in zip(*floats, strict=True))
-        first, second = near_pairs(mine, theirs, mine_near, theirs_near, self._tolerance)
-        return np.delete(here, first), np.delete(there, second), (here[first], there[second])
-
-    def _paired(self, here: Integers, there: Integers) -> tuple[Integers, Integers, Any]:
-        """Rows left of each table, matched by the key; several of one key in the order they come."""
-        here, there = self._ordered(self._found, here), self._ordered(self._expected, there)
-        both = ((self._found.column(name).take(here), self._expected.column(name).take(there)) for name in self.key)
-        mine, theirs = _ids(both, len(here), len(there))
-        places = _joined(np.concatenate([mine, theirs]), np.concatenate([_rank(mine), _rank(theirs)]))
+    def _paired(self, rows: Integers, expected_rows: Integers, match_by: Sequence[str]) -> Pairs:
+        """Rows matched by columns; several with the same values in the order they come, or of their floats."""
+        rows, expected_rows = self._ordered(self._table, rows), self._ordered(self._expected, expected_rows)
+        ids, expected_ids = self._ids(match_by, rows, expected_rows)
+        ranked = _joined(np.concatenate([ids, expected_ids]), np.concatenate([_rank(ids), _rank(expected_ids)]))
         _, first, second = np.intersect1d(
-            places[: len(here)], places[len(here) :], assume_unique=True, return_indices=True
+            ranked[: len(rows)], ranked[len(rows) :], assume_unique=True, return_indices=True
         )
-        order = np.argsort(there[second])
-        pairs = here[first][order], there[second][order]
-        return np.sort(np.delete(here, first)), np.sort(np.delete(there, second)), pairs
+        order = np.argsort(expected_rows[second])
+        return rows[first][order], expected_rows[second][order]
 
     def _ordered(self, table: pa.Table, rows: Integers) -> Integers:
-        """The rows by their floats where these may differ a little, so that near ones meet."""
+        """The rows in the order of their floats where these may differ a little, so that near ones are paired."""
         if not self._tolerance or not self._floats:
             return rows
-        order = pc.sort_indices(
-            table.select(self._floats).take(rows), sort_keys=[(name, "ascending") for name in self._floats]
-        )
+        floats = table.select(self._floats).take(rows)
+        order = pc.sort_indices(floats, sort_keys=[(name, "ascending") for name in self._floats])
         ordered: Integers = rows[order.to_numpy()]
         return ordered
 
-
-def _but_for_floats(columns: _Both) -> _Both:
-    """Floats as nothing but what no other can be near to: NULL, NaN, infinities."""
-    found, expected = columns
-    if not pa.types.is_floating(found.type):
-        return columns
-    return tuple(pc.if_else(pc.is_finite(column), pa.scalar(0.0, column.type), column) for column in (found, expected))
-
-
-def _finite(columns: Iterable[pa.ChunkedArray]) -> NDArray[np.float64]:
-    """Floats side by side, a row each; 0 where there is none, or no finite one."""
-    numbers = (pc.if_else(pc.is_finite(column), column, None).fill_null(0.0).to_numpy() for column in columns)
-    return np.stack([np.asarray(values, np.float64) for values in numbers], axis=1)
+    def _ids(self, names: Sequence[str], rows: Integers, expected_rows: Integers) -> Pairs:
+        """A number for each row of both tables; rows that are equal in these columns have the same one."""
+        ids = np.zeros(len(rows) + len(expected_rows), np.int64)
+        for name in names:
+            column, expected = self._table.column(name).take(rows), self._expected.column(name).take(expected_rows)
+            ids = _joined(ids, np.concatenate(_codes(column, expected)))
+        return ids[: len(rows)], ids[len(rows) :]
 
 
-def _ids(columns: Iterable[_Both], mine: int, theirs: int) -> tuple[Integers, Integers]:
-    """A number for each row of both tables, so many of each; rows that are equal in every column have the same one."""
-    ids = np.zeros(mine + theirs, np.int64)
-    for at, column in enumerate(columns):
-        codes = np.concatenate(_codes(*column))
-        ids = _joined(ids, codes) if at else codes
-    return ids[:mine], ids[mine:]
-
-
-def _codes(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> tuple[Integers, Integers]:
+def _codes(column: pa.ChunkedArray, expected: pa.ChunkedArray) -> Pairs:
     """A number for each value of both columns; equal values have the same one, and NULL has its own."""
-    both = pa.chunked_array([*found.chunks, *expected.chunks], found.type)
+    both = pa.chunked_array([*column.chunks, *expected.chunks], column.type)
     if pa.types.is_floating(both.type):
         both = pc.add(both, pa.scalar(0.0, both.type))  # -0.0 becomes 0.0
     parts = both.dictionary_encode(null_encoding="encode").chunks  # all of one dictionary
     codes: Integers = np.concatenate([np.zeros(0, np.int64), *(np.asarray(part.indices, np.int64) for part in parts)])
-    return codes[: len(found)], codes[len(found) :]
+    return codes[: len(column)], codes[len(column) :]
 
 
-def _joined(one: Integers, other: Integers) -> Integers:
+def _joined(ids: Integers, codes: Integers) -> Integers:
     """A number for each pair of numbers, counted from 0."""
-    width = int(other.max(initial=0)) + 1
-    joined: Integers = np.unique(one * width + other, return_inverse=True)[1].astype(np.int64)
+    width = int(codes.max(initial=0)) + 1
+    joined: Integers = np.unique(ids * width + codes, return_inverse=True)[1].astype(np.int64)
     return joined
 
 
-def _unmatched(mine: Integers, theirs: Integers) -> Integers:
-    """Rows of mine that have no equal among theirs, one for one."""
-    most = max(int(mine.max(initial=0)), int(theirs.max(initial=0)))
-    counts = np.bincount(theirs, minlength=most + 1)
-    return np.flatnonzero(_rank(mine) >= counts[mine])
+def _unmatched(ids: Integers, others: Integers) -> Integers:
+    """Positions of ids that have no equal among the others, one for one."""
+    largest = max(int(ids.max(initial=0)), int(others.max(initial=0)))
+    counts = np.bincount(others, minlength=largest + 1)
+    return np.flatnonzero(_rank(ids) >= counts[ids])
 
 
 def _rank(ids: Integers) -> Integers:
-    """For each row how many of the same number come before it."""
+    """For each id how many of the same come before it."""
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
-    places = np.arange(len(ids), dtype=np.int64)
+    positions = np.arange(len(ids), dtype=np.int64)
     begins = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ids)]
-    ranks: Integers = np.empty_like(places)
-    ranks[order] = places - np.maximum.accumulate(np.where(begins, places, 0))
+    ranks: Integers = np.empty_like(positions)
+    ranks[order] = positions - np.maximum.accumulate(np.where(begins, positions, 0))
     return ranks
 
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_HEADER_BYTES = 64 * 1024
-_BLOCK_BYTES = 16 * 1024 * 1024
-_SEPARATORS = ";\t|"  # that other programs write instead of commas
-_NUMBERS = "Write numbers with a point, and nothing but digits beside it; in CSV NULL is an empty field."
-_HELP = {  # how values of a type are written; of all others as numbers
-    "timestamp": "Write times in ISO 8601: 2026-03-28T08:15:29Z.",
-    "date": "Write dates in ISO 8601: 2026-03-28.",
-    "boolean": "Write true or false.",
-    "binary": "Write binary in Base64.",
-    "string": "Write text in quotation marks.",  # only JSON has values that are none
-}
-_WITHIN = {"byte": "long", "timestamp_ntz": "timestamp"}  # types that delimited text does not declare
-
-
 def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
-    """An expected table.
+    """Read an expected table.
 
     Args:
         path: a file that ends in `.csv`, `.parquet`, `.json`, `.jsonl` or `.ndjson`.
-        schema: of the table: columns that are known to it, in any case, get its spelling and type.
+        schema: of the table: columns that it has, in any case, get its spelling and type; others are kept as text.
 
     Raises:
-        UsageError: no such file or form of file; a column is there twice; a value is none of its column's type.
+        UsageError: no such file or format; a column is there twice; a value is not of its column's type.
     """
-    reader = _READERS.get(path.suffix.lower())
+    readers: dict[str, Callable[[Path, pa.Schema], pa.Table]] = {".csv": _csv, ".parquet": _parquet}
+    readers |= dict.fromkeys((".json", ".jsonl", ".ndjson"), _json)
+    reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise UsageError(f"{path}: no form of an expected table", f"Known are {', '.join(_READERS)}.")
+        raise UsageError(f"{path}: unknown format of an expected table", f"Known are {', '.join(readers)}.")
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
     try:
-        return reader(path, schema)
+        table = reader(path, schema)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeEncodeError:
-        raise UsageError(f"{path}: it holds half of a surrogate pair, which is no text") from None
+        raise UsageError(f"{path}: holds half of a surrogate pair, which is no text") from None
+    spelling = {folded(name): name for name in schema.names}
+    names = [spelling.get(folded(name), name) for name in table.column_names]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{path}: column {twice} is there twice", "Names are compared without regard to case.")
+    types = [schema.field(name).type if name in schema.names else None for name in names]
+    columns = zip(names, table.columns, types, strict=True)
+    return pa.table(
+        [column if kind is None else _cast(path, name, column, kind) for name, column, kind in columns], names=names
+    )
 
 
-def _csv(path: Path, schema: pa.Schema) -> pa.Table:
-    wrong: list[str] = []
+def _csv(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001 - as readers are called
+    invalid: list[str] = []
 
     def refuse(row: pacsv.InvalidRow) -> str:
-        wrong.append(f"line {row.number}: {row.actual_columns} fields for {row.expected_columns}")
+        invalid.append(f"line {row.number}: {row.actual_columns} fields for {row.expected_columns}")
         return "error"
 
-    # one thread, or a wrong row would have no number
-    reading = pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-    parsing = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse)
     try:
-        _check_encoding(path)
-        _check_separator(path, schema)
-        with pacsv.open_csv(_lines(path), reading, parsing) as header:
+        content = path.read_bytes()
+        content.decode()  # Arrow cannot report an invalid row that is no text
+        content += b"" if content.endswith((b"\n", b"\r")) else b"\n"  # Arrow takes no header without a line end
+        # one thread, or an invalid row would have no number; a block holds the longest row
+        reading = pacsv.ReadOptions(use_threads=False, block_size=max(len(content), 1))
+        parsing = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse)
+        with pacsv.open_csv(pa.BufferReader(content), reading, parsing) as header:
             names = header.schema.names
         parsing.ignore_empty_lines = len(names) > 1  # of a single column, one is a NULL
-        text = pacsv.read_csv(
-            _lines(path),
-            reading,
-            parsing,
-            pacsv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
+        converting = pacsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
         )
+        return pacsv.read_csv(pa.BufferReader(content), reading, parsing, converting)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        fault = wrong[0] if wrong else "no CSV in UTF-8 with a header"
         raise UsageError(
-            f"{path}: {fault}", "Quote fields that hold commas or quotes, and double the quotes."
+            f"{path}: {invalid[0] if invalid else 'not CSV in UTF-8 with a header'}",
+            "Separate fields by commas; quote fields that hold commas or quotes, and double the quotes.",
         ) from error
-    columns = [(name, text.column(at).chunks) for at, name in enumerate(text.column_names)]
-    return _table(path, schema, columns, lambda chunk: chunk.to_pylist())
-
-
-def _check_encoding(path: Path) -> None:
-    """Read it once as text: Arrow tells of a wrong row in text, too, and cannot where that is none.
-
-    Raises:
-        UnicodeDecodeError: it is not UTF-8.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            decoder.decode(block)
-    decoder.decode(b"", final=True)
-
-
-def _check_separator(path: Path, schema: pa.Schema) -> None:
-    """Refuse a header that is one field, and names columns of the table where it is cut at something else."""
-    known = {folded(name) for name in schema.names}
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        header = file.readline(_HEADER_BYTES).rstrip("\r\n")
-    if "," in header or folded(header.strip('"')) in known:
-        return
-    for separator in _SEPARATORS:
-        names = [name.strip('" ') for name in header.split(separator)]
-        if len(names) > 1 and any(folded(name) in known for name in names):
-            word = "a tab" if separator == "\t" else f"`{separator}`"
-            raise UsageError(
-                f"{path}: its header is {', '.join(names)}, with {word} between the names",
-                "Separate fields by commas, in every line.",
-            )
-
-
-def _lines(path: Path) -> Path | pa.BufferReader:
-    """What Arrow is to read: it takes no header that has no line end."""
-    with path.open("rb") as file:
-        begin = file.read(_HEADER_BYTES)
-    is_whole = len(begin) < _HEADER_BYTES
-    return pa.BufferReader(begin + b"\n") if is_whole and not begin.endswith((b"\n", b"\r")) else path
 
 
 def _json(path: Path, schema: pa.Schema) -> pa.Table:
     rows = _json_rows(path)
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = [(name, [[row.get(name) for row in rows]]) for name in names or schema.names]
-    return _table(path, schema, columns, lambda values: values)
+    names = list(dict.fromkeys(name for row in rows for name in row)) or schema.names
+    types = {folded(field.name): field.type for field in schema}
+    return pa.table(
+        [
+            pa.array(
+                [_written(path, name, at, row.get(name), types.get(folded(name))) for at, row in enumerate(rows, 1)],
+                pa.string(),
+            )
+            for name in names
+        ],
+        names=names,
+    )
 
 
-def _json_rows(path: Path) -> Sequence[dict[str, Any]]:
+def _json_rows(path: Path) -> Sequence[Row]:
     """The objects of a JSON file; numbers stay exact."""
-    text = path.read_bytes()
     decoder = json.JSONDecoder(parse_float=Decimal, parse_constant=str)
     try:
+        text = path.read_bytes().decode("utf-8-sig")
         try:
-            found = decoder.decode(text.decode("utf-8-sig"))
+            rows = decoder.decode(text)
         except json.JSONDecodeError:
             # not splitlines(): text may hold other line ends as they are
-            found = [decoder.decode(line) for line in text.decode("utf-8-sig").split("\n") if line.strip()]
+            rows = [decoder.decode(line) for line in text.split("\n") if line.strip()]
     except (ValueError, ArithmeticError, RecursionError) as error:
-        raise UsageError(f"{path}: no JSON in UTF-8", "Write an array of objects, or one object a line.") from error
-    if isinstance(found, dict):
-        found = found["rows"] if isinstance(found.get("rows"), list) else [found]
-    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-        raise UsageError(f"{path}: rows are objects", "Write an array of objects, or one object a line.")
-    return found
+        raise UsageError(f"{path}: not JSON in UTF-8", "Write an array of objects, or one object a line.") from error
+    if isinstance(rows, dict):
+        rows = rows["rows"] if isinstance(rows.get("rows"), list) else [rows]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UsageError(f"{path}: rows are not objects", "Write an array of objects, or one object a line.")
+    return rows
 
 
-def _table(
-    path: Path, schema: pa.Schema, columns: Sequence[tuple[str, Sequence[Any]]], values: Callable[[Any], Sequence[Any]]
-) -> pa.Table:
-    """Columns of text or JSON values, in parts, as typed ones."""
-    spelled = _spelled(path, [name for name, _ in columns], schema)
-    arrays, fields = [], []
-    for name, (_, parts) in zip(spelled, columns, strict=True):
-        known = name in schema.names
-        kind = schema.field(name).type if known else pa.string()
-        typed, rows = [], 0
-        for part in parts:
-            cells = values(part)
-            typed.append(_typed(path, name, cells, kind, rows) if known else _as_text(cells))
-            rows += len(cells)
-        arrays.append(pa.chunked_array(typed, kind))
-        fields.append(pa.field(name, kind))
-    return pa.table(arrays, schema=pa.schema(fields))
-
-
-def _spelled(path: Path, names: Sequence[str], schema: pa.Schema) -> list[str]:
-    """The names as the table spells them."""
-    known = {folded(name): name for name in schema.names}
-    spelled = [known.get(folded(name), name) for name in names]
-    twice = next((name for name in spelled if spelled.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"{path}: column {twice} is there twice", "Names are one and the same in any case.")
-    return spelled
-
-
-def _typed(path: Path, name: str, values: Sequence[Any], wanted: pa.DataType, first: int) -> pa.Array:
-    """One column's values in the table's type; an error names the row and never the value."""
-    word = delta_type(wanted) or "string"
-    help = _HELP.get(_WITHIN.get(word, word), _NUMBERS)
-    try:
-        if word == "string":
-            return pa.array(_texts(values), wanted)
-        cells = [None if value is None else _written(value) for value in values]
-        if word.startswith("decimal"):
-            return pa.array(_decimals(cells), wanted)
-        typed = column_array(cells, _WITHIN.get(word, word)).cast(wanted)
-        return _with_empty(typed, cells) if word == "binary" else typed
-    except ColumnFault as fault:
-        raise UsageError(f"{path}, row {first + fault.position + 1}: column {name} is not {word}", help) from None
-    except (pa.ArrowException, ArithmeticError):
-        raise UsageError(f"{path}: column {name} holds a value that no {word} can be", help) from None
-
-
-def _with_empty(typed: pa.Array, cells: Sequence[str | None]) -> pa.Array:
-    """Binary values with those of no bytes, which are NULL only in a change file (LZ-6.8)."""
-    return pc.if_else(pa.array([cell == "" for cell in cells], pa.bool_()), pa.scalar(b"", typed.type), typed)
-
-
-def _as_text(values: Sequence[Any]) -> pa.Array:
-    """The values of a column that the table lacks: they are shown and not compared."""
-    return pa.array([None if value is None else str(value) for value in values], pa.string())
-
-
-def _texts(values: Sequence[Any]) -> Sequence[str | None]:
-    for at, value in enumerate(values):
-        if value is not None and not isinstance(value, str):
-            raise ColumnFault(at, "format")
-    return values
-
-
-def _written(value: object) -> str:
-    """A JSON value as delimited text writes it; what is no plain value becomes text that no type takes."""
+def _written(path: Path, name: str, row: int, value: object, kind: pa.DataType | None) -> str | None:
+    """A JSON value as delimited text writes it."""
     match value:
-        case bool():
+        case None | str():
+            return value
+        case _ if kind is None:
+            return str(value)
+        case bool() if not pa.types.is_string(kind):
             return str(value).lower()
-        case str() | int() | Decimal():
+        case int() | Decimal() if not pa.types.is_string(kind):
             return str(value)
         case _:
-            return "not a plain value"
+            raise _not_of_type(path, name, row, kind)
 
 
-def _decimals(cells: Sequence[str | None]) -> list[Decimal | None]:
-    found: list[Decimal | None] = []
-    for cell in cells:
-        if cell and _DECIMAL.fullmatch(cell.strip()) is None:
-            raise ColumnFault(len(found), "format")
-        found.append(Decimal(cell.strip()) if cell else None)
-    return found
-
-
-def _parquet(path: Path, schema: pa.Schema) -> pa.Table:
+def _parquet(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001 - as readers are called
     try:
-        read = pq.read_table(path, partitioning=None)
-        read.validate(full=True)
-    except PARSE_FAULTS as error:
-        raise UsageError(f"{path}: no Parquet file") from error
-    arrays = []
-    names = _spelled(path, read.column_names, schema)
-    for name, column in zip(names, read.columns, strict=True):
-        arrays.append(_cast(path, name, column, schema.field(name).type) if name in schema.names else column)
-    return pa.table(arrays, names=names)
+        table = pq.read_table(path, partitioning=None)
+        table.validate(full=True)
+    except _READ_FAULTS as error:
+        raise UsageError(f"{path}: not a Parquet file") from error
+    return table
 
 
-def _cast(path: Path, name: str, column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """One column in the table's type; an error names the row and never the value."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    fault = f"{path}: column {name} is {column.type}, the table's is {delta_type(wanted) or wanted}"
-    if not pa.types.is_null(column.type) and _family(column.type) != _family(wanted):
-        raise UsageError(fault, "Write the expected table with the table's types, or as CSV.")
+    if path.suffix.lower() != ".parquet":
+        if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            column = pc.if_else(pc.equal(column, ""), None, column)  # a quoted empty field (LZ-6.8)
+        try:
+            return typed(column, kind)
+        except InvalidValue as invalid:
+            raise _not_of_type(path, name, invalid.position + 1, kind) from None
+    message = f"{path}: column {name} is {column.type}, the table's is {delta_type(kind) or kind}"
+    if not pa.types.is_null(column.type) and _family(column.type) != _family(kind):
+        raise UsageError(message, "Write the expected table with the table's types, or as CSV.")
     try:
-        if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
-            column = column.cast(pa.decimal256(76, wanted.scale))  # Arrow wants room for every integer
-        return column.cast(wanted)
+        if pa.types.is_integer(column.type) and pa.types.is_decimal(kind):
+            column = column.cast(pa.decimal256(76, kind.scale))  # Arrow wants room for every integer
+        return column.cast(kind)
     except pa.ArrowException:
-        raise UsageError(fault, "A value of it cannot be one of the table's.") from None
+        raise UsageError(message, "One of its values does not fit the table's type.") from None
 
 
-def _family(kind: pa.DataType) -> str:
-    """Types between which a value keeps its meaning."""
-    tests = {
-        "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
-        "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-        "binary": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
-        "timestamp": (pa.types.is_timestamp,),
-        "date": (pa.types.is_date,),
-    }
-    return next((name for name, several in tests.items() if any(test(kind) for test in several)), str(kind))
+def _family(kind: pa.DataType) -> str | None:
+    """The name that types share between which a value keeps its meaning; None for types no table has."""
+    match = _FAMILY.match(str(kind))
+    return match.lastgroup if match else None
 
 
-_READERS: dict[str, Callable[[Path, pa.Schema], pa.Table]] = {
-    ".csv": _csv,
-    ".parquet": _parquet,
-    ".json": _json,
-    ".jsonl": _json,
-    ".ndjson": _json,
-}
+def _not_of_type(path: Path, name: str, row: int, kind: pa.DataType) -> UsageError:
+    word = delta_type(kind) or str(kind)
+    return UsageError(f"{path}, row {row}: column {name} is not {word}", _HELP.get(word, _NUMBER_HELP))
+
+
+class InvalidValue(Exception):
+    """Text that is no value of a type; `position` is its place in the column, from 0."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+def typed(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Text as values of a Delta type, by the rules of delimited text (LZ-6.9); empty text is no NULL.
+
+    Raises:
+        InvalidValue: the first text that is no value of the type.
+    """
+    if not pa.types.is_binary(kind):
+        with suppress(pa.ArrowInvalid):
+            return texts.cast(kind)
+    values: list[Any] = []
+    try:
+        # not a comprehension: how far it came is the position
+        for text in texts.to_pylist():
+            values.append(None if text is None else pa.scalar(_value(text, kind), kind))  # noqa: PERF401 - see above
+    except (CellFault, ArithmeticError, pa.ArrowException):
+        raise InvalidValue(len(values)) from None
+    return pa.chunked_array([pa.array(values, kind)])
+
+
+def _value(text: str, kind: pa.DataType) -> object:
+    word = delta_type(kind) or "string"
+    if word.startswith("decimal"):
+        return Decimal(text)
+    if word == "byte":
+        return integer(text, 8)
+    if word == "timestamp_ntz":
+        return timestamp(text).replace(tzinfo=None)
+    return parser(word)(text)

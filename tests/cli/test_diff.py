@@ -35,14 +35,14 @@ def test_a_different_table_ends_with_3_and_says_where(shop, say, expected) -> No
     assert said.code == 3
     lines = [line.rstrip() for line in said.out.splitlines()]
     assert lines == [
-        "Items is not as expected: 1 missing, 1 surplus, 1 different; 0 equal rows",
+        "Items is not as expected: 1 missing, 1 unexpected, 1 different; 0 equal rows",
         "  cells that differ: Name 1",
         "",
         "Missing: expected, not in the table",
         "Id  Name",
         "9   nine",
         "",
-        "Surplus: in the table, not expected",
+        "Unexpected: in the table, not expected",
         "Id  Name",
         "8   NULL",
         "",
@@ -83,7 +83,7 @@ def test_programs_get_the_same_as_json(shop, say, expected) -> None:
     told = json.loads(said.out)
     assert said.code == 3
     assert list(told) == list(JSON)
-    assert told["counts"] == {"equal": 0, "missing": 1, "surplus": 1, "different": 1}
+    assert told["counts"] == {"equal": 0, "missing": 1, "unexpected": 1, "different": 1}
     assert told["missing"] == [{"Id": 9, "Name": "nine"}]
     assert told["different"] == [
         {"key": {"Id": 7}, "cells": [{"column": "Name", "expected": "seven", "found": "[red]seven[/red]"}]}

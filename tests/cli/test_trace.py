@@ -146,7 +146,7 @@ def test_json_has_the_shape_that_is_documented(shop, say, name, words) -> None:
 def without_rows(value):
     """The document with rows and values left out: their names are the table's own."""
     own = {"key", "first", "before", "after", "end", "applied", "delta", "markers", "different_cells"}
-    own |= {"missing", "surplus", "different"}
+    own |= {"missing", "unexpected", "different"}
     match value:
         case dict():
             return {key: None if key in own else without_rows(inner) for key, inner in value.items()}

@@ -20,7 +20,7 @@ def test_a_difference_is_told_by_key_and_cell() -> None:
     assert rows.differences([{"id": 1, "city": "Graz"}, {"id": 3, "city": "Enns"}]) == [
         "different: id=1: city is 'Linz', expected 'Graz'",
         "missing: {'id': 3, 'city': 'Enns'}",
-        "surplus: {'id': 2, 'city': 'Wels'}",
+        "unexpected: {'id': 2, 'city': 'Wels'}",
     ]
 
 
@@ -31,11 +31,11 @@ def test_a_missing_column_is_told() -> None:
 
 def test_doubled_rows_are_told() -> None:
     rows = Rows([{"id": 1}, {"id": 1}], keys=["id"])
-    assert rows.differences([{"id": 1}]) == ["surplus: {'id': 1}"]
+    assert rows.differences([{"id": 1}]) == ["unexpected: {'id': 1}"]
 
 
 def test_without_keys_whole_rows_are_told() -> None:
-    assert Rows([{"id": 1}]).differences([{"id": 2}]) == ["missing: {'id': 2}", "surplus: {'id': 1}"]
+    assert Rows([{"id": 1}]).differences([{"id": 2}]) == ["missing: {'id': 2}", "unexpected: {'id': 1}"]
 
 
 def test_another_order_is_told_as_such() -> None:
@@ -68,7 +68,7 @@ def test_numbers_are_equal_as_python_has_them() -> None:
     assert Rows([{"id": 1, "x": 1.0}], keys=["id"]) != [{"id": 1, "x": 2}]
     assert Rows([{"id": 1, "x": 1.0}]).differences([{"id": 1, "x": 2}]) == [
         "missing: {'id': 1, 'x': 2}",
-        "surplus: {'id': 1, 'x': 1.0}",
+        "unexpected: {'id': 1, 'x': 1.0}",
     ]
 
 

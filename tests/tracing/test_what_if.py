@@ -41,7 +41,7 @@ def test_without_a_file_its_rows_are_missing_and_others_come_back(shop, is_appli
     assert found.supposed == ("without 00000000000000000003.parquet",)
     assert cells(found) == [(1, {"city": ("c", "b")})]
     assert found.difference.missing == (row(3, "c"),)
-    assert found.difference.surplus == (row(2, "a"),)
+    assert found.difference.unexpected == (row(2, "a"),)
 
 
 def test_a_file_in_the_middle_can_be_left_out_without_a_gap(shop) -> None:
@@ -55,7 +55,7 @@ def test_the_other_order_shows_a_change_that_came_too_early(shop) -> None:
     three_files(shop)
     found = what_if(shop, "order=3,2")
     assert cells(found) == [(1, {"city": ("c", "b")})]
-    assert found.difference.missing_rows == found.difference.surplus_rows == 0
+    assert found.difference.missing_rows == found.difference.unexpected_rows == 0
 
 
 def test_several_suppositions_hold_together(shop) -> None:
@@ -153,7 +153,7 @@ def test_without_the_only_file_all_its_rows_are_missing(shop, is_applied) -> Non
     found = what_if(shop, "skip=1")
     assert found.difference.missing == (row(1, "a"), row(2, "a"))
     assert found.difference.key == ("id",)
-    assert not found.difference.surplus_rows
+    assert not found.difference.unexpected_rows
 
 
 def test_without_a_refused_first_file_all_rows_behind_it_come(shop) -> None:
@@ -161,7 +161,7 @@ def test_without_a_refused_first_file_all_rows_behind_it_come(shop) -> None:
     table.land(b"")
     table.insert(row(1, "a"))
     found = what_if(shop, "skip=1")
-    assert found.difference.surplus == (row(1, "a"),)
+    assert found.difference.unexpected == (row(1, "a"),)
     assert not found.difference.missing_rows
 
 

@@ -137,7 +137,7 @@ class Rows(list[dict[str, Any]]):
         return not self == other
 
     def differences(self, expected: Iterable[Row]) -> list[str]:
-        """What tells these rows from the expected ones: missing, surplus and different, by key, cell by cell.
+        """What tells these rows from the expected ones: missing, unexpected and different, by key, cell by cell.
 
         Raises:
             TypeError: an expected row holds a value that no table does, such as a list.
@@ -159,10 +159,10 @@ class Rows(list[dict[str, Any]]):
 def _of_key(there: list[Row], wanted: list[Row], keys: Sequence[str]) -> list[str]:
     """What is wrong with the rows of one key."""
     missing = _without(wanted, there)
-    surplus = _without(there, wanted)
-    if keys and len(missing) == len(surplus) == 1:
-        return [f"different: {_named(missing[0], keys)}: {_cells(surplus[0], missing[0])}"]
-    return [*(f"missing: {dict(row)!r}" for row in missing), *(f"surplus: {dict(row)!r}" for row in surplus)]
+    unexpected = _without(there, wanted)
+    if keys and len(missing) == len(unexpected) == 1:
+        return [f"different: {_named(missing[0], keys)}: {_cells(unexpected[0], missing[0])}"]
+    return [*(f"missing: {dict(row)!r}" for row in missing), *(f"unexpected: {dict(row)!r}" for row in unexpected)]
 
 
 def _without(rows: list[Row], others: list[Row]) -> list[Row]:
