@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from memory_storage import WritableMemoryStorage
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.app import OneLake
@@ -17,7 +18,6 @@ from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake, LostFile
 from mirror_engine.onelake.requests import NONE, Conditions
 from mirror_engine.onelake.store import WritableLocalStorage
-from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

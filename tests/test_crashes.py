@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
+from memory_storage import MemoryStorage
 from scripted_faults import Fault, Script, faulty
 
 import mirror_engine.engine.cycle
@@ -20,7 +21,6 @@ from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.publisher.landing_zone_writer import Publisher
 from mirror_engine.storage.base import Storage
-from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.tables import passthrough as lying_files
 from mirror_engine.tables.base import DeltaWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter

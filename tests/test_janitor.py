@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
 from mirror_engine.engine.janitor import Janitor
@@ -13,7 +14,6 @@ from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, Metad
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
-from mirror_engine.storage.memory import MemoryStorage
 
 ZONE = "Files/LandingZone"
 ORDERS = TableName("", "Orders")

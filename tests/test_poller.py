@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
+from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
@@ -22,7 +23,6 @@ from mirror_engine.landing_zone.metadata import MAX_BYTES, PartnerEvents
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.storage.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

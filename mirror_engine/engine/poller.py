@@ -30,7 +30,7 @@ from mirror_engine.landing_zone.names import (
     schema_of,
 )
 from mirror_engine.landing_zone.partitions import DEEPEST, parse_level
-from mirror_engine.storage.base import Entry, Kind
+from mirror_engine.storage.base import Entry, Kind, joined
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -121,12 +121,12 @@ class TableFolders:
         pending = [""]
         while pending:
             below = pending.pop()
-            entries = self._storage.list(_joined(folder, below))
+            entries = self._storage.list(joined(folder, below))
             if entries is None:
                 return None
             listings[below] = entries
             if below.count("/") + bool(below) < DEEPEST:
-                pending += [_joined(below, entry.name) for entry in entries if _is_partition(entry)]
+                pending += [joined(below, entry.name) for entry in entries if _is_partition(entry)]
         return listings
 
     def _metadata(self, folder: str, name: TableName, entries: Sequence[Entry]) -> MetadataSighting | None:
@@ -156,10 +156,6 @@ def read_unchanged(storage: Storage, path: str, entry: Entry, most_bytes: int) -
     return content if storage.stat(path) == entry else None
 
 
-def _joined(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder and name else folder or name
-
-
 def _is_partition(entry: Entry) -> bool:
     return entry.kind is Kind.FOLDER and parse_level(entry.name) is not None
 
@@ -172,7 +168,7 @@ def _sighting(
     expected = metadata.metadata.extension if isinstance(metadata, MetadataUsable) else "a final name"
     for below, entries in listings.items():
         for entry in entries:
-            path = _joined(below, entry.name)
+            path = joined(below, entry.name)
             code = None if path in listings else _passed_over(entry, path)
             if code == "ME021":
                 diagnostics.append(hidden_name(f"{name.folder}/{path}", expected, strict=strict))

@@ -16,7 +16,7 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import InternalError
 from mirror_engine.monitoring.status import mirror_status
-from mirror_engine.storage.zone_view import ReadOnlyStorage
+from mirror_engine.storage.zone_view import ZoneView
 from mirror_engine.tables.reading.reader import ChangeFileReader
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class DryRun:
         ledger: Ledger | None = None,
     ) -> None:
         config = replace(config, cleanup="off")
-        storage = ReadOnlyStorage(storage)
+        storage = ZoneView(storage)
         self._ledger = ledger or Ledger.fresh()
         self.context = EngineContext(storage, writer, self._ledger, config, clock, tell)
         self.poller = Poller(storage, config)

@@ -13,7 +13,7 @@ from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
-from mirror_engine.storage.zone_view import MOVED_TO, PlacedStorage, UnmovedStorage
+from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config
@@ -33,7 +33,7 @@ class ValidationTarget:
 
     path: Path
     zone: Path
-    storage: UnmovedStorage
+    storage: RestoredView
     config: Config
 
 
@@ -58,7 +58,7 @@ def _folder(folder: Path, config: Config) -> ValidationTarget:
         config = replace(config, start_index="lowest")
     zone = next((zone for zone in (ZONE, OLDER_ZONE) if (folder / zone).is_dir()), ZONE if is_mirrored else None)
     if zone:
-        return ValidationTarget(folder, folder / zone, _unmoved(_local(folder)), config)
+        return ValidationTarget(folder, folder / zone, _restored(_local(folder)), config)
     if (folder / METADATA_FILE).exists():
         return _table(folder, config)
     if folder.name.endswith(SCHEMA_SUFFIX):
@@ -97,8 +97,8 @@ def _below(folder: Path) -> list[Path]:
         raise StorageUnavailable(f"{folder}: {error.strerror}", "Check path and rights.") from None
 
 
-def _unmoved(storage: Storage) -> UnmovedStorage:
-    return UnmovedStorage(storage, processed_first=True)
+def _restored(storage: Storage) -> RestoredView:
+    return RestoredView(storage, archived_first=True)
 
 
 def _local(folder: Path) -> Storage:
@@ -106,7 +106,7 @@ def _local(folder: Path) -> Storage:
 
 
 def _placed(path: Path, at: str, zone: Path, config: Config) -> ValidationTarget:
-    return ValidationTarget(path, zone, _unmoved(PlacedStorage(_local(path), at)), config)
+    return ValidationTarget(path, zone, _restored(ZoneView(_local(path), {"": None, at: Source("")})), config)
 
 
 def _table(folder: Path, config: Config) -> ValidationTarget:
@@ -116,8 +116,9 @@ def _table(folder: Path, config: Config) -> ValidationTarget:
 
 def _file(file: Path, config: Config) -> ValidationTarget:
     """One change file, by itself: as its table's first, whatever its number is."""
-    folder, below = file.parent, file.name
-    while "=" in folder.name or folder.name in MOVED_TO:
+    folder, below, shown = file.parent, file.name, file.name
+    while "=" in folder.name or folder.name in ARCHIVES:
+        shown = shown if folder.name in ARCHIVES else f"{folder.name}/{shown}"
         folder, below = folder.parent, f"{folder.name}/{below}"
     if file.name[0] in "._":
         raise _passed_over(file)
@@ -127,8 +128,11 @@ def _file(file: Path, config: Config) -> ValidationTarget:
             "Land it there, or judge the file as one of an insert-only table: --metadata optional.",
         )
     at, zone = _in_its_zone(folder)
-    seen = PlacedStorage(_local(folder), at, only=(METADATA_FILE, below))
-    return ValidationTarget(file, zone, _unmoved(seen), replace(config, start_index="lowest"))
+    seen = ZoneView(
+        _local(folder),
+        {"": None, f"{at}/{METADATA_FILE}": Source(METADATA_FILE), f"{at}/{shown}": Source(below)},
+    )
+    return ValidationTarget(file, zone, _restored(seen), replace(config, start_index="lowest"))
 
 
 def _in_its_zone(folder: Path) -> tuple[str, Path]:

@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
 from mirror_engine.monitoring.words import in_words, word
 from mirror_engine.publisher.dry_run import DryRun
-from mirror_engine.storage.zone_view import RearrangedStorage, Slot
+from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import EveryRow
@@ -297,24 +297,24 @@ def order_matters(place: ValidationTarget, zone: ZoneListing, shuffles: int) -> 
     before, tied = _replayed(place.storage, place)
     found: dict[str, list[Diagnostic]] = {}
     for seed in range(shuffles if tied else 0):
-        after, _ = _replayed(RearrangedStorage(place.storage, _drawn(zone, seed)), place)
+        after, _ = _replayed(ZoneView(place.storage, _drawn(zone, seed)), place)
         for folder, ties in tied.items():
             if folder not in found and not same_rows(after.get(folder, ()), before.get(folder, ())):
                 found[folder] = [diagnose("ME079", tie.path, count=dict(tie.details)["count"]) for tie in ties]
     return found
 
 
-def _drawn(zone: ZoneListing, seed: int) -> dict[str, Slot]:
+def _drawn(zone: ZoneListing, seed: int) -> dict[str, Source]:
     """Files of one time, nanoseconds apart in an order drawn by lot."""
     lot = Random(seed)  # noqa: S311 - nothing secret
-    slots: dict[str, Slot] = {}
+    slots: dict[str, Source] = {}
     place_and_time = attrgetter("partition", "modified_ns")
     for table in zone.tables:
         folder = f"{zone.folder}/{table.name.folder}"
         for (_, modified_ns), files in groupby(sorted(table.files, key=place_and_time), key=place_and_time):
             paths = [f"{folder}/{file.path}" for file in files]
             drawn = lot.sample(paths, len(paths))
-            slots |= {path: Slot(path, modified_ns + shift) for shift, path in enumerate(drawn)}
+            slots |= {path: Source(path, modified_ns + shift) for shift, path in enumerate(drawn)}
     return slots
 
 

@@ -85,6 +85,11 @@ def parts_of(path: str) -> tuple[str, ...] | None:
     return None if odd else parts
 
 
+def joined(folder: str, name: str) -> str:
+    """Join two relative paths; either may be empty."""
+    return f"{folder}/{name}" if folder and name else folder or name
+
+
 def is_text(name: str) -> bool:
     """Whether a name can be written as UTF-8; a local disk may hold others."""
     try:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
 from mirror_engine.errors import ConcurrentModification, RejectedFile, StorageUnavailable
@@ -22,7 +23,6 @@ from mirror_engine.landing_zone.metadata import FileFormat, Metadata, parse
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.tables.reading.reader import ChangeFileReader, ReadFile, ReadRequest, TableContext
 from mirror_engine.tables.reading.spill import EveryRow
 

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from uuid import UUID
 
+from memory_storage import MemoryStorage
+
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Progress
@@ -29,7 +31,6 @@ from mirror_engine.monitoring.fabric_files import (
     replicator,
     write,
 )
-from mirror_engine.storage.memory import MemoryStorage
 
 MIRROR = "5f0c2a4e0b1d4c55" * 2
 NOW = 1_793_607_330.5

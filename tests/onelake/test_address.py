@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from lakes import refused
+from memory_storage import WritableMemoryStorage
 
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.requests import Address, inside, parse
-from mirror_engine.storage.memory import WritableMemoryStorage
 
 
 @pytest.fixture(scope="module")

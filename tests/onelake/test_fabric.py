@@ -7,12 +7,12 @@ import itertools
 import json
 
 import pytest
+from memory_storage import WritableMemoryStorage
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake import items as unmirrored
 from mirror_engine.onelake.fabric_rest import TABLES_A_PAGE, FabricApi, fabric_app
 from mirror_engine.onelake.items import DatabaseStatus, FabricError, Items, NullReplication, TableReport
-from mirror_engine.storage.memory import WritableMemoryStorage
 
 FABRIC = "https://api.fabric.microsoft.com"
 MIRRORING = {

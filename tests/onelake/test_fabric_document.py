@@ -7,11 +7,11 @@ import os
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from memory_storage import WritableMemoryStorage
 
 from mirror_engine.onelake.fabric_rest import FabricApi, fabric_app
 from mirror_engine.onelake.items import Items, NullReplication
 from mirror_engine.onelake.openapi import OPERATIONS
-from mirror_engine.storage.memory import WritableMemoryStorage
 
 EXAMPLES = int(os.environ.get("MIRROR_TEST_REST_EXAMPLES", "15"))
 

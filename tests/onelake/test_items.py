@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_storage import WritableMemoryStorage
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.items import Item, Items, NameInUse, NameUnusable, Workspace
 from mirror_engine.onelake.store import WritableLocalStorage
-from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

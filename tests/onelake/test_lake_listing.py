@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lakes import ZONE, Shore, matching, refused, storage_called
+from memory_storage import WritableMemoryStorage
 
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.requests import Conditions
-from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

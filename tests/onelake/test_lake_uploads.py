@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lakes import ABSENT_ONLY, Shore, matching, refused, storage_called
+from memory_storage import WritableMemoryStorage
 
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.requests import NONE, Conditions
 from mirror_engine.onelake.uploads import Limits
-from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

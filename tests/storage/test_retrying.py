@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from memory_storage import MemoryStorage
 from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.storage.retrying import PAUSES_SECONDS, RetryingStorage
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_storage import MemoryStorage
 from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.storage.memory import MemoryStorage
 from mirror_engine.storage.retrying import RetryingStorage
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_storage import WritableMemoryStorage
 
 from mirror_engine.onelake.store import WritableLocalStorage
 from mirror_engine.storage.base import Kind
-from mirror_engine.storage.memory import WritableMemoryStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.landing_zone.states import Behind, Loading
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.publisher.dry_run import DryRun
-from mirror_engine.storage.zone_view import OneTableStorage, RearrangedStorage, Slot, UnmovedStorage
+from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
 from mirror_engine.tables.reading.reader import ChangeFileReader, ReadRequest, TableContext
@@ -333,13 +333,14 @@ def scene_of(look: MirrorSnapshot, table: str) -> TraceContext:
     progress = None if is_new else context.ledger.progress(name)
     commits = tuple(reversed(context.writer.history(folder))) if progress and progress.has_table else ()
     lying = next(listing for listing in zone.tables if listing.name == name)
-    unmoved = UnmovedStorage(context.storage, processed_first=bool(_replaced(lying, progress)))
-    storage: Storage = OneTableStorage(unmoved, zone.folder, name.folder)
+    restored = RestoredView(context.storage, archived_first=bool(_replaced(lying, progress)))
+    others = {f"{zone.folder}/{other.name.folder}": None for other in zone.tables if other.name != name}
+    storage: Storage = ZoneView(restored, others)
     listing = _seen(context, storage, name)
     if progress:
         place = f"{zone.folder}/{name.folder}"
         slots = _of_other_lives(place, listing, progress, lying) | _as_applied(place, listing, progress, commits)
-        storage = RearrangedStorage(storage, slots)
+        storage = ZoneView(storage, slots)
         listing = _seen(context, storage, name)
     return TraceContext(
         context=context,
@@ -369,7 +370,7 @@ def _replaced(listing: TableListing, progress: Progress | None) -> frozenset[str
 
 def _of_other_lives(
     folder: str, listing: TableListing, progress: Progress, lying: TableListing
-) -> dict[str, Slot | None]:
+) -> dict[str, Source | None]:
     """Files moved away that the present table never held: a stop and start leaves them there (LZ-7.7)."""
     known = {*progress.applied, *(file.path for file in lying.files)}
     return {f"{folder}/{file.path}": None for file in listing.files if file.path not in known}
@@ -377,7 +378,7 @@ def _of_other_lives(
 
 def _as_applied(
     folder: str, listing: TableListing, progress: Progress, commits: Iterable[HistoryEntry]
-) -> dict[str, Slot | None]:
+) -> dict[str, Source | None]:
     """Applied files that time orders, at times in the order in which they were applied: some came late (LZ-3.6)."""
     metadata = listing.usable
     if metadata is None or metadata.strategy is not Strategy.LAST_UPDATE_TIME:
@@ -385,7 +386,7 @@ def _as_applied(
     lying = {file.path for file in listing.files}
     order = [path for commit in commits for path in commit.files]
     known = [path for path in dict.fromkeys((*order, *progress.applied)) if path in lying and path in progress.applied]
-    return {f"{folder}/{path}": Slot(f"{folder}/{path}", rank) for rank, path in enumerate(known, start=1)}
+    return {f"{folder}/{path}": Source(f"{folder}/{path}", rank) for rank, path in enumerate(known, start=1)}
 
 
 def _is_same(file: LandedFile, etag: str) -> bool:

@@ -17,7 +17,7 @@ from mirror_engine.monitoring.words import in_words
 from mirror_engine.publisher.diff import compare
 from mirror_engine.publisher.trace.file import find_file
 from mirror_engine.publisher.trace.replay import beginning_of, replay_table
-from mirror_engine.storage.zone_view import RearrangedStorage, Slot
+from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import EveryRow
 
@@ -104,11 +104,11 @@ class _Files:
         scene = self._scene
         times = {file.path: file.modified_ns for file in scene.listing.files}
         slots = {
-            f"{scene.folder}/{place}": Slot(f"{scene.folder}/{content}", times[place]) if content else None
+            f"{scene.folder}/{place}": Source(f"{scene.folder}/{content}", times[place]) if content else None
             for place, content in self._content.items()
             if content != place
         }
-        return RearrangedStorage(scene.storage, slots)
+        return ZoneView(scene.storage, slots)
 
     def _check(self, path: str) -> None:
         if path not in self._content.values():
