@@ -64,7 +64,7 @@ def measured(batch_files: int, batches: int, driver_memory: str) -> dict[str, An
         root = backlog(Path(folder), batch_files * batches)
         lying = sum(file.stat().st_size for file in root.rglob("*.parquet"))
         size = str(lying // batches + 1)
-        options = ["--batch-bytes", size, "--driver-memory", driver_memory]
+        options = ["--max-batch-size", size, "--driver-memory", driver_memory]
         once = [sys.executable, "-m", "mirror_engine.cli.main", "once", str(root), *options]
         found = peaks(once)
         history = [sys.executable, "-m", "mirror_engine.cli.main", "history", str(root), "Orders", "--json"]

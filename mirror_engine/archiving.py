@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> None:
     profile, jars = arguments
     if hasattr(os, "nice"):
         os.nice(_MIN_URGENT)
-    make_archive(Config(profile="ci", jars=jars), "brief" if profile == "brief" else "steady")
+    make_archive(Config(spark_profile="ci", delta_jars_dir=jars), "brief" if profile == "brief" else "steady")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every option, its default, and where its value comes from: flags, `MIRROR_ENGINE_*`, `mirror-engine.toml`."""
+"""Options of a mirror: defaults, allowed values and sources (flags, `MIRROR_ENGINE_*`, `mirror-engine.toml`)."""
 
 from __future__ import annotations
 
@@ -6,372 +6,343 @@ import json
 import math
 import re
 import sys
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.errors import ConfigError, StorageUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-_UNITS = {"": 1, "b": 1}
-_UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
-_UNITS |= {f"{letter}{tail}": 1024**power for power, letter in enumerate("kmgt", 1) for tail in ("", "ib")}
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-z]*)", re.IGNORECASE)
-_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-
-
-class _Refused(ValueError):
-    """A value outside what is allowed; raised and caught in this module only."""
-
-
-@dataclass(frozen=True)
-class Option:
-    """What one option is.
-
-    Attributes:
-        about: what it does, for help and reference.
-        allowed: the values it takes, in words.
-        read: from a flag's, a variable's or TOML's value; raises ValueError outside the allowed.
-        unit: how its value is called in help.
-        topic: the heading it stands under in help.
-    """
-
-    about: str
-    allowed: str
-    read: Callable[[Any], Any]
-    unit: str
-    topic: str
-
-
-def choice(topic: str, about: str, *words: str) -> Option:
-    """One of a few words."""
-
-    def read(value: object) -> str:
-        if isinstance(value, str) and value in words:
-            return value
-        raise _Refused
-
-    return Option(about, " or ".join(words), read, "|".join(words), topic)
-
-
-def switch(topic: str, about: str) -> Option:
-    """True or false, also as yes/no, on/off, 1/0."""
-
-    def read(value: object) -> bool:
-        word = _WORDS.get(value.lower()) if isinstance(value, str) else value
-        if isinstance(word, bool):
-            return word
-        raise _Refused
-
-    return Option(about, "true or false", read, "true|false", topic)
-
-
-def number(topic: str, about: str, unit: str, low: float, high: float = math.inf) -> Option:
-    """A number within a range, both ends included."""
-
-    def read(value: object) -> float:
-        number = _float(value)
-        if not low <= number <= high or math.isinf(number):  # NaN is in no range
-            raise _Refused
-        return number
-
-    return Option(about, f"a number {_range(low, high)}", read, unit, topic)
-
-
-def whole(topic: str, about: str, unit: str, low: int, high: float = math.inf) -> Option:
-    """A whole number within a range, both ends included."""
-
-    def read(value: object) -> int:
-        if isinstance(value, float):
-            raise _Refused
-        number = value if isinstance(value, int) and not isinstance(value, bool) else _digits(value)
-        if not low <= number <= high:
-            raise _Refused
-        return number
-
-    return Option(about, f"a whole number {_range(low, high)}", read, unit, topic)
-
-
-def whole_or(topic: str, about: str, unit: str, low: int, words: Sequence[str]) -> Option:
-    """A whole number from `low` on, or one of some words."""
-    known = whole(topic, about, unit, low)
-
-    def read(value: object) -> int | str:
-        return value if isinstance(value, str) and value in words else int(known.read(value))
-
-    return Option(about, f"{', '.join(words)}, or {known.allowed}", read, f"{'|'.join(words)}|{unit}", topic)
-
-
-def size(topic: str, about: str) -> Option:
-    """Bytes, also as `256MB` (decimal) or `1GiB` (binary; so is a single letter)."""
-
-    def read(value: object) -> int:
-        if isinstance(value, int) and not isinstance(value, bool):
-            size = value
-        else:
-            found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-            if not found or found[2].lower() not in _UNITS:
-                raise _Refused
-            size = round(float(found[1]) * _UNITS[found[2].lower()])
-        if size < 1:
-            raise _Refused
-        return size
-
-    return Option(about, "a size such as 1048576, 256MB or 1GiB", read, "SIZE", topic)
-
-
-def size_or(topic: str, about: str, word: str) -> Option:
-    """Bytes, or one word that stands for what the engine chooses."""
-    known = size(topic, about)
-
-    def read(value: object) -> int | str:
-        return word if value == word else known.read(value)
-
-    return Option(about, f"{known.allowed}, or {word}", read, known.unit, topic)
-
-
-def text(topic: str, about: str, allowed: str, unit: str, pattern: str) -> Option:
-    """Text that a pattern matches in full."""
-
-    def read(value: object) -> str:
-        if isinstance(value, str) and re.fullmatch(pattern, value):
-            return value
-        raise _Refused
-
-    return Option(about, allowed, read, unit, topic)
-
-
-def _float(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _Refused
-    return float(value)
-
-
-def _digits(value: object) -> int:
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value):
-        return int(value)
-    raise _Refused
-
-
-def _range(low: float, high: float) -> str:
-    return f"of {low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
-
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:  # Python 3.10 has no TOML reader of its own
     import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
 CONFIG_FILE = "mirror-engine.toml"
 ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
-ENVIRONMENT_ELSEWHERE = frozenset(
-    {"MIRROR_ENGINE_CACHE", "MIRROR_ENGINE_TOKEN", "MIRROR_ENGINE_CONTROL", "MIRROR_ENGINE_CONTROL_TOKEN"}
-)  # of this machine, not of a mirror
+OTHER_VARIABLES = frozenset(
+    f"{ENVIRONMENT_PREFIX}{name}" for name in ("ROOT", "CACHE", "TOKEN", "CONTROL", "CONTROL_TOKEN", "COMPLETE")
+)  # of the program or this machine, not of a mirror; COMPLETE is click's own
 
+_SIZES = {"": 1, "b": 1}
+_SIZES |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
+_SIZES |= {f"{letter}{tail}": 1024**power for power, letter in enumerate("kmgt", 1) for tail in ("", "ib")}
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_MEASURE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-z]*)", re.IGNORECASE)
+_SWITCH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _FOLDER_NAME = r"(?![._ ])[^\x00-\x1f\x7f-\x9f/\\:*?\"<>|]{1,100}(?<![. ])"
-_ZONE, _BATCH, _CLEAN, _MACHINE = "How the zone is read", "How it is applied", "What is cleaned up", "This machine"
+_UNIT_SUFFIXES = ("_seconds", "_days")  # of a field whose option takes a duration
+
+
+class _Rejected(ValueError):
+    """A value outside the allowed ones; raised and caught in this module only."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Allowed values of an option.
+
+    Attributes:
+        allowed: in words.
+        metavar: placeholder in help.
+        read: from a flag's, variable's or TOML's value; raises ValueError outside the allowed ones.
+    """
+
+    allowed: str
+    metavar: str
+    read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: what it does, the heading of its help, and its values."""
+
+    about: str
+    topic: str
+    kind: Kind
+
+
+def choice(*words: str) -> Kind:
+    """One of a few words; a number may stand for its digits."""
+
+    def read(value: object) -> str:
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(text, str) and text in words:
+            return text
+        raise _Rejected
+
+    return Kind(" or ".join(words), "|".join(words), read)
+
+
+def switch() -> Kind:
+    """True or false, also as yes/no, on/off, 1/0."""
+
+    def read(value: object) -> bool:
+        word = _SWITCH.get(value.lower()) if isinstance(value, str) else value
+        if isinstance(word, bool):
+            return word
+        raise _Rejected
+
+    return Kind("true or false", "true|false", read)
+
+
+def whole(metavar: str, low: int, high: float = math.inf, *, words: Sequence[str] = (), unit: str = "") -> Kind:
+    """A whole number within a range, both ends included, with or without its unit; or one of some words."""
+
+    def read(value: object) -> int | str:
+        if isinstance(value, str) and value in words:
+            return value
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value.removesuffix(unit) if unit else value):
+            value = int(value.removesuffix(unit) if unit else value)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise _Rejected
+        return value
+
+    limits = f"of {low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
+    return Kind(", ".join([*words, f"a whole number {limits}"]), "|".join([*words, metavar]), read)
+
+
+def _measure(value: object, units: Mapping[str, float]) -> float:
+    found = _MEASURE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found and found[2].lower() in units:
+        return float(found[1]) * units[found[2].lower()]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    raise _Rejected
+
+
+def duration(low: float) -> Kind:
+    """Seconds, also as `500ms`, `60s`, `5m`, `2h` or `7d`."""
+
+    def read(value: object) -> float:
+        seconds = float(_measure(value, _SECONDS))
+        if not low <= seconds < math.inf:  # NaN is in no range
+            raise _Rejected
+        return seconds
+
+    least = f" of {low:g}s or more" if low else ""
+    return Kind(f"a duration{least}, such as 60s, 5m, 2h or 7d", "DURATION", read)
+
+
+def size(*, words: Sequence[str] = ()) -> Kind:
+    """Bytes, also as `256MB` (decimal) or `1GiB` (binary, as a single letter is); or one of some words."""
+
+    def read(value: object) -> int | str:
+        if isinstance(value, str) and value in words:
+            return value
+        found = _measure(value, _SIZES)
+        if isinstance(value, float) or round(found) < 1:
+            raise _Rejected
+        return round(found)
+
+    return Kind(", or ".join(["a size such as 1048576, 256MB or 1GiB", *words]), "SIZE", read)
+
+
+def text(allowed: str, metavar: str, pattern: str) -> Kind:
+    """Text that a pattern matches in full."""
+
+    def read(value: object) -> str:
+        if isinstance(value, str) and re.fullmatch(pattern, value):
+            return value
+        raise _Rejected
+
+    return Kind(allowed, metavar, read)
+
+
+def _option(default: Any, topic: str, kind: Kind, about: str) -> Any:  # noqa: ANN401 - any option's value
+    return field(default=default, metadata={"option": Option(about, topic, kind)})
+
+
+_ZONE, _BATCH, _CLEAN, _SPARK = "Landing zone", "Batches", "Clean-up", "Spark"
 
 
 @dataclass(frozen=True)
 class Config:
-    """All options of one mirror; each says beside its type what it does and takes.
+    """All options of one mirror.
 
     Raises:
-        ConfigError: one or more values are outside what is allowed; the message lists all of them.
+        ConfigError: one or more values are not allowed; the message lists all of them.
     """
 
-    default_schema: Annotated[
-        str,
-        text(
-            _ZONE,
-            "Delta schema of tables outside a schema folder; `none` for flat (LZ-1.4).",
-            "a plain folder name, or none",
-            "NAME",
-            _FOLDER_NAME,
-        ),
-    ] = "dbo"
-    metadata: Annotated[
-        Literal["required", "optional"],
-        choice(
-            _ZONE,
-            "`optional` mirrors Parquet folders without `_metadata.json`, insert-only (LZ-2.3).",
-            "required",
-            "optional",
-        ),
-    ] = "required"
-    start_index: Annotated[
-        Literal["first", "lowest"],
-        choice(_ZONE, "`lowest` begins at the lowest number present instead of 1 (LZ-3.2).", "first", "lowest"),
-    ] = "first"
-    null_type: Annotated[
-        Literal["integer", "untyped"],
-        choice(_ZONE, "`untyped` lets an all-NULL column make no claim (LZ-5.9).", "integer", "untyped"),
-    ] = "integer"
-    naive_timestamps: Annotated[
-        Literal["utc", "ntz"],
-        choice(_ZONE, "`ntz` keeps timestamps without a zone so (LZ-5.8).", "utc", "ntz"),
-    ] = "utc"
-    strict: Annotated[bool, switch(_ZONE, "Make errors of the warnings that the service may refuse (chapter 11).")] = (
-        False
+    default_schema: str = _option(
+        "dbo",
+        _ZONE,
+        text("a plain folder name, or none", "NAME", _FOLDER_NAME),
+        "Delta schema of tables outside a schema folder; `none` for no schema (LZ-1.4).",
     )
-    cleanup: Annotated[
-        Literal["ready", "processed", "off"],
-        choice(
-            _CLEAN,
-            "Where applied files go: `_FilesReadyToDelete`, `_ProcessedFiles`, nowhere (LZ-8.2).",
-            "ready",
-            "processed",
-            "off",
-        ),
-    ] = "ready"
-    cleanup_days: Annotated[float, number(_CLEAN, "Days after which moved files are deleted (LZ-8.3).", "DAYS", 0)] = (
-        7.0
+    missing_metadata: Literal["wait", "insert-only"] = _option(
+        "wait",
+        _ZONE,
+        choice("wait", "insert-only"),
+        "Folder without `_metadata.json`: `wait` for it, or take its Parquet files as `insert-only` (LZ-2.3).",
     )
-    retention_days: Annotated[int, whole(_CLEAN, "Delta retention for VACUUM (LZ-8.6).", "DAYS", 1, 30)] = 7
-    optimize: Annotated[
-        int | str,
-        whole_or(
-            _CLEAN,
-            "When `run` compacts and vacuums a table with nothing waiting: after so many new data files, once all "
-            "tables have been idle for a minute, or never.",
-            "FILES",
-            1,
-            ("off", "idle"),
-        ),
-    ] = 100
-    drop_delay_seconds: Annotated[
-        float,
-        number(_ZONE, "How long a folder must be gone before its table is dropped (LZ-7.4).", "SECONDS", 0),
-    ] = 0.0
-    restart: Annotated[
-        Literal["rebuild", "resume"],
-        choice(
-            _CLEAN,
-            "What stop and start does: drop and rebuild all tables, or go on (LZ-7.7).",
-            "rebuild",
-            "resume",
-        ),
-    ] = "rebuild"
-    batch_files: Annotated[
-        int, whole(_BATCH, "Most change files in one commit; 1 to debug order (LZ-4.16).", "FILES", 1)
-    ] = 1000
-    batch_bytes: Annotated[
-        int, size(_BATCH, "Most bytes of change files, as landed but 32 a row at least, in one commit.")
-    ] = 256 * 1024 * 1024
-    driver_batch_bytes: Annotated[
-        int | Literal["auto"],
-        size_or(
-            _BATCH,
-            "Largest batch that is collapsed in the driver, counted likewise; Spark collapses others. "
-            "`auto`: 512MiB, and none on a cluster.",
-            "auto",
-        ),
-    ] = "auto"
-    row_bytes: Annotated[int, size(_BATCH, "Longest row accepted.")] = 64 * 1024 * 1024
-    direct_staging: Annotated[
-        bool, switch(_BATCH, "Commit large insert-only Parquet files that fit the table as they lie (LZ-4.19).")
-    ] = True
-    workers: Annotated[int, whole(_BATCH, "Tables worked on side by side.", "TABLES", 1, 256)] = 2
-    poll_interval_seconds: Annotated[
-        float, number(_ZONE, "Longest time between two looks at the zone (LZ-3.1).", "SECONDS", 0.01)
-    ] = 15.0
-    profile: Annotated[
-        Literal["local", "ci", "cluster"],
-        choice(
-            _MACHINE,
-            "What Spark is set up for: this machine, short work that leaves nothing behind, a Spark set up elsewhere.",
-            "local",
-            "ci",
-            "cluster",
-        ),
-    ] = "local"
-    master: Annotated[
-        str,
-        text(
-            _MACHINE,
-            "Another Spark than our own: spark://HOST:PORT, yarn, k8s://… (docs/cluster.md); empty: this machine.",
-            "a master that spark-submit knows",
-            "MASTER",
-            r"[^\x00-\x20]*",
-        ),
-    ] = ""
-    driver_memory: Annotated[
-        str,
-        text(
-            _MACHINE,
-            "Heap of the Spark driver.",
-            "a size as Spark writes it, such as 512m or 2g",
-            "SIZE",
-            r"[1-9][0-9]{0,8}[kmgtKMGT]b?",
-        ),
-    ] = "2g"
-    jars: Annotated[
-        str,
-        text(
-            _MACHINE,
-            "Folder of Delta jars, for machines without a network; empty: fetch.",
-            "a folder",
-            "FOLDER",
-            r"[^\x00]*",
-        ),
-    ] = ""
+    first_file: Literal["1", "lowest"] = _option(
+        "1",
+        _ZONE,
+        choice("1", "lowest"),
+        "Number of a table's first file: `1` as Fabric, or the `lowest` number present (LZ-3.2).",
+    )
+    all_null_columns: Literal["integer", "untyped"] = _option(
+        "integer",
+        _ZONE,
+        choice("integer", "untyped"),
+        "Type of columns that contain only NULL: `integer` as Fabric, or `untyped` to decide later (LZ-5.9).",
+    )
+    naive_timestamps: Literal["utc", "ntz"] = _option(
+        "utc",
+        _ZONE,
+        choice("utc", "ntz"),
+        "Timestamps without time zone: read as `utc`, or keep as TIMESTAMP_NTZ (`ntz`) (LZ-5.8).",
+    )
+    strict: bool = _option(False, _ZONE, switch(), "Treat warnings that Fabric may reject as errors.")
+    drop_delay_seconds: float = _option(
+        0.0,
+        _ZONE,
+        duration(0),
+        "How long a table folder must be missing before its Delta table is dropped (LZ-7.4).",
+    )
+    poll_interval_seconds: float = _option(
+        15.0,
+        _ZONE,
+        duration(0.01),
+        "Maximum time between two scans of the landing zone (LZ-3.1).",
+    )
+    max_batch_files: int = _option(
+        1000,
+        _BATCH,
+        whole("N", 1),
+        "Maximum number of change files in one commit; 1 to debug order (LZ-4.16).",
+    )
+    max_batch_size: int = _option(
+        256 * 1024 * 1024,
+        _BATCH,
+        size(),
+        "Maximum size of one batch. Counts file bytes, but at least 32 bytes per row.",
+    )
+    driver_batch_limit: int | Literal["auto"] = _option(
+        "auto",
+        _BATCH,
+        size(words=("auto",)),
+        "Largest batch processed in the driver; larger ones go to Spark executors. `auto`: 512MiB, none on a cluster.",
+    )
+    max_row_size: int = _option(64 * 1024 * 1024, _BATCH, size(), "Maximum row size; larger rows are rejected (ME075).")
+    passthrough: bool = _option(
+        True,
+        _BATCH,
+        switch(),
+        "Add large insert-only Parquet files to the table without rewriting them (LZ-4.19).",
+    )
+    workers: int = _option(2, _BATCH, whole("N", 1, 256), "Tables processed in parallel.")
+    cleanup: Literal["ready", "processed", "off"] = _option(
+        "ready",
+        _CLEAN,
+        choice("ready", "processed", "off"),
+        "Move applied files to `_FilesReadyToDelete` (ready), to `_ProcessedFiles` (processed), or leave them (off).",
+    )
+    delete_processed_after_seconds: float = _option(
+        7 * 86_400.0, _CLEAN, duration(0), "Age at which moved files are deleted (LZ-8.3)."
+    )
+    auto_maintain: int | str = _option(
+        100,
+        _CLEAN,
+        whole("N", 1, words=("off", "idle")),
+        "When `run` compacts and vacuums a caught-up table: after N new data files, once all tables have been `idle` "
+        "for a minute, or never (`off`).",
+    )
+    vacuum_retention_days: int = _option(
+        7, _CLEAN, whole("DAYS", 1, 30, unit="d"), "How long VACUUM keeps superseded data files (LZ-8.6)."
+    )
+    spark_profile: Literal["local", "ci", "cluster"] = _option(
+        "local",
+        _SPARK,
+        choice("local", "ci", "cluster"),
+        "Spark settings: `local`, `ci` (fast start, no background work) or `cluster` (leave Spark's own settings).",
+    )
+    spark_master: str = _option(
+        "",
+        _SPARK,
+        text("a master that spark-submit knows", "URL", r"[^\x00-\x20]*"),
+        "Spark master URL (docs/cluster.md); empty starts a local Spark.",
+    )
+    driver_memory: str = _option(
+        "2g",
+        _SPARK,
+        text("a size as Spark writes it, such as 512m or 2g", "SIZE", r"[1-9][0-9]{0,8}[kmgtKMGT]b?"),
+        "Heap size of the Spark driver.",
+    )
+    delta_jars_dir: str = _option(
+        "",
+        _SPARK,
+        text("a folder", "DIR", r"[^\x00]*"),
+        "Folder of Delta's jars, for machines without network access; empty: download them.",
+    )
 
     def __post_init__(self) -> None:
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        read, problems = _read({f"Config({name}=…)": (name, value) for name, value in given.items()})
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        read, problems = _read({f"Config({name}=…)": (name, value) for name, value in values.items()}, options())
         typed = [
-            f"Config({name}=…): found {value!r}, allowed {options()[name].allowed}, as {type(read[name]).__name__}"
-            for name, value in given.items()
+            f"Config({name}=…): found {value!r}, allowed {options()[name].kind.allowed}, as {type(read[name]).__name__}"
+            for name, value in values.items()
             if name in read and read[name] != value
         ]
-        _refuse([*problems, *typed])
+        _raise_for([*problems, *typed])
 
     @property
     def delta_default_schema(self) -> str:
-        """The default schema, `""` for none."""
+        """The default schema; `""` for none."""
         return "" if self.default_schema == "none" else self.default_schema
 
 
 @cache
 def options() -> Mapping[str, Option]:
     """Every option by its field's name, in the order of `Config`."""
-    hints = get_type_hints(Config, include_extras=True)
-    return {field.name: hints[field.name].__metadata__[0] for field in fields(Config)}
+    return {entry.name: entry.metadata["option"] for entry in fields(Config)}
 
 
-def flag_of(name: str) -> str:
-    """The command line's flag of an option; units are told in its help: `--poll-interval`."""
-    return "--" + name.removesuffix("_seconds").replace("_", "-")
+def option_name(field_name: str) -> str:
+    """Name of a field's option in `mirror-engine.toml`: `poll_interval`, of `poll_interval_seconds`."""
+    suffix = next((suffix for suffix in _UNIT_SUFFIXES if field_name.endswith(suffix)), "")
+    return field_name.removesuffix(suffix)
+
+
+def flag_of(field_name: str) -> str:
+    """The command line's flag of an option: `--poll-interval`."""
+    return f"--{option_name(field_name).replace('_', '-')}"
 
 
 def load(
-    root: Path, flags: Mapping[str, object], environ: Mapping[str, str], config_file: Path | None = None
+    root: Path,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    config_file: Path | None = None,
+    *,
+    effective: Config | None = None,
 ) -> Config:
-    """The options of one mirror: flags win over the environment, the environment over the file.
+    """Read the options of one mirror: flags win over variables, variables over the file.
 
     Args:
-        root: ROOT; its `mirror-engine.toml` is read where `config_file` names no other.
-        flags: by option name, without those not given.
+        root: ROOT; its `mirror-engine.toml` is read if `config_file` is None.
+        flags: by field name, without those that were not set.
         environ: the process's environment.
-        config_file: a TOML file that must be there.
+        config_file: a TOML file that must exist.
+        effective: options of the running engine, which win over all but the flags.
 
     Raises:
-        ConfigError: every wrong name and value of all three, each with its place, what was found and what is
-            allowed.
+        ConfigError: every wrong name and value of all three sources: where, what was found and what is allowed.
     """
     from_file, problems = _file(config_file or root / CONFIG_FILE, required=config_file is not None)
-    values: dict[str, Any] = {}
-    for layer in (from_file, _variables(environ), {flag_of(name): (name, value) for name, value in flags.items()}):
-        found, wrong = _read(layer)
-        values |= found
-        problems += wrong
-    _refuse(problems)
-    return Config(**values)
+    named = {option_name(name): option for name, option in options().items()}
+    values, wrong = _read(from_file, named)
+    from_variables, more_wrong = _read(_variables(environ), named)
+    from_flags, most_wrong = _read({flag_of(name): (option_name(name), value) for name, value in flags.items()}, named)
+    _raise_for([*problems, *wrong, *more_wrong, *most_wrong])
+    chosen = from_flags if effective else values | from_variables | from_flags
+    field_names = {option_name(name): name for name in options()}
+    return replace(effective or Config(), **{field_names[name]: value for name, value in chosen.items()})
 
 
 def write_effective(path: Path, config: Config) -> None:
@@ -399,53 +370,48 @@ def read_effective(path: Path) -> Config | None:
 
 
 def _variables(environ: Mapping[str, str]) -> dict[str, tuple[str, object]]:
-    ours = (name for name in environ if name.startswith(ENVIRONMENT_PREFIX) and name not in ENVIRONMENT_ELSEWHERE)
-    return {name: (name.removeprefix(ENVIRONMENT_PREFIX).lower(), environ[name]) for name in sorted(ours)}
+    names = (name for name in environ if name.startswith(ENVIRONMENT_PREFIX) and name not in OTHER_VARIABLES)
+    return {name: (name.removeprefix(ENVIRONMENT_PREFIX).lower(), environ[name]) for name in sorted(names)}
 
 
 def _file(path: Path, *, required: bool) -> tuple[dict[str, tuple[str, object]], list[str]]:
-    """What the file says, by place; and why it could not be read."""
+    """The file's values by place, and why it cannot be read."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}, [f"--config: found no file {path}, allowed a TOML file"] if required else []
-    except (OSError, ValueError, RecursionError) as error:  # wrong TOML, wrong UTF-8: both ValueErrors; too deep
+    except (OSError, ValueError, RecursionError) as error:  # wrong TOML and wrong UTF-8 are ValueErrors
         return {}, [f"{path}: cannot be read: {error}"]
     return {f"{path.name}: {name}": (name, value) for name, value in content.items()}, []
 
 
-def _read(layer: Mapping[str, tuple[str, object]]) -> tuple[dict[str, Any], list[str]]:
-    """The good values by option name, and a sentence for each place with a wrong name or value."""
+def _read(layer: Mapping[str, tuple[str, object]], named: Mapping[str, Option]) -> tuple[dict[str, Any], list[str]]:
+    """The good values by option name, and a message for each place with a wrong name or value."""
     values: dict[str, Any] = {}
     problems: list[str] = []
     for place, (name, value) in layer.items():
-        option = options().get(name)
-        if option is None:
-            problems.append(f"{place}: no such option{_near(name)}")
+        if name not in named:
+            near = get_close_matches(name.lower().replace("-", "_"), named, n=1, cutoff=0.5)
+            problems.append(f"{place}: unknown option{f', did you mean {near[0]}?' if near else ''}")
             continue
         try:
-            values[name] = option.read(value)
+            values[name] = named[name].kind.read(value)
         except (ValueError, OverflowError):
-            problems.append(f"{place}: found {_shown(value)}, allowed {option.allowed}")
+            problems.append(f"{place}: found {_shown(value)}, allowed {named[name].kind.allowed}")
     return values, problems
 
 
 def _shown(value: object) -> str:
     try:
         return repr(value)
-    except (ValueError, RecursionError):  # TOML's hexadecimal numbers know no end, nor do its tables
+    except (ValueError, RecursionError):  # TOML's hexadecimal numbers and nested tables have no limit
         return f"a value of type {type(value).__name__} too long to show"
 
 
-def _near(name: str) -> str:
-    near = get_close_matches(name.lower().replace("-", "_"), options(), n=1, cutoff=0.5)
-    return f", near {near[0]}" if near else ""
-
-
-def _refuse(problems: Sequence[str]) -> None:
+def _raise_for(problems: Sequence[str]) -> None:
     if problems:
-        count = "1 option is wrong" if len(problems) == 1 else f"{len(problems)} options are wrong"
+        count = "1 invalid option" if len(problems) == 1 else f"{len(problems)} invalid options"
         raise ConfigError(
             "\n".join([f"{count}:", *(f"  {problem}" for problem in problems)]),
-            "`--help` of the command lists its options with what each takes.",
+            "see the command's --help for options and their values",
         )

@@ -221,14 +221,11 @@ class Mirror:
     def rebuild(self) -> list[TableName]:
         """Drop every Delta table and all progress, as Fabric's stop and start does (LZ-7.7).
 
-        What still lies in the zone is read again by the next cycle; what cannot be rebuilt is told as ME069. With
-        `restart=resume` all state is kept and nothing is dropped.
+        The next cycle reads the files that are still in the landing zone; rows that are lost are reported as ME069.
 
         Raises:
             RootLocked: another engine holds this ROOT.
         """
-        if self.config.restart == "resume":
-            return []
         with self._engine() as running:
             return restart(running.context, running.engine, self._poller().look())
 
@@ -238,7 +235,7 @@ class Mirror:
 
     def _maintained(self, folder: str, failed: _Failed | None) -> Mapping[str, Any] | None:
         try:
-            return foreseen(lambda: self._writer.maintain(folder, self.config.retention_days * 24.0))
+            return foreseen(lambda: self._writer.maintain(folder, self.config.vacuum_retention_days * 24.0))
         except TransientError as error:
             if failed is None:
                 raise
@@ -256,7 +253,7 @@ class Mirror:
 
     def _load(self) -> Profile:
         """What a JVM of our own is set up for: long work, or a little that is soon over."""
-        if self.config.profile == "ci":
+        if self.config.spark_profile == "ci":
             return "brief"
         lying = sum(file.size for listing in self._poller().look().tables for file in listing.files)
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"

@@ -26,7 +26,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     folder = tmp_path_factory.mktemp("spark")
     session = start_session(
-        Config(profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief"
+        Config(spark_profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief"
     )
     yield session
     end_session(session)
@@ -42,7 +42,7 @@ def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]
 
     def make(root: Path) -> DeltaWriter:
         scratch, log_file = root / SCRATCH, root / LOGS / "spark.log"
-        start = lambda: start_session(Config(profile="ci"), scratch=scratch, log_file=log_file)  # noqa: E731 - as `Mirror` does
+        start = lambda: start_session(Config(spark_profile="ci"), scratch=scratch, log_file=log_file)  # noqa: E731 - as `Mirror` does
         made.append(SparkDeltaWriter(root / TABLES, scratch, start))
         return made[-1]
 
@@ -53,7 +53,7 @@ def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]
 
 def pytest_configure() -> None:
     """Programs that tests start leave nothing at work behind them."""
-    os.environ["MIRROR_ENGINE_PROFILE"] = "ci"
+    os.environ["MIRROR_ENGINE_SPARK_PROFILE"] = "ci"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import DeltaWriter
 
 COMMAND = [sys.executable, "-m", "mirror_engine.cli.main", "run"]
-OPTIONS = ["--poll-interval", "0.3", "--batch-files", "3", "--workers", str(len(KINDS))]
+OPTIONS = ["--poll-interval", "0.3", "--max-batch-files", "3", "--workers", str(len(KINDS))]
 # a killed engine's JVM is a new one each time: it is to be warm soon
 ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"}
 MAX_WAIT_SECONDS = 40.0
@@ -73,7 +73,7 @@ class Killer:
             act()
         before = self._lying(moment)
         engine = subprocess.Popen(
-            [*COMMAND, str(self.root), *OPTIONS, "--optimize", self.optimize],
+            [*COMMAND, str(self.root), *OPTIONS, "--auto-maintain", self.optimize],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=ENVIRONMENT,

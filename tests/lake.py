@@ -19,7 +19,7 @@ class Lake(Shop):
     """Its table `Orders` has one commit more than `files` were applied, the newest of that version."""
 
     def __init__(self, root, files=5):
-        super().__init__(root, batch_files=1)
+        super().__init__(root, max_batch_files=1)
         self.begin()
         self.table = self.orders()
         self.table.land_parquet(NO_ROWS)

@@ -163,7 +163,9 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
     engine = Path(mirror_engine.__file__).parent / "__main__.py"
     with cluster.running():
         # two files each: the first commit makes a table's rows, the second meets them
-        done = cluster.run(sys.executable, engine, "once", root, "--master", cluster.master, "--batch-files", "2")
+        done = cluster.run(
+            sys.executable, engine, "once", root, "--spark-master", cluster.master, "--max-batch-files", "2"
+        )
         assert done.returncode == REFUSED, done.stderr
         assert cluster.executors_that_worked() == {"0", "1"}
         found = content(root)

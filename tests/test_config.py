@@ -31,10 +31,10 @@ def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
 
 
 def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) -> None:
-    (tmp_path / "mirror-engine.toml").write_text("workers = 3\nretention_days = 4\nbatch_files = 5\n")
-    variables = {"MIRROR_ENGINE_WORKERS": "6", "MIRROR_ENGINE_RETENTION_DAYS": "8", "HOME": "/"}
+    (tmp_path / "mirror-engine.toml").write_text("workers = 3\nvacuum_retention = 4\nmax_batch_files = 5\n")
+    variables = {"MIRROR_ENGINE_WORKERS": "6", "MIRROR_ENGINE_VACUUM_RETENTION": "8", "HOME": "/"}
     config = load(tmp_path, {"workers": "9"}, variables)
-    assert (config.workers, config.retention_days, config.batch_files) == (9, 8, 5)
+    assert (config.workers, config.vacuum_retention_days, config.max_batch_files) == (9, 8, 5)
 
 
 def test_a_named_file_replaces_the_one_in_root(tmp_path: Path) -> None:
@@ -44,17 +44,17 @@ def test_a_named_file_replaces_the_one_in_root(tmp_path: Path) -> None:
 
 
 def test_every_problem_of_every_source_is_told_at_once(tmp_path: Path) -> None:
-    (tmp_path / "mirror-engine.toml").write_text('batch_byte = 1\nstrict = "perhaps"\n')
+    (tmp_path / "mirror-engine.toml").write_text('max_batch_byte = 1\nstrict = "perhaps"\n')
     variables = {"MIRROR_ENGINE_WORKERS": "0", "MIRROR_ENGINE_PONG": "1"}
     with pytest.raises(ConfigError) as caught:
-        load(tmp_path, {"retention_days": "31", "poll_interval_seconds": "soon"}, variables)
+        load(tmp_path, {"vacuum_retention_days": "31", "poll_interval_seconds": "soon"}, variables)
     assert problems(caught.value) == [
-        "mirror-engine.toml: batch_byte: no such option, near batch_bytes",
+        "mirror-engine.toml: max_batch_byte: unknown option, did you mean max_batch_size?",
         "mirror-engine.toml: strict: found 'perhaps', allowed true or false",
-        "MIRROR_ENGINE_PONG: no such option",
+        "MIRROR_ENGINE_PONG: unknown option",
         "MIRROR_ENGINE_WORKERS: found '0', allowed a whole number from 1 to 256",
-        "--retention-days: found '31', allowed a whole number from 1 to 30",
-        "--poll-interval: found 'soon', allowed a number of 0.01 or more",
+        "--vacuum-retention: found '31', allowed a whole number from 1 to 30",
+        "--poll-interval: found 'soon', allowed a duration of 0.01s or more, such as 60s, 5m, 2h or 7d",
     ]
 
 
@@ -81,7 +81,7 @@ def test_a_named_file_must_be_there(tmp_path: Path) -> None:
 
 def test_a_table_in_the_file_is_an_unknown_name(tmp_path: Path) -> None:
     (tmp_path / "mirror-engine.toml").write_text("[engine]\nworkers = 1\n")
-    with pytest.raises(ConfigError, match="engine: no such option"):
+    with pytest.raises(ConfigError, match="engine: unknown option"):
         load(tmp_path, {}, {})
 
 
@@ -90,17 +90,48 @@ def test_a_table_in_the_file_is_an_unknown_name(tmp_path: Path) -> None:
     [("1", 1), ("256MB", 256_000_000), ("1GiB", 2**30), ("4k", 4096), ("1.5 kb", 1500), ("2m", 2**21), (77, 77)],
 )
 def test_sizes_are_read_as_people_write_them(tmp_path: Path, written: object, expected: int) -> None:
-    assert load(tmp_path, {"batch_bytes": written}, {}).batch_bytes == expected
+    assert load(tmp_path, {"max_batch_size": written}, {}).max_batch_size == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("60s", 60.0),
+        ("1.5m", 90.0),
+        ("2 h", 7200.0),
+        ("7d", 604_800.0),
+        ("500ms", 0.5),
+        ("9", 9.0),
+        (9, 9.0),
+        (0.5, 0.5),
+    ],
+)
+def test_durations_are_read_with_their_unit_or_as_seconds(tmp_path: Path, written: object, seconds: float) -> None:
+    assert load(tmp_path, {"poll_interval_seconds": written}, {}).poll_interval_seconds == seconds
+
+
+@pytest.mark.parametrize(("written", "days"), [("3", 3), ("3d", 3), (3, 3)])
+def test_retention_is_whole_days(tmp_path: Path, written: object, days: int) -> None:
+    assert load(tmp_path, {"vacuum_retention_days": written}, {}).vacuum_retention_days == days
+
+
+def test_options_of_the_running_engine_win_over_file_and_variables_but_not_over_flags(tmp_path: Path) -> None:
+    (tmp_path / "mirror-engine.toml").write_text("workers = 3\n")
+    running = Config(strict=True, workers=7)
+    assert load(tmp_path, {}, {"MIRROR_ENGINE_STRICT": "off"}, effective=running) == running
+    assert load(tmp_path, {"workers": "9"}, {}, effective=running) == Config(strict=True, workers=9)
+    with pytest.raises(ConfigError):
+        load(tmp_path, {}, {"MIRROR_ENGINE_STRICT": "perhaps"}, effective=running)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("batch_bytes", "0"),
-        ("batch_bytes", "1 XB"),
-        ("batch_bytes", "-1"),
-        ("batch_bytes", "9" * 400),
-        ("batch_bytes", True),
+        ("max_batch_size", "0"),
+        ("max_batch_size", "1 XB"),
+        ("max_batch_size", "-1"),
+        ("max_batch_size", "9" * 400),
+        ("max_batch_size", True),
         ("workers", True),
         ("workers", "1.0"),
         ("workers", 1.0),
@@ -108,15 +139,18 @@ def test_sizes_are_read_as_people_write_them(tmp_path: Path, written: object, ex
         ("poll_interval_seconds", "nan"),
         ("poll_interval_seconds", "inf"),
         ("poll_interval_seconds", "0"),
-        ("optimize", "0"),
-        ("optimize", 0),
-        ("optimize", "on"),
-        ("optimize", True),
-        ("optimize", 1.5),
-        ("cleanup_days", -1),
-        ("cleanup_days", False),
+        ("poll_interval_seconds", "1 year"),
+        ("vacuum_retention_days", "1h"),
+        ("max_batch_size", 1.5),
+        ("auto_maintain", "0"),
+        ("auto_maintain", 0),
+        ("auto_maintain", "on"),
+        ("auto_maintain", True),
+        ("auto_maintain", 1.5),
+        ("delete_processed_after_seconds", -1),
+        ("delete_processed_after_seconds", False),
         ("cleanup", "Ready"),
-        ("metadata", 1),
+        ("missing_metadata", 1),
         ("strict", 1),
         ("driver_memory", "2"),
         ("driver_memory", "2g -Dx=y"),
@@ -127,14 +161,14 @@ def test_sizes_are_read_as_people_write_them(tmp_path: Path, written: object, ex
         ("default_schema", "_x"),
         ("default_schema", "x\n"),
         ("default_schema", "x "),
-        ("jars", "a\0b"),
-        ("jars", ["a"]),
+        ("delta_jars_dir", "a\0b"),
+        ("delta_jars_dir", ["a"]),
     ],
 )
 def test_a_value_outside_what_is_allowed_is_refused(tmp_path: Path, name: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, {name: value}, {})
-    assert problems(caught.value) == [f"{flag_of(name)}: found {value!r}, allowed {options()[name].allowed}"]
+    assert problems(caught.value) == [f"{flag_of(name)}: found {value!r}, allowed {options()[name].kind.allowed}"]
 
 
 @pytest.mark.parametrize("name", ["dbo", "none", "Größe 1", "a.b", "x"])
@@ -143,7 +177,7 @@ def test_a_plain_folder_name_is_a_default_schema(name: str) -> None:
 
 
 def test_a_config_made_in_python_is_held_to_the_same_rules() -> None:
-    wrong: dict[str, Any] = {"workers": 0, "batch_bytes": "1MB", "strict": "true"}
+    wrong: dict[str, Any] = {"workers": 0, "max_batch_size": "1MB", "strict": "true"}
     with pytest.raises(ConfigError) as caught:
         Config(**wrong)
     assert len(problems(caught.value)) == 3
@@ -153,8 +187,8 @@ def test_every_option_says_what_it_does_and_its_default_is_allowed() -> None:
     assert list(options()) == [field.name for field in fields(Config)]
     for name, option in options().items():
         assert option.about.endswith("."), name
-        assert option.allowed, name
-        assert option.unit, name
+        assert option.kind.allowed, name
+        assert option.kind.metavar, name
         assert option.topic, name
 
 
@@ -184,12 +218,12 @@ def test_no_value_whatever_escapes_as_another_error(flags: dict[str, object]) ->
 
 @pytest.mark.parametrize(("written", "read"), [("7", 7), (7, 7), ("idle", "idle"), ("off", "off")])
 def test_a_policy_is_a_word_or_a_number(tmp_path: Path, written: object, read: object) -> None:
-    assert load(tmp_path, {"optimize": written}, {}).optimize == read
+    assert load(tmp_path, {"auto_maintain": written}, {}).auto_maintain == read
 
 
 def test_effective_options_are_read_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "options.json"
-    config = Config(workers=7, drop_delay_seconds=1.5, driver_batch_bytes="auto", optimize=3, strict=True)
+    config = Config(workers=7, drop_delay_seconds=1.5, driver_batch_limit="auto", auto_maintain=3, strict=True)
     write_effective(path, config)
     assert read_effective(path) == config
     assert [file.name for file in tmp_path.iterdir()] == ["options.json"]

@@ -91,7 +91,7 @@ def outside(home):
 
 @pytest.fixture
 def shop(home, outside):
-    shop = Shop(home / "root", row_bytes=ROW_BYTES, cleanup_days=0)
+    shop = Shop(home / "root", max_row_size=ROW_BYTES, delete_processed_after_seconds=0)
     bad = shop.publisher.table("Bad", keys=["id"])
     bad.insert({"id": 1})
     shop.other = shop.orders("Other")
@@ -133,7 +133,7 @@ def test_a_bomb_is_refused_alone(shop, bomb):
 
 def test_many_small_bombs_are_no_large_one(shop):
     rows = ROW_BYTES // 32
-    shop.config = type(shop.config)(row_bytes=ROW_BYTES, batch_bytes=4 * rows * COUNTED_ROW_BYTES)
+    shop.config = type(shop.config)(max_row_size=ROW_BYTES, max_batch_size=4 * rows * COUNTED_ROW_BYTES)
     for number in range(1, 13):
         shop.publisher.put(f"Bad/{name(number)}", keys_of_one_value(rows))
     assert shop.sync().commits >= 12 // 5

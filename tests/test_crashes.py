@@ -25,7 +25,9 @@ from mirror_engine.tables import passthrough as lying_files
 from mirror_engine.tables.base import DeltaWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-CONFIG = Config(batch_files=2, workers=1, cleanup_days=0)  # files that are moved away are deleted at once
+CONFIG = Config(
+    max_batch_files=2, workers=1, delete_processed_after_seconds=0
+)  # files that are moved away are deleted at once
 MAX_CALLS = 400
 UNUSED = {"rows", "maintain", "close"}  # by the engine; the first two serve commands, the last never fails
 

@@ -113,14 +113,14 @@ def landings(zone: Zone) -> None:
 
 def test_staged_files_come_out_as_read_ones_do(tmp_path: Path) -> None:
     staged, read = Zone(tmp_path / "staged"), Zone(tmp_path / "read")
-    read.config = {"direct_staging": False}
+    read.config = {"passthrough": False}
     for zone in (staged, read):
         landings(zone)
     found, expected = staged.outcome(), read.outcome()
     assert same_rows(found.pop("rows"), expected.pop("rows"))
     assert found == expected
     assert {way.partition(" ")[0] for way in staged.ways().values()} == {"staged", "merged"}
-    assert {way.partition(" ")[2] for way in read.ways().values()} == {"direct_staging is off"}
+    assert {way.partition(" ")[2] for way in read.ways().values()} == {"passthrough is off"}
 
 
 def test_files_of_one_kind_make_one_commit_and_status_says_which_way_each_took(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ DOUBTS: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
         "a large row",
         lambda: rows(0, 10, t=["x" * 150 + str(n) for n in range(10)]),
         {},
-        "its pages are so large that a row might be longer than row_bytes",
+        "its pages are so large that a row might be longer than max_row_size",
     ),
 ]
 
@@ -221,8 +221,8 @@ def test_a_file_with_a_doubt_is_read_and_says_why(
     tmp_path: Path, table: Callable[[], pa.Table], options: dict[str, Any], reason: str
 ) -> None:
     zone = Zone(tmp_path)
-    if "row_bytes" in reason:
-        zone.config = {"row_bytes": 1000}
+    if "max_row_size" in reason:
+        zone.config = {"max_row_size": 1000}
     else:
         zone.land(rows(0, 10))
     zone.land(table(), **options)
@@ -259,7 +259,7 @@ def test_null_where_none_may_be_is_refused_as_ever(tmp_path: Path) -> None:
 
 def test_what_unfolds_too_far_is_refused_before_it_is_in_the_table(tmp_path: Path) -> None:
     zone = Zone(tmp_path)
-    zone.config = {"row_bytes": 200_000}
+    zone.config = {"max_row_size": 200_000}
     path = zone.land(pa.table({"id": pa.array(range(10_000)), "text": ["x" * 3000] * 10_000}))
     assert path.stat().st_size * 256 < 30_000_000
     assert zone.sync() is RunResult.NEEDS_ATTENTION

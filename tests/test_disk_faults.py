@@ -259,7 +259,7 @@ class _Reading(io.RawIOBase):
 def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
     def played(number, reads):
         (tmp_path / f"{number}").mkdir()
-        shop = Shop(tmp_path / f"{number}", cleanup_days=0)
+        shop = Shop(tmp_path / f"{number}", delete_processed_after_seconds=0)
         orders, other = shop.orders(), shop.orders("Other")
         shop.publisher.partner_events(partnerName="Acme")
         for table in (orders, other):

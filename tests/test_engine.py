@@ -40,7 +40,7 @@ def test_a_second_once_does_nothing(shop):
 
 
 def test_batch_files_bounds_a_commit(tmp_path):
-    shop = Shop(tmp_path, batch_files=1)
+    shop = Shop(tmp_path, max_batch_files=1)
     orders = shop.orders()
     for number in range(5):
         orders.insert(row(number))
@@ -48,7 +48,7 @@ def test_batch_files_bounds_a_commit(tmp_path):
 
 
 def test_batch_bytes_bounds_a_commit_but_one_file_always_goes(tmp_path):
-    shop = Shop(tmp_path, batch_bytes=1)
+    shop = Shop(tmp_path, max_batch_size=1)
     orders = shop.orders()
     for number in range(3):
         orders.insert(row(number))
@@ -59,13 +59,13 @@ def test_batch_bytes_counts_every_file_of_a_commit(tmp_path):
     orders = Shop(tmp_path).orders()
     names = [orders.insert(row(number)) for number in range(3)]
     sizes = [(tmp_path / "Files/LandingZone" / name).stat().st_size for name in names]
-    assert Shop(tmp_path, batch_bytes=sum(sizes) - 1).sync().commits == 2
+    assert Shop(tmp_path, max_batch_size=sum(sizes) - 1).sync().commits == 2
 
 
 @pytest.mark.slow
 def test_a_backlog_of_a_thousand_ragged_files_becomes_few_commits():
     with quick_folder() as folder:
-        shop = Shop(Path(folder), batch_files=400)
+        shop = Shop(Path(folder), max_batch_files=400)
         orders = shop.orders()
         for number in range(1000):
             columns = {name: [f"{name}{number}"] for name in RAGGED[number % 4]}
@@ -302,15 +302,6 @@ def test_restart_reads_again_what_still_lies_there_and_says_what_is_lost(shop):
     assert "ME069" in shop.said()
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
     assert isinstance(shop.status().state, Blocked)
-
-
-def test_restart_resume_keeps_all(tmp_path):
-    shop = Shop(tmp_path, restart="resume")
-    shop.orders().insert(row(1))
-    shop.sync()
-    with shop.mirror() as mirror:
-        assert mirror.rebuild() == []
-    assert shop.ids() == [1]
 
 
 def test_two_folders_to_one_table_latch_the_second(shop):

@@ -117,7 +117,7 @@ def test_readers_see_whole_batches_and_keep_the_version_they_opened(
     print(f"MIRROR_TEST_SEED={SEED}")
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "4")
     source, folder, writer = Source(root), root / TABLES / "dbo" / "Orders", mirror_writer(root)
-    with Mirror(root, Config(batch_files=1), writer=writer) as mirror, ExitStack() as ending:
+    with Mirror(root, Config(max_batch_files=1), writer=writer) as mirror, ExitStack() as ending:
         for _ in range(BEFORE):
             source.change()
         mirror.sync()

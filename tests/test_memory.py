@@ -1,4 +1,4 @@
-"""Memory grows with `--batch-bytes`, not with the backlog; `benchmarks/memory.py` measures it with the JVM."""
+"""Memory grows with `--max-batch-size`, not with the backlog; `benchmarks/memory.py` measures it with the JVM."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ draw = np.random.default_rng(3)
 for number in range(files):
     orders.land_parquet(pa.table({"id": draw.integers(0, 10**9, 12_500), "x": draw.random(12_500)}))
 writer = Staging(root / "Tables", root / ".mirror-engine/scratch", None)
-with Mirror(root, Config(batch_bytes=batch_bytes), writer=writer) as mirror:
+with Mirror(root, Config(max_batch_size=batch_bytes), writer=writer) as mirror:
     report = mirror.sync()
 assert report.files_applied == files and report.rows_applied == files * 12_500
 print(report.commits, peak_bytes())

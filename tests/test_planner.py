@@ -105,13 +105,15 @@ def test_no_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
 
 
 def test_metadata_optional_reads_a_bare_parquet_folder_as_insert_only():
-    made = plan(folder(numbered(1), metadata=MetadataAbsent()), None, Circumstances(Config(metadata="optional"), NOW))
+    made = plan(
+        folder(numbered(1), metadata=MetadataAbsent()), None, Circumstances(Config(missing_metadata="insert-only"), NOW)
+    )
     assert made.state == Loading(1)
     assert made.steps[-1].metadata == Metadata()
 
 
 def test_metadata_optional_is_no_excuse_for_metadata_that_vanished():
-    optional = Circumstances(Config(metadata="optional"), NOW)
+    optional = Circumstances(Config(missing_metadata="insert-only"), NOW)
     made = plan(folder(numbered(1), metadata=MetadataAbsent()), progress(numbered(1)), optional)
     assert codes(made) == ["ME009"]
 

@@ -33,7 +33,7 @@ def no_pauses(monkeypatch):
 
 @pytest.fixture
 def shop(tmp_path):
-    return HeldShop(tmp_path, batch_files=1, poll_interval_seconds=60.0)
+    return HeldShop(tmp_path, max_batch_files=1, poll_interval_seconds=60.0)
 
 
 def test_changes_of_other_tables_are_applied_while_one_commits(shop):
@@ -391,7 +391,7 @@ ACTS = st.tuples(
 @given(st.lists(ACTS, max_size=40), st.integers(1, 3), st.integers(1, 3))
 def test_whatever_is_held_and_dropped_meanwhile_every_table_ends_with_the_rows_of_its_folder(acts, workers, files):
     with quick_folder() as root:
-        shop = HeldShop(Path(root), workers=workers, batch_files=files, poll_interval_seconds=60.0)
+        shop = HeldShop(Path(root), workers=workers, max_batch_files=files, poll_interval_seconds=60.0)
         folders, landed = {}, {}
         with shop.engine() as running:
             for number, (act, table) in enumerate(acts):

@@ -55,7 +55,7 @@ def test_whenever_the_engine_looks_the_publisher_of_the_kills_ends_the_same(tmp_
     for number in range(60):
         killer.publisher.act() if number % 3 else killer.publisher.act_quietly()
         if number % 7 == 0:
-            with Mirror(killer.root, Config(batch_files=3), writer=writer) as mirror:
+            with Mirror(killer.root, Config(max_batch_files=3), writer=writer) as mirror:
                 killer.judge(mirror.sync().result, writer)
 
 
@@ -73,7 +73,7 @@ def test_the_judge_of_the_kills_notices(tmp_path, harm):
     killer, writer = Killer(tmp_path, 2), MemoryDeltaWriter()
     for _ in range(10):
         killer.publisher.act()
-    with Mirror(killer.root, Config(batch_files=1), writer=writer) as mirror:
+    with Mirror(killer.root, Config(max_batch_files=1), writer=writer) as mirror:
         verdict = mirror.sync().result
     killer.judge(verdict, writer)
     writer._tables["dbo/Events"] = harm(writer._tables["dbo/Events"])

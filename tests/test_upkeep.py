@@ -64,7 +64,7 @@ class Watched(MemoryDeltaWriter):
 
 @pytest.fixture
 def shop(tmp_path):
-    return Shop(tmp_path / "shop", Watched(), optimize=3, batch_files=1, poll_interval_seconds=60.0)
+    return Shop(tmp_path / "shop", Watched(), auto_maintain=3, max_batch_files=1, poll_interval_seconds=60.0)
 
 
 def until(is_so):
@@ -174,7 +174,7 @@ def test_files_are_counted_not_commits(shop, monkeypatch):
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
 def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp_path, monkeypatch, seconds):
     monkeypatch.setattr(upkeep_module, "IDLE_SECONDS", seconds)
-    shop = Shop(tmp_path / "shop", Watched(), optimize="idle", batch_files=1)
+    shop = Shop(tmp_path / "shop", Watched(), auto_maintain="idle", max_batch_files=1)
     orders, items = shop.orders(), shop.orders("Items")
     items.insert(row(1))
     with kept(shop) as cycle:
@@ -187,7 +187,7 @@ def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp
 
 
 def test_off_means_never(tmp_path):
-    shop = Shop(tmp_path / "shop", Watched(), optimize="off", batch_files=1)
+    shop = Shop(tmp_path / "shop", Watched(), auto_maintain="off", max_batch_files=1)
     orders = shop.orders()
     with kept(shop) as cycle:
         for number in range(5):
@@ -356,7 +356,7 @@ def test_what_a_change_came_too_late_for_is_done(shop, monkeypatch):
 
 
 def test_on_idle_the_table_that_is_due_longest_comes_first_too(tmp_path, monkeypatch):
-    shop = Shop(tmp_path / "shop", Watched(), optimize="idle", batch_files=1)
+    shop = Shop(tmp_path / "shop", Watched(), auto_maintain="idle", max_batch_files=1)
     busy, calm = shop.orders("Busy"), shop.orders("Calm")
     for number in range(5):
         calm.insert(row(number))
@@ -373,7 +373,7 @@ def test_on_idle_the_table_that_is_due_longest_comes_first_too(tmp_path, monkeyp
 
 
 def test_what_was_left_out_waits_until_all_is_idle_where_that_is_wanted(tmp_path, monkeypatch):
-    shop = Shop(tmp_path / "shop", Watched(), optimize="idle", batch_files=1, poll_interval_seconds=60.0)
+    shop = Shop(tmp_path / "shop", Watched(), auto_maintain="idle", max_batch_files=1, poll_interval_seconds=60.0)
     with half_done(shop) as (_, _, begin):
         for is_busy, times in ((True, 1), (False, 2)):
             at_a_later_time(monkeypatch, 200.0 if is_busy else 300.0, lambda is_busy=is_busy: begin(is_busy=is_busy))
@@ -425,7 +425,7 @@ def test_a_table_kept_tidy_by_spark_has_few_files_and_every_row_and_an_engine_st
 ):
     root = tmp_path / "shop"
     root.mkdir()
-    shop = Shop(root, mirror_writer(root), optimize=3, batch_files=1, poll_interval_seconds=60.0)
+    shop = Shop(root, mirror_writer(root), auto_maintain=3, max_batch_files=1, poll_interval_seconds=60.0)
     orders = shop.orders()
     with kept(shop) as cycle:
         for number in range(3):

@@ -33,7 +33,7 @@ RESULTS = BENCHMARKS / "results"
 PAGE = BENCHMARKS.parent / "docs/performance.md"
 MIN_ROUNDS = 5
 # JVMs that are soon over spend their time on compiling, and need leave nothing for the next
-QUICK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "MIRROR_ENGINE_PROFILE": "ci"}
+QUICK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "MIRROR_ENGINE_SPARK_PROFILE": "ci"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -37,7 +37,7 @@ class Collapsing:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
         writer = _Ready(Path(root), Path(target))
         started = time.perf_counter()
-        with Mirror(root, Config(batch_bytes=ONE_BATCH), writer=writer) as mirror:
+        with Mirror(root, Config(max_batch_size=ONE_BATCH), writer=writer) as mirror:
             mirror.sync()
         assert writer.commits == 1, "more than one batch"
         return {"seconds": writer.at - started, "peak_bytes": writer.peak_bytes - self._idle_bytes}

@@ -36,7 +36,7 @@ JSON: dict[str, Any] = {
 DemoRoot = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that is new or empty.", show_default=False)]
 
 
-@configured("profile", "driver_memory", "jars")
+@configured("spark_profile", "driver_memory", "delta_jars_dir")
 def demo(root: DemoRoot, config: Config, *, as_json: Json = False) -> None:
     """Write a small landing zone and mirror it with Spark.
 

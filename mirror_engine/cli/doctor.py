@@ -30,7 +30,7 @@ AnyRoot = Annotated[
 ]
 
 
-@configured("driver_memory", "jars")
+@configured("driver_memory", "delta_jars_dir")
 def doctor(config: Config, *, root: AnyRoot = None, as_json: Json = False) -> None:
     """Say what this machine has and lacks, and its Delta tables.
 

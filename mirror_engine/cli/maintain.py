@@ -28,14 +28,14 @@ Tables = Annotated[
 ]
 
 
-@configured("default_schema", "retention_days", "profile", "driver_memory", "jars")
+@configured("default_schema", "vacuum_retention_days", "spark_profile", "driver_memory", "delta_jars_dir")
 def maintain(root: Root, config: Config, *, tables: Tables = None, as_json: Json = False) -> None:
     """Compact the Delta tables and delete what is superseded.
 
-    OPTIMIZE, then VACUUM of what is older than --retention-days: time travel reaches back no further.
+    OPTIMIZE, then VACUUM of what is older than --vacuum-retention: time travel reaches back no further.
     A table that cannot be maintained keeps no other from it. No engine may be at work on ROOT meanwhile.
 
-    Example: mirror-engine maintain ./shop Sales.Orders --retention-days 1
+    Example: mirror-engine maintain ./shop Sales.Orders --vacuum-retention 1
 
     Exit codes: 0 done · 1 failure · 2 wrong usage, no such table · 3 a table is damaged · 4 another engine is at
     work, or try again · 130 interrupted

@@ -37,7 +37,7 @@ JSON = {
 def once(root: Root, config: Config, *, as_json: Json = False) -> None:
     """Apply all that can be applied now, then exit.
 
-    Example: mirror-engine once ./shop --batch-files 1
+    Example: mirror-engine once ./shop --max-batch-files 1
 
     Exit codes: 0 all tables level · 1 failure · 2 wrong usage · 3 a table is latched or blocked, all others
     were applied · 4 try again · 130 interrupted, after the commit at hand

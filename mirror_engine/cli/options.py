@@ -26,8 +26,8 @@ Table = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout; errors become JSON on stderr.")]
 
 ALL = tuple(field.name for field in fields(Config))
-WORKING = tuple(name for name in ALL if name != "restart")
-READING = tuple(name for name in ALL if options()[name].topic == "How the zone is read")
+WORKING = ALL
+READING = tuple(name for name in ALL if options()[name].topic == "Landing zone")
 
 
 def configured(*names: str) -> Callable[[Command], Command]:
@@ -74,7 +74,7 @@ def _flag(name: str) -> inspect.Parameter:
     is_switch = isinstance(default, bool)
     about = typer.Option(
         f"{flag}/--no-{flag.removeprefix('--')}" if is_switch else flag,
-        metavar=None if is_switch else option.unit,
+        metavar=None if is_switch else option.kind.metavar,
         help=f"{option.about}{_shown(name, default)}",
         show_default=False,
     )
@@ -93,7 +93,7 @@ def _shown(name: str, default: object) -> str:
 
 def default_text(name: str, default: object) -> str:
     """An option's default as one would write it in a flag; `""` for an empty one."""
-    if name.endswith("_bytes") and isinstance(default, int):
+    if name.endswith("_size") and isinstance(default, int):
         return f"{default // 2**20}MiB"
     if isinstance(default, bool):
         return str(default).lower()

@@ -15,7 +15,7 @@ import typer
 from mirror_engine.cli import exit_codes
 from mirror_engine.cli.main import COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import default_text
-from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, Config, flag_of, options
+from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, Config, flag_of, option_name, options
 from mirror_engine.explain.pages import explanation
 from mirror_engine.explain.rules import RULES_FILE, rules_page
 from mirror_engine.landing_zone.register import CATALOG, Severity
@@ -104,10 +104,10 @@ def _errors_section() -> str:
 def _options_section() -> str:
     rows = (
         (
-            f"`{name}`",
+            f"`{option_name(name)}`",
             f"`{flag_of(name)}`",
-            f"`{ENVIRONMENT_PREFIX}{name.upper()}`",
-            option.allowed,
+            f"`{ENVIRONMENT_PREFIX}{option_name(name).upper()}`",
+            option.kind.allowed,
             f"`{default_text(name, getattr(Config, name)) or '(empty)'}`",
             option.about,
         )

@@ -39,13 +39,13 @@ JSON: dict[str, Any] = {
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
-@configured(*READING, "restart")
+@configured(*READING)
 def restart(root: Root, config: Config, *, yes: Yes = False, as_json: Json = False) -> None:
     """Drop all tables and begin anew, as Fabric's stop and start does.
 
     All progress is forgotten (LZ-7.7). The next once or run reads again what still lies in the zone. Rows of files
     that are gone from there are lost; they are listed as ME069. To rebuild a single table, have its publisher drop
-    and recreate the folder instead. With --restart resume nothing is dropped: replication goes on.
+    and recreate the folder instead.
 
     Example: mirror-engine restart ./shop --yes
 
@@ -58,7 +58,7 @@ def restart(root: Root, config: Config, *, yes: Yes = False, as_json: Json = Fal
             said.append(event.diagnostic)
 
     with opening.open_mirror(root, config, [note]) as mirror:
-        if not yes and config.restart == "rebuild":
+        if not yes:
             _confirm(root)
         dropped = mirror.rebuild()
     if as_json:
@@ -70,10 +70,7 @@ def restart(root: Root, config: Config, *, yes: Yes = False, as_json: Json = Fal
         )
     for table in dropped:
         stdout().print(line(f"dropped {table.folder}"))
-    if config.restart == "resume":
-        stdout().print(line("All state is kept: the next once or run goes on where the last one ended."))
-    else:
-        stdout().print(line("The next once or run reads again what lies in the landing zone."))
+    stdout().print(line("The next once or run reads again what lies in the landing zone."))
 
 
 def _confirm(root: Root) -> None:

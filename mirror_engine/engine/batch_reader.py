@@ -130,7 +130,7 @@ class BatchReader:
         """Files that stay as they lie: they take no room here, so only their number is bounded."""
         for place in range(1, len(waiting.files) + 1):
             yield found
-            if place == min(len(waiting.files), self._config.batch_files):
+            if place == min(len(waiting.files), self._config.max_batch_files):
                 return
             look = self._look(waiting, place, found.facts)
             if isinstance(look, str):
@@ -155,7 +155,7 @@ class BatchReader:
 
 def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
     """Whether a commit of so many files and bytes ends before the following file (LZ-4.16); one always fits."""
-    return count > 0 and (count >= config.batch_files or size + following.size > config.batch_bytes)
+    return count > 0 and (count >= config.max_batch_files or size + following.size > config.max_batch_size)
 
 
 def _changes_rows(rows: FileRows) -> bool:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.storage.base import Entry, Storage
 
-SECONDS_PER_DAY = 86_400.0
 SECONDS_BETWEEN_SWEEPS = 3600.0
 MAX_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
 
@@ -108,7 +107,7 @@ class Janitor:
         now = self._clock()
         ready = {path: min(before.get(path, now), now) for path in lying}  # publishers may write any time there
         ready.update(dict.fromkeys(moved, now))
-        due = [path for path, since in ready.items() if now - since >= self._config.cleanup_days * SECONDS_PER_DAY]
+        due = [path for path, since in ready.items() if now - since >= self._config.delete_processed_after_seconds]
         for path in due:
             self._storage.delete(f"{folder}/{path}")
             del ready[path]

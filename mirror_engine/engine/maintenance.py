@@ -75,10 +75,10 @@ class MaintenanceScheduler:
         level = list(level)
         if self.at_hand and self.at_hand not in level:
             self._is_wanted.set()
-        if self._doors.config.optimize == "off" or self.at_hand:
+        if self._doors.config.auto_maintain == "off" or self.at_hand:
             return
         self._look(level)
-        if self._doors.config.optimize == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
+        if self._doors.config.auto_maintain == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
             return
         due = min(self._due_since.keys() & level, key=self._due_since.__getitem__, default=None)
         if due is not None:
@@ -108,7 +108,7 @@ class MaintenanceScheduler:
         known = self._doors.ledger.progress(table)
         if known is None or not known.has_table:
             return False
-        policy = self._doors.config.optimize
+        policy = self._doors.config.auto_maintain
         life = (self._doors.delta_folder(table), known.generation)
         if life not in self._counted:
             self._half_done.end([table])  # it was another table's
@@ -141,7 +141,7 @@ class MaintenanceScheduler:
             return is_half_done
 
         try:
-            hours = self._doors.config.retention_days * 24.0
+            hours = self._doors.config.vacuum_retention_days * 24.0
             done = self._doors.writer.maintain(folder, hours, gives_way)
             state = self._doors.writer.state(folder)
         except MirrorError as error:

@@ -129,7 +129,7 @@ def plan(listing: TableListing, progress: Progress | None, circumstances: Circum
         case MetadataUnusable() as unusable:
             return _without_metadata(sight.saying(*unusable.diagnostics[1:]), unusable.diagnostics[0], unusable.etag)
         case MetadataAbsent():
-            if circumstances.config.metadata == "optional" and not _has_been_described(sight):
+            if circumstances.config.missing_metadata == "insert-only" and not _has_been_described(sight):
                 return _armed(sight, Metadata())
             folder = sight.table.folder
             if sight.is_known:
@@ -182,7 +182,7 @@ def _armed(sight: _Sight, metadata: Metadata) -> Plan:
         refused = Halted(change, len(sight.waiting))
         return _planned(sight.saying(change), refused, _metadata_latch(sight, change, ""))
     detection = detect(
-        sight.table, sight.listing.files, metadata, sight.progress, config.start_index, strict=config.strict
+        sight.table, sight.listing.files, metadata, sight.progress, config.first_file, strict=config.strict
     )
     sight = sight.saying(*detection.diagnostics, *_overwritten(sight))
     latch, notes = _standing_latch(sight)

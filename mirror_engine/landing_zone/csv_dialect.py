@@ -235,7 +235,7 @@ class RecordReader:
     def _bound(self, more_bytes: int) -> None:
         if self._bytes + more_bytes > self._limits.row_bytes:
             limit = f"{self._limits.row_bytes} bytes"
-            raise self._refused("the row is longer", code="ME075", limit=limit, option="row_bytes")
+            raise self._refused("the row is longer", code="ME075", limit=limit, option="max_row_size")
 
     def _refused(self, reason: str, code: str = "ME061", **details: str) -> RejectedFile:
         row = self.row + 1 if self.row >= 0 else None

@@ -152,7 +152,7 @@ def detect(  # noqa: PLR0913 - the facts of one look, none of which belong toget
     files: Sequence[LandedFile],
     metadata: Metadata,
     progress: Progress | None,
-    start_index: Literal["first", "lowest"] = "first",
+    first_file: Literal["1", "lowest"] = "1",
     *,
     strict: bool = False,
 ) -> Detection:
@@ -163,7 +163,7 @@ def detect(  # noqa: PLR0913 - the facts of one look, none of which belong toget
         files: as the poller saw them.
         metadata: in force.
         progress: what has been applied; None before anything was.
-        start_index: where numbering begins (LZ-3.2).
+        first_file: where numbering begins (LZ-3.2).
         strict: whether severities are those of `strict`.
     """
     found = Draft(table, strict)
@@ -175,7 +175,7 @@ def detect(  # noqa: PLR0913 - the facts of one look, none of which belong toget
         lying = {file.path for file in by_path}
         for partition in sorted({*partitions, *applied}):
             done = applied.get(partition, _Applied(partition))
-            _in_sequence(done, partitions.get(partition, ()), metadata.extension, start_index, found)
+            _in_sequence(done, partitions.get(partition, ()), metadata.extension, first_file, found)
             if done.sequence and done.newest_path not in lying:
                 _say_newest_is_gone(done, found)
     else:
@@ -246,14 +246,14 @@ def _in_sequence(
     done: _Applied,
     members: Sequence[LandedFile],
     extension: str,
-    start_index: Literal["first", "lowest"],
+    first_file: Literal["1", "lowest"],
     found: Draft,
 ) -> None:
     """Take numbered files one by one up to the first gap (LZ-3.2, LZ-3.3, LZ-3.4)."""
     waiting = _waiting_by_number(members, done.sequence, extension, found)
     numbers = list(waiting)
     expected = done.sequence + 1
-    if start_index == "lowest" and not done.sequence and numbers:
+    if first_file == "lowest" and not done.sequence and numbers:
         expected = numbers[0]
     ready = 0
     while ready < len(numbers) and numbers[ready] == expected:

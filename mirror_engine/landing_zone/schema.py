@@ -84,7 +84,7 @@ class Incoming:
         key_columns: as `_metadata.json` spells them.
         partition_columns: named by the file's Hive folder (LZ-3.7).
         table_is_empty: whether the table surely holds no row (LZ-5.5).
-        untyped_nulls: whether an all-NULL column makes no claim (LZ-5.9, option `null_type`).
+        untyped_nulls: whether an all-NULL column makes no claim (LZ-5.9, option `all_null_columns`).
         strict: whether severities are those of `strict`.
     """
 

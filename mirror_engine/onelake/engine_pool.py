@@ -210,6 +210,7 @@ class EnginePool:
         tell_end: is told why an engine has ended that was not to end.
         new_writer: door 2 of an item; Spark where it gives None.
         late: what engines are not to know yet.
+        resumes: whether a stopped item that starts again keeps its tables, which Fabric rebuilds.
         clock: seconds that only grow.
     """
 
@@ -223,6 +224,7 @@ class EnginePool:
         tell_end: Callable[[str], None] = lambda _: None,
         new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None,
         late: VisibilityDelays | None = None,
+        resumes: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -232,6 +234,7 @@ class EnginePool:
         self._tell_end = tell_end
         self._new_writer = new_writer
         self._late = late or VisibilityDelays()
+        self._resumes = resumes
         self._clock = clock
         self._lives: dict[str, _Life] = {}
         self._lock = threading.Lock()
@@ -343,7 +346,7 @@ class EnginePool:
         try:
             life.polls = Polls()
             listeners: list[Callable[[Event], None]] = [lambda event: self._tell(item, event), life.polls]
-            if rest and rest.status is DatabaseStatus.STOPPED:
+            if rest and rest.status is DatabaseStatus.STOPPED and not self._resumes:
                 config = replace(self._config_of(item), default_schema=rest.default_schema)
                 with self._mirror(item, config, listeners) as before:
                     before.rebuild()
@@ -383,7 +386,10 @@ class EnginePool:
         if item.definition is None:
             return self._config
         wanted = read_definition(item.definition)
-        given: dict[str, Any] = {"default_schema": wanted.default_schema, "retention_days": wanted.retention_days}
+        given: dict[str, Any] = {
+            "default_schema": wanted.default_schema,
+            "vacuum_retention_days": wanted.retention_days,
+        }
         return replace(self._config, **{name: value for name, value in given.items() if value is not None})
 
 

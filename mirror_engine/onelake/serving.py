@@ -72,6 +72,7 @@ class ServerPlan:
         config: of the engines.
         new_writer: door 2 of an item; Spark where it gives None.
         has_control: whether faults may be switched while it runs.
+        resumes: whether a stopped item that starts again keeps its tables, which Fabric rebuilds.
     """
 
     store: Path
@@ -83,6 +84,7 @@ class ServerPlan:
     config: Config = field(default_factory=Config)
     new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
     has_control: bool = False
+    resumes: bool = False
 
 
 class Server:
@@ -164,6 +166,7 @@ class Server:
             tell_end=self._tell,
             new_writer=plan.new_writer,
             late=plan.switches.late,
+            resumes=plan.resumes,
         )
 
     def _databases(self, entered: ExitStack, fleet: EnginePool) -> MirroredDatabases:

@@ -55,7 +55,7 @@ def place_of(path: Path, config: Config) -> ValidationTarget:
 def _folder(folder: Path, config: Config) -> ValidationTarget:
     is_mirrored = (folder / ENGINE).is_dir()
     if is_mirrored:  # its first files may be gone, and nobody is to blame
-        config = replace(config, start_index="lowest")
+        config = replace(config, first_file="lowest")
     zone = next((zone for zone in (ZONE, OLDER_ZONE) if (folder / zone).is_dir()), ZONE if is_mirrored else None)
     if zone:
         return ValidationTarget(folder, folder / zone, _restored(_local(folder)), config)
@@ -122,17 +122,17 @@ def _file(file: Path, config: Config) -> ValidationTarget:
         folder, below = folder.parent, f"{folder.name}/{below}"
     if file.name[0] in "._":
         raise _passed_over(file)
-    if config.metadata == "required" and not (folder / METADATA_FILE).exists():
+    if config.missing_metadata == "wait" and not (folder / METADATA_FILE).exists():
         raise UsageError(
             f"{file}: no {METADATA_FILE} lies in its table folder, and without it nothing is read",
-            "Land it there, or judge the file as one of an insert-only table: --metadata optional.",
+            "Land it there, or judge the file as one of an insert-only table: --missing-metadata insert-only.",
         )
     at, zone = _in_its_zone(folder)
     seen = ZoneView(
         _local(folder),
         {"": None, f"{at}/{METADATA_FILE}": Source(METADATA_FILE), f"{at}/{shown}": Source(below)},
     )
-    return ValidationTarget(file, zone, _restored(seen), replace(config, start_index="lowest"))
+    return ValidationTarget(file, zone, _restored(seen), replace(config, first_file="lowest"))
 
 
 def _in_its_zone(folder: Path) -> tuple[str, Path]:

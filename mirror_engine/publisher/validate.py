@@ -201,7 +201,7 @@ def _begun(place: ValidationTarget, zone: ZoneListing) -> ValidationTarget:
         if number > 1
     ]
     if late and all(place.storage.has_archive(folder) for folder in late):
-        return replace(place, config=replace(place.config, start_index="lowest"))
+        return replace(place, config=replace(place.config, first_file="lowest"))
     return place
 
 

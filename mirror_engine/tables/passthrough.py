@@ -105,7 +105,7 @@ def check_fit(file: ParquetChangeFile, terms: Terms, source: BinaryIO, size: int
         terms: what its rows are held to.
         source: its bytes.
         size: how many there are.
-        config: `row_bytes` counts here.
+        config: `max_row_size` counts here.
 
     Returns:
         How many rows have NULL in each key column that has any.
@@ -201,8 +201,8 @@ def _check_rows(file: ParquetChangeFile, source: BinaryIO, size: int, path: str,
             longest += check_pages(source, size, [chunk], path, config).largest
             unfolded += told.total_uncompressed_size
         unfolded += _repeated_bytes(metadata, source, group)
-        if longest > config.row_bytes:
-            raise Doubt("its pages are so large that a row might be longer than row_bytes")
+        if longest > config.max_row_size:
+            raise Doubt("its pages are so large that a row might be longer than max_row_size")
     check_total(unfolded, metadata.num_rows, size, path, config)
 
 
@@ -431,8 +431,8 @@ class PassthroughReader:
     def _plain_reason(self, request: ReadRequest) -> str:
         """What needs no look into the file."""
         metadata = request.metadata
-        if not self._config.direct_staging:
-            return "direct_staging is off"
+        if not self._config.passthrough:
+            return "passthrough is off"
         if metadata.is_text:
             return "it is delimited text"
         if request.file.size < MIN_BYTES:

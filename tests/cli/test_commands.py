@@ -179,7 +179,7 @@ def test_history_says_which_commit_holds_which_files(shop, say) -> None:
 
 def test_batch_files_is_a_flag(shop, say) -> None:
     shop.items.upsert({"Id": 9, "Name": "nine"})
-    assert "in 3 commits" in say("once", shop.root, "--batch-files", 1).out
+    assert "in 3 commits" in say("once", shop.root, "--max-batch-files", 1).out
 
 
 @pytest.mark.parametrize("command", ["show", "history", "maintain"])

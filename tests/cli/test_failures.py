@@ -88,8 +88,8 @@ def test_an_interrupt_says_so_and_ends_with_130(say, monkeypatch, tmp_path) -> N
         (["show", ".", "Items", "--limit", "many"], "Invalid value for '--limit'", "show --help"),
         (["show", ".", "Items", "--limit", "-1"], "Invalid value for '--limit'", "show --help"),
         (["once", "/no/such/place"], "/no/such/place: no such folder", "init"),
-        (["once", ".", "--workers", "0"], "1 option is wrong:", "--help"),
-        (["once", ".", "--config", "/no/such.toml"], "1 option is wrong:", "--help"),
+        (["once", ".", "--workers", "0"], "1 invalid option:", "--help"),
+        (["once", ".", "--config", "/no/such.toml"], "1 invalid option:", "--help"),
         (["validate", ".", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of", "validate --help"),
         (["once", ".", "more"], "Got unexpected extra argument", "once --help"),
     ],
@@ -110,10 +110,16 @@ def test_a_mistyped_command_is_answered_with_the_near_one(say) -> None:
 def test_all_wrong_options_are_told_at_once(say, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MIRROR_ENGINE_WORKERZ", "2")
     (tmp_path / "mirror-engine.toml").write_text("strikt = true\n")
-    said = say("once", tmp_path, "--cleanup-days", "soon", "--metadata", "perhaps")
-    assert said.err.startswith("4 options are wrong:")
+    said = say("once", tmp_path, "--delete-processed-after", "soon", "--missing-metadata", "perhaps")
+    assert said.err.startswith("4 invalid options:")
     assert "once" not in say("status", tmp_path).err
-    for part in ("strikt", "near strict", "MIRROR_ENGINE_WORKERZ", "--cleanup-days", "--metadata"):
+    for part in (
+        "strikt",
+        "did you mean strict",
+        "MIRROR_ENGINE_WORKERZ",
+        "--delete-processed-after",
+        "--missing-metadata",
+    ):
         assert part in said.err
 
 

@@ -151,7 +151,7 @@ def test_one_file_is_judged_by_itself_whatever_its_number(broken, say) -> None:
     said = say("validate", lonely)
     assert said.code == 2
     assert "no _metadata.json lies in its table folder" in said.err  # it is no table's (LZ-2.3): nothing was judged
-    assert say("validate", lonely, "--metadata", "optional").code == 0
+    assert say("validate", lonely, "--missing-metadata", "insert-only").code == 0
 
 
 @pytest.mark.parametrize("path", [".", "out/Tables", "out/Tables/dbo"])
@@ -275,7 +275,7 @@ def test_history_that_is_not_there_accuses_nobody(tmp_path, say) -> None:
     orders = Publisher(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
     orders.skip(4)
     orders.update({"Id": 2})
-    out = say("validate", tmp_path, "--start-index", "lowest").out
+    out = say("validate", tmp_path, "--first-file", "lowest").out
     assert "ME077" not in out
     assert "clean" in out
 

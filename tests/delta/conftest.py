@@ -27,7 +27,7 @@ def spark_writer(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     writer = SparkDeltaWriter(
         folder / "Tables",
         folder / "engine" / "scratch",
-        lambda: start_session(Config(profile="ci"), scratch=folder / "engine" / "scratch", log_file=log_file),
+        lambda: start_session(Config(spark_profile="ci"), scratch=folder / "engine" / "scratch", log_file=log_file),
         int(os.environ.get("MIRROR_TEST_DRIVER_BYTES", DRIVER_BATCH_BYTES)),  # 1: every batch is collapsed by Spark
     )
     yield writer

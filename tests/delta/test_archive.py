@@ -106,7 +106,7 @@ def test_only_a_session_that_had_none_has_one_made_when_it_ends(
     told: list[list[str]] = []
     monkeypatch.setattr(session, "begin_to_make", told.append)
     jvm: Any = _EndedJvm(LaunchPlan("brief", JAVA, (), "3g", Path(), archive_to))
-    session._Shared(jvm, Config(profile=profile, jars="jars"), []).end()
+    session._Shared(jvm, Config(spark_profile=profile, delta_jars_dir="jars"), []).end()
     assert told == begun
 
 
@@ -118,7 +118,7 @@ def making(monkeypatch: pytest.MonkeyPatch, jar: Path) -> Callable[[Callable[...
 
     def make(work: Callable[..., None]) -> Archive:
         monkeypatch.setattr(archiving, "_work", work)
-        archiving.make_archive(Config(profile="ci"), "brief")
+        archiving.make_archive(Config(spark_profile="ci"), "brief")
         return LaunchPlan("brief", JAVA, (jar,), Config().driver_memory, Path()).archive()
 
     return make

@@ -45,13 +45,13 @@ class At:
     + [(master, True) for master in ("spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]")],
 )
 def test_a_master_beyond_this_machine_is_a_cluster(master: str, elsewhere: bool) -> None:  # noqa: FBT001 - a case
-    assert is_elsewhere(Config(master=master)) is elsewhere
-    assert is_spread(Config(master=master), None) is elsewhere
+    assert is_elsewhere(Config(spark_master=master)) is elsewhere
+    assert is_spread(Config(spark_master=master), None) is elsewhere
     assert is_spread(Config(), At(master)) is (elsewhere or not master)  # type: ignore[arg-type]
 
 
 def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_spread(Config(profile="cluster"), None)
+    assert is_spread(Config(spark_profile="cluster"), None)
     monkeypatch.setattr(cluster_session, "_IS_SUBMITTED", True)
     assert is_spread(Config(), None)
     assert not is_spread(Config(), At("local[2]"))  # type: ignore[arg-type]
@@ -61,9 +61,9 @@ def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch: pytest.Mon
     ("options", "on_executors", "driver_bytes"),
     [
         ({}, False, DRIVER_BATCH_BYTES),
-        ({"driver_batch_bytes": 5}, False, 5),
-        ({"master": "yarn"}, True, 0),
-        ({"master": "yarn", "driver_batch_bytes": 5}, True, 5),
+        ({"driver_batch_limit": 5}, False, 5),
+        ({"spark_master": "yarn"}, True, 0),
+        ({"spark_master": "yarn", "driver_batch_limit": 5}, True, 5),
     ],
 )
 def test_on_a_cluster_executors_read_and_collapse_unless_it_is_wanted_otherwise(

@@ -60,11 +60,11 @@ def test_jars_that_will_be_fetched_are_counted_not_fetched(tmp_path: Path) -> No
 def test_a_folder_of_jars_is_told_what_it_lacks(tmp_path: Path) -> None:
     for jar in doctor.JARS[1:]:
         (tmp_path / jar.file_name).touch()
-    jars = _found(config=Config(jars=str(tmp_path)))["Delta's jars"]
+    jars = _found(config=Config(delta_jars_dir=str(tmp_path)))["Delta's jars"]
     assert not jars.ok
     assert jars.remedy.endswith(f": {doctor.JARS[0].file_name}")
     (tmp_path / doctor.JARS[0].file_name).touch()
-    assert _found(config=Config(jars=str(tmp_path)))["Delta's jars"].ok
+    assert _found(config=Config(delta_jars_dir=str(tmp_path)))["Delta's jars"].ok
 
 
 def test_archives_are_counted_and_a_failure_is_told(tmp_path: Path) -> None:

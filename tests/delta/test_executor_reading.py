@@ -159,13 +159,13 @@ def test_text_is_read_alike_though_only_its_rows_tell_that_it_has_none(tmp_path:
 
 
 def test_a_wave_is_no_larger_than_a_batch(tmp_path: Path) -> None:
-    world = World(tmp_path, batch_files=3)
+    world = World(tmp_path, max_batch_files=3)
     for number in range(7):
         world.table.upsert({"id": number})
     assert_read_alike(world)
     assert world.executors.waves == [3, 3, 1]
     size = world.waiting().files[0].size
-    world.config, world.executors.waves = Config(batch_bytes=2 * size), []
+    world.config, world.executors.waves = Config(max_batch_size=2 * size), []
     assert_read_alike(world)
     assert world.executors.waves == [2, 2, 2, 1]
 

@@ -76,7 +76,7 @@ def test_a_failure_says_which_jar_from_where_and_why(tmp_path: Path, said: str, 
     with pytest.raises(JarsMissing) as raised:
         _fetch(tmp_path, f'cat "{tmp_path}/said"; exit 1')
     assert raised.value.message == f"cannot fetch {message}"
-    for name in ("DEFAULT_ARTIFACT_REPOSITORY", "HTTPS_PROXY", "--jars"):
+    for name in ("DEFAULT_ARTIFACT_REPOSITORY", "HTTPS_PROXY", "--delta-jars-dir"):
         assert name in raised.value.help
 
 

@@ -96,14 +96,14 @@ def test_a_folder_of_jars_is_used_as_it_is_whoever_named_the_files(tmp_path: Pat
     (folder / "delta-spark-1.0.jar").touch()
     (folder / "io.example_delta-kernel-1.0.jar").touch()
     (folder / "hadoop-client-api-3.4.2.jar").touch()
-    found = delta_jars(Config(jars=str(folder)), _JAVA, _silent)
+    found = delta_jars(Config(delta_jars_dir=str(folder)), _JAVA, _silent)
     assert [path.name for path in found] == ["delta-spark-1.0.jar", "io.example_delta-kernel-1.0.jar"]
 
 
 def test_a_folder_that_lacks_a_jar_is_told_which_and_nothing_is_fetched(fetch: _Fetch, tmp_path: Path) -> None:
     (tmp_path / "delta-spark-1.0.jar").touch()
     with pytest.raises(JarsMissing) as raised:
-        delta_jars(Config(jars=str(tmp_path)), _JAVA, _silent)
+        delta_jars(Config(delta_jars_dir=str(tmp_path)), _JAVA, _silent)
     assert raised.value.message == f"the folder of jars {tmp_path} lacks delta-kernel-1.0.jar"
     assert fetch.asked == []
 

@@ -359,7 +359,7 @@ def test_an_encrypted_file_is_named_as_one() -> None:
 
 
 def test_a_footer_beyond_the_bound_is_refused() -> None:
-    assert refused(SMALL, Config(row_bytes=100)).diagnostic.code == "ME075"
+    assert refused(SMALL, Config(max_row_size=100)).diagnostic.code == "ME075"
 
 
 def test_broken_pages_are_refused_before_a_row_is_lost() -> None:
@@ -448,12 +448,12 @@ def test_flipped_bytes_are_read_or_refused_and_nothing_else(flips: list[tuple[in
 
 def test_a_row_longer_than_allowed_is_refused_with_its_number() -> None:
     table = pa.table({"c": ["short", "x" * 5000, "short"]})
-    assert refused(written(table), Config(row_bytes=4000)).diagnostic.row == 2
+    assert refused(written(table), Config(max_row_size=4000)).diagnostic.row == 2
 
 
 @pytest.mark.slow
 def test_a_dictionary_bomb_comes_in_small_batches_and_is_stopped() -> None:
-    config = Config(row_bytes=1_000_000)
+    config = Config(max_row_size=1_000_000)
     long = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), pa.array(["x" * 500_000]))
     content = written(pa.table({"c": long}))
     assert len(content) < 100_000
@@ -467,7 +467,7 @@ def test_a_dictionary_bomb_comes_in_small_batches_and_is_stopped() -> None:
 def test_a_footer_that_promises_too_many_rows_is_refused_unread() -> None:
     content = written(pa.table({"c": pa.array(np.zeros(3_000_000, dtype=np.int64))}))
     with pytest.raises(RejectedFile, match="ME075"):
-        opened(content, Config(row_bytes=100_000))
+        opened(content, Config(max_row_size=100_000))
 
 
 def test_a_file_without_rows_or_row_groups_is_valid() -> None:

@@ -103,8 +103,8 @@ def test_a_page_that_claims_what_cannot_be_is_refused(name: int, number: int, sa
 
 def test_a_page_may_hold_four_of_the_longest_rows_and_no_more() -> None:
     content = parquet(compression="zstd")
-    assert list(open_parquet(io.BytesIO(content), PATH, Config(row_bytes=20_010)).batches())
-    assert "a page of 20,018 bytes" in refused(content, Config(row_bytes=5_002))
+    assert list(open_parquet(io.BytesIO(content), PATH, Config(max_row_size=20_010)).batches())
+    assert "a page of 20,018 bytes" in refused(content, Config(max_row_size=5_002))
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_a_page_that_really_unfolds_to_much_is_refused_before_it_does_whatever_t
         "content = sys.stdin.buffer.read()\n"
         "before = peak_bytes()\n"
         "try:\n"
-        "    list(open_parquet(io.BytesIO(content), 'x', Config(row_bytes=1 << 20)).batches())\n"
+        "    list(open_parquet(io.BytesIO(content), 'x', Config(max_row_size=1 << 20)).batches())\n"
         "except Exception as error:\n"
         "    print(type(error).__name__, error.diagnostic.code)\n"
         "print(peak_bytes() - before)\n"

@@ -238,7 +238,7 @@ def test_an_all_null_column_becomes_integers_or_what_the_table_has(zone: Zone, t
     first = zone.reads(content)
     assert first.rows.rows.schema.field("City").type == pa.int32()
     assert zone.refuses(content, facts=FILLED).diagnostic.code == "ME044"
-    untyped = Zone(tmp_path, Config(null_type="untyped"))
+    untyped = Zone(tmp_path, Config(all_null_columns="untyped"))
     assert untyped.reads(content).facts.schema == TableSchema((ID,))
     assert rows(untyped.reads(content)) == [{"Id": 1, MARKER_COLUMN: 0}]
     later = untyped.reads(content, facts=FILLED)

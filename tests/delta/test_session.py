@@ -161,7 +161,7 @@ from mirror_engine.tables import session
 from mirror_engine.tables.spark.gateway import MODULE_OPTIONS
 handler = signal.getsignal(signal.SIGINT)
 folder = Path(sys.argv[1])
-ci = Config(profile="ci")
+ci = Config(spark_profile="ci")
 spark = session.start_session(ci, scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief")
 assert spark.range(3).count() == 3
 assert signal.getsignal(signal.SIGINT) is handler

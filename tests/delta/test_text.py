@@ -156,10 +156,10 @@ def test_two_gzip_members_are_one_text() -> None:
 
 def test_a_bomb_is_refused_while_it_unfolds() -> None:
     bomb = gzip.compress(b"Id\r\n" + b"1" * (1 << 24))
-    assert refusal(bomb, Config(row_bytes=1 << 20)) == (
+    assert refusal(bomb, Config(max_row_size=1 << 20)) == (
         ", row 1: the row is longer, more than the limit of 1048576 bytes [ME075]"
     )
-    assert "[ME075]" in refusal(snappy(b"Id\r\n" + b"1" * (1 << 20)), Config(batch_bytes=1 << 16))
+    assert "[ME075]" in refusal(snappy(b"Id\r\n" + b"1" * (1 << 20)), Config(max_batch_size=1 << 16))
 
 
 @pytest.mark.parametrize(

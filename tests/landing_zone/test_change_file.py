@@ -130,12 +130,12 @@ class TestInSequence:
         assert look([2]).waits_for == name(1)
 
     def test_numbering_may_begin_at_the_lowest(self) -> None:
-        found = look([5, 4, 7], start_index="lowest")
+        found = look([5, 4, 7], first_file="lowest")
         assert paths(found.ready) == [name(4), name(5)]
         assert found.waits_for == name(6)
 
     def test_after_a_commit_the_lowest_number_present_means_nothing(self) -> None:
-        assert look([5], known=progress(watermarks={"": 2}), start_index="lowest").waits_for == name(3)
+        assert look([5], known=progress(watermarks={"": 2}), first_file="lowest").waits_for == name(3)
 
     def test_the_extension_is_the_tables_in_any_case(self) -> None:
         text = Metadata(file_format=FileFormat.CSV, extension="csv")
@@ -327,16 +327,16 @@ metadatas = st.builds(Metadata, strategy=st.sampled_from(Strategy), partitioned=
 
 
 @pytest.mark.slow
-@given(listings, listings, metadatas, st.sampled_from(["first", "lowest"]), st.randoms())
+@given(listings, listings, metadatas, st.sampled_from(["1", "lowest"]), st.randoms())
 def test_detection_keeps_its_promises(
     files: list[LandedFile], applied: list[LandedFile], metadata: Metadata, start: Any, rng: random.Random
 ) -> None:
     """Whatever lies there: no gap is jumped, nothing is read twice, every file has one fate, order does not count."""
     known = progress(*applied)
-    found = look(files, metadata, known, start_index=start)
+    found = look(files, metadata, known, first_file=start)
     shuffled = files[:]
     rng.shuffle(shuffled)
-    assert look(shuffled, metadata, known, start_index=start) == found
+    assert look(shuffled, metadata, known, first_file=start) == found
     fates = paths((*found.ready, *found.later, *found.ignored))
     assert len(set(fates)) == len(fates)
     unchanged = {each.path for each in files if each.path in known.applied} - set(paths(found.ignored))

@@ -54,7 +54,7 @@ class Engine:
         self.waits: list[tuple[float, float]] = []
         self.events: Counter[str] = Counter()
         self.committed = 0
-        options = ["--poll-interval", "5", "--optimize", str(OPTIMIZE_AFTER), "--log-format", "json"]
+        options = ["--poll-interval", "5", "--auto-maintain", str(OPTIMIZE_AFTER), "--log-format", "json"]
         command = [sys.executable, "-m", "mirror_engine.cli.main", "run", str(root), *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read)
@@ -141,7 +141,7 @@ def _told(  # noqa: PLR0913, PLR0917 - all that was seen
     }
     return {
         "minutes": MINUTES,
-        "optimize": OPTIMIZE_AFTER,
+        "auto_maintain": OPTIMIZE_AFTER,
         "seed": SEED,
         "landed": len(traffic.landed),
         "events": dict(engine.events),

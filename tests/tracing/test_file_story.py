@@ -108,7 +108,7 @@ def test_a_file_that_never_was_is_told(shop) -> None:
 
 
 def test_a_plan_says_in_how_many_commits_and_what_is_left(tmp_path) -> None:
-    shop = Shop(tmp_path, batch_files=2)
+    shop = Shop(tmp_path, max_batch_files=2)
     table = shop.orders()
     for number in range(5):
         table.insert(row(number))
@@ -150,7 +150,7 @@ def test_a_refused_file_is_remembered_with_its_reason(shop) -> None:
 
 
 def test_large_files_make_more_commits(tmp_path) -> None:
-    shop = Shop(tmp_path, batch_bytes=1)
+    shop = Shop(tmp_path, max_batch_size=1)
     two_files(shop)
     assert plan(shop).steps[-1].commits == 2
 

@@ -395,7 +395,7 @@ def test_files_that_neither_ledger_nor_log_remember_are_counted_by_their_numbers
 
 
 def test_a_zone_that_begins_late_by_its_options_has_lost_nothing(tmp_path) -> None:
-    shop = Shop(tmp_path, start_index="lowest")
+    shop = Shop(tmp_path, first_file="lowest")
     table = shop.orders()
     table.skip(4)
     table.insert({"id": 7, "city": "a"})

@@ -80,7 +80,7 @@ def _mirror_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     folder = tmp_path_factory.mktemp("spark")
     spark = start_session(
-        Config(profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief"
+        Config(spark_profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief"
     )
     yield
     end_session(spark)

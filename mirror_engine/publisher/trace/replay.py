@@ -206,7 +206,7 @@ def _by_version(progress: Progress) -> dict[int, list[str]]:
 def _unnamed(scene: TraceContext, progress: Progress) -> dict[str, int]:
     """By partition how many numbers below the first that is known were applied: nothing else tells of these files."""
     config, metadata = scene.context.config, scene.metadata
-    if metadata is None or metadata.strategy is not Strategy.SEQUENTIAL or config.start_index == "lowest":
+    if metadata is None or metadata.strategy is not Strategy.SEQUENTIAL or config.first_file == "lowest":
         return {}
     lowest = dict(progress.watermarks)
     known = {*progress.applied, *(file.path for file in scene.listing.files)}
@@ -287,7 +287,7 @@ class TraceContext:
         Raises:
             UsageError: the folder is no table yet.
         """
-        if self.metadata is None and self.context.config.metadata == "required":
+        if self.metadata is None and self.context.config.missing_metadata == "wait":
             raise UsageError(
                 f"{self.name.normalized}: is no table yet, for it has no usable {METADATA_FILE}",
                 "See what is wrong with it: mirror-engine status.",

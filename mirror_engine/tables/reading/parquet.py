@@ -38,7 +38,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
     Args:
         handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
         path: for messages, from the landing zone's top.
-        config: `strict`, `naive_timestamps` and `row_bytes` count here.
+        config: `strict`, `naive_timestamps` and `max_row_size` count here.
         threads: whether columns may be read side by side.
 
     Raises:

@@ -48,8 +48,8 @@ def read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:
     length = int.from_bytes(tail[:4], "little")
     if length > size - _TAIL_BYTES - _HEAD_BYTES:
         raise broken(path, "its footer is said to be longer than the file")
-    if length > config.row_bytes:
-        raise too_large(path, f"a footer of {length:,} bytes", config.row_bytes)
+    if length > config.max_row_size:
+        raise too_large(path, f"a footer of {length:,} bytes", config.max_row_size)
     handle.seek(size - _TAIL_BYTES - length)
     return handle.read(length)
 
@@ -143,9 +143,9 @@ def broken(path: str, reason: str) -> RejectedFile:
 
 
 def too_large(path: str, reason: str, limit_bytes: int, row: int | None = None) -> RejectedFile:
-    """The refusal of what is beyond a bound that the option `row_bytes` moves."""
+    """The refusal of what is beyond a bound that the option `max_row_size` moves."""
     return RejectedFile(
-        diagnose("ME075", path, row=row, reason=reason, limit=f"{limit_bytes:,} bytes", option="row_bytes")
+        diagnose("ME075", path, row=row, reason=reason, limit=f"{limit_bytes:,} bytes", option="max_row_size")
     )
 
 

@@ -91,7 +91,7 @@ def is_small(rows: int, row_width: int, chunks: Iterable[Chunk], unfolded: int) 
 
 
 def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Config) -> int:
-    """Refuse a row longer than `row_bytes`.
+    """Refuse a row longer than `max_row_size`.
 
     Returns:
         How many bytes all of them take; of few, how many are held for them.
@@ -100,18 +100,18 @@ def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Conf
         RejectedFile: ME075, with the row's number.
     """
     held = int(batch.get_total_buffer_size())  # never less than its rows take, and told at once
-    if held <= min(_FEW_BYTES, config.row_bytes):
+    if held <= min(_FEW_BYTES, config.max_row_size):
         return held
     taken = int(batch.nbytes)
-    if taken <= config.row_bytes:
+    if taken <= config.max_row_size:
         return taken
     lengths = np.zeros(batch.num_rows, dtype=np.int64)
     for cells in batch.columns:
         if pa.types.is_string(cells.type) or pa.types.is_binary(cells.type):
             lengths += pc.fill_null(pc.binary_length(cells), 0).to_numpy()
     longest = int(lengths.argmax())
-    if lengths[longest] > config.row_bytes:
-        raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.row_bytes, first_row + longest)
+    if lengths[longest] > config.max_row_size:
+        raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.max_row_size, first_row + longest)
     return taken
 
 

@@ -114,7 +114,7 @@ def check_pages(source: BinaryIO, size: int, chunks: Iterable[Chunk], path: str,
         RejectedFile: ME024, ME075.
         StorageUnavailable: the bytes could not be read.
     """
-    limit = PAGE_ROWS * config.row_bytes
+    limit = PAGE_ROWS * config.max_row_size
     totals: list[int] = []
     prefixed: list[bool] = []
     largest = 0

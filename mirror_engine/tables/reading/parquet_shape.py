@@ -99,7 +99,7 @@ def shape_of(file: pq.ParquetFile, schema: bytes, size: int, path: str, config: 
         schema: the same as it is written in the footer, where no footer is taken that Arrow could read otherwise.
         size: of the file, in bytes.
         path: for messages.
-        config: `row_bytes` counts here.
+        config: `max_row_size` counts here.
 
     Raises:
         RejectedFile: ME049, ME075 (a Parquet bomb).

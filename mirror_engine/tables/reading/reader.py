@@ -271,7 +271,7 @@ def terms_of(file: OpenFile, request: ReadRequest, config: Config) -> Terms:
         key_columns=metadata.key_columns,
         partition_columns=tuple(partition),
         table_is_empty=request.facts.is_empty,
-        untyped_nulls=config.null_type == "untyped",
+        untyped_nulls=config.all_null_columns == "untyped",
         strict=config.strict,
     )
     merged = merge(request.facts.schema, incoming)

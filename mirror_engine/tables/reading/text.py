@@ -174,7 +174,7 @@ def text_bytes(handle: BinaryIO, path: str, config: Config) -> Iterator[bytes]:
     Args:
         handle: the file, seekable; left open.
         path: for messages.
-        config: `batch_bytes` bounds one raw Snappy block.
+        config: `max_batch_size` bounds one raw Snappy block.
 
     Raises:
         RejectedFile: ME024 for damaged data, ME075 for a block beyond the bound.
@@ -187,13 +187,13 @@ def text_bytes(handle: BinaryIO, path: str, config: Config) -> Iterator[bytes]:
     source.seek(0)
     unpack = _unpacker(head, size)
     try:
-        yield from unpack(source, config.batch_bytes)
+        yield from unpack(source, config.max_batch_size)
     except Damaged as fault:
         raise RejectedFile(diagnose("ME024", path, reason=str(fault))) from fault
     except _TooLong as fault:
-        limit = f"{config.batch_bytes} bytes"
+        limit = f"{config.max_batch_size} bytes"
         reason = f"a Snappy block of {fault.args[0]} bytes"
-        raise RejectedFile(diagnose("ME075", path, reason=reason, limit=limit, option="batch_bytes")) from fault
+        raise RejectedFile(diagnose("ME075", path, reason=reason, limit=limit, option="max_batch_size")) from fault
 
 
 class _TooLong(Exception):
@@ -339,7 +339,7 @@ def open_text(handle: BinaryIO, path: str, metadata: Metadata, config: Config) -
         handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
         path: for messages, from the landing zone's top.
         metadata: of a text folder: its dialect and declared columns count here.
-        config: `strict`, `row_bytes` and `batch_bytes` count here.
+        config: `strict`, `max_row_size` and `max_batch_size` count here.
 
     Raises:
         RejectedFile: ME023, ME024, ME036, ME053, ME061, ME075; under `strict` also ME034 and ME052.
@@ -403,7 +403,7 @@ class TextChangeFile:
             self._say("ME058")
 
     def _reader(self) -> RecordReader:
-        limits = RecordLimits(self._path, self._config.row_bytes, self._config.strict)
+        limits = RecordLimits(self._path, self._config.max_row_size, self._config.strict)
         return RecordReader(self._metadata.dialect, limits)
 
     def _records(self, reader: RecordReader) -> Iterator[list[Record]]:

@@ -15,19 +15,19 @@ MIN_ROW_BYTES = 256  # what a row takes at least while its batch is collapsed (1
 
 
 def check_total(unfolded_bytes: int, rows: int, size: int, path: str, config: Config) -> None:
-    """Refuse to unfold more of a file than its size and `row_bytes` allow.
+    """Refuse to unfold more of a file than its size and `max_row_size` allow.
 
     Args:
         unfolded_bytes: that its values take.
         rows: that it holds.
         size: of the file, in bytes.
         path: for messages.
-        config: `row_bytes` counts here.
+        config: `max_row_size` counts here.
 
     Raises:
         RejectedFile: ME075.
     """
-    limit = max(UNFOLDED_ROWS * config.row_bytes, UNFOLDED_RATIO * size)
+    limit = max(UNFOLDED_ROWS * config.max_row_size, UNFOLDED_RATIO * size)
     taken = max(unfolded_bytes, rows * MIN_ROW_BYTES)
     if taken > limit:
         raise too_large(path, f"{size:,} bytes that unfold to {taken:,} or more", limit)

@@ -56,7 +56,7 @@ class SparkBackend:
     @cached_property
     def writer(self) -> SparkDeltaWriter:
         """Spark's writer."""
-        most = self._config.driver_batch_bytes
+        most = self._config.driver_batch_limit
         if most == "auto":
             most = 0 if is_spread(self._config, self._spark) else DRIVER_BATCH_BYTES
         return SparkDeltaWriter(self._root / TABLES, self._root / SCRATCH, self._start, most)

@@ -44,8 +44,8 @@ def is_here(spark: SparkSession) -> bool:
 
 
 def is_elsewhere(config: Config) -> bool:
-    """Whether Spark is set up elsewhere: `--profile cluster`, which a `--master` beyond this machine implies."""
-    return config.profile == "cluster" or bool(config.master and not _LOCAL.fullmatch(config.master))
+    """Whether Spark is set up elsewhere: `--spark-profile cluster`, implied by a remote `--spark-master`."""
+    return config.spark_profile == "cluster" or bool(config.spark_master and not _LOCAL.fullmatch(config.spark_master))
 
 
 def is_submitted() -> bool:

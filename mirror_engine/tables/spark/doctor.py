@@ -96,7 +96,7 @@ def _jars(config: Config) -> Check:
     if not missing:
         return Check("Delta's jars", ok=True, found=f"{len(JARS)} in {folder}")
     found = f"{len(JARS) - len(missing)} of {len(JARS)} in {folder}"
-    if config.jars:
+    if config.delta_jars_dir:
         names = ", ".join(jar.file_name for jar in missing)
         return Check("Delta's jars", ok=False, found=found, remedy=f"Put into that folder: {names}")
     return Check(

@@ -247,9 +247,9 @@ class ExecutorReader:
         """Requests for as many files as may go into one batch and can be foretold; one always goes."""
         requests: list[ReadRequest] = []
         size = 0
-        while place + len(requests) < len(waiting.files) and len(requests) < self._config.batch_files:
+        while place + len(requests) < len(waiting.files) and len(requests) < self._config.max_batch_files:
             request = waiting.request(place + len(requests), facts)
-            if requests and size + request.file.size > self._config.batch_bytes:
+            if requests and size + request.file.size > self._config.max_batch_size:
                 break
             requests.append(request)
             foretold = self._here.foretold(request)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 HINT = (
     "Set DEFAULT_ARTIFACT_REPOSITORY to a mirror of Maven Central, HTTPS_PROXY to the way out, "
-    "or --jars to a folder that holds the jars."
+    "or --delta-jars-dir to a folder that holds the jars."
 )
 _SETTINGS = """\
 <ivysettings>
@@ -242,13 +242,13 @@ def delta_jars(config: Config, java: Java, listen: Listener) -> tuple[Path, ...]
     """Every jar that Spark needs beside its own, fetched if need be; several processes may ask at once.
 
     Raises:
-        JarsMissing: they are not here and cannot be fetched, or `config.jars` lacks one.
+        JarsMissing: they are not here and cannot be fetched, or `config.delta_jars_dir` lacks one.
     """
     if missing := missing_jars(config):
-        if config.jars:
+        if config.delta_jars_dir:
             names = ", ".join(jar.file_name for jar in missing)
             raise JarsMissing(
-                f"the folder of jars {config.jars} lacks {names}",
+                f"the folder of jars {config.delta_jars_dir} lacks {names}",
                 f"Copy them from {_cached()} of a machine that has fetched them.",
             )
         _fill_cache(java, listen)
@@ -263,7 +263,7 @@ def missing_jars(config: Config) -> tuple[Jar, ...]:
 
 def jars_folder(config: Config) -> Path:
     """Where the jars are looked for."""
-    return Path(config.jars).expanduser().absolute() if config.jars else _cached()
+    return Path(config.delta_jars_dir).expanduser().absolute() if config.delta_jars_dir else _cached()
 
 
 def _cached() -> Path:

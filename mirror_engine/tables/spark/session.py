@@ -47,9 +47,9 @@ class _Shared:
         """End it; where the next one could start sooner, that is seen to in the background."""
         self.jvm.end()
         plan = self.jvm.plan
-        is_lasting = self.config.profile == "local" and plan.profile != "cluster" and not plan.archive_to
+        is_lasting = self.config.spark_profile == "local" and plan.profile != "cluster" and not plan.archive_to
         if is_lasting and plan.archive().is_wanted:
-            begin_to_make([plan.profile, self.config.jars])
+            begin_to_make([plan.profile, self.config.delta_jars_dir])
 
 
 _lock = threading.Lock()
@@ -98,7 +98,7 @@ def start_session(  # noqa: PLR0913 - what is set up, and where
         jars = delta_jars(config, java, listen)
         listen(SetupProgress("the Spark session"))
         jvm = launch(
-            LaunchPlan(profile, java, jars, config.driver_memory, scratch, archive_to, config.master), log_file
+            LaunchPlan(profile, java, jars, config.driver_memory, scratch, archive_to, config.spark_master), log_file
         )
         _running.append(_Shared(jvm, config, [jvm.spark]))
         return jvm.spark

@@ -18,7 +18,7 @@ from mirror_engine.tables.reading.text import open_text
 if TYPE_CHECKING:
     from random import Random
 
-CONFIG = Config(row_bytes=1 << 20, batch_bytes=1 << 20)
+CONFIG = Config(max_row_size=1 << 20, max_batch_size=1 << 20)
 PATH = "Orders/00000000000000000001.csv"
 
 

@@ -10,7 +10,7 @@ from fuzzing.bytes_mutations import mutated_bytes
 from fuzzing.target import Target
 from quick_folder import quick_folder
 
-from mirror_engine.config import CONFIG_FILE, load, options
+from mirror_engine.config import CONFIG_FILE, load, option_name, options
 from mirror_engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ VALUES = (
 
 def seeds() -> list[bytes]:
     """Every option, each in a few spellings."""
-    good = b'default_schema = "dbo"\nrow_bytes = "64MiB"\nworkers = 2\nstrict = false\npoll_interval_seconds = 1.5\n'
+    good = b'default_schema = "dbo"\nmax_row_size = "64MiB"\nworkers = 2\nstrict = false\npoll_interval = 1.5\n'
     return [good, b"\xef\xbb\xbf" + good, b"[table]\nworkers = 2\n", b""]
 
 
@@ -53,7 +53,7 @@ def shaped(content: bytes, random: Random) -> bytes:
     """One more option, with any value."""
     if random.random() < 0.3:
         return mutated_bytes(content, random, VALUES)
-    return content + random.choice(list(options())).encode() + b" = " + random.choice(VALUES) + b"\n"
+    return content + option_name(random.choice(list(options()))).encode() + b" = " + random.choice(VALUES) + b"\n"
 
 
 TARGET = Target("options", seeds, run, shaped)

@@ -24,7 +24,7 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 if TYPE_CHECKING:
     from random import Random
 
-CONFIG = Config(row_bytes=1 << 20, batch_bytes=1 << 20)
+CONFIG = Config(max_row_size=1 << 20, max_batch_size=1 << 20)
 UNFORESEEN = "unforeseen"  # as `InternalError` says it
 
 
