@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from measure import family, lines_of, machine
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 RESULTS = Path(__file__).parent / "results"
 ROWS_PER_FILE = 25_000  # 1 MiB
@@ -26,7 +26,7 @@ SECONDS_BETWEEN_LOOKS = 0.05
 def backlog(root: Path, files: int) -> Path:
     """One table with so many files of upserts, a mebibyte each."""
     draw = np.random.default_rng(9)
-    orders = Publisher(root).table("Orders", keys=["Id"])
+    orders = LandingZoneWriter(root).table("Orders", keys=["Id"])
     for _ in range(files):
         numbers = {f"Number{at}": draw.random(ROWS_PER_FILE) for at in range(4)}
         markers = pa.array(np.full(ROWS_PER_FILE, 4), pa.int32())

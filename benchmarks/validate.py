@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from measure import interleaved, machine
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 RESULTS = Path(__file__).parent / "results"
 SCAN = """import sys, pyarrow.parquet as pq
@@ -28,7 +28,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def small_files(root: Path, files: int) -> Path:
     """One table of so many files of 100 upserts each, keys repeating."""
     draw = np.random.default_rng(7)
-    orders = Publisher(root).table("Orders", keys=["Id"])
+    orders = LandingZoneWriter(root).table("Orders", keys=["Id"])
     for _ in range(files):
         ids = draw.integers(0, 50_000, 100)
         columns = {f"Number{at}": draw.random(100) for at in range(6)}
@@ -41,7 +41,7 @@ def small_files(root: Path, files: int) -> Path:
 def large_file(root: Path, groups: int, *, ordered: bool) -> Path:
     """An initial load of 10 columns, a million rows a row group; 14 of them take a gigabyte."""
     draw = np.random.default_rng(8)
-    Publisher(root).table("Orders", keys=["Id"])
+    LandingZoneWriter(root).table("Orders", keys=["Id"])
     path = root / "Files/LandingZone/Orders/00000000000000000001.parquet"
     ids = np.arange(groups * 1_000_000)
     if not ordered:

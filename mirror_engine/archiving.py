@@ -18,7 +18,7 @@ from mirror_engine.config import Config
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 from mirror_engine.tables.spark.jars import delta_jars
 from mirror_engine.tables.spark.java import find_java
@@ -61,11 +61,11 @@ def _work(root: Path, config: Config, profile: Profile, made: Path) -> None:
             config, scratch=root / SCRATCH, log_file=root / LOGS / "spark.log", profile=profile, archive_to=made
         ),
     )
-    table = Publisher(root).table("Orders", keys=["id"])
+    table = LandingZoneWriter(root).table("Orders", keys=["id"])
     with Mirror(root, config, writer=writer) as mirror:
         table.insert(*({"id": number, "name": str(number), "amount": number / 2} for number in range(20)))
         mirror.sync()
-        table.change(
+        table.apply_changes(
             (0, {"id": 20, "name": "20", "amount": 10.0}), (4, {"id": 1, "name": "x"}), (2, {"id": 2, "name": None})
         )
         mirror.sync()

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.landing_zone.schema import Column
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -41,7 +41,7 @@ class Stage:
 
     def land(self, root: Path) -> None:
         older = self.folder.name == "older_landing_zone"
-        publisher = Publisher(root, zone="LandingZone" if older else "Files/LandingZone")
+        publisher = LandingZoneWriter(root, zone="LandingZone" if older else "Files/LandingZone")
         for path in self.removed:
             publisher.remove(path)
         for file in sorted(self.folder.rglob("*")):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     import random
@@ -35,19 +35,19 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-class Twofold(Publisher):
+class Twofold(LandingZoneWriter):
     """Does everything twice: in ROOT's zone, and in a copy that no engine touches."""
 
     def __init__(self, root: Path, copy: Path) -> None:
         super().__init__(root)
-        self.copy = Publisher(copy)
+        self.copy = LandingZoneWriter(copy)
 
     def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> None:
         super().put(path, content, modified_ns=modified_ns)
         self.copy.put(path, content, modified_ns=modified_ns)
 
     def remove(self, path: str) -> None:
-        while (self.zone / path).exists():
+        while (self.path / path).exists():
             with suppress(OSError):  # the engine moves files there at the same time
                 super().remove(path)
         self.copy.remove(path)
@@ -97,8 +97,8 @@ class Lane:
 
     def _describe(self) -> None:
         path = f"{self._folder.path}/_metadata.json"
-        if not (self._publisher.copy.zone / path).exists():
-            self._folder.describe(**KINDS[self._name])
+        if not (self._publisher.copy.path / path).exists():
+            self._folder.write_metadata(**KINDS[self._name])
 
     def _row(self) -> dict[str, Any]:
         marker = self._chance.choice([0, 1, 2, 4]) if "keys" in KINDS[self._name] else 0

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from mirror_engine import Config, Mirror
 from mirror_engine.events import DiagnosticRaised
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.trace.replay import scene_of
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -22,7 +22,7 @@ class Shop:
         self.root = root
         self.writer = writer or MemoryDeltaWriter()
         self.config = Config(**options)
-        self.publisher = Publisher(root)
+        self.publisher = LandingZoneWriter(root)
         self.events = []
         self.now = 1_000_000.0
 
@@ -61,7 +61,7 @@ class Shop:
 
     def lose(self, number, table="Orders", **options):
         """Remove an applied file for good, as a publisher may."""
-        moved = self.publisher.zone / table / "_FilesReadyToDelete" / name(number)
+        moved = self.publisher.path / table / "_FilesReadyToDelete" / name(number)
         moved.unlink(**options)
 
     def said(self):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.items import DatabaseStatus
 from mirror_engine.onelake.page.status_cache import ShownItem
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Window:
     def items(self) -> list[ShownItem]:
         return self.shown
 
-    def add(self, item_id: str, workspace: str, name: str) -> Publisher:
-        publisher = Publisher(self.folder / item_id)
+    def add(self, item_id: str, workspace: str, name: str) -> LandingZoneWriter:
+        publisher = LandingZoneWriter(self.folder / item_id)
         self.writers[item_id] = MemoryDeltaWriter()
         self.shown.append(ShownItem(item_id, workspace, name, DatabaseStatus.RUNNING, "", lambda: self.mirror(item_id)))
         return publisher
@@ -61,17 +61,17 @@ def shop(folder: Path) -> Window:
     window = Window(folder)
     publisher = window.add(SHOP, "Sales", "Shop")
     orders = publisher.table("Sales.Orders", keys=["Id"], types=ORDERS)
-    orders.load(
+    orders.initial_load(
         *({"Id": at, "Customer": f"Customer {at}", "Placed": PLACED, "Total": at * 12.5} for at in range(1, 41))
     )
-    orders.change((1, {"Id": 1, "Customer": None, "Total": 99.5}), (2, {"Id": 2}))
+    orders.apply_changes((1, {"Id": 1, "Customer": None, "Total": 99.5}), (2, {"Id": 2}))
     stores = publisher.table("Sales.Stores", keys=["Id"])
     stores.insert({"Id": 1, "City": "Malmö"})
-    stores.skip()
+    stores.skip_numbers()
     stores.insert({"Id": 2, "City": "Kraków"})
     items = publisher.table("Items", keys=["Sku"])
     items.insert({"Sku": "A1", "Name": "Kettle"})
-    items.change((3, {"Sku": "A2", "Name": "Pot"}))
+    items.apply_changes((3, {"Sku": "A2", "Name": "Pot"}))
     publisher.table("Returns", keys=["Id"])
     publisher.folder("Sketches").land(b"no metadata yet")
     evil = window.add(EVIL, "<b>Workspace", "<i>Item</i>")

@@ -20,7 +20,7 @@ from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import SCRATCH
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.spark.jars import delta_jars
 from mirror_engine.tables.spark.java import find_java
@@ -130,11 +130,13 @@ def free_port():
 
 def land(root):
     """Composite keys, times, ragged files and deletes; and text, with a file that is refused between good ones."""
-    publisher = Publisher(root)
+    publisher = LandingZoneWriter(root)
     orders = publisher.table("Orders", keys=["no", "at"])
     orders.land_parquet(pa.table({"no": [1, 1, 2, 3], "at": [*TIMES, None], "qty": [1.5, -0.0, 2.0, 3.0]}))
-    orders.change((1, {"no": 1, "at": FIRST, "qty": 9.0}), (2, {"no": 2, "at": LAST}), (0, {"no": 4, "at": FIRST}))
-    orders.change((4, {"no": 1, "at": SECOND, "note": "né"}), (1, {"no": 5, "at": LAST, "note": "x"}))
+    orders.apply_changes(
+        (1, {"no": 1, "at": FIRST, "qty": 9.0}), (2, {"no": 2, "at": LAST}), (0, {"no": 4, "at": FIRST})
+    )
+    orders.apply_changes((4, {"no": 1, "at": SECOND, "note": "né"}), (1, {"no": 5, "at": LAST, "note": "x"}))
     orders.delete({"no": 4, "at": FIRST})
     towns = publisher.table("Towns", **CSV)
     towns.land_csv("id,city,__rowMarker__\n1,Linz,0\n2,Wels,0\n3,Graz,0\n")
@@ -173,7 +175,7 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
         assert (len(found[0]["dbo/Orders"]), found[1]) == (4, {("Orders", "CaughtUp"), ("Towns", "Halted")})
 
         for orders in landed:
-            orders.change((1, {"no": 1, "at": FIRST, "note": "y"}), (2, {"no": 5, "at": LAST}))
+            orders.apply_changes((1, {"no": 1, "at": FIRST, "note": "y"}), (2, {"no": 5, "at": LAST}))
         jars = ",".join(map(str, delta_jars(Config(), find_java(), ignore)))
         submit = [spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars]
         done = cluster.run(*submit, engine, "once", root, PYSPARK_PYTHON=sys.executable)

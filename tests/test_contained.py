@@ -156,7 +156,7 @@ NAMES = {
 def test_a_table_of_any_name_lies_below_tables(shop, each):
     for folder in (NAMES[each], "S.schema/" + NAMES[each]):
         table = shop.publisher.folder(folder)
-        table.describe(keys=["id"])
+        table.write_metadata(keys=["id"])
         table.insert({"id": 1})
         table.insert({"id": 2}, name=f"{NAMES[each][:40]}.parquet")
     check_the_other_is_level(shop)
@@ -248,17 +248,17 @@ STRANGE = {
 
 @pytest.mark.parametrize("make", list(STRANGE), ids=lambda make: make.__name__)
 def test_what_is_no_plain_file_or_folder_is_named_and_left_alone(shop, outside, make):
-    make(shop.publisher.zone, outside)
+    make(shop.publisher.path, outside)
     check_the_other_is_level(shop)
     assert STRANGE[make] in said(shop)
 
 
 def test_a_hard_link_is_read_and_moved_away_without_harm_to_its_other_name(shop, outside):
-    (shop.publisher.zone / "Bad" / name(2)).hardlink_to(outside / "secret")
+    (shop.publisher.path / "Bad" / name(2)).hardlink_to(outside / "secret")
     shop.publisher.put(f"Bad/{name(3)}", parquet(pa.table({"id": [3]})))
     check_the_other_is_level(shop)
     assert shop.ids("Bad") == [1, 3, 7]
-    assert not (shop.publisher.zone / "Bad" / name(2)).exists()
+    assert not (shop.publisher.path / "Bad" / name(2)).exists()
 
 
 def test_fabrics_files_are_not_written_through_a_link(shop, outside):

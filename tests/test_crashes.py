@@ -19,7 +19,7 @@ import mirror_engine.engine.cycle
 import mirror_engine.mirror
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.base import Storage
 from mirror_engine.tables import passthrough as lying_files
 from mirror_engine.tables.base import DeltaWriter
@@ -59,16 +59,16 @@ class World:
     def made(cls, root):
         landed = root / "landed"
         landed.mkdir()
-        publisher = Publisher(landed)
+        publisher = LandingZoneWriter(landed)
         world = cls(root / "made", MemoryStorage(), MemoryDeltaWriter())
         world.root.mkdir()
         world.storage.put("Tables/.known", b"")  # so that ROOT has an anchor
         orders = publisher.table("Sales.Orders", keys=["id"], types={"id": pa.int64(), "city": pa.string()})
-        orders.load({"id": 1, "city": "Linz"}, {"id": 2, "city": "Wels"})
+        orders.initial_load({"id": 1, "city": "Linz"}, {"id": 2, "city": "Wels"})
         gone = publisher.table("Gone", keys=["id"])
-        gone.load({"id": 1})
+        gone.initial_load({"id": 1})
         again = publisher.table("Again", keys=["id"])
-        again.load({"id": 1}, {"id": 2})
+        again.initial_load({"id": 1}, {"id": 2})
         known = world.take(landed, ())
         world.sync()
         orders.insert({"id": 3, "city": "Graz"})
@@ -78,7 +78,7 @@ class World:
         orders.upsert({"id": 4, "city": "Enns"})
         gone.drop()
         again.drop()
-        publisher.table("Again", keys=["id"]).load({"id": 9})
+        publisher.table("Again", keys=["id"]).initial_load({"id": 9})
         publisher.table("New").insert({"n": 1})
         for dropped in ("Gone", "Again"):
             world.storage.delete(f"Files/LandingZone/{dropped}")

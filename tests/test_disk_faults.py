@@ -160,7 +160,7 @@ def test_an_engine_goes_on_by_itself_after_its_root_was_read_only(disk):
         running.cycle(NO_STOP)
         assert running.report().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
-    assert len(list((shop.publisher.zone / "Orders").glob("0*.parquet"))) == 1
+    assert len(list((shop.publisher.path / "Orders").glob("0*.parquet"))) == 1
 
 
 def test_a_read_only_zone_is_mirrored_all_the_same_and_cleared_later(disk):

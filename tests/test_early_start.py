@@ -9,7 +9,7 @@ import pytest
 from mirror_engine import Config, Mirror
 from mirror_engine.engine.batch_reader import SURELY_ROWS_BYTES
 from mirror_engine.errors import SparkFailed
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.spark import session as session_module
 from mirror_engine.tables.spark.session import Sessions
@@ -34,7 +34,7 @@ class ToldWriter(MemoryDeltaWriter):
 
 @pytest.fixture
 def orders(tmp_path):
-    return Publisher(tmp_path).table("Orders", keys=["id"])
+    return LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_what_may_come_to_nothing_asks_for_nothing_ahead(orders, asked):
 
 
 def test_a_refused_file_asks_for_nothing(orders, asked):
-    orders.change((7, {"id": 1}))
+    orders.apply_changes((7, {"id": 1}))
     assert asked() == []
 
 

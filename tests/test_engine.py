@@ -19,7 +19,7 @@ from mirror_engine.errors import RootLocked
 from mirror_engine.events import TableDropped, TableHalted
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Halted
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -33,7 +33,7 @@ def shop(tmp_path, monkeypatch):
 
 
 def test_a_second_once_does_nothing(shop):
-    shop.orders().load(row(1))
+    shop.orders().initial_load(row(1))
     assert shop.sync().commits == 1
     assert shop.sync().commits == 0
     assert shop.ids() == [1]
@@ -84,7 +84,7 @@ def test_a_bad_file_latches_its_table_alone_after_all_before_it(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.put("00000000000000000002.parquet", b"not parquet")
-    orders.skip()
+    orders.skip_numbers()
     orders.insert(row(3))
     shop.orders("Other").insert(row(1))
     report = shop.sync()
@@ -108,7 +108,7 @@ def test_deleting_and_landing_again_recovers(shop):
 def test_completing_in_place_does_not_recover(shop):
     orders = shop.orders()
     orders.insert(row(1), name="good.parquet")
-    content = (shop.publisher.zone / "Orders/good.parquet").read_bytes()
+    content = (shop.publisher.path / "Orders/good.parquet").read_bytes()
     orders.remove("good.parquet")
     shop.publisher.write_in_place("Orders/00000000000000000001.parquet", content[:20])
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
@@ -120,7 +120,7 @@ def test_completing_in_place_does_not_recover(shop):
 def test_a_gap_blocks_and_fills(shop):
     orders = shop.orders()
     orders.insert(row(1))
-    orders.skip()
+    orders.skip_numbers()
     orders.insert(row(3))
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
     assert isinstance(shop.status().state, Blocked)
@@ -167,7 +167,7 @@ def test_a_recreated_folder_is_rebuilt_though_nobody_saw_it_gone(shop):
 def test_twenty_rounds_of_drop_and_recreate_with_the_same_content_are_all_noticed(shop):
     for _ in range(20):
         orders = shop.orders()
-        orders.load(row(1), modified_ns=10**18)
+        orders.initial_load(row(1), modified_ns=10**18)
         shop.sync()
         orders.drop()
     assert shop.said().count("ME066") == 19
@@ -176,14 +176,14 @@ def test_twenty_rounds_of_drop_and_recreate_with_the_same_content_are_all_notice
 def test_a_lost_mount_is_no_deletion(shop):
     shop.orders().insert(row(1))
     shop.sync()
-    away = shop.publisher.zone.rename(shop.root / "away")
+    away = shop.publisher.path.rename(shop.root / "away")
     shop.sync()
     assert shop.ids() == [1]
-    shop.publisher.zone.mkdir()
+    shop.publisher.path.mkdir()
     shop.sync()
     assert shop.ids() == [1]
-    shop.publisher.zone.rmdir()
-    away.rename(shop.publisher.zone)
+    shop.publisher.path.rmdir()
+    away.rename(shop.publisher.path)
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
@@ -215,13 +215,13 @@ def test_a_copied_root_without_its_ledger_drops_nothing_either(shop, tmp_path):
 def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_anew_is_rebuilt(shop):
     shop.orders().insert(row(1))
     shop.sync()
-    shutil.copytree(shop.publisher.zone, shop.root / "backup")
-    shutil.rmtree(shop.publisher.zone)
-    (shop.root / "backup").rename(shop.publisher.zone)
+    shutil.copytree(shop.publisher.path, shop.root / "backup")
+    shutil.rmtree(shop.publisher.path)
+    (shop.root / "backup").rename(shop.publisher.path)
     shop.sync()
     assert (shop.ids(), shop.said()) == ([1], ["ME076"])
-    shutil.rmtree(shop.publisher.zone)
-    Publisher(shop.root).table("Orders", keys=["id"], types=TYPES).insert(row(7))
+    shutil.rmtree(shop.publisher.path)
+    LandingZoneWriter(shop.root).table("Orders", keys=["id"], types=TYPES).insert(row(7))
     shop.sync()
     assert shop.ids() == [7]
 
@@ -232,9 +232,9 @@ def test_a_zone_made_anew_with_one_file_as_before_is_rebuilt(tmp_path):
     first = orders.insert(row(1))
     orders.insert(row(2))
     shop.sync()
-    content = (shop.publisher.zone / first).read_bytes()
-    shutil.rmtree(shop.publisher.zone)
-    orders = Publisher(shop.root).table("Orders", keys=["id"], types=TYPES)
+    content = (shop.publisher.path / first).read_bytes()
+    shutil.rmtree(shop.publisher.path)
+    orders = LandingZoneWriter(shop.root).table("Orders", keys=["id"], types=TYPES)
     orders.land(content)
     orders.insert(row(7))
     shop.sync()
@@ -397,7 +397,7 @@ def test_the_same_bytes_again_are_told_but_not_in_another_partition(shop):
 
 def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
     orders = shop.orders()
-    orders.skip()
+    orders.skip_numbers()
     second = orders.insert(row(2))
     shop.sync()
     orders.insert(row(9), name=second.rpartition("/")[2])
@@ -412,11 +412,11 @@ def test_a_moving_place_that_is_no_folder_stops_nothing(shop, kind, tmp_path):
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
-    place = shop.publisher.zone / "Orders/_FilesReadyToDelete"
+    place = shop.publisher.path / "Orders/_FilesReadyToDelete"
     if kind == "link":
         place.symlink_to(tmp_path)
     else:
         place.write_bytes(b"")
     assert shop.sync().result is RunResult.CAUGHT_UP
-    assert (shop.publisher.zone / "Orders/00000000000000000001.parquet").exists()
+    assert (shop.publisher.path / "Orders/00000000000000000001.parquet").exists()
     assert {found.code for found, _ in shop.status().diagnostics} == {"ME074" if kind == "link" else "ME021"}

@@ -96,13 +96,13 @@ def test_a_fault_of_the_engine_is_told_from_a_failure(shop, monkeypatch):
 def test_an_empty_mount_point_is_no_deletion_however_often_it_is_seen(shop):
     shop.orders().insert(row(1))
     shop.sync()
-    away = shop.publisher.zone.rename(shop.root / "away")
-    shop.publisher.zone.mkdir()
+    away = shop.publisher.path.rename(shop.root / "away")
+    shop.publisher.path.mkdir()
     for _ in range(3):
         shop.sync()
     assert shop.ids() == [1]
-    shop.publisher.zone.rmdir()
-    away.rename(shop.publisher.zone)
+    shop.publisher.path.rmdir()
+    away.rename(shop.publisher.path)
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
 
@@ -161,7 +161,7 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_anew(tmp_path):
     shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), dropping))
     orders = shop.orders()
     paths = [orders.insert(row(number)) for number in (1, 2)]
-    folder = shop.publisher.zone / "Orders"
+    folder = shop.publisher.path / "Orders"
     with shop.engine(storage=faulty(LocalStorage(shop.root), moving)) as running:
         running.cycle(NO_STOP)
         moving.is_over = True
@@ -172,7 +172,7 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_anew(tmp_path):
         running.engine._pauses = Backoff(60.0, 60.0)
         for _ in range(2):
             running.cycle(NO_STOP)
-            assert all((shop.publisher.zone / path).exists() for path in paths)
+            assert all((shop.publisher.path / path).exists() for path in paths)
         running.engine._pauses = Backoff(0.0, 0.0)
         dropping.is_over = True
         running.cycle(NO_STOP)
@@ -197,12 +197,12 @@ def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
     shop = Shop(tmp_path, drop_delay_seconds=delay, workers=1)
     for attempt in range(10):
         name = f"Orders{attempt}"
-        shop.orders(name).load(row(1), row(2))
+        shop.orders(name).initial_load(row(1), row(2))
     shop.sync()
-    (shop.publisher.zone / "dbo.schema").mkdir()
+    (shop.publisher.path / "dbo.schema").mkdir()
     for attempt in range(10):
         name = f"Orders{attempt}"
-        (shop.publisher.zone / name).rename(shop.publisher.zone / "dbo.schema" / name)
+        (shop.publisher.path / name).rename(shop.publisher.path / "dbo.schema" / name)
     assert shop.sync().result is (RunResult.NEEDS_ATTENTION if delay else RunResult.CAUGHT_UP)
     shop.now += delay
     assert shop.sync().result is RunResult.CAUGHT_UP
@@ -236,7 +236,7 @@ def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_lies_
 @pytest.mark.usefixtures("no_pauses")
 def test_another_default_schema_begins_anew_and_stays_so(shop):
     orders = shop.orders()
-    orders.load(row(1))
+    orders.initial_load(row(1))
     shop.sync()
     shop.config = Config(default_schema="none")
     for number in (2, 3):
@@ -259,11 +259,11 @@ def test_restart_drops_all_though_the_ledger_is_lost(shop):
 def test_a_file_latch_outlives_metadata_that_vanished(shop):
     orders = shop.orders()
     orders.insert(row(1))
-    content = (shop.publisher.zone / "Orders/00000000000000000001.parquet").read_bytes()
+    content = (shop.publisher.path / "Orders/00000000000000000001.parquet").read_bytes()
     shop.sync()
     shop.publisher.write_in_place("Orders/00000000000000000002.parquet", content[:20])
     shop.sync()
-    metadata = (shop.publisher.zone / "Orders/_metadata.json").read_bytes()
+    metadata = (shop.publisher.path / "Orders/_metadata.json").read_bytes()
     orders.remove("_metadata.json")
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
     shop.publisher.write_in_place("Orders/00000000000000000002.parquet", content)
@@ -290,7 +290,7 @@ def test_endless_folders_among_the_moved_files_hurt_nobody(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
-    deep = moved = shop.publisher.zone / "Orders/_FilesReadyToDelete"
+    deep = moved = shop.publisher.path / "Orders/_FilesReadyToDelete"
     moved.mkdir()
     for _ in range(1200):
         deep = deep / "d"
@@ -339,9 +339,9 @@ def test_a_foreign_table_that_is_taken_away_makes_room(shop):
 def test_a_moved_zone_whose_files_cannot_be_read_is_tried_again(shop):
     shop.orders().insert(row(1))
     shop.sync()
-    shutil.copytree(shop.publisher.zone, shop.root / "backup")
-    shutil.rmtree(shop.publisher.zone)
-    (shop.root / "backup").rename(shop.publisher.zone)
+    shutil.copytree(shop.publisher.path, shop.root / "backup")
+    shutil.rmtree(shop.publisher.path)
+    (shop.root / "backup").rename(shop.publisher.path)
     storage = failing(shop.root, "open .*parquet")
     assert shop.sync(storage=storage).result is RunResult.RETRY
     assert shop.sync().result is RunResult.CAUGHT_UP
@@ -366,7 +366,7 @@ def test_an_applied_path_is_known_though_it_moved_away_and_the_ledger_is_lost(sh
 def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
     shop = Shop(tmp_path, strict=True)
     orders = shop.orders()
-    orders.skip()
+    orders.skip_numbers()
     for number in (2, 3):
         orders.insert(row(number))
     shop.sync()

@@ -21,7 +21,7 @@ from zones import LOSE_LEDGER, ONCE, Player, stories
 from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is l
 
 def play(story: list[Any], root: Path, writer: DeltaWriter, config: Config) -> None:
     """Play a story and hold the engine to the oracle after each of its runs."""
-    player = Player(Publisher(root))
-    judge = oracle.Oracle(player.publisher.zone)
+    player = Player(LandingZoneWriter(root))
+    judge = oracle.Oracle(player.publisher.path)
     for act in story:
         if act is ONCE:
             judge.once(player.births)

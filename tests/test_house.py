@@ -16,7 +16,7 @@ from lake import Lake
 from mirror_engine import errors
 from mirror_engine.cli.reference import diagnostics_page
 from mirror_engine.landing_zone.register import CATALOG
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 HOME = Path(__file__).parents[1]
 PACKAGE = HOME / "mirror_engine"
@@ -181,7 +181,7 @@ def test_a_level_zone_is_told_without_arrow_deltalake_or_spark(tmp_path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("markers", [{}, {"__rowMarker__": [4]}], ids=["inserts", "upserts"])
 def test_a_verdict_needs_arrow_and_numpy_alone(markers, tmp_path) -> None:
-    Publisher(tmp_path).table("Orders", keys=["Id"]).land_parquet(pa.table({"Id": [1], **markers}))
+    LandingZoneWriter(tmp_path).table("Orders", keys=["Id"]).land_parquet(pa.table({"Id": [1], **markers}))
     assert heavy_modules_of("validate", str(tmp_path)) == ["pyarrow", "numpy"]
 
 

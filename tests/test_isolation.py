@@ -23,7 +23,7 @@ from quick_folder import quick_folder
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log import commit as evolution
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ class Source:
 
     def __init__(self, root: Path) -> None:
         self._chance = random.Random(SEED)
-        self._table = Publisher(root).table("Orders", keys=["id"], types={"id": pa.int64(), "batch": pa.int64()})
+        self._table = LandingZoneWriter(root).table(
+            "Orders", keys=["id"], types={"id": pa.int64(), "batch": pa.int64()}
+        )
         self._changes: list[Change] = []
         self.prefixes: list[Rows] = [Counter()]
 
@@ -62,7 +64,7 @@ class Source:
     def _land(self, drawn: list[tuple[RowMarker, int]]) -> None:
         batch = len(self.prefixes)
         changes = [Change(marker, (key,), {"id": key, "batch": batch}) for marker, key in drawn]
-        self._table.change(*((int(change.marker), change.row) for change in changes))
+        self._table.apply_changes(*((int(change.marker), change.row) for change in changes))
         self._changes += changes
         self.prefixes.append(counted(replay([], self._changes, ["id"])[0]))
 

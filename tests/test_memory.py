@@ -22,7 +22,7 @@ from mirror_engine.tables.log.commit import record_only
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 class Staging(SparkDeltaWriter):
     def _commit(self, table, batch, changes, record, since):
@@ -32,7 +32,7 @@ class Staging(SparkDeltaWriter):
         return "APPEND"
 
 root, files, batch_bytes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-orders = Publisher(root).table("Orders", keys=["id"])
+orders = LandingZoneWriter(root).table("Orders", keys=["id"])
 draw = np.random.default_rng(3)
 for number in range(files):
     orders.land_parquet(pa.table({"id": draw.integers(0, 10**9, 12_500), "x": draw.random(12_500)}))

@@ -69,7 +69,7 @@ PASSED_OVER = {
 
 
 def put(shop, path, content):
-    place = shop.root / path[1:] if path.startswith("/") else shop.publisher.zone / path
+    place = shop.root / path[1:] if path.startswith("/") else shop.publisher.path / path
     if content is None:
         place.mkdir(parents=True)
     else:
@@ -115,7 +115,7 @@ def test_whatever_is_passed_over_is_named_with_its_reason(shop, case):
 
 @pytest.mark.slow
 def test_links_pipes_and_sockets_are_named(shop):
-    folder = shop.publisher.zone
+    folder = shop.publisher.path
     (folder / "Link").symlink_to("/")
     (folder / "T" / name(1)).symlink_to("/etc/passwd")
     os.mkfifo(folder / "T" / name(2))
@@ -138,8 +138,8 @@ def test_what_stands_in_the_zones_place_is_named(shop, kind):
 @pytest.mark.slow
 def test_columns_that_change_and_rows_that_meet_others_are_named(shop):
     table = shop.publisher.table("Items", keys=["id"])
-    table.load({"id": 1, "city": "Linz"})
-    table.load({"id": 1, "size": 3})
+    table.initial_load({"id": 1, "city": "Linz"})
+    table.initial_load({"id": 1, "size": 3})
     shop.sync()
     assert {"ME054", "ME039"} <= {each.partition(" ")[0] for each in said(shop)}
 

@@ -32,7 +32,7 @@ def context(tmp_path):
 @contextmanager
 def doors_of(root):
     shop = Shop(root)
-    shop.orders().load(row(1))
+    shop.orders().initial_load(row(1))
     with shop.engine() as running:
         yield running.context
 
@@ -43,7 +43,7 @@ def look(context):
 
 def replayed(root):
     shop = Shop(root)
-    shop.orders().load(row(1))
+    shop.orders().initial_load(row(1))
     shop.sync()
     return shop
 

@@ -15,7 +15,7 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 ORDERS = TableName("", "Orders")
@@ -50,7 +50,7 @@ def test_a_ledger_one_batch_behind_keeps_what_it_knows_of_files_that_were_moved_
 
 def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeypatch):
     shop = Shop(tmp_path)
-    shop.orders().load(row(1))
+    shop.orders().initial_load(row(1))
     shop.sync()
 
     unavailable = StorageUnavailable("dbo/Orders", "Try again.")
@@ -67,7 +67,7 @@ def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeyp
 
 def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on(tmp_path):
     """Else what it holds would be applied once more, under a ledger that was lost, or no table would be."""
-    publisher, writer = Publisher(tmp_path), MemoryDeltaWriter()
+    publisher, writer = LandingZoneWriter(tmp_path), MemoryDeltaWriter()
     for name in ("Broken", "Sound"):
         publisher.table(name, keys=["Id"]).insert({"Id": 1})
     assert Mirror(tmp_path, writer=writer).sync().result is RunResult.CAUGHT_UP
@@ -155,7 +155,7 @@ def test_a_ledger_older_than_the_tables_is_told(tmp_path):
 
 def test_a_table_at_hand_is_not_looked_at_again(tmp_path, monkeypatch):
     shop = Shop(tmp_path)
-    shop.orders().load(row(1))
+    shop.orders().initial_load(row(1))
     shop.sync()
     unsure = DeltaFolders(frozenset({"dbo/Orders"}), damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
     with shop.engine() as running:

@@ -81,8 +81,8 @@ def test_a_table_that_cannot_be_dropped_just_now_is_dropped_in_a_later_cycle(tmp
 def test_a_file_replaced_after_it_was_read_is_read_again(tmp_path):
     shop = Shop(tmp_path)
     orders = shop.orders()
-    file = shop.publisher.zone / orders.insert(row(1))
-    other = shop.publisher.zone / orders.insert(row(2))
+    file = shop.publisher.path / orders.insert(row(1))
+    other = shop.publisher.path / orders.insert(row(2))
     other.rename(tmp_path / "other")
     shop.events = Meddling(lambda: (tmp_path / "other").replace(file))
     shop.sync()
@@ -92,7 +92,7 @@ def test_a_file_replaced_after_it_was_read_is_read_again(tmp_path):
 def test_rows_read_from_a_folder_that_was_recreated_since_are_not_committed(tmp_path):
     shop = Shop(tmp_path)
     shop.orders().insert(row(1))
-    folder = shop.publisher.zone / "Orders"
+    folder = shop.publisher.path / "Orders"
 
     def recreate():
         """The files themselves stay the same: only the folder tells."""

@@ -69,11 +69,11 @@ def test_files_of_a_table_under_way_are_not_moved_away(shop, monkeypatch):
         shop.writer.hold(ORDERS)
         for _ in range(2):
             cycle()
-        assert (shop.publisher.zone / first).exists()
+        assert (shop.publisher.path / first).exists()
         shop.writer.let_go(ORDERS)
         cycle()
         cycle()
-    assert [path for path in (first, second, third) if (shop.publisher.zone / path).exists()] == [third]
+    assert [path for path in (first, second, third) if (shop.publisher.path / path).exists()] == [third]
 
 
 def refuse(*_):
@@ -156,12 +156,12 @@ def test_what_a_folder_made_anew_holds_is_taken_up_once_the_old_table_is_gone(sh
 
 
 def test_a_table_that_waited_for_another_of_its_place_to_go_is_taken_up_at_once(shop):
-    shop.orders().load(row(1))
+    shop.orders().initial_load(row(1))
     with shop.engine() as running:
         running.cycle(threading.Event(), None, lambda: False)
-        (shop.publisher.zone / "dbo.schema").mkdir()
+        (shop.publisher.path / "dbo.schema").mkdir()
         shop.writer.hold(ORDERS)
-        (shop.publisher.zone / "Orders").rename(shop.publisher.zone / "dbo.schema/Orders")
+        (shop.publisher.path / "Orders").rename(shop.publisher.path / "dbo.schema/Orders")
         while not shop.writer.blocked:
             running.cycle(threading.Event(), None, lambda: bool(shop.writer.blocked))
         after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, lambda: shop.writer.let_go(ORDERS))
@@ -172,15 +172,15 @@ def test_a_table_that_waited_for_another_of_its_place_to_go_is_taken_up_at_once(
 @pytest.mark.parametrize("until", ["dropping", "committing"])
 def test_a_folder_renamed_into_a_schema_waits_for_the_turn_of_the_old_one(shop, until):
     orders = shop.orders()
-    orders.load(row(1))
+    orders.initial_load(row(1))
     with shop.at_work() as cycle:
         if until == "dropping":
             cycle()
-        (shop.publisher.zone / "dbo.schema").mkdir()
+        (shop.publisher.path / "dbo.schema").mkdir()
         shop.writer.hold(ORDERS)
         if until == "committing":
             cycle()
-        (shop.publisher.zone / "Orders").rename(shop.publisher.zone / "dbo.schema/Orders")
+        (shop.publisher.path / "Orders").rename(shop.publisher.path / "dbo.schema/Orders")
         for _ in range(3):
             assert cycle().failures == {}
             assert not [event for event in started(shop) if event.table.schema]
@@ -365,7 +365,7 @@ def test_a_pause_that_is_over_calls_for_no_cycle_while_its_table_is_maintained(s
             patch.setattr(shop.writer, "apply", refuse)
             running.cycle(threading.Event())
         assert running.engine.next_try_seconds(60.0) == 0.0
-        (shop.publisher.zone / second).unlink()
+        (shop.publisher.path / second).unlink()
         running.cycle(threading.Event(), next(iter(running.last.plans)))
         assert running.engine.next_try_seconds(60.0) == 60.0
 

@@ -47,7 +47,7 @@ def test_a_commit_of_spark_that_fails_is_made_once(tmp_path, mirror_writer, faul
     shop = Shop(tmp_path)
     orders = shop.orders()
     writer = mirror_writer(tmp_path)
-    orders.load(row(1), row(2))
+    orders.initial_load(row(1), row(2))
     for called in ("create", "apply", "row_count"):
         script = Once(called, fault)
         shop.writer = faulty(writer, script)
@@ -64,7 +64,7 @@ def test_a_full_disk_under_deltas_own_files_delays_and_does_nothing_else(tmp_pat
     with small_disk(tmp_path / "disk", megabytes=8) as disk:
         shop = Shop(disk.path, mirror_writer(disk.path))
         orders = shop.orders()
-        orders.load(row(1), row(2))
+        orders.initial_load(row(1), row(2))
         shop.sync()
         orders.update({"id": 1, "city": "Wels"})
         for free_pages in (2, 24, 32):  # for the ledger, for the staged rows, for some of Spark's files

@@ -133,7 +133,7 @@ def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_afte
         table = shop.orders(name)
         for number in range(3):
             table.insert(row(number))
-    table.skip()
+    table.skip_numbers()
     table.insert(row(9))
     with kept(shop) as cycle:
         for _ in range(4):
@@ -200,7 +200,7 @@ def test_a_table_made_anew_is_counted_anew(shop):
     orders = shop.orders()
     with kept(shop) as cycle:
         for _ in range(2):
-            orders.describe(keys=["id"])
+            orders.write_metadata(keys=["id"])
             for number in range(3):
                 orders.insert(row(number))
             cycle()

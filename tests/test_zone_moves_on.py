@@ -68,7 +68,7 @@ class Zone:
 
     @property
     def first(self):
-        return self.shop.publisher.zone / "Orders" / name(1)
+        return self.shop.publisher.path / "Orders" / name(1)
 
     def other_content(self):
         content, before = content_of(8, 9), self.first.read_bytes()
@@ -146,7 +146,7 @@ def test_a_file_still_growing_under_its_final_name_is_never_half_in_the_table(tm
     shop = Shop(tmp_path)
     orders, other = shop.orders(), shop.orders("Other")
     orders.insert(row(1))
-    content = (shop.publisher.zone / "Orders" / name(1)).read_bytes()
+    content = (shop.publisher.path / "Orders" / name(1)).read_bytes()
     orders.remove(name(1))
     path = f"Orders/{name(1)}"
     with shop.engine() as running:
@@ -285,4 +285,4 @@ def content_of(*ids):
     with quick_folder() as folder:
         shop = Shop(Path(folder))
         shop.orders().insert(*map(row, ids))
-        return (shop.publisher.zone / "Orders" / name(1)).read_bytes()
+        return (shop.publisher.path / "Orders" / name(1)).read_bytes()

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from zone_contents import BY_TIME, NOON, Folder, contents, folders, shown
 
 if TYPE_CHECKING:
-    from mirror_engine.publisher.landing_zone_writer import Publisher
+    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 
 class Player:
     """Does what was generated, in a real folder, and counts creations."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: LandingZoneWriter) -> None:
         self.publisher = publisher
         self.births: Counter[str] = Counter()
 
@@ -26,9 +26,9 @@ class Player:
         self.publisher.put(path, content, modified_ns=modified_ns)
 
     def write_in_place(self, path: str, content: bytes) -> None:
-        if not (self.publisher.zone / path).exists():
+        if not (self.publisher.path / path).exists():
             self.births[path] += 1
-            (self.publisher.zone / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.publisher.path / path).parent.mkdir(parents=True, exist_ok=True)
         self.publisher.write_in_place(path, content)
 
     def remove(self, path: str) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from speed.rows import KEY
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ def mirrored(root: Path, table: str = TABLE) -> Path:
     return root / "Tables/dbo" / table
 
 
-def zone(root: Path, tables: Sequence[str] = (TABLE,)) -> Publisher:
+def zone(root: Path, tables: Sequence[str] = (TABLE,)) -> LandingZoneWriter:
     """A landing zone with empty tables."""
-    publisher = Publisher(root)
+    publisher = LandingZoneWriter(root)
     for table in tables:
         publisher.table(table, keys=[KEY])
     return publisher

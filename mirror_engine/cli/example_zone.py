@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirror_engine.landing_zone.change import RowMarker
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ class ExampleZone:
     """Four tables: with and without a schema folder, Parquet and CSV, keyed and insert-only."""
 
     def __init__(self, root: Path) -> None:
-        publisher = Publisher(root)
+        publisher = LandingZoneWriter(root)
         self.publisher = publisher
         self.orders = publisher.table("Sales.Orders", keys=["OrderNo", "Line"], types=_ORDER_TYPES)
         self.stores = publisher.table("Sales.Stores", keys=["Id"], upsert_default=True)
@@ -50,27 +50,29 @@ class ExampleZone:
 
     def land_initial_load(self) -> None:
         """One file or two a table, without the marker column (LZ-4.13)."""
-        self.orders.load(_order(1, 1, "A1", "12.50"), _order(1, 2, "B7", "3.00"))
-        self.orders.load(_order(2, 1, "A1", "12.50"), _order(3, 1, "C3", "99.95"))
-        self.stores.load({"Id": 1, "City": "Linz"}, {"Id": 2, "City": "Graz"})
-        self.items.load(_item("A1", "Lamp", 1.2), _item("B7", 'Bulb, 40 W "warm"', None), _item("C3", "Desk", 31.0))
+        self.orders.initial_load(_order(1, 1, "A1", "12.50"), _order(1, 2, "B7", "3.00"))
+        self.orders.initial_load(_order(2, 1, "A1", "12.50"), _order(3, 1, "C3", "99.95"))
+        self.stores.initial_load({"Id": 1, "City": "Linz"}, {"Id": 2, "City": "Graz"})
+        self.items.initial_load(
+            _item("A1", "Lamp", 1.2), _item("B7", 'Bulb, 40 W "warm"', None), _item("C3", "Desk", 31.0)
+        )
         self._land_reading("north-0815", {"Sensor": "north", "Celsius": 4.5}, {"Sensor": "south", "Celsius": 6.0})
 
     def land_changes(self) -> None:
         """All four row markers, a key change, a new column, and marker-free rows that are upserts."""
-        self.orders.change(
+        self.orders.apply_changes(
             (INSERT, _order(4, 1, "B7", "3.00")),
             (UPDATE, _order(1, 1, "A1", "11.00")),
             (DELETE, {"OrderNo": 3, "Line": 1}),
             (UPSERT, _order(2, 2, "C3", "89.95")),
         )
-        self.orders.change((DELETE, {"OrderNo": 1, "Line": 2}), (INSERT, _order(1, 3, "B7", "3.00")))
-        self.stores.load({"Id": 2, "City": "Wels", "Opened": date(2026, 3, 1)}, {"Id": 3, "City": "Steyr"})
-        self.items.change((UPSERT, _item("B7", "Bulb", 0.1)), (DELETE, _item("C3", None, None)))
+        self.orders.apply_changes((DELETE, {"OrderNo": 1, "Line": 2}), (INSERT, _order(1, 3, "B7", "3.00")))
+        self.stores.initial_load({"Id": 2, "City": "Wels", "Opened": date(2026, 3, 1)}, {"Id": 3, "City": "Steyr"})
+        self.items.apply_changes((UPSERT, _item("B7", "Bulb", 0.1)), (DELETE, _item("C3", None, None)))
         self._land_reading("north-0830", {"Sensor": "north", "Celsius": 5.0})
 
     def _land_reading(self, name: str, *rows: dict[str, object]) -> None:
-        self.readings.load(*rows, name=f"{name}.parquet")
+        self.readings.initial_load(*rows, name=f"{name}.parquet")
 
     @property
     def table_folders(self) -> tuple[TableFolder, ...]:

@@ -12,7 +12,7 @@ from scripted_faults import Fault, Script, faulty
 from mirror_engine.cli import opening
 from mirror_engine.cli.main import main
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.landing_zone_writer import Publisher, TableFolder
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, TableFolder
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -51,11 +51,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
     monkeypatch.setattr(opening, "open_mirror", open_mirror)
-    publisher = Publisher(tmp_path)
+    publisher = LandingZoneWriter(tmp_path)
     types = {"Id": pa.int64(), "Name": pa.string()}
     orders = publisher.table("Sales.Orders", keys=["Id"], types=types)
     items = publisher.table("Items", keys=["Id"], types=types)
-    orders.load({"Id": 1, "Name": "one"}, {"Id": 2, "Name": "two"})
+    orders.initial_load({"Id": 1, "Name": "one"}, {"Id": 2, "Name": "two"})
     items.insert({"Id": 7, "Name": "[red]seven[/red]"}, {"Id": 8, "Name": None})
     return Shop(tmp_path, writer, orders, items, faults)
 

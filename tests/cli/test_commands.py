@@ -23,7 +23,7 @@ def latch(shop) -> None:
 
 
 def block(shop) -> None:
-    shop.orders.skip()
+    shop.orders.skip_numbers()
     shop.orders.upsert({"Id": 3, "Name": "three"})
 
 
@@ -64,7 +64,7 @@ def test_a_second_engine_says_so_and_ends_with_4(shop, say, command, monkeypatch
 def test_the_json_of_every_command_has_the_documented_shape(shop, say) -> None:
     latch(shop)
     block(shop)
-    shop.orders.publisher.partner_events(partnerName="Acme.Sync")
+    shop.orders.writer.partner_events(partnerName="Acme.Sync")
     (shop.root / "Files/LandingZone/Sales.schema/Orders/stray.txt").touch()
     (shop.root / "Files/LandingZone/stray.parquet").touch()
     for words in (
@@ -95,13 +95,13 @@ def test_status_says_why_a_table_stands_still_and_what_to_do(shop, say) -> None:
 
 def test_status_says_who_publishes(shop, say) -> None:
     source = {"sourceType": "PostgreSQL", "sourceVersion": "17"}
-    shop.orders.publisher.partner_events(partnerName="Acme.Sync", sourceInfo=source)
+    shop.orders.writer.partner_events(partnerName="Acme.Sync", sourceInfo=source)
     assert say("status", shop.root).out.splitlines()[1] == "published by Acme.Sync from PostgreSQL 17"
     told = json.loads(say("status", shop.root, "--json").out)["partner"]
     assert told == {"name": "Acme.Sync", "source_type": "PostgreSQL", "source_version": "17"}
-    shop.orders.publisher.partner_events(partnerName="A" * 10_000)
+    shop.orders.writer.partner_events(partnerName="A" * 10_000)
     assert say("status", shop.root).out.splitlines()[1] == f"published by {'A' * 100}…"
-    shop.orders.publisher.partner_events()
+    shop.orders.writer.partner_events()
     assert say("status", shop.root).out.splitlines()[1] == ""
 
 

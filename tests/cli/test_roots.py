@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def test_the_root_is_named_from_here(shop, say, monkeypatch, inside, root) -> No
 @pytest.mark.parametrize("command", ["once", "run"])
 @pytest.mark.parametrize("inside", ["", "Sales.schema", "Items"])
 def test_a_zone_of_any_name_is_known_by_what_it_holds(tmp_path, say, command, inside) -> None:
-    publisher = Publisher(tmp_path, zone="out")
+    publisher = LandingZoneWriter(tmp_path, zone="out")
     publisher.table("Sales.Orders", keys=["Id"])
     publisher.table("Items", keys=["Id"])
     (tmp_path / "out" / ENGINE).mkdir()  # of an engine that made a ROOT of it before

@@ -13,7 +13,7 @@ from json_shapes import shape
 from rich.console import Console
 
 from mirror_engine.cli.trace import JSON
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -41,17 +41,17 @@ def wide(monkeypatch):
 def rich_history(shop, say):
     """Ten changes to order 42 over four files: three in two commits, the last waits."""
     types = {"OrderNo": pa.int64(), "City": pa.string(), "Pieces": pa.int32()}
-    table = Publisher(shop.root).table("Sales.Shipments", keys=["OrderNo"], types=types)
+    table = LandingZoneWriter(shop.root).table("Sales.Shipments", keys=["OrderNo"], types=types)
 
     def order(city, pieces, number=42):
         return {"OrderNo": number, "City": city, "Pieces": pieces}
 
-    table.load(order("Linz", 5, 41), order("Wels", 3))
-    table.change((1, order("Wels", 4)), (1, order("Linz", 6, 41)), (4, order("Graz", 4)), (4, order("Graz", 4)))
+    table.initial_load(order("Linz", 5, 41), order("Wels", 3))
+    table.apply_changes((1, order("Wels", 4)), (1, order("Linz", 6, 41)), (4, order("Graz", 4)), (4, order("Graz", 4)))
     say("once", shop.root)
-    table.change((2, {"OrderNo": 42}), (2, {"OrderNo": 42}), (1, order("Bregenz", 1)), (0, order("Bregenz", 2)))
+    table.apply_changes((2, {"OrderNo": 42}), (2, {"OrderNo": 42}), (1, order("Bregenz", 1)), (0, order("Bregenz", 2)))
     say("once", shop.root)
-    table.change((4, order("Dornbirn", 2)), (1, order("Linz", 7, 41)), (2, {"OrderNo": 42}))
+    table.apply_changes((4, order("Dornbirn", 2)), (1, order("Linz", 7, 41)), (2, {"OrderNo": 42}))
     return table
 
 
@@ -69,10 +69,10 @@ def test_the_page_about_trace_shows_what_it_prints(shop, say, wide) -> None:
 def wide_rows(shop, say):
     """A table of twelve columns, none of which has room for what stands in it; the second file waits."""
     columns = [f"A column of a long name {letter}" for letter in "ABCDEFGHIJK"]
-    table = Publisher(shop.root).table(
+    table = LandingZoneWriter(shop.root).table(
         "Wide", keys=["Id"], types={"Id": pa.int64(), **dict.fromkeys(columns, pa.string())}
     )
-    table.load({"Id": 1, **{name: name[-1] * 20 for name in columns}})
+    table.initial_load({"Id": 1, **{name: name[-1] * 20 for name in columns}})
     say("once", shop.root)
     table.upsert({"Id": 1, columns[0]: "new"}, {"Id": 2, columns[0]: "x"})
     return columns
@@ -113,7 +113,7 @@ def test_values_of_a_key_that_do_not_fit_stand_below_each_other(shop, say, wide)
 
 
 def block(shop):
-    shop.orders.skip()
+    shop.orders.skip_numbers()
     shop.orders.upsert({"Id": 3, "Name": "three"})
 
 
@@ -134,7 +134,7 @@ def mode(shop, say, *words):
 )
 def test_json_has_the_shape_that_is_documented(shop, say, name, words) -> None:
     table = rich_history(shop, say)
-    table.skip()
+    table.skip_numbers()
     table.insert({"OrderNo": 43, "City": "Ried", "Pieces": 1})
     code, told = mode(shop, say, "sales.shipments", *words)
     assert (code, list(told)) == (0, ["table", name])
@@ -241,7 +241,7 @@ def test_what_cannot_be_traced_ends_with_2_and_a_hint(shop, say, words, message)
 
 
 def test_a_row_of_many_columns_shows_those_that_changed(shop, say) -> None:
-    table = Publisher(shop.root).table("Wide", keys=["Id"])
+    table = LandingZoneWriter(shop.root).table("Wide", keys=["Id"])
     row = {"Id": 1} | {f"C{number}": number for number in range(20)}
     table.insert(row)
     table.update(row | {"C7": 8})

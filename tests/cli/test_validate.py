@@ -19,7 +19,7 @@ import mirror_engine.cli.validate as validate_module
 import mirror_engine.publisher.target as place_module
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.publisher import dry_run as rehearsal
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ ROW = {"Id": 1, "Name": "one"}
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
     """A ROOT with a good table, one with a wrong marker in its second file, and one with a gap."""
-    publisher = Publisher(tmp_path / "out")
+    publisher = LandingZoneWriter(tmp_path / "out")
     types = {"Id": pa.int64(), "Name": pa.string()}
     publisher.table("Good", keys=["Id"], types=types).insert(ROW)
     items = publisher.table("Sales.Wrong", keys=["Id"], types=types)
     items.insert(ROW)
-    items.change((4, ROW), (3, ROW))
+    items.apply_changes((4, ROW), (3, ROW))
     gap = publisher.table("Gap", keys=["Id"], types=types)
     gap.insert(ROW)
-    gap.skip()
+    gap.skip_numbers()
     gap.upsert(ROW)
     return tmp_path / "out"
 
@@ -109,8 +109,8 @@ def test_a_gap_fails_a_check_unless_it_is_known(broken, say) -> None:
 
 def test_the_cases_of_junit_agree_with_the_exit_code(broken, say) -> None:
     """Files that a table left standing fail, those that wait for metadata are skipped."""
-    Publisher(broken).table("Later").land(b"")
-    Publisher(broken).remove("Later/_metadata.json")
+    LandingZoneWriter(broken).table("Later").land(b"")
+    LandingZoneWriter(broken).remove("Later/_metadata.json")
     for table, flags, (code, failures, skipped) in (
         ("Gap", (), (3, 2, 0)),
         ("Gap", ("--ignore", "ME019"), (0, 0, 1)),
@@ -163,23 +163,23 @@ def test_a_folder_that_is_no_zone_is_not_called_clean(broken, say, path) -> None
 
 
 def test_a_zone_whose_first_files_were_processed_and_deleted_is_not_blocked(tmp_path, say) -> None:
-    table = Publisher(tmp_path).table("Orders", keys=["Id"])
-    table.skip(499)
+    table = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
+    table.skip_numbers(499)
     table.upsert({"Id": 1})
     table.update({"Id": 2})
     assert say("validate", tmp_path).code == 3
     (tmp_path / "Files/LandingZone/Orders/_FilesReadyToDelete").mkdir()
     said = say("validate", tmp_path)
     assert (said.code, "1 table, 2 files, 2 rows: clean" in said.out) == (0, True)
-    times = Publisher(tmp_path).table("Times", keys=["Id"], strategy="LastUpdateTimeFileDetection")
+    times = LandingZoneWriter(tmp_path).table("Times", keys=["Id"], strategy="LastUpdateTimeFileDetection")
     times.insert({"Id": 1}, name=f"{7:020}.parquet")
     assert say("validate", tmp_path).code == 0
-    Publisher(tmp_path).table("Gap", keys=["Id"]).insert({"Id": 1}, name=f"{2:020}.parquet")
+    LandingZoneWriter(tmp_path).table("Gap", keys=["Id"]).insert({"Id": 1}, name=f"{2:020}.parquet")
     assert say("validate", tmp_path).code == 3
 
 
 def test_a_partition_that_lacks_its_first_file_is_blocked_though_another_was_processed(tmp_path, say) -> None:
-    table = Publisher(tmp_path).table("Orders", keys=["Id"], partitioned=True)
+    table = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], partitioned=True)
     table.insert({"Id": 1, "day": "1"}, name=f"day=1/{5:020}.parquet")
     archive = tmp_path / "Files/LandingZone/Orders/_FilesReadyToDelete"
     (archive / "day=1").mkdir(parents=True)
@@ -200,7 +200,7 @@ def test_several_paths_are_judged_each(broken, say) -> None:
 
 def test_suites_of_several_zones_have_names_of_their_own(tmp_path, say) -> None:
     for root in ("a", "b"):
-        Publisher(tmp_path / root).table("Orders", keys=["Id"]).insert({"Id": 1})
+        LandingZoneWriter(tmp_path / root).table("Orders", keys=["Id"]).insert({"Id": 1})
     said = say("validate", tmp_path / "a", tmp_path / "b", "--format", "junit").out
     names = {suite.get("name") for suite in ET.fromstring(said)}  # noqa: S314 - our own
     assert names == {f"{tmp_path}/{root}/Files/LandingZone/Orders" for root in ("a", "b")}
@@ -211,7 +211,7 @@ def test_what_is_known_already_is_passed_over(broken, say, tmp_path) -> None:
     said = say("validate", broken, "--write-baseline", baseline)
     assert (said.code, "2 diagnostics written down" in said.err) == (0, True)
     assert say("validate", broken, "--baseline", baseline, "--fail-on", "warning").code == 0
-    Publisher(broken).table("New", keys=["Id"]).land(b"")
+    LandingZoneWriter(broken).table("New", keys=["Id"]).land(b"")
     said = say("validate", broken, "--baseline", baseline)
     assert said.code == 3
     assert ("error    ME023" in said.out, "error    ME037" in said.out) == (True, False)
@@ -262,7 +262,7 @@ def test_wrong_usage_is_told(tmp_path, monkeypatch, say, words, remedy) -> None:
 
 
 def test_changes_to_rows_that_never_came_are_told(tmp_path, say) -> None:
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
     orders.insert({"Id": 1})
     orders.update({"Id": 2}, {"Id": 1})
     orders.delete({"Id": 3}, {"Id": 4}, {"Id": 1})
@@ -272,8 +272,8 @@ def test_changes_to_rows_that_never_came_are_told(tmp_path, say) -> None:
 
 
 def test_history_that_is_not_there_accuses_nobody(tmp_path, say) -> None:
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
-    orders.skip(4)
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
+    orders.skip_numbers(4)
     orders.update({"Id": 2})
     out = say("validate", tmp_path, "--first-file", "lowest").out
     assert "ME077" not in out
@@ -293,7 +293,7 @@ def test_files_that_were_moved_away_are_judged_too(shop, say) -> None:
 
 @pytest.mark.parametrize(("row", "told"), [({"Id": 1, "Name": "two"}, True), ({"Id": 2, "Name": "two"}, False)])
 def test_ties_are_shuffled(tmp_path, say, row, told) -> None:
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"], strategy="LastUpdateTimeFileDetection")
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], strategy="LastUpdateTimeFileDetection")
     orders.upsert(ROW, name="a.parquet", modified_ns=10**18)
     orders.upsert(row, name="b.parquet", modified_ns=10**18)
     out = say("validate", tmp_path, "--shuffle-ties", "8").out
@@ -303,16 +303,16 @@ def test_ties_are_shuffled(tmp_path, say, row, told) -> None:
 
 def test_a_publisher_is_watched_at_work(tmp_path, say) -> None:
     """What a look afterwards no longer shows: an empty file under its final name."""
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64(), "Name": pa.string()})
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64(), "Name": pa.string()})
     name = orders.insert(ROW)
     content = (tmp_path / "Files/LandingZone" / name).read_bytes()
-    orders.publisher.write_in_place("Orders/00000000000000000002.parquet", b"")
+    orders.writer.write_in_place("Orders/00000000000000000002.parquet", b"")
     said = say("validate", tmp_path, "--watch", "--for", "0.3")
     assert said.code == 3
     assert "watching" in said.err
     assert "Orders/00000000000000000002.parquet: 0 bytes [ME023]" in said.err
     assert "ME023" in said.out
-    orders.publisher.write_in_place("Orders/00000000000000000002.parquet", content)
+    orders.writer.write_in_place("Orders/00000000000000000002.parquet", content)
     assert say("validate", tmp_path).code == 0
 
 
@@ -357,8 +357,8 @@ def test_dots_in_a_path_and_folders_of_moved_files_are_understood(broken, say, m
 
 @pytest.mark.parametrize("name", ["_out", ".out"])
 def test_what_the_service_passes_over_is_not_called_clean(tmp_path, say, name) -> None:
-    folder = Publisher(tmp_path, zone="zone").folder(name)
-    folder.describe(keys=["Id"])
+    folder = LandingZoneWriter(tmp_path, zone="zone").folder(name)
+    folder.write_metadata(keys=["Id"])
     folder.insert({"Id": 1})
     for path in (tmp_path / "zone" / name, tmp_path / "zone" / name / "00000000000000000001.parquet"):
         said = say("validate", path)
@@ -375,7 +375,7 @@ def test_a_root_that_was_mirrored_may_lack_its_first_files(shop, say) -> None:
 
 
 def test_equal_rows_in_another_order_of_columns_are_no_other_rows(tmp_path, say) -> None:
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"], strategy="LastUpdateTimeFileDetection")
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], strategy="LastUpdateTimeFileDetection")
     orders.insert({"Id": 1, "A": 0.0}, name="a.parquet", modified_ns=10**18)
     orders.insert({"Id": 2, "B": 1.0}, name="b.parquet", modified_ns=10**18)
     assert "ME079" not in say("validate", tmp_path, "--shuffle-ties", "8").out
@@ -383,7 +383,7 @@ def test_equal_rows_in_another_order_of_columns_are_no_other_rows(tmp_path, say)
 
 def test_a_baseline_of_one_zone_hides_nothing_of_another(tmp_path, say) -> None:
     for root in ("a", "b"):
-        Publisher(tmp_path / root).table("Orders", keys=["Id"]).land(b"")
+        LandingZoneWriter(tmp_path / root).table("Orders", keys=["Id"]).land(b"")
     say("validate", tmp_path / "a", "--write-baseline", tmp_path / "known.json")
     assert say("validate", tmp_path / "a", "--baseline", tmp_path / "known.json").code == 0
     assert say("validate", tmp_path / "a", tmp_path / "b", "--baseline", tmp_path / "known.json").code == 3
@@ -391,7 +391,7 @@ def test_a_baseline_of_one_zone_hides_nothing_of_another(tmp_path, say) -> None:
 
 def test_large_files_are_read_whole_unless_keys_are_enough(tmp_path, say, monkeypatch) -> None:
     monkeypatch.setattr(validate_module, "LARGE_FILE_BYTES", 0)
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"])
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
     orders.land_parquet(pa.table({"Id": [1, 1], "At": pa.array([2**62, 0], pa.timestamp("ms"))}))
     assert "ME060" in say("validate", tmp_path).out
     out = say("validate", tmp_path, "--keys-only").out
@@ -399,7 +399,7 @@ def test_large_files_are_read_whole_unless_keys_are_enough(tmp_path, say, monkey
 
 
 def test_a_good_publisher_is_not_accused_for_what_was_true_for_a_moment(tmp_path, say) -> None:
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
     threading.Timer(0.2, orders.insert, [{"Id": 1}]).start()
     said = say("validate", tmp_path, "--watch", "--for", "0.6", "--fail-on", "warning")
     assert (said.code, said.out.endswith("1 table, 1 file, 1 row: clean\n")) == (0, True)
@@ -413,10 +413,10 @@ def test_a_root_without_a_zone_is_no_zone_itself(tmp_path, say) -> None:
 
 
 def test_a_refusal_is_told_in_fabrics_words_where_they_are_known(tmp_path, say) -> None:
-    table = Publisher(tmp_path).table("Sales.Orders", keys=["Id"])
+    table = LandingZoneWriter(tmp_path).table("Sales.Orders", keys=["Id"])
     table.land_parquet(pa.table({"Id": pa.array([1], pa.int64())}))
     table.land_parquet(pa.table({"Id": pa.array([1], pa.int32())}))
-    Publisher(tmp_path).table("Marks", keys=["Id"]).change((3, {"Id": 1}))
+    LandingZoneWriter(tmp_path).table("Marks", keys=["Id"]).apply_changes((3, {"Id": 1}))
     (words,) = [line for line in say("validate", tmp_path).out.splitlines() if "Fabric says" in line]
     assert (
         "ErrorCode: SchemaMergeFailure, Message: Failed to write table 'Sales\\Orders' due to schema mismatch." in words
@@ -451,7 +451,7 @@ sys.exit(main(["validate", sys.argv[1]]))
 
 
 def test_ctrl_c_ends_validate_after_the_file_that_is_being_read(tmp_path) -> None:
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"])
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
     for number in range(30):
         orders.insert({"Id": number})
     command = [sys.executable, "-c", SLOW, str(tmp_path)]

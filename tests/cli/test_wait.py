@@ -45,7 +45,7 @@ def test_it_returns_once_an_engine_has_applied_what_lies_there(shop, say) -> Non
 def test_when_time_is_up_each_table_says_why(shop, say) -> None:
     say("once", shop.root)
     shop.items.land(b"")
-    shop.orders.skip()
+    shop.orders.skip_numbers()
     shop.orders.upsert({"Id": 3, "Name": "three"})
     say("once", shop.root)
     said = say("wait", shop.root, "--timeout", "1", "--every", "0.05")  # a first look may take long

@@ -11,7 +11,7 @@ import pytest
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.errors import SetupError
 from mirror_engine.events import ignore
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES
 from mirror_engine.tables.reading.reader import ChangeFileReader
@@ -125,11 +125,11 @@ def test_a_session_that_is_given_is_worked_in_and_left_as_it_is(spark: SparkSess
     root = tmp_path / "näh root"
     root.mkdir()
     times = pa.array([0, 2**50], pa.int64()).cast(pa.timestamp("us", "UTC"))
-    table = Publisher(root).table("T", keys=["at"])
+    table = LandingZoneWriter(root).table("T", keys=["at"])
     table.land_parquet(pa.table({"at": times}))
     with Mirror(root, spark=given) as mirror:
         assert mirror.sync().result is RunResult.CAUGHT_UP
-        table.change((2, {"at": times[0].as_py()}))
+        table.apply_changes((2, {"at": times[0].as_py()}))
         assert mirror.sync().result is RunResult.CAUGHT_UP
         assert mirror.read_table("T").column("at").combine_chunks().equals(times[1:])
     assert dict(given.conf.getAll) == before  # type: ignore[arg-type]

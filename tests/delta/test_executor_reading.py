@@ -16,7 +16,7 @@ from mirror_engine.errors import ConcurrentModification, MirrorError, SetupError
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables import scratch as leftovers
 from mirror_engine.tables.reading.reader import ChangeFileReader, TableContext, WaitingFiles
@@ -74,7 +74,7 @@ class World:
     def __init__(self, root: Path, *, text: bool = False, **options: Any) -> None:
         self.root, self.config = root, Config(**options)
         described: dict[str, Any] = {"file_format": "CSV", "extension": "csv", "columns": COLUMNS} if text else {}
-        self.table = Publisher(root).table("T", keys=KEYS, **described)
+        self.table = LandingZoneWriter(root).table("T", keys=KEYS, **described)
         self.storage = LocalStorage(root)
         self.executors = Executors()
         self.scratch = root / "scratch"
@@ -131,9 +131,9 @@ def test_files_of_all_kinds_are_read_alike(tmp_path: Path, seed: int) -> None:
             case 1:
                 world.table.land_rows([], types={"id": pa.int64(), "late": pa.string()})
             case 2:
-                world.table.load(row())
+                world.table.initial_load(row())
             case _:
-                world.table.change(*[(draw.choice([0, 1, 2, 4]), row()) for _ in range(draw.randrange(1, 4))])
+                world.table.apply_changes(*[(draw.choice([0, 1, 2, 4]), row()) for _ in range(draw.randrange(1, 4))])
     if seed % 2:
         world.table.land_parquet(pa.table({"id": ["text"]}))
         world.table.upsert({"id": 5})

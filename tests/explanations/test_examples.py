@@ -11,7 +11,7 @@ import pytest
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.register import CATALOG
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def declared(*texts: str) -> list[dict[str, object]]:
 def land_text(root: Path, code: str, snippet: Snippet) -> None:
     before = BEFORE.get(code, "Id")
     in_partition = "/" in snippet.title
-    items = Publisher(root).folder("Items", extension="csv")
+    items = LandingZoneWriter(root).folder("Items", extension="csv")
     metadata = {
         "keyColumns": KEYS.get(code, ["Id"]),
         "FileFormat": "CSV",
@@ -99,7 +99,7 @@ def test_an_example_in_parquet_is_true(tmp_path, page) -> None:
     for name, snippet in (("wrong", page.wrong), ("right", page.right)):
         (tmp_path / name).mkdir()
         made = eval(snippet.text, {"pa": pa, "json": json})  # noqa: S307 - an example of our own
-        Publisher(tmp_path / name).table("Items", keys=["Id"]).land_parquet(made)
+        LandingZoneWriter(tmp_path / name).table("Items", keys=["Id"]).land_parquet(made)
         codes.append(raised(tmp_path / name))
     wrong, right = codes
     assert page.code in wrong

@@ -15,7 +15,7 @@ from mirror_engine.errors import SetupError, StorageUnavailable
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.items import DatabaseStatus, Items
 from mirror_engine.onelake.store import WritableLocalStorage
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ class Store:
         self.item = self.items.ensure("shop", "orders")
         self.writers = {}
         self.root = folder / "shop" / "orders"
-        self.table = Publisher(self.root).table("Orders", keys=["id"], types=TYPES)
+        self.table = LandingZoneWriter(self.root).table("Orders", keys=["id"], types=TYPES)
         self.open(folder)
 
     def open(self, folder):
@@ -44,7 +44,7 @@ class Store:
         return self.writers.setdefault(item.id, MemoryDeltaWriter())
 
     def publish(self, *rows):
-        self.table.change(*rows)
+        self.table.apply_changes(*rows)
 
     def status(self):
         return self.fleet.status(self.item)[0]
@@ -106,8 +106,8 @@ def test_what_was_stopped_stays_so_when_the_store_is_served_anew(store, tmp_path
 
 def test_a_folder_made_beside_the_engines_waits_until_it_is_started(store, tmp_path):
     store.fleet.begin()
-    made = Publisher(tmp_path / "shop" / "byhand")
-    made.table("Orders", keys=["id"], types=TYPES).change((0, {"id": 1, "n": 1}))
+    made = LandingZoneWriter(tmp_path / "shop" / "byhand")
+    made.table("Orders", keys=["id"], types=TYPES).apply_changes((0, {"id": 1, "n": 1}))
     [item] = [item for item in store.fleet.items.all() if item.name == "byhand"]
     assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
     store.fleet.start(item)
@@ -186,7 +186,9 @@ def test_the_definition_names_the_schema(store):
         }
     }
     item = store.items.create(store.item.workspace, "sales", "", json.dumps(content).encode())
-    Publisher(store.root.parent / "sales").table("Orders", keys=["id"], types=TYPES).change((0, {"id": 1, "n": 1}))
+    LandingZoneWriter(store.root.parent / "sales").table("Orders", keys=["id"], types=TYPES).apply_changes(
+        (0, {"id": 1, "n": 1})
+    )
     store.fleet.start(item)
     store.until(lambda: "raw/Orders" in store.writer_of(item).tables())
 

@@ -13,7 +13,7 @@ from mirror_engine.onelake.engine_pool import EnginePool, ShownStore
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.store import WritableLocalStorage
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def mirrored(tmp_path):
     writers = {items.ensure("Shop", name).id: MemoryDeltaWriter() for name in ("Orders", "Customers")}
     config = Config(poll_interval_seconds=0.05)
     fleet = EnginePool(tmp_path, items, config, new_writer=lambda item: writers[item.id])
-    table = Publisher(tmp_path / "Shop" / "Orders").table("Orders", keys=["Id"], types={"Id": pa.int64()})
+    table = LandingZoneWriter(tmp_path / "Shop" / "Orders").table("Orders", keys=["Id"], types={"Id": pa.int64()})
     table.insert({"Id": 4711})
     fleet.begin()
     yield fleet, ShownStore(items, fleet, fleet.mirror)

@@ -21,7 +21,7 @@ from soak.samples import Sample, Trend, live_heap_mb, sample, trend, trends
 from soak.traffic import Traffic
 
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log.snapshot import open_log, read_rows
 
 MINUTES = float(os.environ.get("MIRROR_SOAK_MINUTES", "30"))
@@ -90,7 +90,7 @@ def main() -> int:
     """Run it, write the results, say what grew; 1 where something did, or where a row is wrong."""
     root = Path(tempfile.mkdtemp(prefix="mirror-soak-")) / "shop"
     print(f"ROOT {root}, {MINUTES:g} minutes, {FILES_A_SECOND:g} files a second, MIRROR_TEST_SEED={SEED}", flush=True)
-    traffic = Traffic(Publisher(root), SEED, FILES_A_SECOND)
+    traffic = Traffic(LandingZoneWriter(root), SEED, FILES_A_SECOND)
     engine = Engine(root, traffic)
     flow = threading.Thread(target=traffic.flow, args=(MINUTES * 60,))
     flow.start()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from mirror_engine.publisher.landing_zone_writer import Publisher
+    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 TABLES = 20
 ROWS_OF_A_FILE = 10
@@ -26,7 +26,7 @@ TEXT_COLUMNS = [
 class Lane:
     """One table: half of them Parquet with keys, a quarter delimited text, a quarter keyless."""
 
-    def __init__(self, publisher: Publisher, number: int, chance: random.Random) -> None:
+    def __init__(self, publisher: LandingZoneWriter, number: int, chance: random.Random) -> None:
         self.name = f"Table{number:02d}"
         self.is_keyed = number % 4 != 3
         self._chance = chance
@@ -48,7 +48,7 @@ class Lane:
             marker = self._chance.choice([1, 4, 4, 2]) if self.is_keyed else 0
             changes.append((marker, row))
             self._note(marker, row["id"], row["n"])
-        return self._folder.change(*changes).rpartition("/")[2]
+        return self._folder.apply_changes(*changes).rpartition("/")[2]
 
     def _note(self, marker: int, key: int, value: int) -> None:
         if not self.is_keyed:
@@ -67,7 +67,7 @@ class Lane:
 class Traffic:
     """All lanes, in turn, so many files a second; remembers when each file landed."""
 
-    def __init__(self, publisher: Publisher, seed: int, files_a_second: float) -> None:
+    def __init__(self, publisher: LandingZoneWriter, seed: int, files_a_second: float) -> None:
         chance = random.Random(seed)
         self.lanes = [Lane(publisher, number, chance) for number in range(TABLES)]
         self.landed: dict[tuple[str, str], float] = {}

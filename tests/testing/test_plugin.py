@@ -11,20 +11,20 @@ import mirror_engine.publisher.landing_zone_writer  # noqa: F401 - for that alon
 # what pytester's runs load stays loaded: Arrow cannot be imported twice
 
 if TYPE_CHECKING:
-    from mirror_engine.publisher.landing_zone_writer import Publisher
+    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
     from mirror_engine.publisher.testing.mirrored import LandingZone, MirrorInTest
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 EXAMPLE = """
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 
 class my_publisher:
     @staticmethod
     def export(to):
-        Publisher(to.parents[1]).table("Sales.Orders", keys=["id"]).load({"id": 1, "city": "Bellevue"})
+        LandingZoneWriter(to.parents[1]).table("Sales.Orders", keys=["id"]).initial_load({"id": 1, "city": "Bellevue"})
 
 
 def test_my_publisher(mirror, landing_zone):
@@ -39,14 +39,14 @@ import pytest
 
 
 def test_left_latched(mirror, publisher):
-    publisher.table("Orders", keys=["id"]).change((3, {"id": 1}))
+    publisher.table("Orders", keys=["id"]).apply_changes((3, {"id": 1}))
     mirror.run()
 
 
 def test_left_blocked(mirror, publisher):
     orders = publisher.table("Orders", keys=["id"])
-    orders.skip()
-    orders.load({"id": 1})
+    orders.skip_numbers()
+    orders.initial_load({"id": 1})
     mirror.run()
 
 
@@ -57,14 +57,14 @@ def test_left_unusable(mirror, publisher):
 
 def test_compared_while_latched(mirror, publisher):
     orders = publisher.table("Orders", keys=["id"])
-    orders.load({"id": 1, "city": "Linz"})
-    orders.change((3, {"id": 1, "city": "Wels"}))
+    orders.initial_load({"id": 1, "city": "Linz"})
+    orders.apply_changes((3, {"id": 1, "city": "Wels"}))
     mirror.run()
     assert mirror.table("orders").rows() == [{"id": 1, "city": "Wels"}]
 
 
 def test_not_latched_as_expected(mirror, publisher):
-    publisher.table("Orders", keys=["id"]).load({"id": 1})
+    publisher.table("Orders", keys=["id"]).initial_load({"id": 1})
     mirror.expect_latched("Orders", "ME037")
     mirror.expect_blocked("Items")
     mirror.run_until_level()
@@ -112,19 +112,19 @@ def test_no_name(mirror):
 
 
 def test_no_rows(mirror, publisher):
-    publisher.table("Orders", keys=["id"]).load({"id": 1})
+    publisher.table("Orders", keys=["id"]).initial_load({"id": 1})
     mirror.run_until_level()
     assert mirror.table("orders").rows() == [1, 2]
 
 
 def test_no_cell(mirror, publisher):
-    publisher.table("Orders", keys=["id"]).load({"id": 1})
+    publisher.table("Orders", keys=["id"]).initial_load({"id": 1})
     mirror.run_until_level()
     assert mirror.table("orders").rows() == [{"id": [1]}]
 
 
 def test_failed_itself(mirror, publisher):
-    publisher.folder("Orders").load({"id": 1})
+    publisher.folder("Orders").initial_load({"id": 1})
     mirror.run()
     pytest.fail("something else")
 """
@@ -172,24 +172,24 @@ def test_a_failure_says_what_a_person_needs_to_know(pytester: pytest.Pytester) -
     )
 
 
-def test_not_getting_level_is_told_at_the_test_s_own_line(mirror: MirrorInTest, publisher: Publisher) -> None:
-    publisher.folder("Orders").load({"id": 1})
+def test_not_getting_level_is_told_at_the_test_s_own_line(mirror: MirrorInTest, publisher: LandingZoneWriter) -> None:
+    publisher.folder("Orders").initial_load({"id": 1})
     with pytest.raises(AssertionError, match=r"(?s)not get level.*Orders is not a table yet.*ME008.*-> Land a _meta"):
         mirror.run_until_level()
 
 
-def test_a_latch_that_is_expected_passes(mirror: MirrorInTest, publisher: Publisher) -> None:
-    publisher.table("Sales.Orders", keys=["id"]).change((3, {"id": 1}))
-    publisher.table("Items", keys=["id"]).skip()
+def test_a_latch_that_is_expected_passes(mirror: MirrorInTest, publisher: LandingZoneWriter) -> None:
+    publisher.table("Sales.Orders", keys=["id"]).apply_changes((3, {"id": 1}))
+    publisher.table("Items", keys=["id"]).skip_numbers()
     mirror.expect_latched("sales.orders", "ME037")
     mirror.run_until_level()
     assert [found.code for found in mirror.diagnostics] == ["ME067", "ME037"]
 
 
-def test_a_gap_that_is_expected_passes(mirror: MirrorInTest, publisher: Publisher) -> None:
+def test_a_gap_that_is_expected_passes(mirror: MirrorInTest, publisher: LandingZoneWriter) -> None:
     orders = publisher.table("Orders", keys=["id"])
-    orders.load({"id": 1})
-    orders.skip()
+    orders.initial_load({"id": 1})
+    orders.skip_numbers()
     orders.upsert({"id": 2})
     mirror.run()
     mirror.expect_blocked("orders")
@@ -201,17 +201,17 @@ def test_an_unknown_code_cannot_be_expected(mirror: MirrorInTest) -> None:
         mirror.expect_latched("Orders", "ME999")
 
 
-def test_a_table_that_is_not_there_is_told_with_what_is(mirror: MirrorInTest, publisher: Publisher) -> None:
+def test_a_table_that_is_not_there_is_told_with_what_is(mirror: MirrorInTest, publisher: LandingZoneWriter) -> None:
     publisher.table("Orders", keys=["id"])
     mirror.run_until_level()
     with pytest.raises(Exception, match=r"(?s)Order: no such table.*Orders is empty: waits for its first"):
         mirror.table("Order").rows()
 
 
-def test_a_table_is_read_when_asked(mirror: MirrorInTest, publisher: Publisher) -> None:
+def test_a_table_is_read_when_asked(mirror: MirrorInTest, publisher: LandingZoneWriter) -> None:
     table = mirror.table("Orders")
     orders = publisher.table("Orders", keys=["id"])
-    orders.load({"id": 2}, {"id": 1})
+    orders.initial_load({"id": 2}, {"id": 1})
     assert mirror.run_until_level().rows == 2
     orders.delete({"id": 1})
     mirror.run_until_level()
@@ -222,8 +222,8 @@ def test_a_table_is_read_when_asked(mirror: MirrorInTest, publisher: Publisher) 
     assert mirror.status().tables[0].rows_live == 1
 
 
-def test_diagnostics_pass_up_to_a_severity(mirror: MirrorInTest, publisher: Publisher) -> None:
-    publisher.table("Orders", keys=["id"]).load({"id": 1})
+def test_diagnostics_pass_up_to_a_severity(mirror: MirrorInTest, publisher: LandingZoneWriter) -> None:
+    publisher.table("Orders", keys=["id"]).initial_load({"id": 1})
     publisher.table("Orders", keys=["id"]).put("00000000000000000002.txt", b"x")
     publisher.put("Loose.parquet", b"x")
     mirror.run_until_level()
@@ -239,10 +239,10 @@ def test_diagnostics_pass_up_to_a_severity(mirror: MirrorInTest, publisher: Publ
 
 
 def test_changes_to_keys_that_never_came_are_said_as_validate_says_them(
-    mirror: MirrorInTest, publisher: Publisher
+    mirror: MirrorInTest, publisher: LandingZoneWriter
 ) -> None:
     orders = publisher.table("Orders", keys=["id"])
-    orders.load({"id": 1})
+    orders.initial_load({"id": 1})
     orders.update({"id": 2})
     mirror.assert_no_diagnostics()  # nothing was run
     mirror.run_until_level()
@@ -281,7 +281,7 @@ def test_the_marker_wins_over_the_command_line_and_that_over_the_ini_file(pytest
 
         @pytest.mark.mirror_config(default_schema="main")
         def test_by_command_line(mirror, publisher):
-            publisher.table("Orders", keys=["id"]).load({"id": 1})
+            publisher.table("Orders", keys=["id"]).initial_load({"id": 1})
             mirror.run_until_level()
             assert mirror.tables() == ["main/Orders"]
             assert mirror.config.strict
@@ -291,7 +291,7 @@ def test_the_marker_wins_over_the_command_line_and_that_over_the_ini_file(pytest
         class TestMarked:
             @pytest.mark.mirror_writer(name="memory")
             def test_by_marker(self, mirror, publisher):
-                publisher.table("Orders", keys=["id"]).load({"id": 1})
+                publisher.table("Orders", keys=["id"]).initial_load({"id": 1})
                 mirror.run_until_level()
                 assert not [*mirror.root.rglob("_delta_log")]
         """
@@ -319,10 +319,10 @@ def test_every_worker_of_xdist_has_its_own_zone(pytester: pytest.Pytester) -> No
 
 @pytest.mark.spark
 @pytest.mark.mirror_writer("spark")
-def test_a_marker_brings_the_real_writer(mirror: MirrorInTest, publisher: Publisher, spark: object) -> None:
+def test_a_marker_brings_the_real_writer(mirror: MirrorInTest, publisher: LandingZoneWriter, spark: object) -> None:
     assert spark
     orders = publisher.table("Sales.Orders", keys=["id"])
-    orders.load({"id": 1, "city": "Linz"})
+    orders.initial_load({"id": 1, "city": "Linz"})
     orders.upsert({"id": 1, "city": "Bellevue"})
     mirror.run_until_level()
     assert mirror.table("sales.orders").rows() == [{"id": 1, "city": "Bellevue"}]

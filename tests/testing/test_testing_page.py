@@ -36,7 +36,7 @@ def test_the_failure_of_the_page_is_the_one_shown(pytester: pytest.Pytester) -> 
     told = next(text for kind, text in BLOCKS if kind == "text" and "leaves tables" in text)
     pytester.makepyfile(
         "def test_x(mirror, publisher):\n"
-        "    publisher.table('Orders', keys=['id']).change((3, {'id': 1}))\n"
+        "    publisher.table('Orders', keys=['id']).apply_changes((3, {'id': 1}))\n"
         "    mirror.run()\n"
     )
     assert told in pytester.runpytest_inprocess().stdout.str()

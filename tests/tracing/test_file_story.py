@@ -29,8 +29,8 @@ def row(number, city="Linz"):
 
 def two_files(shop):
     table = shop.orders()
-    table.load(row(1), row(2))
-    table.change((0, row(2)), (1, row(2)), (1, row(3)), (2, {"id": 4}), (2, {"id": 1}))
+    table.initial_load(row(1), row(2))
+    table.apply_changes((0, row(2)), (1, row(2)), (1, row(3)), (2, {"id": 4}), (2, {"id": 1}))
     return table
 
 
@@ -60,9 +60,9 @@ def test_an_applied_file_is_told_with_its_version_and_batch(shop) -> None:
 
 def test_a_file_behind_those_that_are_gone_is_told_by_what_it_met_in_the_delta_table(shop) -> None:
     table = shop.orders()
-    table.load(row(1), row(2))
+    table.initial_load(row(1), row(2))
     shop.sync()
-    table.change((1, row(1)), (2, {"id": 2}), (2, {"id": 3}))
+    table.apply_changes((1, row(1)), (2, {"id": 2}), (2, {"id": 3}))
     shop.sync()
     table.upsert(row(1))
     shop.sync()
@@ -112,7 +112,7 @@ def test_a_plan_says_in_how_many_commits_and_what_is_left(tmp_path) -> None:
     table = shop.orders()
     for number in range(5):
         table.insert(row(number))
-    table.skip()
+    table.skip_numbers()
     table.insert(row(6))
     found = plan(shop)
     assert [step.step for step in found.steps] == ["begin_generation", "remember", "apply_batch"]
@@ -133,7 +133,7 @@ def test_a_recreated_folder_begins_anew(shop) -> None:
     table = two_files(shop)
     shop.sync()
     table.drop()
-    table.describe(keys=["id"])
+    table.write_metadata(keys=["id"])
     table.insert(row(5))
     found = plan(shop)
     assert [step.step for step in found.steps] == ["drop_table", "begin_generation", "remember", "apply_batch"]
@@ -167,7 +167,7 @@ def test_files_behind_one_that_the_replay_refuses_are_not_planned(shop) -> None:
 
 def test_a_file_behind_a_gap_tells_what_it_holds(shop) -> None:
     table = two_files(shop)
-    table.skip()
+    table.skip_numbers()
     table.delete(row(1))
     found = story(shop, "4")
     assert (found.why, found.markers, found.effects) == (f"comes after {name(3)}, not there", {2: 1}, None)

@@ -30,9 +30,9 @@ def told(found):
 
 def three_files(shop):
     table = shop.orders()
-    table.load({"id": 1, "city": "Linz"}, {"id": 7, "city": "Wels"})
-    table.change((1, {"id": 7, "city": "Graz"}), (2, {"id": 8}), (4, {"id": 7, "city": "Graz"}))
-    table.change((2, {"id": 7}), (0, {"id": 1, "city": "Enns"}), (1, {"id": 7, "city": "Bregenz"}))
+    table.initial_load({"id": 1, "city": "Linz"}, {"id": 7, "city": "Wels"})
+    table.apply_changes((1, {"id": 7, "city": "Graz"}), (2, {"id": 8}), (4, {"id": 7, "city": "Graz"}))
+    table.apply_changes((2, {"id": 7}), (0, {"id": 1, "city": "Enns"}), (1, {"id": 7, "city": "Bregenz"}))
     return table
 
 
@@ -88,7 +88,7 @@ def test_a_delta_table_that_somebody_else_changed_is_told(shop) -> None:
 def test_files_behind_a_gap_are_told_as_unread_with_the_reason(shop) -> None:
     table = three_files(shop)
     shop.sync()
-    table.skip()
+    table.skip_numbers()
     table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
     found = story(shop)
     assert told(found) == STORY
@@ -183,7 +183,7 @@ def test_where_old_files_are_gone_the_delta_table_tells_the_row_before_the_other
 
 def test_no_row_of_another_key_is_kept_of_the_delta_table(shop, monkeypatch) -> None:
     table = shop.orders()
-    table.load(*({"id": number, "city": "a"} for number in range(20)))
+    table.initial_load(*({"id": number, "city": "a"} for number in range(20)))
     for city in ("b", "c"):
         shop.sync()
         table.upsert({"id": 7, "city": city})
@@ -336,7 +336,7 @@ def test_the_end_of_a_trace_is_that_of_replay_whatever_is_applied_and_gone(files
         for number, rows in enumerate(files):
             if number in runs:
                 shop.sync()
-            table.change(*((marker, {"id": key, "city": city}) for marker, key, city in rows))
+            table.apply_changes(*((marker, {"id": key, "city": city}) for marker, key, city in rows))
         for number in gone:
             shop.lose(number, missing_ok=True)
         changes = [Change(marker, (key,), {"id": key, "city": city}) for rows in files for marker, key, city in rows]
@@ -397,7 +397,7 @@ def test_files_that_neither_ledger_nor_log_remember_are_counted_by_their_numbers
 def test_a_zone_that_begins_late_by_its_options_has_lost_nothing(tmp_path) -> None:
     shop = Shop(tmp_path, first_file="lowest")
     table = shop.orders()
-    table.skip(4)
+    table.skip_numbers(4)
     table.insert({"id": 7, "city": "a"})
     shop.sync()
     found = story(shop)

@@ -28,7 +28,7 @@ def three_files(shop):
     table = shop.orders()
     table.insert(row(1, "a"), row(2, "a"))
     table.upsert(row(1, "b"))
-    table.change((4, row(1, "c")), (2, {"id": 2}), (4, row(3, "c")))
+    table.apply_changes((4, row(1, "c")), (2, {"id": 2}), (4, row(3, "c")))
     return table
 
 
@@ -88,7 +88,7 @@ def test_without_a_refused_file_those_behind_it_are_read(shop) -> None:
 
 def test_a_gap_stays_a_gap(shop) -> None:
     table = three_files(shop)
-    table.skip()
+    table.skip_numbers()
     table.upsert(row(1, "e"))
     found = what_if(shop, "skip=2")
     assert found.difference.is_equal
@@ -182,14 +182,14 @@ def test_files_keep_their_names_whatever_place_they_take(shop) -> None:
     table = shop.orders()
     table.insert(row(1, "a"))
     table.insert(row(2, "b"))
-    table.change((3, row(3, "c")))
+    table.apply_changes((3, row(3, "c")))
     assert f"latched: {name(3)}," in what_if(shop, "skip=1").state_otherwise
     assert f"latched: {name(3)}," in what_if(shop, "order=2,1").state_otherwise
 
 
 def test_a_gap_keeps_its_name_though_files_move_up(shop) -> None:
     table = three_files(shop)
-    table.skip()
+    table.skip_numbers()
     table.insert(row(9, "z"))
     found = what_if(shop, "skip=2")
     assert found.state_otherwise == found.state

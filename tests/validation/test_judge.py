@@ -17,7 +17,7 @@ from mirror_engine.config import Config
 from mirror_engine.landing_zone.register import Severity
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.dry_run import DryRun
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.target import place_of
 from mirror_engine.publisher.validate import judge
 from mirror_engine.storage.local import LocalStorage
@@ -83,7 +83,7 @@ def test_no_error_is_found_in_a_real_publishers_zone(name: str) -> None:
 
 
 def test_a_name_that_was_used_again_is_told_and_what_was_processed_counts(tmp_path: Path) -> None:
-    orders = Publisher(tmp_path).table("Orders", keys=["Id"])
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
     first, second = orders.insert({"Id": 1}), orders.insert({"Id": 2})
     Mirror(tmp_path, writer=MemoryDeltaWriter()).sync()
     orders.insert({"Id": 3}, {"Id": 4}, name=first.rpartition("/")[2])

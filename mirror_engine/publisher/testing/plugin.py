@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from mirror_engine.config import Config
-    from mirror_engine.publisher.landing_zone_writer import Publisher
+    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
     from mirror_engine.publisher.testing.mirrored import LandingZone, MirrorInTest
 
 WRITERS = ("memory", "spark")
@@ -50,11 +50,11 @@ def landing_zone(tmp_path_factory: pytest.TempPathFactory) -> LandingZone:
 
 
 @pytest.fixture
-def publisher(landing_zone: LandingZone) -> Publisher:
+def publisher(landing_zone: LandingZone) -> LandingZoneWriter:
     """A good publisher for the landing zone, in the protocol's words."""
-    from mirror_engine.publisher.landing_zone_writer import Publisher  # noqa: PLC0415 - the plugin must cost nothing
+    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter  # noqa: PLC0415 - the plugin must cost nothing
 
-    return Publisher(landing_zone.root)
+    return LandingZoneWriter(landing_zone.root)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from quick_folder import quick_folder
 from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.publisher.landing_zone_writer import Publisher
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ class _Shop:
     @lru_cache(maxsize=1)
     def open(cls) -> _Shop:
         folder, writer = quick_folder(), MemoryDeltaWriter()
-        publisher = Publisher(folder.name)
+        publisher = LandingZoneWriter(folder.name)
         for name in ("CaughtUp", "Blocked", "S.Latched"):
             table = publisher.table(name, keys=["Id"])
             table.insert({"Id": 1, "City": "Linz"})
-            table.skip(name == "Blocked")
+            table.skip_numbers(name == "Blocked")
             table.land(b"no Parquet" if name == "S.Latched" else table_bytes({"Id": [2]}))
         Mirror(folder.name, CONFIG, writer=writer).sync()
         with closing(sqlite3.connect(Path(folder.name) / LEDGER)) as connection:

@@ -1,0 +1,120 @@
+"""What a correct publisher writes: names, numbers, metadata, rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle_text import read_text
+
+from mirror_engine.landing_zone.csv_dialect import TextDialect
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, encoded_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> LandingZoneWriter:
+    return LandingZoneWriter(tmp_path)
+
+
+def names(publisher: LandingZoneWriter) -> list[str]:
+    files = (path for path in publisher.path.rglob("*") if path.is_file())
+    return sorted(path.relative_to(publisher.path).as_posix() for path in files)
+
+
+def test_files_are_numbered_one_by_one_and_no_temporary_name_is_left(publisher: LandingZoneWriter) -> None:
+    orders = publisher.table("Sales.Orders", keys=["id"])
+    orders.initial_load({"id": 1})
+    assert orders.insert({"id": 2}) == "Sales.schema/Orders/00000000000000000002.parquet"
+    orders.skip_numbers(2)
+    orders.delete({"id": 1})
+    numbers = (1, 2, 5)
+    files = [f"Sales.schema/Orders/{number:020d}.parquet" for number in numbers]
+    assert names(publisher) == [*files, "Sales.schema/Orders/_metadata.json"]
+
+
+def test_a_partition_has_its_own_numbers(publisher: LandingZoneWriter) -> None:
+    visits = publisher.table("Visits", partitioned=True)
+    visits.initial_load({"id": 1}, partition="day=1")
+    assert visits.initial_load({"id": 2}, partition="day=2") == "Visits/day=2/00000000000000000001.parquet"
+
+
+def test_changes_carry_their_marker_in_the_last_column(publisher: LandingZoneWriter) -> None:
+    orders = publisher.table("Orders", keys=["id"], types={"id": pa.int32(), "note": pa.string()})
+    path = orders.apply_changes((0, {"id": 1, "note": "a"}), (2, {"id": 1}))
+    table = pq.read_table(publisher.path / path)
+    assert table.column_names == ["id", "note", "__rowMarker__"]
+    assert table.to_pylist()[1] == {"id": 1, "note": None, "__rowMarker__": 2}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda writer: writer.table("Orders", key=["id"]), "'key': did you mean keys?"),
+        (lambda writer: writer.table("Orders", upsert=True), "'upsert': did you mean upsert_default?"),
+        (lambda writer: writer.folder("Orders").write_metadata(owner="x"), "'owner': known are keys, types, strategy"),
+        (lambda writer: writer.folder("Orders").insert({"id": 1}, names="a.csv"), "'names': did you mean name?"),
+    ],
+)
+def test_an_unknown_option_is_refused(publisher: LandingZoneWriter, call, message) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        call(publisher)
+    assert names(publisher) == []
+
+
+def test_metadata_holds_the_options(publisher: LandingZoneWriter) -> None:
+    columns = [{"Name": "id", "DataType": "Int32"}]
+    options = {"ColumnSeparator": ";"}
+    publisher.table("T", keys=["id"], file_format="CSV", columns=columns, text_options=options, extra={"owner": "x"})
+    assert json.loads((publisher.path / "T/_metadata.json").read_text("utf-8")) == {
+        "keyColumns": ["id"],
+        "FileFormat": "CSV",
+        "SchemaDefinition": {"Columns": columns},
+        "FileFormatTypeProperties": options,
+        "owner": "x",
+    }
+
+
+def test_a_file_has_the_name_and_the_time_asked_for(publisher: LandingZoneWriter) -> None:
+    orders = publisher.table("Orders", strategy="LastUpdateTimeFileDetection")
+    path = orders.initial_load({"id": 1}, name="a.parquet", modified_ns=1_700_000_000_000_000_001)
+    assert path == "Orders/a.parquet"
+    assert (publisher.path / path).stat().st_mtime_ns == 1_700_000_000_000_000_001
+
+
+def test_put_makes_a_new_file_and_write_in_place_does_not(publisher: LandingZoneWriter) -> None:
+    publisher.put("Orders/a", b"long content")
+    with (publisher.path / "Orders/a").open("rb") as kept:  # so that its inode number is not used again
+        first = os.fstat(kept.fileno()).st_ino
+        publisher.write_in_place("Orders/a", b"b")
+        assert (publisher.path / "Orders/a").stat().st_ino == first
+        assert (publisher.path / "Orders/a").read_bytes() == b"b"
+        publisher.put("Orders/a", b"c")
+        assert (publisher.path / "Orders/a").stat().st_ino != first
+
+
+def test_numbers_of_a_dropped_folder_begin_again(publisher: LandingZoneWriter) -> None:
+    orders = publisher.table("Orders")
+    orders.initial_load({"id": 1})
+    orders.drop()
+    assert names(publisher) == []
+    assert orders.initial_load({"id": 1}).endswith("1.parquet")
+
+
+@given(st.lists(st.tuples(st.text(max_size=9) | st.none(), st.integers(0, 9) | st.none()), max_size=4))
+def test_text_written_is_the_text_read(rows: list[tuple[str | None, int | None]]) -> None:
+    declared = [
+        {"Name": name, "DataType": kind, "IsNullable": True} for name, kind in (("a,", "String"), ("n", "Int32"))
+    ]
+    written = [{"a,": text, "n": number} for text, number in rows]
+    _, read = read_text(encoded_rows(["a,", "n"], written, TextDialect()), declared)
+    assert read == written
