@@ -355,7 +355,7 @@ def test_run_applies_what_lands_until_it_is_stopped(shop):
     engine.join(20)
     assert not engine.is_alive()
     assert shop.ids() == [0, 1, 2]
-    assert reports[0].files == 3
+    assert reports[0].files_applied == 3
 
 
 def test_a_zone_that_cannot_be_listed_drops_nothing(shop):

@@ -227,7 +227,7 @@ def test_stop_waits_for_the_turns_at_hand_and_counts_them(shop):
         stop.set()
         shop.writer.let_go(ORDERS)
         thread.join(60)
-    assert (reports[0].files, shop.ids(), shop.ids("Items")) == (2, [1], [1])
+    assert (reports[0].files_applied, shop.ids(), shop.ids("Items")) == (2, [1], [1])
 
 
 def test_a_turn_that_ends_between_two_cycles_is_counted_when_the_engine_stops(shop):
@@ -240,7 +240,7 @@ def test_a_turn_that_ends_between_two_cycles_is_counted_when_the_engine_stops(sh
         stop.set()
         shop.writer.let_go(ORDERS)
         running.finish(stop)
-        assert running.report().files == 1
+        assert running.report().files_applied == 1
 
 
 def test_long_turns_leave_a_worker_to_the_others(shop, monkeypatch):

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, cast
 
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.storage.base import Kind, Storage, parts_of
-from mirror_engine.storage.local import LocalStorage, absence_allowed, look, made, opened_file, told, walked
+from mirror_engine.storage.local import (
+    LocalStorage,
+    ensure_folder,
+    ignore_absent,
+    open_file,
+    open_folder,
+    os_errors,
+    stat_entry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +150,7 @@ class LocalStagedFile:
 
     def write(self, content: bytes | memoryview) -> None:
         """See `StagedFile.write`."""
-        with told("write", STAGING):
+        with os_errors("write", STAGING):
             self._opened().write(content)
         self.size += len(content)
 
@@ -152,25 +160,25 @@ class LocalStagedFile:
 
     def close(self) -> None:
         """See `StagedFile.close`."""
-        with told("write", STAGING):
+        with os_errors("write", STAGING):
             if self._file is not None:
                 self._file.close()
                 self._file = None
 
     def open(self) -> BinaryIO:
         """See `StagedFile.open`."""
-        with told("read", STAGING):
+        with os_errors("read", STAGING):
             if not self._is_made:
                 self._opened()
         self.close()
-        with told("read", STAGING):
+        with os_errors("read", STAGING):
             return io.BufferedReader(io.FileIO(self._descriptor(READ_FLAGS)))
 
     def seal(self) -> None:
         """See `StagedFile.seal`."""
         if self._is_sealed:
             return
-        with told("write", STAGING):
+        with os_errors("write", STAGING):
             file = self._opened()
             file.flush()
             if self.size:  # of an empty file there is nothing to lose
@@ -184,7 +192,7 @@ class LocalStagedFile:
             if self._file is not None:
                 self._file.close()
         self._file = None
-        with told("delete", STAGING), suppress(FileNotFoundError):
+        with os_errors("delete", STAGING), suppress(FileNotFoundError):
             folder = opened_staging(self._root)
             try:
                 os.unlink(self.name, dir_fd=folder)
@@ -211,9 +219,9 @@ def opened_staging(root: Path) -> int:
     """The open folder of staged files, made where needed; the caller closes it."""
     parts = STAGING.split("/")
     with suppress(FileNotFoundError):
-        return walked(root, parts)
+        return open_folder(root, parts)
     root.mkdir(parents=True, exist_ok=True)
-    return walked(root, parts, _made_private)
+    return open_folder(root, parts, _made_private)
 
 
 def _made_private(name: str, folder: int) -> None:
@@ -237,7 +245,7 @@ class WritableLocalStorage(LocalStorage):
         with _answered("make", path):
             self._root.mkdir(parents=True, exist_ok=True)
             try:
-                os.close(walked(self._root, parts, made))
+                os.close(open_folder(self._root, parts, ensure_folder))
             except OSError as problem:
                 if problem.errno in IN_THE_WAY:
                     _refuse(FileExistsError, errno.EEXIST, path)
@@ -255,7 +263,7 @@ class WritableLocalStorage(LocalStorage):
             hidden = cast("LocalStagedFile", staged).name
             os.utime(hidden, ns=(modified_ns, modified_ns), dir_fd=private, follow_symlinks=False)
             os.replace(hidden, name, src_dir_fd=private, dst_dir_fd=folder)
-            return look(name, folder)
+            return stat_entry(name, folder)
 
     def rename(self, source: str, target: str) -> None:
         """See `WritableStorage.rename`."""
@@ -275,7 +283,7 @@ class WritableLocalStorage(LocalStorage):
     def touch(self, path: str, modified_ns: int) -> None:
         """See `WritableStorage.touch`."""
         with _answered("touch", path), self._above(path) as (folder, name):
-            file = opened_file(name, folder)
+            file = open_file(name, folder)
             if file is None:
                 _refuse(FileNotFoundError, errno.ENOENT, path)
             try:
@@ -333,7 +341,7 @@ class _TakenAway:
         self._storage.delete(self._path)
 
 
-class _answered(told):  # noqa: N801 - read as a word of a sentence
+class _answered(os_errors):  # noqa: N801 - read as a word of a sentence
     """Lets through the errors that `WritableStorage` promises; all others are the disk's."""
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
@@ -343,8 +351,8 @@ class _answered(told):  # noqa: N801 - read as a word of a sentence
 
 
 def _kind(name: str, folder: int) -> Kind | None:
-    with absence_allowed():
-        return look(name, folder).kind
+    with ignore_absent():
+        return stat_entry(name, folder).kind
     return None
 
 

@@ -1,4 +1,4 @@
-"""Door 1, the promise: what the engine asks of the place where a mirrored database lies."""
+"""The storage port: the files of a mirrored database, as the engine reads, moves and deletes them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 class Kind(str, Enum):
-    """What an entry is."""
+    """The kind of an entry."""
 
     FILE = "file"
     FOLDER = "folder"
-    OTHER = "other"  # a symbolic link, a socket, a device: seen, never followed
+    OTHER = "other"  # a symbolic link, a socket, a device: listed, never followed
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing in a folder.
+    """One entry of a folder.
 
     Attributes:
         name: the last part of its path; `""` for ROOT itself.
-        kind: what it is.
+        kind: file, folder or other.
         size: in bytes; 0 for a folder.
         modified_ns: last modification in nanoseconds since 1970.
         identity: set when it is created. For a file: kept by writing in place and by renaming it, new after
@@ -42,31 +42,31 @@ class Storage(Protocol):
     """Files below one ROOT.
 
     Paths are relative to ROOT, `/` between parts, no leading slash, `""` for ROOT itself. No path leaves ROOT:
-    one that would (`..`, a symbolic link on the way) is met like an absent one. Every method raises
-    `StorageUnavailable` when the call failed and nothing is known of its effect; absence is never that error.
-    No retry, cache or log inside: those are decorators of this interface.
+    one that would (`..`, a symbolic link on the way) counts as absent. Every method raises `StorageUnavailable` when
+    the call failed and nothing is known of its effect; absence is never that error. Retries are another `Storage`
+    around it.
     """
 
     def list(self, folder: str) -> Sequence[Entry] | None:
-        """The entries of a folder, sorted by name by code point; None where there is no such folder."""
+        """List a folder, sorted by name by code point; None where there is no such folder."""
 
     def stat(self, path: str) -> Entry | None:
-        """One entry; None where there is none. A symbolic link is `OTHER`."""
+        """Look up one entry; None where it is absent. A symbolic link is `OTHER`."""
 
     def open(self, path: str) -> BinaryIO:
-        """A seekable reader of a regular file's bytes; it keeps reading the file it opened if the path is replaced.
+        """Open a regular file as a seekable reader, which keeps reading that file if the path is replaced.
 
         Raises:
             FileNotFoundError: there is no regular file.
         """
 
     def write(self, path: str, content: bytes) -> None:
-        """Put a whole file in one step, replacing what was there; makes the folders on the way. Repeatable."""
+        """Write a whole file atomically, replacing the old one; makes the folders on the way. Repeatable."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file in one step, replacing what was at `target`; makes the folders on the way.
+        """Rename a file atomically, replacing the target; makes the folders on the way.
 
-        An absent source is no error where the target exists (so it is repeatable), nor where neither does.
+        An absent source is no error, so that a move can be repeated.
         """
 
     def delete(self, path: str) -> None:
@@ -74,7 +74,7 @@ class Storage(Protocol):
 
 
 def parts_of(path: str) -> tuple[str, ...] | None:
-    """The parts of a path from ROOT; `()` for ROOT itself, None for a path that is none or would leave ROOT.
+    """Split a path from ROOT; `()` for ROOT itself, None for an invalid path or one that would leave ROOT.
 
     None for `..`, `.`, an empty part (so an absolute path, too), NUL, and text that is no UTF-8.
     """
@@ -91,7 +91,7 @@ def joined(folder: str, name: str) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name can be written as UTF-8; a local disk may hold others."""
+    """Whether a name is valid UTF-8; names on a local disk may be others."""
     try:
         name.encode()
     except UnicodeEncodeError:

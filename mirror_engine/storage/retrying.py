@@ -1,4 +1,4 @@
-"""Door 1 with patience: a `Storage` that tries a failed call again, with growing pauses."""
+"""Retries of failed storage calls."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 PAUSES_SECONDS = (0.1, 0.4, 1.6)
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class RetryingStorage:
-    """A `Storage` around another; every call is repeatable, so a lost answer does no harm.
+    """A `Storage` around another that repeats failed calls; reads from an opened file are not repeated.
+
+    Every call of the port is repeatable, so that a lost answer does no harm.
 
     Args:
-        storage: what to ask.
-        pauses_seconds: how long to wait before each further try; after the last the failure is let through.
+        storage: the storage to call.
+        pauses_seconds: how long to wait before each retry; after the last one the error is raised.
         sleep: waits that many seconds.
     """
 
@@ -37,33 +39,27 @@ class RetryingStorage:
         self._sleep = sleep
 
     def list(self, folder: str) -> Sequence[Entry] | None:
-        """See `Storage.list`."""
-        return self._patiently(lambda: self._storage.list(folder))
+        return self._retried(lambda: self._storage.list(folder))
 
     def stat(self, path: str) -> Entry | None:
-        """See `Storage.stat`."""
-        return self._patiently(lambda: self._storage.stat(path))
+        return self._retried(lambda: self._storage.stat(path))
 
     def open(self, path: str) -> BinaryIO:
-        """See `Storage.open`; reading from what it returns is not tried again."""
-        return self._patiently(lambda: self._storage.open(path))
+        return self._retried(lambda: self._storage.open(path))
 
     def write(self, path: str, content: bytes) -> None:
-        """See `Storage.write`."""
-        self._patiently(lambda: self._storage.write(path, content))
+        self._retried(lambda: self._storage.write(path, content))
 
     def move(self, source: str, target: str) -> None:
-        """See `Storage.move`."""
-        self._patiently(lambda: self._storage.move(source, target))
+        self._retried(lambda: self._storage.move(source, target))
 
     def delete(self, path: str) -> None:
-        """See `Storage.delete`."""
-        self._patiently(lambda: self._storage.delete(path))
+        self._retried(lambda: self._storage.delete(path))
 
-    def _patiently(self, call: Callable[[], _Answer]) -> _Answer:
+    def _retried(self, call: Callable[[], _Result]) -> _Result:
         for pause in self._pauses_seconds:
             try:
                 return call()
-            except StorageUnavailable:  # noqa: PERF203 - one try per round is what this is for
+            except StorageUnavailable:  # noqa: PERF203 - one try per iteration is the purpose
                 self._sleep(pause)
         return call()

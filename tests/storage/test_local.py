@@ -9,7 +9,6 @@ import os
 import shutil
 import socket
 import stat
-import subprocess
 import sys
 import tempfile
 from functools import partial
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage import local as folder_identity
+from mirror_engine.storage import local
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 
@@ -243,14 +242,14 @@ def test_an_entry_that_cannot_be_looked_at_fails_the_whole_listing(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.write("a/f", b"x")
-    monkeypatch.setattr("mirror_engine.storage.local.look", failing(errno.EIO))
+    monkeypatch.setattr("mirror_engine.storage.local.stat_entry", failing(errno.EIO))
     with pytest.raises(StorageUnavailable, match=r"^a: cannot list it"):
         storage.list("a")
 
 
 def test_an_entry_that_vanished_meanwhile_is_left_out(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.write("a/f", b"x")
-    monkeypatch.setattr("mirror_engine.storage.local.look", failing(errno.ENOENT))
+    monkeypatch.setattr("mirror_engine.storage.local.stat_entry", failing(errno.ENOENT))
     assert storage.list("a") == []
 
 
@@ -306,8 +305,8 @@ def test_an_in_place_write_keeps_the_identity_and_a_rename_over_it_changes_it(
 
 
 def test_an_inode_given_out_again_is_another_folder_by_its_time_of_birth() -> None:
-    assert folder_identity._identity(7, 1) != folder_identity._identity(7, 2)
-    assert folder_identity._identity(7, 1) != folder_identity._identity(8, 1)
+    assert local._identity(7, 1) != local._identity(7, 2)
+    assert local._identity(7, 1) != local._identity(8, 1)
 
 
 @pytest.fixture(params=["disk", "/dev/shm"])  # noqa: S108 - a place known to be tmpfs, where there is one
@@ -367,100 +366,24 @@ def test_many_files_are_listed_with_a_look_at_each(root: Path, storage: LocalSto
 
 
 @linux
+@pytest.mark.parametrize("libc", ["without statx", "forbidden"])
 def test_without_statx_the_inode_is_the_identity(
-    storage: LocalStorage, root: Path, monkeypatch: pytest.MonkeyPatch
+    storage: LocalStorage, root: Path, monkeypatch: pytest.MonkeyPatch, libc: str
 ) -> None:
-    def forbidden(*_: object) -> int:
-        ctypes.set_errno(errno.ENOSYS)
-        return -1
+    class Forbidden:
+        @staticmethod
+        def statx(*_: object) -> int:
+            ctypes.set_errno(errno.ENOSYS)
+            return -1
 
     storage.write("f", b"abc")
     known = storage.stat("f")
-    monkeypatch.setattr(folder_identity, "_call_statx", forbidden)
+    monkeypatch.setattr(local, "_LIBC", Forbidden if libc == "forbidden" else object())
     found = storage.stat("f")
     assert known is not None
     assert found is not None
     assert found.identity == f"{(root / 'f').stat().st_ino:x}"
     assert (found.kind, found.size, found.modified_ns) == (known.kind, known.size, known.modified_ns)
-
-
-@linux
-def test_the_bare_system_call_tells_what_the_c_library_tells(
-    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class WithoutStatx:
-        syscall = ctypes.CDLL(None, use_errno=True).syscall
-
-    storage.write("f", b"abc")
-    known = storage.stat("f")
-    with monkeypatch.context() as patched:
-        patched.setattr(folder_identity, "_LIBC", WithoutStatx)
-        bare = folder_identity._statx_function()
-    assert bare != folder_identity._call_statx
-    monkeypatch.setattr(folder_identity, "_call_statx", bare)
-    assert storage.stat("f") == known
-    assert storage.stat("nothing") is None
-
-
-OVERLAY = """
-set -e
-mkdir -p lower/T upper work zone
-echo x > lower/T/f
-mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work zone
-"$1" - <<'END'
-import shutil
-from pathlib import Path
-from mirror_engine.storage.local import LocalStorage
-zone = Path("zone")
-before = LocalStorage(zone).stat("T").identity
-assert [entry.identity for entry in LocalStorage(zone).list("")] == [before]
-(zone / "T" / "g").touch()
-(zone / "T" / "f").rename(zone / "T" / "h")
-assert LocalStorage(zone).stat("T").identity == before, "changed"
-for number in range(10_000):
-    (zone / "T" / f"{number % 100}").touch()
-    if number % 100 == 99:
-        (zone / "T" / "0").rename(zone / "T" / "moved")
-assert LocalStorage(zone).stat("T").identity == before, "changed by many changes"
-last = None
-for number in range(200):
-    (zone / "N").mkdir()
-    (zone / "N" / "_metadata.json").write_bytes(b"{}")
-    found = [entry.identity for entry in LocalStorage(zone).list("") if entry.name == "N"]
-    assert found != last, f"recreated unseen in round {number}"
-    last = found
-    shutil.rmtree(zone / "N")
-END
-umount zone
-"""
-
-
-@linux
-def test_on_an_overlay_no_change_inside_makes_another_folder_and_every_recreation_does(tmp_path: Path) -> None:
-    mount = [shutil.which("unshare") or "unshare", "--mount", "sh", "-c", OVERLAY, "sh", sys.executable]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(mount, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    if "Traceback" not in done.stderr and done.returncode:
-        pytest.skip("an overlay cannot be mounted here")
-    assert done.returncode == 0, done.stderr
-
-
-def test_settling_a_folder_changes_nothing_to_be_seen(root: Path) -> None:
-    (root / "T").mkdir(mode=0o750)
-    opened = os.open(root, os.O_RDONLY)
-    try:
-        before = folder_identity.look("T", opened)
-        free = os.dup(opened)
-        os.close(free)
-        folder_identity.copy_up("T", opened)
-        folder_identity.copy_up("nothing", opened)
-        after = os.dup(opened)
-        os.close(after)
-        assert after == free  # none was left open
-        assert folder_identity.look("T", opened) == before
-        assert stat.S_IMODE((root / "T").stat().st_mode) == 0o750
-    finally:
-        os.close(opened)
 
 
 @pytest.mark.slow

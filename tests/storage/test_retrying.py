@@ -1,4 +1,4 @@
-"""Patience: how often, how long, and for what."""
+"""Retries: how often, how long, and after which errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.retrying import PAUSES_SECONDS, RetryingStorage
 
 
-def test_it_tries_again_with_growing_pauses_and_then_lets_the_failure_through() -> None:
+def test_a_failing_call_is_retried_with_growing_pauses_and_then_raises() -> None:
     slept: list[float] = []
     script = Script(dict.fromkeys(range(1, 10), Fault.REFUSED))
     with pytest.raises(StorageUnavailable):
@@ -19,7 +19,7 @@ def test_it_tries_again_with_growing_pauses_and_then_lets_the_failure_through() 
     assert script.calls == ["list a"] * (len(PAUSES_SECONDS) + 1)
 
 
-def test_it_does_not_wait_where_nothing_fails() -> None:
+def test_a_successful_call_does_not_wait() -> None:
     slept: list[float] = []
     storage = RetryingStorage(MemoryStorage(), sleep=slept.append)
     storage.write("a", b"x")
@@ -27,7 +27,7 @@ def test_it_does_not_wait_where_nothing_fails() -> None:
     assert slept == []
 
 
-def test_a_missing_file_is_an_answer_not_a_failure() -> None:
+def test_a_missing_file_is_not_retried() -> None:
     slept: list[float] = []
     script = Script()
     with pytest.raises(FileNotFoundError):
@@ -38,12 +38,12 @@ def test_a_missing_file_is_an_answer_not_a_failure() -> None:
 def test_a_refused_call_did_nothing_and_one_with_a_lost_answer_did_everything() -> None:
     storage = MemoryStorage()
     script = Script({1: Fault.REFUSED, 2: Fault.LOST_ANSWER})
-    door = faulty(storage, script)
+    failing = faulty(storage, script)
     with pytest.raises(StorageUnavailable):
-        door.write("a", b"")
+        failing.write("a", b"")
     assert storage.list("") == []
     with pytest.raises(StorageUnavailable):
-        door.write("a", b"")
+        failing.write("a", b"")
     assert storage.stat("a") is not None
-    door.delete("a")
+    failing.delete("a")
     assert script.calls == ["write a", "write a", "delete a"]

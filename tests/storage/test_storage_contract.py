@@ -1,4 +1,4 @@
-"""The promise of `Storage`, held by every implementation."""
+"""The contract of the storage port, for every implementation."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
 
 
-@pytest.fixture(params=["memory", "local", "retrying", "faulty"])
+@pytest.fixture(params=["memory", "local", "retrying"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    made: dict[str, Storage] = {
+    storages: dict[str, Storage] = {
         "memory": MemoryStorage(),
         "local": LocalStorage(tmp_path / "root"),
-        "retrying": RetryingStorage(MemoryStorage(), sleep=lambda _: None),
-        "faulty": faulty(MemoryStorage(), Script()),
+        "retrying": RetryingStorage(LocalStorage(tmp_path / "root"), sleep=lambda _: None),
     }
-    return made[request.param]
+    return storages[request.param]
 
 
 def names(storage: Storage, folder: str) -> list[str]:
@@ -68,7 +67,7 @@ def test_write_makes_the_folders_on_the_way(storage: Storage) -> None:
     assert names(storage, "a/b") == ["c"]
 
 
-def test_root_is_a_folder_without_a_name_once_something_lies_in_it(storage: Storage) -> None:
+def test_root_is_a_folder_without_a_name_once_it_holds_something(storage: Storage) -> None:
     storage.write("a", b"")
     root = storage.stat("")
     assert root is not None
@@ -81,7 +80,7 @@ def test_a_listing_is_sorted_by_code_point(storage: Storage) -> None:
     assert names(storage, "") == ["10", "9", "B", "Z", "_", "a", "b", "ä", "\uff5e", "\U0001f600"]
 
 
-def test_a_folder_that_is_none_lists_as_none(storage: Storage) -> None:
+def test_a_path_that_is_no_folder_lists_as_none(storage: Storage) -> None:
     storage.write("file", b"")
     for folder in ["nothing", "nothing/below", "file", "file/below", "x" * 300, "d/" * 3000 + "d"]:
         assert storage.list(folder) is None, folder
@@ -93,20 +92,20 @@ def test_an_emptied_folder_lists_as_empty(storage: Storage) -> None:
     assert storage.list("a") == []
 
 
-def test_what_is_absent_has_no_stat(storage: Storage) -> None:
+def test_an_absent_path_has_no_stat(storage: Storage) -> None:
     storage.write("file", b"")
     for path in ["nothing", "nothing/below", "file/below", "x" * 300]:
         assert storage.stat(path) is None, path
 
 
-def test_opening_what_is_no_file_says_so(storage: Storage) -> None:
+def test_opening_anything_but_a_file_raises(storage: Storage) -> None:
     storage.write("a/file", b"")
     for path in ["", "a", "nothing", "nothing/below", "a/file/below"]:
         with pytest.raises(FileNotFoundError):
             storage.open(path)
 
 
-def test_names_stay_as_they_are_spelled(storage: Storage) -> None:
+def test_names_are_kept_as_spelled(storage: Storage) -> None:
     for name in ["with space", "a,b;{}()=", "line\nend", "tab\t", "$-%41", "é", "e\u0301", "back\\slash", "..a", "..."]:
         storage.write(f"t/{name}", name.encode())
         assert read(storage, f"t/{name}") == name.encode()
@@ -114,7 +113,7 @@ def test_names_stay_as_they_are_spelled(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=ascii)
-def test_a_path_that_leaves_root_is_met_like_an_absent_one(storage: Storage, path: str) -> None:
+def test_a_path_that_leaves_root_counts_as_absent(storage: Storage, path: str) -> None:
     storage.write("a/b", b"kept")
     assert storage.stat(path) is None
     assert storage.list(path) is None
@@ -152,7 +151,7 @@ def test_write_replaces_and_may_be_repeated(storage: Storage) -> None:
     assert names(storage, "a") == ["f"]
 
 
-def test_a_write_that_cannot_be_leaves_everything_as_it_was(storage: Storage) -> None:
+def test_a_failed_write_changes_nothing(storage: Storage) -> None:
     storage.write("a/f", b"kept")
     for path in ["a", "a/f/below"]:
         with pytest.raises(StorageUnavailable) as problem:
@@ -183,7 +182,7 @@ def test_a_reader_can_seek(storage: Storage) -> None:
         assert file.read(2) == b"\x0a\x0b"
 
 
-def test_move_renames_a_file_and_keeps_what_it_is(storage: Storage) -> None:
+def test_move_renames_a_file_and_keeps_its_entry(storage: Storage) -> None:
     storage.write("T/1.csv", b"one")
     before = storage.stat("T/1.csv")
     storage.move("T/1.csv", "T/_FilesReadyToDelete/k=v/1.csv")
@@ -192,7 +191,7 @@ def test_move_renames_a_file_and_keeps_what_it_is(storage: Storage) -> None:
     assert names(storage, "T") == ["_FilesReadyToDelete"]
 
 
-def test_move_replaces_its_target_whose_path_gets_the_new_identity(storage: Storage) -> None:
+def test_move_replaces_its_target_with_the_moved_identity(storage: Storage) -> None:
     storage.write("old", b"old")
     storage.write("new", b"new")
     old, new = identity(storage, "old"), identity(storage, "new")
@@ -280,7 +279,7 @@ def test_changes_inside_a_folder_never_change_its_identity(storage: Storage) -> 
         assert (identity(storage, "S/T"), identity(storage, "S"), identity(storage, "")) == before
 
 
-def test_list_and_stat_tell_the_same(storage: Storage) -> None:
+def test_list_and_stat_agree(storage: Storage) -> None:
     for path in ["T/f", "T/sub/f", "T/g"]:
         storage.write(path, path.encode())
     assert [storage.stat(f"T/{name}") for name in names(storage, "T")] == list(storage.list("T") or ())
@@ -288,21 +287,19 @@ def test_list_and_stat_tell_the_same(storage: Storage) -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_may_be_repeated_after_a_fault(storage: Storage, fault: Fault) -> None:
-    """Whether the call was done or not, doing it again ends the same."""
-
-    def work(door: Storage) -> tuple[list[str], bytes]:
-        door.write("T/1", b"one")
-        door.write("T/2", b"two")
-        door.move("T/1", "T/done/1")
-        door.delete("T/2")
-        assert door.stat("T/done/1") is not None
-        return names(door, "T"), read(door, "T/done/1")
+    def work(called: Storage) -> tuple[list[str], bytes]:
+        called.write("T/1", b"one")
+        called.write("T/2", b"two")
+        called.move("T/1", "T/done/1")
+        called.delete("T/2")
+        assert called.stat("T/done/1") is not None
+        return names(called, "T"), read(called, "T/done/1")
 
     counting = Script()
     expected = work(faulty(storage, counting))
     for number in range(1, len(counting.calls) + 1):
         storage.delete("T")
         script = Script({number: fault})
-        door = RetryingStorage(faulty(storage, script), [0], sleep=lambda _: None)
-        assert work(door) == expected, counting.calls[number - 1]
+        retrying = RetryingStorage(faulty(storage, script), [0], sleep=lambda _: None)
+        assert work(retrying) == expected, counting.calls[number - 1]
         assert len(script.calls) == len(counting.calls) + 1
