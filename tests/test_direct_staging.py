@@ -207,12 +207,6 @@ DOUBTS: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
         {"write_statistics": ["id", "at"], "use_dictionary": ["d"]},
         "column d holds -0.0, which Spark does not find in its dictionary",
     ),
-    (
-        "a large row",
-        lambda: rows(0, 10, t=["x" * 150 + str(n) for n in range(10)]),
-        {},
-        "its pages are so large that a row might be longer than max_row_size",
-    ),
 ]
 
 
@@ -221,10 +215,7 @@ def test_a_file_with_a_doubt_is_read_and_says_why(
     tmp_path: Path, table: Callable[[], pa.Table], options: dict[str, Any], reason: str
 ) -> None:
     zone = Zone(tmp_path)
-    if "max_row_size" in reason:
-        zone.config = {"max_row_size": 1000}
-    else:
-        zone.land(rows(0, 10))
+    zone.land(rows(0, 10))
     zone.land(table(), **options)
     assert zone.sync() is RunResult.CAUGHT_UP
     ways = zone.ways()

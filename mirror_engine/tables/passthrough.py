@@ -32,16 +32,13 @@ from mirror_engine.tables.log.durability import sync_file
 from mirror_engine.tables.log.kernel import NewFile, NewTable, commit_files
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.statistics import ColumnChunk, bounds_of_chunks, chunks_of_column, statistics_of
+from mirror_engine.tables.reading.limits import broken, check_total
 from mirror_engine.tables.reading.opening import guarded, sighted
-from mirror_engine.tables.reading.parquet import open_parquet
-from mirror_engine.tables.reading.parquet_footer import PARSE_FAULTS, broken, read_footer
-from mirror_engine.tables.reading.parquet_pace import fixed_width, longest_values
-from mirror_engine.tables.reading.parquet_pages import check_pages
-from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
+from mirror_engine.tables.reading.parquet import fixed_width, longest_text, open_parquet, read_footer
+from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, PARSE_ERRORS, parquet_type
 from mirror_engine.tables.reading.reader import ReadFile, ReadRequest, facts_after, said_of, terms_of
 from mirror_engine.tables.reading.row_rules import Taken, byte_count, take
 from mirror_engine.tables.reading.spill import WholeFiles
-from mirror_engine.tables.reading.unfolding import check_total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -143,7 +140,7 @@ def _check_footer(file: ParquetChangeFile) -> None:
     try:
         for group in range(file.parquet.num_row_groups):
             next(file.parquet.iter_batches(batch_size=1, row_groups=[group]), None)
-    except PARSE_FAULTS as fault:
+    except PARSE_ERRORS as fault:
         raise Doubt("its first rows cannot be read") from fault
     if not file.parquet.metadata.num_rows:
         raise Doubt("it has no rows")
@@ -190,19 +187,13 @@ def _check_rows(file: ParquetChangeFile, source: BinaryIO, size: int, path: str,
     """Pages, codecs and encodings are such as every reader knows, and no row can be longer than allowed."""
     unfolded = 0
     metadata = file.parquet.metadata
-    for group, chunks in enumerate(file.chunks):
-        longest = 0
-        for at, chunk in enumerate(chunks):
+    for group in range(metadata.num_row_groups):
+        for at in range(metadata.num_columns):
             told = metadata.row_group(group).column(at)
             if told.compression not in _CODECS or not set(told.encodings) <= _ENCODINGS:
                 raise Doubt(f"its codec is {told.compression}, its encodings are {', '.join(told.encodings)}")
-            if told.num_values and chunk.begin == chunk.end:
-                raise Doubt("a column of it is encrypted")
-            longest += check_pages(source, size, [chunk], path, config).largest
             unfolded += told.total_uncompressed_size
         unfolded += _repeated_bytes(metadata, source, group)
-        if longest > config.max_row_size:
-            raise Doubt("its pages are so large that a row might be longer than max_row_size")
     check_total(unfolded, metadata.num_rows, size, path, config)
 
 
@@ -211,10 +202,10 @@ def _repeated_bytes(metadata: Any, source: BinaryIO, group: int) -> int:  # noqa
     described = metadata.row_group(group)
     columns = [described.column(at) for at in range(described.num_columns)]
     texts = [each.path_in_schema for each in columns if each.physical_type == "BYTE_ARRAY" and _is_folded(each)]
-    fixed = fixed_width(metadata.schema, range(described.num_columns))
+    fixed = fixed_width(metadata.schema)
     try:
-        longest = longest_values(source, metadata, group, texts) if texts else 0
-    except PARSE_FAULTS as fault:
+        longest = longest_text(source, metadata, group, texts) if texts else 0
+    except PARSE_ERRORS as fault:
         raise Doubt("its dictionaries cannot be read") from fault
     return int(described.num_rows) * (fixed + longest)
 
@@ -234,7 +225,7 @@ def _check_floats(file: ParquetChangeFile) -> None:
                     raise Doubt(f"column {name} holds NaN, which its footer leaves out")
                 if name in listed and _has_negative_zero(cells):
                     raise Doubt(f"column {name} holds -0.0, which Spark does not find in its dictionary")
-    except PARSE_FAULTS as fault:
+    except PARSE_ERRORS as fault:
         raise Doubt("its floating point cannot be read") from fault
 
 

@@ -30,7 +30,7 @@ from mirror_engine.tables.log.record import (
 )
 from mirror_engine.tables.log.statistics import may_hold
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER, is_table, readable_by_deltalake
-from mirror_engine.tables.reading.parquet_footer import PARSE_FAULTS
+from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,7 +92,7 @@ def _bad_checkpoint(folder: Path, names: Sequence[str], checkpoints: Sequence[in
             content = (folder / LOG_FOLDER / name).read_bytes()
             try:
                 pq.read_metadata(pa.BufferReader(content))
-            except PARSE_FAULTS:
+            except PARSE_ERRORS:
                 return f"checkpoint {newest} of its Delta log is damaged"
     return None
 

@@ -1,35 +1,60 @@
-"""Opens a Parquet change file: its columns as Parquet itself types them, and its rows in bounded batches."""
+"""Opens a Parquet change file: its columns as Parquet itself types them, and its rows in bounded batches.
+
+Arrow parses the bytes and guards itself against sizes that a footer or a page header claims. What it is not asked:
+`buffer_size` (a buffer of whatever size a page header claims) and, before a row of its row group was read,
+`RowGroupMetaData.column` (it ends the process where the metadata is corrupt). See decision 22.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.errors import RejectedFile
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
-from mirror_engine.landing_zone.schema import VOID, Column
+from mirror_engine.landing_zone.schema import VOID, Column, same_name
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading import row_rules as markers
+from mirror_engine.tables.reading.limits import broken, check_lengths, check_total, too_large
 from mirror_engine.tables.reading.opening import guarded
-from mirror_engine.tables.reading.parquet_footer import PARSE_FAULTS, broken, check_layout, opened, plain, read_footer
-from mirror_engine.tables.reading.parquet_pace import BUFFER_BYTES, check_lengths, is_small, pace_of
-from mirror_engine.tables.reading.parquet_pages import Chunk, Layout, Unfolded, check_pages, layout_of
-from mirror_engine.tables.reading.parquet_shape import Field, Shape, shape_of
-from mirror_engine.tables.reading.parquet_types import OutOfRange, converted
-from mirror_engine.tables.reading.unfolding import check_total
+from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS, OutOfRange, ParquetType, converted, parquet_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
 
+BATCH_BYTES = 32 * 1024 * 1024
+MAX_ROWS = 65_536  # of a batch
+_THREADED_BYTES = 1 << 20  # a row group that takes less is read sooner without threads
+_PREFIX_BYTES = 1 << 20  # of a value to expect where values may repeat the beginning of the one before
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+_MAX_FIXED_WIDTH = 16  # of a decimal, whatever its physical type
+
+_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+_TAIL_BYTES = 8  # the footer's length and the magic
+_THRIFT_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 100_000}
+# Arrow's own schema under its key, as Thrift writes a key that is followed by its value. Arrow would read the
+# publisher's types in memory instead of Parquet's; a renamed key is ignored.
+_ARROW_SCHEMA, _IGNORED_SCHEMA = b"\x18\x0cARROW:schema\x18", b"\x18\x0cARROW:ignore\x18"
+
+DICTIONARY_ENCODINGS = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 _DOCUMENTED_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _MARKER_TYPES = frozenset({"byte", "short", "integer", "long", "string", VOID})
 _UNSIGNED = frozenset({"UINT8", "UINT16", "UINT32", "UINT64"})
+
+
+class Field(NamedTuple):
+    """A column of the file, the marker included."""
+
+    name: str
+    type: ParquetType
+    nullable: bool
 
 
 def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool = True) -> ParquetChangeFile:
@@ -39,7 +64,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
         handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
         path: for messages, from the landing zone's top.
         config: `strict`, `naive_timestamps` and `max_row_size` count here.
-        threads: whether columns may be read side by side.
+        threads: whether Arrow may decode columns in parallel.
 
     Raises:
         RejectedFile: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME045 (the marker),
@@ -47,65 +72,121 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
         StorageUnavailable: the bytes could not be read.
     """
     source = guarded(handle, path)
-    bare = plain(source, read_footer(source, path, config))
-    layout = layout_of(bare.footer, path)
-    file = opened(
-        bare,
-        path,
+    footer = read_footer(source, path, config)
+    try:
+        file = _opened(source, footer)
+        _check_metadata(file.metadata, path)
+        fields = _fields(file, path)
+    except PARSE_ERRORS as error:
+        raise broken(path, "its footer cannot be understood") from error
+    return ParquetChangeFile(source, file, fields, path, config, threads=threads)
+
+
+def read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:
+    """Read the footer's bytes.
+
+    Raises:
+        RejectedFile: ME023 for 0 bytes, ME024 for an incomplete Parquet file, ME075 for a footer beyond `max_row_size`.
+    """
+    size = handle.seek(0, os.SEEK_END)
+    if size == 0:
+        raise RejectedFile(diagnose("ME023", path))
+    handle.seek(0)
+    head = handle.read(len(_MAGIC))
+    handle.seek(max(size - _TAIL_BYTES, 0))
+    tail = handle.read(_TAIL_BYTES)
+    if _ENCRYPTED_MAGIC in {head, tail[-4:]}:
+        raise broken(path, "it is encrypted")
+    if head != _MAGIC[: len(head)]:
+        raise broken(path, "it does not begin as a Parquet file does")
+    if size < len(_MAGIC) + _TAIL_BYTES or tail[-4:] != _MAGIC:
+        raise broken(path, "it does not end as a Parquet file does")
+    length = int.from_bytes(tail[:4], "little")
+    if length > size - _TAIL_BYTES - len(_MAGIC):
+        raise broken(path, "its footer is said to be longer than the file")
+    if length > config.max_row_size:
+        raise too_large(path, f"a footer of {length:,} bytes", config.max_row_size)
+    handle.seek(size - _TAIL_BYTES - length)
+    return handle.read(length)
+
+
+def _opened(source: BinaryIO, footer: bytes) -> pq.ParquetFile:
+    """The file with the types of Parquet itself (LZ-5.8), whatever Arrow schema its footer stores."""
+    footer = footer.replace(_ARROW_SCHEMA, _IGNORED_SCHEMA)
+    alone = pa.BufferReader(_MAGIC + footer + len(footer).to_bytes(4, "little") + _MAGIC)
+    return pq.ParquetFile(
+        source,
+        metadata=pq.ParquetFile(alone, pre_buffer=False, **_THRIFT_LIMITS).metadata,
         pre_buffer=False,
-        buffer_size=BUFFER_BYTES,
         coerce_int96_timestamp_unit="us",
         page_checksum_verification=True,
+        **_THRIFT_LIMITS,
     )
-    check_layout(file, layout.groups, path)
-    try:
-        shape = shape_of(file, layout.schema, bare.source.seek(0, os.SEEK_END), path, config)
-    except PARSE_FAULTS as fault:
-        raise broken(path, "its footer cannot be understood") from fault
-    return ParquetChangeFile(bare.source, file, shape, layout, path, config, threads=threads)
+
+
+def _check_metadata(metadata: Any, path: str) -> None:  # noqa: ANN401 - pyarrow's FileMetaData
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    rows = [group.num_rows for group in groups]
+    if metadata.num_rows < 0 or min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
+        raise broken(path, "its footer contradicts itself about the number of rows")
+    if not {group.num_columns for group in groups} <= {metadata.num_columns}:
+        raise broken(path, "its footer contradicts itself about the number of columns")
+    if b"ARROW:schema" in (metadata.metadata or {}):  # in another spelling than writers use
+        raise broken(path, "its footer cannot be understood")
+
+
+def _fields(file: pq.ParquetFile, path: str) -> list[Field]:
+    """The file's columns; a nested one is refused at once (ME049)."""
+    fields: list[Field] = []
+    for at, column in enumerate(file.schema_arrow):
+        if pa.types.is_nested(column.type):
+            kind = "LIST" if pa.types.is_list(column.type) else "MAP" if pa.types.is_map(column.type) else "STRUCT"
+            fields.append(Field(column.name, ParquetType(kind, None), column.nullable))
+            break  # behind it, the places of columns and of leaves differ
+        fields.append(Field(column.name, parquet_type(file.schema.column(at)), column.nullable))
+    for field in fields:
+        if field.type.word is None and not same_name(field.name, MARKER_COLUMN):
+            raise RejectedFile(diagnose("ME049", path, column=field.name, found=field.type.spelling))
+    return fields
 
 
 class ParquetChangeFile:
-    """An `OpenFile` over Parquet."""
+    """An `OpenFile` over Parquet.
 
-    def __init__(  # noqa: PLR0913, PLR0917 - made by `open_parquet` alone
+    Attributes:
+        parquet: the file as Arrow has opened it; ask for no column of a row group before a row of it was read.
+    """
+
+    def __init__(  # noqa: PLR0913 - made by `open_parquet` alone
         self,
         source: BinaryIO,
         file: pq.ParquetFile,
-        shape: Shape,
-        layout: Layout,
+        fields: Sequence[Field],
         path: str,
         config: Config,
         *,
         threads: bool,
     ) -> None:
+        self.parquet = file
         self._source = source
-        self._file = file
-        self._fields = fields = shape.fields
-        self._data = shape.data_columns(ntz=config.naive_timestamps == "ntz")
-        self._row_width = shape.row_width
-        self._groups = layout.groups
         self._size = source.seek(0, os.SEEK_END)
+        self._fields = fields
         self._path = path
         self._config = config
         self._threads = threads
-        self._marker_at = _marker_position(shape, path)
+        self._marker_at = _marker_position(fields, path)
+        self.promised_rows = rows = int(file.metadata.num_rows)
+        self._fixed_width = fixed_width(file.schema)
+        check_total(rows * self._fixed_width, rows, self._size, path, config)
         self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
-        self.columns: Sequence[Column] = self._data.columns
-        self.naive_columns, self.utc_columns = self._data.naive, self._data.utc
-        self.promised_rows = int(file.metadata.num_rows)
-        self.diagnostics: list[Diagnostic] = [*self._about_marker(), *self._about_types()]
+        data = {at: field for at, field in enumerate(fields) if at != self._marker_at}
+        self._data = {at: Column(field.name, self._word(field), field.nullable) for at, field in data.items()}
+        self.columns: Sequence[Column] = tuple(self._data.values())
+        self.naive_columns, self.utc_columns = (
+            frozenset(field.name for field in data.values() if field.type.zone == zone) for zone in ("naive", "utc")
+        )
+        self.diagnostics: list[Diagnostic] = [*self._marker_diagnostics(), *self._type_diagnostics()]
         without_errors(self.diagnostics)
-
-    @property
-    def parquet(self) -> pq.ParquetFile:
-        """The file as Arrow has opened it; nothing of a row group is to be asked for before a row of it was read."""
-        return self._file
-
-    @property
-    def chunks(self) -> Sequence[Sequence[Chunk]]:
-        """Where the pages of each row group's columns lie."""
-        return self._groups
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
@@ -116,131 +197,168 @@ class ParquetChangeFile:
         """
         rows = unfolded = 0
         read = [at for at, field in enumerate(self._fields) if self._is_read(at, field, columns)] or [0]
-        for raw in self._raw_batches(read, None if columns is None else [self._fields[at].name for at in read]):
-            unfolded += check_lengths(raw, self._path, rows + 1, self._config)
-            yield self._carried(raw, read, rows + 1)
-            rows += raw.num_rows
-            check_total(unfolded, rows, self._size, self._path, self._config)
-        if rows != self._file.metadata.num_rows:
+        names = None if columns is None else [self._fields[at].name for at in read]
+        for group in range(self.parquet.num_row_groups):
+            for raw in self._raw_batches(group, names):
+                unfolded += check_lengths(raw, self._path, rows + 1, self._config)
+                yield self._typed(raw, read, rows + 1)
+                rows += raw.num_rows
+                check_total(unfolded, rows, self._size, self._path, self._config)
+            self._note_codecs(group, read)
+        if rows != self.promised_rows:
             raise broken(self._path, "it holds fewer rows than its footer says")
 
     def _is_read(self, at: int, field: Field, columns: Collection[str] | None) -> bool:
         return columns is None or field.name in columns or at == self._marker_at
 
-    def _raw_batches(self, places: Sequence[int], names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        for group in range(self._file.num_row_groups):
-            chunks = [self._groups[group][at] for at in places]
-            pages = check_pages(self._source, self._size, chunks, self._path, self._config)
-            yield from self._at_once(group, chunks, pages.total, names) or self._paced(group, names, pages)
-
-    def _at_once(
-        self, group: int, chunks: Sequence[Chunk], unfolded: int, names: Sequence[str] | None
-    ) -> Sequence[pa.RecordBatch]:
-        """A row group that is small however far it unfolds; nothing where it is not, or where there is more to say."""
-        rows = self._file.metadata.row_group(group).num_rows
-        if not is_small(rows, self._row_width, chunks, unfolded):
-            return ()
-        claimed = rows * self._row_width + sum(max(chunk.unfolded, 0) for chunk in chunks)
+    def _raw_batches(self, group: int, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """A row group as Parquet types it, in batches of about `BATCH_BYTES`."""
+        described = self.parquet.metadata.row_group(group)
+        unfolded = described.num_rows * self._fixed_width + max(described.total_byte_size, 0)
+        check_total(unfolded, self.promised_rows, self._size, self._path, self._config)
         try:
-            check_total(claimed, self._file.metadata.num_rows, self._size, self._path, self._config)
-            found = self._file.iter_batches(batch_size=rows, row_groups=[group], columns=names, use_threads=False)
-            return list(found)
-        except (RejectedFile, *PARSE_FAULTS):
-            return ()
+            yield from self.parquet.iter_batches(
+                batch_size=self._rows_per_batch(group, names),
+                row_groups=[group],
+                columns=names,
+                use_threads=self._threads and unfolded > _THREADED_BYTES,
+            )
+        except MemoryError as error:
+            raise RejectedFile(self._out_of_memory(group)) from error
+        except PARSE_ERRORS as error:
+            reason = f"the pages of row group {group + 1} cannot be read"
+            raise broken(self._path, "it is encrypted" if "crypt" in str(error) else reason) from error
 
-    def _paced(self, group: int, names: Sequence[str] | None, pages: Unfolded) -> Iterator[pa.RecordBatch]:
-        """A row group in batches that fit into memory whatever it holds."""
-        try:
-            pace = pace_of(self._file, self._source, group, names, pages)
-        except PARSE_FAULTS as fault:
-            raise self._unreadable(group, fault) from fault
-        check_total(pace.unfolded_bytes, self._file.metadata.num_rows, self._size, self._path, self._config)
-        self._note_codecs(pace.codecs)
-        found = self._file.iter_batches(
-            batch_size=pace.rows_per_batch,
-            row_groups=[group],
-            columns=names,
-            use_threads=self._threads and pace.unfolded_bytes > BUFFER_BYTES,
-        )
-        while (batch := self._next(found, group)) is not None:
-            yield batch
+    def _rows_per_batch(self, group: int, names: Sequence[str] | None) -> int:
+        described = self.parquet.metadata.row_group(group)
+        rows, encoded = max(described.num_rows, 1), max(described.total_byte_size, 0)
+        width = self._fixed_width + encoded // rows
+        if rows * encoded > BATCH_BYTES:
+            leaves = (self.parquet.schema.column(at) for at in range(described.num_columns))
+            texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+            width += longest_text(self._source, self.parquet.metadata, group, texts, names)
+        return int(min(max(BATCH_BYTES // max(width, 1), 1), MAX_ROWS))
 
-    def _next(self, batches: Iterator[pa.RecordBatch], group: int) -> pa.RecordBatch | None:
-        try:
-            return next(batches, None)
-        except PARSE_FAULTS as fault:
-            raise self._unreadable(group, fault) from fault
-
-    def _unreadable(self, group: int, fault: BaseException) -> RejectedFile:
-        """Say in plain words what a parser says of bytes."""
-        encrypted = "crypt" in str(fault)
-        return broken(
-            self._path, "it is encrypted" if encrypted else f"the pages of row group {group + 1} cannot be read"
-        )
-
-    def _carried(self, raw: pa.RecordBatch, read: Sequence[int], first_row: int) -> pa.RecordBatch:
+    def _typed(self, raw: pa.RecordBatch, read: Sequence[int], first_row: int) -> pa.RecordBatch:
         """The file's columns at the places read, then the marker."""
         is_whole = raw.num_columns == len(self._fields)
         cells = {at: raw.column(at if is_whole else self._fields[at].name) for at in read}
         marker = None if self._marker_at is None else cells.pop(self._marker_at)
-        names, made = [], []
-        for at, found in cells.items():
-            column = self._data.by_place[at]
-            names.append(column.name)
-            made.append(self._column(column, found, first_row))
+        names = [self._data[at].name for at in cells]
+        arrays = [self._column(self._data[at], array, first_row) for at, array in cells.items()]
         if marker is not None:
             names.append(MARKER_COLUMN)
-            made.append(self._markers(marker, first_row))
-        return pa.RecordBatch.from_arrays(made, names)
+            plain = marker.storage if isinstance(marker, pa.ExtensionArray) else marker
+            arrays.append(markers.effective(plain, self._path, first_row))
+        return pa.RecordBatch.from_arrays(arrays, names)
 
     def _column(self, column: Column, cells: pa.Array, first_row: int) -> pa.Array:
         if column.type == VOID:
             return pa.nulls(len(cells))
         try:
             return converted(cells, arrow_type(column.type))
-        except OutOfRange as fault:
-            row = first_row + fault.position if fault.position >= 0 else None
-            raise RejectedFile(diagnose("ME060", self._path, row=row, column=column.name, type=fault.wanted)) from fault
+        except OutOfRange as error:
+            row = first_row + error.position if error.position >= 0 else None
+            raise RejectedFile(diagnose("ME060", self._path, row=row, column=column.name, type=error.wanted)) from error
 
-    def _markers(self, cells: pa.Array, first_row: int) -> pa.Array:
-        plain = cells.storage if isinstance(cells, pa.ExtensionArray) else cells
-        return markers.effective(plain, self._path, first_row)
+    def _word(self, field: Field) -> str:
+        is_ntz = self._config.naive_timestamps == "ntz" and field.type.zone == "naive"
+        return "timestamp_ntz" if is_ntz else field.type.word or VOID
 
-    def _say(self, code: str, **details: object) -> Diagnostic:
+    def _diagnostic(self, code: str, **details: object) -> Diagnostic:
         return diagnose(code, self._path, row=None, strict=self._config.strict, **details)
 
-    def _about_marker(self) -> Iterator[Diagnostic]:
+    def _out_of_memory(self, group: int) -> Diagnostic:
+        reason = f"row group {group + 1} takes more memory than there is"
+        return self._diagnostic("ME075", reason=reason, limit="this process's memory", option="it")
+
+    def _marker_diagnostics(self) -> Iterator[Diagnostic]:
         if self._marker_at is None:
             return
         marker = self._fields[self._marker_at]
         if self._marker_at != len(self._fields) - 1:
-            yield self._say("ME034", position=self._marker_at + 1, count=len(self._fields))
+            yield self._diagnostic("ME034", position=self._marker_at + 1, count=len(self._fields))
         if marker.name != MARKER_COLUMN:
-            yield self._say("ME052", column=marker.name, other=MARKER_COLUMN)
+            yield self._diagnostic("ME052", column=marker.name, other=MARKER_COLUMN)
         if marker.type.word == "string":
-            yield self._say("ME035")
+            yield self._diagnostic("ME035")
         elif marker.type.word == VOID:
-            yield self._say("ME045", column=marker.name)
+            yield self._diagnostic("ME045", column=marker.name)
 
-    def _about_types(self) -> Iterator[Diagnostic]:
+    def _type_diagnostics(self) -> Iterator[Diagnostic]:
         for at, field in enumerate(self._fields):
-            taken_as = field.type.taken_as
-            if taken_as:
+            if taken_as := field.type.taken_as:
                 taken_as = "integer" if at == self._marker_at else taken_as
-                yield self._say("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
+                yield self._diagnostic("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
 
-    def _note_codecs(self, codecs: Iterable[str]) -> None:
-        said = (self._say("ME055", found=codec) for codec in sorted(set(codecs) - _DOCUMENTED_CODECS))
-        self.diagnostics += without_errors(diagnostic for diagnostic in said if diagnostic not in self.diagnostics)
+    def _note_codecs(self, group: int, read: Iterable[int]) -> None:
+        """ME055, of columns that were read."""
+        described = self.parquet.metadata.row_group(group)
+        codecs = {described.column(at).compression for at in read} if described.num_rows else set()
+        for codec in sorted(codecs - _DOCUMENTED_CODECS):
+            if (diagnostic := self._diagnostic("ME055", found=codec)) not in self.diagnostics:
+                self.diagnostics += without_errors([diagnostic])
 
 
-def _marker_position(shape: Shape, path: str) -> int | None:
-    """Where the marker stands (LZ-4.10); two of them, or one of another type, are refused (LZ-4.11)."""
-    fields, found = shape.fields, shape.markers
-    if not found:
+def _marker_position(fields: Sequence[Field], path: str) -> int | None:
+    """The marker's place (LZ-4.10); two of them, or one of another type, are refused (LZ-4.11)."""
+    places = [at for at, field in enumerate(fields) if same_name(field.name, MARKER_COLUMN)]
+    if not places:
         return None
-    kinds = " and ".join(fields[at].type.spelling for at in found)
-    first = fields[found[0]].type
-    if len(found) > 1 or not (first.word in _MARKER_TYPES or first.spelling in _UNSIGNED):
+    first = fields[places[0]].type
+    if len(places) > 1 or not (first.word in _MARKER_TYPES or first.spelling in _UNSIGNED):
+        kinds = " and ".join(fields[at].type.spelling for at in places)
         raise RejectedFile(diagnose("ME036", path, column=MARKER_COLUMN, found=kinds))
-    return found[0]
+    return places[0]
+
+
+def fixed_width(schema: Any) -> int:  # noqa: ANN401 - pyarrow's ParquetSchema
+    """Bytes of one row's values in memory, text and binary not counted."""
+    leaves = [schema.column(at) for at in range(len(schema))]
+    return sum(_WIDTHS.get(leaf.physical_type, max(leaf.length, _MAX_FIXED_WIDTH)) for leaf in leaves)
+
+
+def longest_text(
+    source: BinaryIO,
+    metadata: Any,  # noqa: ANN401 - pyarrow's FileMetaData
+    group: int,
+    columns: Sequence[str],
+    names: Collection[str] | None = None,
+) -> int:
+    """Bytes of the longest row that the text and binary columns of a row group can make out of few bytes.
+
+    A dictionary's value costs next to nothing in the file and its whole length in every row; so does the beginning
+    that a value shares with the one before (DELTA_BYTE_ARRAY).
+
+    Args:
+        source: the file's bytes.
+        metadata: its footer.
+        group: the row group.
+        columns: its text and binary columns.
+        names: those to look at; None for all.
+
+    Raises:
+        OSError: as `PARSE_ERRORS` has it: the first row cannot be read.
+    """
+    columns = [name for name in columns if names is None or name in names]
+    if not columns:
+        return 0
+    _first_row(pq.ParquetFile(source, metadata=metadata, pre_buffer=False, **_THRIFT_LIMITS), group, columns)
+    described = metadata.row_group(group)  # from here on its columns may be asked for
+    encodings = {
+        metadata.schema.column(at).path: {*described.column(at).encodings}
+        for at in range(described.num_columns)
+        if metadata.schema.column(at).path in columns
+    }
+    prefixed = sum("DELTA_BYTE_ARRAY" in known for known in encodings.values())
+    longest = prefixed * min(described.total_byte_size, _PREFIX_BYTES)
+    if folded := [name for name, known in encodings.items() if known & DICTIONARY_ENCODINGS]:
+        file = pq.ParquetFile(source, metadata=metadata, read_dictionary=folded, pre_buffer=False, **_THRIFT_LIMITS)
+        dictionaries = (cells.dictionary for cells in _first_row(file, group, folded))
+        longest += sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)
+    return int(longest)
+
+
+def _first_row(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> list[pa.Array]:
+    first = next(file.iter_batches(batch_size=1, row_groups=[group], columns=columns, use_threads=False), None)
+    return [] if first is None else first.columns

@@ -26,6 +26,9 @@ _BARE = {
     "BYTE_ARRAY": "binary",
 }
 _TEXTS = frozenset({"String", "Enum", "JSON"})
+# pyarrow raises these for bytes that it cannot parse
+PARSE_ERRORS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
+
 _WIDEST_DECIMAL = 38
 _DAY = 24 * 60 * 60 * 1_000_000
 _ANY_BITS = frozenset(

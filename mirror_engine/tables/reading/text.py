@@ -21,8 +21,8 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without
 from mirror_engine.landing_zone.schema import Column, folded
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading import row_rules as markers
+from mirror_engine.tables.reading.limits import check_total
 from mirror_engine.tables.reading.opening import guarded
-from mirror_engine.tables.reading.unfolding import check_total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

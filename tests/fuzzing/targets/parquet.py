@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fuzzing.bytes_mutations import mutated_bytes
 from fuzzing.target import Target, check_said, fixture_files
-from fuzzing.thrift_mutations import mutated_thrift
 
 from mirror_engine.config import Config
 from mirror_engine.errors import RejectedFile
@@ -77,15 +76,13 @@ def run(content: bytes) -> None:
 
 
 def shaped(content: bytes, random: Random) -> bytes:
-    """The footer changed and its length put right; or a page's header; or its bytes."""
+    """Pages changed; or the footer, and its length put right."""
     length = int.from_bytes(content[-TAIL:-4], "little")
     begin = len(content) - TAIL - length
-    if begin < 4 or random.random() < 0.2:
+    if begin < 4 or random.random() < 0.4:
         at = random.randrange(4, max(begin, 5))
         return content[:4] + mutated_bytes(content[4:at], random) + content[at:]
-    if random.random() < 0.2:
-        return content[:4] + mutated_thrift(content[4:begin], random) + content[begin:]
-    footer = mutated_thrift(content[begin:-TAIL], random)
+    footer = mutated_bytes(content[begin:-TAIL], random)
     return content[:begin] + footer + len(footer).to_bytes(4, "little") + content[-4:]
 
 

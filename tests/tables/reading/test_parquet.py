@@ -24,11 +24,10 @@ from mirror_engine.errors import RejectedFile, StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.schema import VOID, Column
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.parquet import ParquetChangeFile, open_parquet
-from mirror_engine.tables.reading.parquet_footer import _ARROW_SCHEMA
+from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFile, open_parquet
 
 PATH = "Orders/00000000000000000001.parquet"
-ZONES = Path(__file__).parents[3] / "shared" / "landing_zones"
+ZONES = Path(__file__).parents[4] / "shared" / "landing_zones"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 STRICT = Config(strict=True)
 
@@ -326,6 +325,12 @@ def test_other_codecs_are_read_with_a_warning(codec: str) -> None:
     file = opened(content)
     assert [rows(file).num_rows, rows(file).num_rows, codes(file)] == [1, 1, ["ME055"]]
     assert refused(content, STRICT).diagnostic.code == "ME055"
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_text_in_any_encoding_is_read(encoding: str) -> None:
+    table = pa.table({"Text": [f"name number {number}" for number in range(20_000)]})
+    assert rows(opened(written(table, use_dictionary=False, column_encoding={"Text": encoding}))).equals(table)
 
 
 # --- bad files

@@ -1,0 +1,76 @@
+"""Bounds on what a change file may take once it is decompressed and decoded: a small file must not fill the memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone.diagnostics import diagnose
+
+if TYPE_CHECKING:
+    from mirror_engine.config import Config
+
+MAX_EXPANDED_ROWS = 64  # a file may expand to as many rows of the longest length allowed …
+MAX_EXPANSION = 256  # … or to as many times its own length
+MIN_ROW_BYTES = 256  # of a row while its batch is reduced to net changes (100 measured): empty rows cost, too
+_FEW_BYTES = 1 << 16
+
+
+def broken(path: str, reason: str) -> RejectedFile:
+    """The rejection of an incomplete or damaged file (LZ-3.10)."""
+    return RejectedFile(diagnose("ME024", path, reason=reason))
+
+
+def too_large(path: str, reason: str, limit_bytes: int, row: int | None = None) -> RejectedFile:
+    """The rejection of what is beyond a bound that the option `max_row_size` moves."""
+    return RejectedFile(
+        diagnose("ME075", path, row=row, reason=reason, limit=f"{limit_bytes:,} bytes", option="max_row_size")
+    )
+
+
+def check_total(expanded_bytes: int, rows: int, size: int, path: str, config: Config) -> None:
+    """Refuse a file that expands further than its size and `max_row_size` allow.
+
+    Args:
+        expanded_bytes: of its values in memory.
+        rows: how many there are.
+        size: of the file, in bytes.
+        path: for messages.
+        config: `max_row_size` counts here.
+
+    Raises:
+        RejectedFile: ME075.
+    """
+    limit = max(MAX_EXPANDED_ROWS * config.max_row_size, MAX_EXPANSION * size)
+    total = max(expanded_bytes, rows * MIN_ROW_BYTES)
+    if total > limit:
+        raise too_large(path, f"{size:,} bytes that unfold to {total:,} or more", limit)
+
+
+def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Config) -> int:
+    """Refuse a row longer than `max_row_size`.
+
+    Returns:
+        How many bytes all rows take; of few, how many are allocated for them.
+
+    Raises:
+        RejectedFile: ME075, with the row's number.
+    """
+    allocated = int(batch.get_total_buffer_size())  # never less than the rows take, and quick
+    if allocated <= min(_FEW_BYTES, config.max_row_size):
+        return allocated
+    total = int(batch.nbytes)
+    if total <= config.max_row_size:
+        return total
+    lengths = np.zeros(batch.num_rows, dtype=np.int64)
+    for cells in batch.columns:
+        if pa.types.is_string(cells.type) or pa.types.is_binary(cells.type):
+            lengths += pc.fill_null(pc.binary_length(cells), 0).to_numpy()
+    longest = int(lengths.argmax())
+    if lengths[longest] > config.max_row_size:
+        raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.max_row_size, first_row + longest)
+    return total

@@ -1,0 +1,176 @@
+"""A small Parquet file takes no more memory than it really expands to, whatever its headers and footer claim."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.errors import RejectedFile
+from mirror_engine.tables.reading.parquet import BATCH_BYTES, open_parquet
+
+PATH = "Orders/00000000000000000001.parquet"
+MEBIBYTE = 1 << 20
+CLAIM = 2**31 - 1
+UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 1, 2  # which number of a page's header, from 0
+
+READ = """
+import resource, sys
+from peak_memory import peak_bytes
+from mirror_engine.config import Config
+from mirror_engine.tables.reading.parquet import open_parquet
+
+path, more = sys.argv[1], int(sys.argv[2])
+if more:
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more,) * 2)
+before = peak_bytes()
+with open(path, "rb", buffering=0) as handle:
+    try:
+        for batch in open_parquet(handle, "Orders/1.parquet", Config()).batches():
+            pass
+    except Exception as error:
+        print(type(error).__name__, error.diagnostic.code)
+    else:
+        print("read")
+print(peak_bytes() - before)
+"""
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(
+        table, sink, **{"use_dictionary": False, "write_statistics": False, "store_schema": False, **options}
+    )
+    return sink.getvalue()
+
+
+def varint(number: int) -> bytes:
+    """A zigzag varint, as Thrift's compact protocol writes an i32."""
+    number = number << 1 ^ number >> 31
+    content = b""
+    while number > 0x7F:
+        content += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return content + bytes([number])
+
+
+def with_page_header(content: bytes, field: int, number: int) -> bytes:
+    """The first page's header, which begins with three numbers, with another one in it."""
+    at = 4
+    for _ in range(field):
+        at = end_of_number(content, at)
+    return content[: at + 1] + varint(number) + content[end_of_number(content, at) :]
+
+
+def end_of_number(content: bytes, at: int) -> int:
+    assert content[at] == 0x15  # the next field, an i32
+    return next(place for place in range(at + 1, at + 7) if content[place] < 0x80) + 1
+
+
+def read_alone(path: Any, content: bytes, more_bytes: int = 0) -> tuple[str, int]:
+    """What a process of its own makes of a file, and by how much its memory grew; 0: without a limit."""
+    path.write_bytes(content)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "ARROW_DEFAULT_MEMORY_POOL": "system" if more_bytes else "mimalloc",
+    }
+    command = [sys.executable, "-c", READ, str(path), str(more_bytes)]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    outcome, grown = done.stdout.splitlines()
+    return outcome, int(grown)
+
+
+def zeros(mebibytes: int) -> bytes:
+    content = parquet(pa.table({"Text": ["\0" * (mebibytes * MEBIBYTE)]}), compression="zstd")
+    assert len(content) < MEBIBYTE
+    return content
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
+class TestMemory:
+    def test_a_page_header_that_claims_2_gib_of_compressed_bytes_takes_none(self, tmp_path):
+        content = with_page_header(parquet(pa.table({"Id": [1, 2]})), COMPRESSED_SIZE, CLAIM)
+        outcome, grown = read_alone(tmp_path / "f", content)
+        assert outcome == "RejectedFile ME024"
+        assert grown < 32 * MEBIBYTE
+
+    def test_a_page_header_that_claims_2_gib_of_uncompressed_bytes_takes_what_the_page_expands_to(self, tmp_path):
+        content = with_page_header(zeros(140), UNCOMPRESSED_SIZE, CLAIM)
+        outcome, grown = read_alone(tmp_path / "f", content)
+        assert outcome == "RejectedFile ME024"
+        assert grown < (140 + 64) * MEBIBYTE
+
+    def test_a_page_of_192_mib_of_zeros_in_few_kilobytes_is_rejected_once_it_came(self, tmp_path):
+        outcome, grown = read_alone(tmp_path / "f", zeros(192))
+        assert outcome == "RejectedFile ME075"
+        assert grown < (3 * 192 + 64) * MEBIBYTE
+
+    def test_under_a_limit_the_same_page_is_rejected_before_it_comes(self, tmp_path):
+        outcome, grown = read_alone(tmp_path / "f", zeros(192), 128 * MEBIBYTE)
+        assert outcome == "RejectedFile ME075"
+        assert grown < 64 * MEBIBYTE
+
+    def test_under_a_limit_an_honest_file_is_read(self, tmp_path):
+        content = parquet(pa.table({"Id": list(range(100_000))}))
+        assert read_alone(tmp_path / "f", content, 128 * MEBIBYTE)[0] == "read"
+
+    def test_a_dictionary_of_long_values_takes_a_batch_at_a_time(self, tmp_path):
+        content = parquet(pa.table({"Text": ["x" * 40_000] * 20_000}), use_dictionary=True)
+        outcome, grown = read_alone(tmp_path / "f", content)
+        assert outcome == "read"
+        assert grown < 200 * MEBIBYTE  # of 760
+
+    def test_values_that_share_a_long_beginning_take_a_batch_at_a_time(self, tmp_path):
+        table = pa.table({"Text": ["x" * 40_000 + str(number) for number in range(20_000)]})
+        content = parquet(table, column_encoding={"Text": "DELTA_BYTE_ARRAY"})
+        assert len(content) < 10 * MEBIBYTE
+        outcome, grown = read_alone(tmp_path / "f", content)
+        assert outcome == "read"
+        assert grown < 200 * MEBIBYTE
+
+
+@pytest.mark.parametrize("source", [io.BytesIO, pa.BufferReader], ids=["file", "memory"])
+@pytest.mark.parametrize(
+    ("field", "number"), [(COMPRESSED_SIZE, CLAIM), (COMPRESSED_SIZE, -1), (UNCOMPRESSED_SIZE, -CLAIM)]
+)
+def test_a_page_that_claims_an_impossible_size_is_rejected(source, field, number):
+    content = with_page_header(parquet(pa.table({"Id": [1, 2], "City": ["Linz", "Graz"]})), field, number)
+    with pytest.raises(RejectedFile, match="the pages of row group 1 cannot be read"):
+        list(open_parquet(source(content), PATH, Config()).batches())
+
+
+def test_a_footer_whose_row_groups_would_expand_beyond_the_bounds_is_rejected_unread():
+    content = parquet(pa.table({"Text": ["x" * 100_000] * 20}), compression="zstd")
+    with pytest.raises(RejectedFile, match="ME075"):
+        next(open_parquet(io.BytesIO(content), PATH, Config(max_row_size=20_000)).batches())
+
+
+def test_rows_of_a_dictionary_with_long_values_come_in_small_batches():
+    rows, length = 2_000, 40_000
+    content = parquet(pa.table({"City": ["x" * length] * rows}), use_dictionary=True)
+    counts = [batch.num_rows for batch in open_parquet(io.BytesIO(content), PATH, Config()).batches()]
+    assert sum(counts) == rows
+    assert max(counts) * length <= BATCH_BYTES
+
+
+def test_more_footer_structs_than_any_table_has_columns_are_rejected():
+    content = parquet(pa.table({"Id": pa.array([], pa.int64())}))
+    length = int.from_bytes(content[-8:-4], "little")
+    columns = b"\x29\xfc" + b"\xff\xff\xff\x7f"  # a list of 268 million structs
+    footer = content[-8 - length : -8]
+    assert footer[2] == 0x19  # the schema
+    crafted = footer[:2] + columns[:1].replace(b"\x29", b"\x19") + columns[1:] + footer[4:]
+    with pytest.raises(RejectedFile, match="its footer cannot be understood"):
+        open_parquet(
+            io.BytesIO(content[: -8 - length] + crafted + len(crafted).to_bytes(4, "little") + b"PAR1"), PATH, Config()
+        )
