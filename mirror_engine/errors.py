@@ -2,7 +2,7 @@
 
 ```
 MirrorError                      a message (place: finding) and help (what to do)
-├── RejectedFile                 halts its table; all other tables continue             exit 3
+├── RejectedFile                 halts its table (in landing_zone/diagnostics.py)       exit 3
 ├── TransientError               retried in a later cycle, with backoff                 exit 4
 │   ├── StorageUnavailable       a list, read, write, move or delete failed
 │   ├── ConcurrentModification   the landing zone changed between scan and commit
@@ -27,9 +27,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from collections.abc import Callable
 
 _Answer = TypeVar("_Answer")
 
@@ -48,19 +46,6 @@ class MirrorError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  -> {self.help}" if self.help else self.message
-
-
-class RejectedFile(MirrorError):
-    """A landed file breaks the protocol: its table is halted (LZ-4.17), all others continue."""
-
-    def __init__(self, diagnostic: Diagnostic, others: Sequence[Diagnostic] = ()) -> None:
-        super().__init__(diagnostic.message, diagnostic.remedy)
-        self.diagnostic = diagnostic
-        self.others = tuple(others)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by diagnostic: executors send rejections to the driver."""
-        return type(self), (self.diagnostic, self.others)
 
 
 class TransientError(MirrorError):

@@ -191,7 +191,7 @@ def diagnostic_differences(golden: Golden, end: Iterable[Diagnostic], raised: It
     missing += [f"never raised: {entry}" for entry in golden.on_the_way if not any(map(entry.matches, raised))]
     allowed = (*golden.in_the_end, *golden.on_the_way)
     return missing + [
-        f"unexpected: {diagnostic.message}"
-        for diagnostic in sorted(end, key=lambda diagnostic: diagnostic.message)
+        f"unexpected: {diagnostic.full_message}"
+        for diagnostic in sorted(end, key=lambda diagnostic: diagnostic.full_message)
         if diagnostic.code not in golden.not_compared and not any(entry.matches(diagnostic) for entry in allowed)
     ]

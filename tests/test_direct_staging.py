@@ -70,7 +70,7 @@ class Zone:
             return {
                 "rows": mirror.read_table("T").to_pylist(),
                 "columns": mirror.schema("T").columns if hasattr(mirror, "schema") else None,
-                "said": sorted((said.message, count) for said, count in status.diagnostics),
+                "said": sorted((said.full_message, count) for said, count in status.diagnostics),
                 "bytes": status.bytes_processed,
                 "processed": status.rows_processed,
                 "files": sorted((file.path, file.state, file.rows) for file in status.files),
@@ -286,8 +286,8 @@ def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) ->
         state: Any = table.state
         assert verdict is RunResult.NEEDS_ATTENTION
         assert state.diagnostic.code == "ME081"
-        assert "version 0 holds T/00000000000000000001.parquet" in state.diagnostic.text
-        assert "restart" in state.diagnostic.remedy
+        assert "version 0 holds T/00000000000000000001.parquet" in state.diagnostic.message
+        assert "restart" in state.diagnostic.help
         assert mirror.history("T")[0].version == 0
     assert zone.sync() is RunResult.NEEDS_ATTENTION
     shutil.rmtree(zone.root / ENGINE)
@@ -315,7 +315,7 @@ def test_a_footer_that_lies_about_its_rows_latches_the_table(tmp_path: Path) -> 
     honest.write_bytes(head + tail.replace(highest, (500).to_bytes(8, "little")))
     assert zone.sync() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
-        assert "beyond those that its footer tells" in mirror.status().tables[0].state.diagnostic.text
+        assert "beyond those that its footer tells" in mirror.status().tables[0].state.diagnostic.message
 
 
 def test_decimals_of_any_length_are_within_the_bounds_of_their_footer(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_what_is_owed_outlives_the_process_and_the_ledger(tmp_path: Path, monkey
     assert zone.sync() is RunResult.CAUGHT_UP
     found = zone.outcome()
     assert found["bytes"] > 0
-    assert any("5 inserts of a present key" in said for said, _ in found["said"])
+    assert any("5 inserts of an existing key" in said for said, _ in found["said"])
 
 
 def test_a_file_that_was_rewritten_and_vacuumed_is_owed_no_longer(tmp_path: Path) -> None:

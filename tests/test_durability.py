@@ -141,7 +141,7 @@ def test_a_commit_whose_data_went_with_the_power_latches_and_is_applied_again_on
     shutil.copytree(tmp_path / "before", lake.root / ENGINE)
     status = lake.status()
     assert isinstance(status.state, Halted)
-    assert "which the Delta log names, has 0 bytes of" in status.state.diagnostic.text
+    assert "which the Delta log names, has 0 bytes of" in status.state.diagnostic.message
     assert lake.sync().result is RunResult.NEEDS_ATTENTION
     assert (lake.root / "Files/LandingZone/Orders" / f"{2:020}.parquet").exists()
     lake.commit(3).unlink()

@@ -23,7 +23,7 @@ NO_STOP = threading.Event()
 
 
 def foreign(shop, table="Orders"):
-    return [found.text for found, _ in shop.status(table).diagnostics if found.code == "ME080"]
+    return [found.message for found, _ in shop.status(table).diagnostics if found.code == "ME080"]
 
 
 @pytest.fixture(autouse=True)

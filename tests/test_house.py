@@ -15,7 +15,7 @@ from lake import Lake
 
 from mirror_engine import errors
 from mirror_engine.cli.reference import diagnostics_page
-from mirror_engine.landing_zone.register import CATALOG
+from mirror_engine.landing_zone.diagnostics import CATALOG, RejectedFile
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 HOME = Path(__file__).parents[1]
@@ -110,14 +110,12 @@ def test_the_error_tree_that_is_drawn_is_the_one_that_is_there() -> None:
     classes = [
         thing for thing in vars(errors).values() if isinstance(thing, type) and thing.__module__ == errors.__name__
     ]
-    assert drawn() == {thing.__name__: thing.__bases__[0].__name__ for thing in classes}
+    assert drawn() == {thing.__name__: thing.__bases__[0].__name__ for thing in (*classes, RejectedFile)}
 
 
 def test_every_diagnostic_is_unique_and_numbered_without_a_gap() -> None:
-    parts = [path.read_text(encoding="utf-8") for path in (PACKAGE / "landing_zone").glob("register_*.py")]
-    codes = sorted(code for source in parts for code in re.findall(r'entry\(\s*"(ME\d{3})"', source))
-    assert codes == [f"ME{number:03d}" for number in range(1, len(codes) + 1)]
-    assert codes == list(CATALOG)
+    assert list(CATALOG) == [f"ME{number:03d}" for number in range(1, len(CATALOG) + 1)]
+    assert len({definition.name for definition in CATALOG.values()}) == len(CATALOG)
 
 
 def test_the_page_of_diagnostics_is_current() -> None:
@@ -130,7 +128,7 @@ def codes_in(paths: list[Path]) -> set[str]:
 
 
 def test_every_diagnostic_is_raised_somewhere() -> None:
-    listing = ("register", "fabric_errors.py", "status.py")  # these only name codes
+    listing = ("fabric_files.py", "status.py")  # these only name codes
     raising = [path.read_text(encoding="utf-8") for path in MODULES if not path.name.startswith(listing)]
     assert [code for code in CATALOG if not any(f'"{code}"' in source for source in raising)] == []
 

@@ -97,8 +97,8 @@ def test_no_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
     sight = folder(numbered(1), metadata=MetadataAbsent())
     assert isinstance(plan(sight, None, HERE).state, Unconfigured)
     assert codes(plan(sight, None, HERE)) == ["ME008"]
-    said = plan(sight, None, HERE).diagnostics[0].message
-    assert said == "Sales.schema/Orders: no `_metadata.json`, 1 file waiting [ME008]"
+    said = plan(sight, None, HERE).diagnostics[0].full_message
+    assert said == "Sales.schema/Orders: no `_metadata.json`; 1 file pending [ME008]"
     known = plan(sight, progress(numbered(1)), HERE)
     assert isinstance(known.state, Halted)
     assert codes(known) == ["ME009"]
@@ -119,7 +119,7 @@ def test_metadata_optional_is_no_excuse_for_metadata_that_vanished():
 
 
 def test_unusable_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
-    broken = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", mending="quote it"),))
+    broken = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", help="quote it"),))
     assert isinstance(plan(folder(metadata=broken), None, HERE).state, Unconfigured)
     assert isinstance(plan(folder(metadata=broken), progress(numbered(1)), HERE).state, Halted)
 

@@ -12,6 +12,7 @@ from memory_storage import MemoryStorage
 from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import (
     MetadataAbsent,
     MetadataUnusable,
@@ -21,7 +22,6 @@ from mirror_engine.landing_zone.listing import (
 )
 from mirror_engine.landing_zone.metadata import MAX_BYTES, PartnerEvents
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.register import Severity
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class TestTables:
         assert look(storage).diagnostics == ()
         storage.put(f"{ZONE}/One.schema/More/{FIRST}", b"x")
         (diagnostic,) = look(storage, strict=True).diagnostics
-        assert diagnostic.message == f"{ZONE}: 1,001 tables, the service takes 1,000 [ME007]"
+        assert diagnostic.full_message == f"{ZONE}: 1,001 tables; Fabric mirrors at most 1,000 [ME007]"
         assert diagnostic.severity is Severity.ERROR
 
 
@@ -286,7 +286,7 @@ class TestFiles:
         metadata = metadata.replace(b"[]}", b'[{"Name": "Id", "DataType": "String"}]}')
         storage = zone_with("Items/_x.csv", "Items/_metadata.json", **{"_metadata.json": metadata})
         (table,) = look(storage).tables
-        assert "expected csv" in table.diagnostics[0].text
+        assert "expected csv" in table.diagnostics[0].message
 
 
 class TestMetadata:
@@ -445,4 +445,4 @@ def test_hostile_names_on_a_real_disk_do_not_stop_the_poller(tmp_path: Path) -> 
     assert (paths(table), table.metadata) == ([FIRST], MetadataAbsent())
     assert [code for code, _ in said(table)] == ["ME074"] * 3
     assert said(listing) == [("ME074", "\\xff"), ("ME074", "root")]
-    assert all(each.message.encode() for each in (*listing.diagnostics, *table.diagnostics))
+    assert all(each.full_message.encode() for each in (*listing.diagnostics, *table.diagnostics))

@@ -135,7 +135,7 @@ def test_a_new_table_and_its_first_files_are_one_commit(
     }
     assert pa.table(table.get_add_actions(flatten=True))["max.c39"].to_pylist() == [39, 39]
     assert [text for text, _ in zone.outcome()["said"]] == [
-        "T/00000000000000000002.parquet: 1 insert of a present key, both rows stay [ME039]"
+        "T/00000000000000000002.parquet: 1 insert of an existing key; both rows are kept [ME039]"
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.register import CATALOG
+from mirror_engine.landing_zone.diagnostics import CATALOG
 
 
 def known_code(text: str) -> str:

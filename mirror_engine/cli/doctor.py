@@ -76,7 +76,7 @@ def _delta_tables(root: Path, config: Config) -> list[Check]:
     except TransientError as error:
         return [Check("Delta tables", ok=False, found=error.message, remedy=error.help)]
     wrong = [
-        Check(table.name.folder, ok=False, found=said.text, remedy=said.remedy)
+        Check(table.name.folder, ok=False, found=said.message, remedy=said.help)
         for table in tables
         for said, _ in table.diagnostics
         if said.code in OF_DELTA_TABLES

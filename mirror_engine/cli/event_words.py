@@ -22,7 +22,7 @@ from mirror_engine.events import (
     TableMaintained,
     TableResumed,
 )
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.diagnostics import Severity
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
@@ -85,6 +85,6 @@ def _said(table: TableName | None, diagnostic: Diagnostic) -> dict[str, Any]:
     return {
         "table": table.folder if table else "",
         "code": diagnostic.code,
-        "message": diagnostic.message,
-        "remedy": diagnostic.remedy,
+        "message": diagnostic.full_message,
+        "help": diagnostic.help,
     }

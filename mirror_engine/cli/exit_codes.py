@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from mirror_engine.errors import (
     InternalError,
     MirrorError,
-    RejectedFile,
     RootLocked,
     TableDamaged,
     TransientError,
     UsageError,
 )
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from mirror_engine.cli.codes import known_code
 from mirror_engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
 from mirror_engine.cli.output import STYLES, bullet, grid, line, print_json, stdout
 from mirror_engine.explain.pages import explanation
-from mirror_engine.landing_zone.register import CATALOG
+from mirror_engine.landing_zone.diagnostics import CATALOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,16 +27,18 @@ JSON: dict[str, Any] = {
     "explanations": [
         {
             "code": "ME014",
+            "name": "conditional-update-column",
             "title": "ConditionalUpdateColumn does nothing",
             "severity": "warning",
             "severity_strict": "error",
-            "text": "ConditionalUpdateColumn has no effect",
-            "remedy": "remove it",
+            "message": "ignored: `ConditionalUpdateColumn` has no effect",
+            "help": "remove it",
             "why": "…",
-            "advice": "…",
+            "what_to_do": "…",
             "rules": [{"name": "LZ-2.7", "text": "Honour these properties. …"}],
-            "wrong": {"title": "_metadata.json", "language": "json", "text": "{…}"},
-            "right": {"title": "_metadata.json", "language": "json", "text": "{…}"},
+            "example": {"title": "_metadata.json", "language": "json", "text": "{…}"},
+            "fixed": {"title": "_metadata.json", "language": "json", "text": "{…}"},
+            "related": [],
         }
     ]
 }
@@ -81,12 +83,12 @@ def _pages(pages: Iterable[Explanation]) -> RenderableType:
 
 
 def _page(page: Explanation) -> Iterator[RenderableType]:
-    yield Text.assemble((page.code, "bold"), "  ", (page.severity, STYLES[page.line.severity]))
+    yield Text.assemble((page.code, "bold"), "  ", (page.severity, STYLES[page.definition.severity]))
     yield line(page.title)
     yield from _section("Why it matters", line(page.why))
-    yield from _section("What to do", line(page.advice))
-    yield from _example("Wrong", page.wrong)
-    yield from _example("Right", page.right)
+    yield from _section("What to do", line(page.what_to_do))
+    yield from _example("Example", page.example)
+    yield from _example("Fixed", page.fixed)
     yield from _section("What the protocol says")
     for rule in page.rules:
         first, *rows = rule.about(page.code).splitlines()

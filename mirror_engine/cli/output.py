@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.diagnostics import Severity, printable
 
 WIDTH_OF_A_PIPE = 10_000  # so that every row stays on one line, for grep and its like
 # how a diagnostic's severity reads to a person

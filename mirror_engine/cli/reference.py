@@ -18,7 +18,7 @@ from mirror_engine.cli.options import default_text
 from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, Config, flag_of, option_name, options
 from mirror_engine.explain.pages import explanation
 from mirror_engine.explain.rules import RULES_FILE, rules_page
-from mirror_engine.landing_zone.register import CATALOG, Severity
+from mirror_engine.landing_zone.diagnostics import CATALOG, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,23 +41,24 @@ def cli_page() -> str:
 
 
 def diagnostics_page() -> str:
-    """docs/diagnostics.md: the register, a line for each code, then the long form of each."""
+    """docs/diagnostics.md: a table of all codes, then the page of each."""
     intro = (
-        "What `status`, the log and the engine can say about a landing zone. *Error*: the table latches, a new folder\n"
-        "stays unarmed. Braces are filled in. The rules are those of [protocol.md](protocol.md).\n"
-        "`mirror-engine explain ME014` says the same in a terminal."
+        "What `validate`, `status` and the log report about a landing zone. *Error*: the table is halted, a new\n"
+        "folder stays unconfigured. Braces are filled in. The rules are those of [protocol.md](protocol.md).\n"
+        "`mirror-engine explain ME014` prints the same in a terminal."
     )
     rows = (
         (
             f"[{entry.code}](#{entry.code.lower()})",
-            _severity(entry.severity, entry.strict),
-            entry.wording,
-            entry.remedy or "-",
-            ", ".join(rule for rule in entry.rules),
+            entry.name,
+            _severity(entry.severity, entry.severity_strict),
+            entry.template,
+            entry.help or "-",
+            ", ".join(entry.rules),
         )
         for entry in CATALOG.values()
     )
-    table = _table(("code", "severity", "what is said", "remedy", "rules"), rows)
+    table = _table(("code", "name", "severity", "message", "help", "rules"), rows)
     pages = "\n\n".join(_explained(code) for code in CATALOG)
     return f"# Diagnostics\n\n{GENERATED}\n\n{intro}\n\n{table}\n\n{pages}\n"
 
@@ -72,10 +73,12 @@ def main(arguments: list[str]) -> None:
 
 
 def _explained(code: str) -> str:
-    """The long form of one diagnostic, under a heading that can be linked to."""
+    """The page of one diagnostic, under a heading that can be linked to."""
     page = explanation(code)
-    said = f"{page.line.wording} ({page.severity}; {', '.join(page.line.rules)})"
-    return f"## {code}\n\n**{page.title}.** *{said}*\n\n{page.markdown}"
+    facts = (
+        f"`{page.definition.name}`: {page.definition.template} ({page.severity}; {', '.join(page.definition.rules)})"
+    )
+    return f"## {code}\n\n**{page.title}.** {facts}\n\n{page.markdown}"
 
 
 def _command_section(name: str) -> str:

@@ -23,13 +23,11 @@ JSON: dict[str, Any] = {
     "diagnostics": [
         {
             "code": "ME069",
+            "name": "rebuild-loses-rows",
             "severity": "warning",
-            "path": "Sales.schema/Orders",
-            "row": None,
-            "column": None,
-            "text": "restart loses 9 rows, …",
-            "remedy": "recreate single tables",
-            "message": "Sales.schema/Orders: restart loses 9 rows, … [ME069]",
+            "message": "9 rows cannot be rebuilt: the change files were deleted",
+            "help": "recreate single tables instead of rebuilding all",
+            "location": {"path": "Sales.schema/Orders", "row": None, "column": None},
             "rules": ["LZ-7.7"],
             "details": {"count": "9"},
         }
@@ -66,7 +64,7 @@ def restart(root: Root, config: Config, *, yes: Yes = False, as_json: Json = Fal
         return
     for diagnostic in said:
         stdout().print(
-            line(f"{diagnostic.message} -> {diagnostic.remedy}" if diagnostic.remedy else diagnostic.message)
+            line(f"{diagnostic.full_message} -> {diagnostic.help}" if diagnostic.help else diagnostic.full_message)
         )
     for table in dropped:
         stdout().print(line(f"dropped {table.folder}"))

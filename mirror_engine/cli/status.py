@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 _DIAGNOSTIC = {
     "code": "ME019",
+    "name": "missing-file",
     "severity": "warning",
-    "path": "Items",
-    "row": None,
-    "column": None,
-    "text": "waits for …",
-    "remedy": "land it, …",
-    "message": "Items: waits for … [ME019]",
+    "message": "`00000000000000000003.parquet` is missing; 1 later file pending",
+    "help": "land it (a file without rows is enough), or renumber the later files",
+    "location": {"path": "Items", "row": None, "column": None},
     "rules": ["LZ-3.3"],
     "details": {"name": "00000000000000000003.parquet", "count": "1"},
 }

@@ -102,7 +102,7 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Renderab
         yield line(f"  {count(len(table.waiting), 'file')} behind, the oldest for {span(table.lag_seconds)}")
     yield from _listed(_numbers(table))
     yield from _listed([(f"{file.state}:", f"{file.path}: {file.why}") for file in table.waiting])
-    yield from _listed([("ignored:", f"{found.path}: {found.finding}") for found in table.ignored])
+    yield from _listed([("ignored:", f"{found.path}: {found.coded_message}") for found in table.ignored])
     told = {*table.ignored, getattr(table.state, "diagnostic", None)}
     yield from _listed([_note(found, times) for found, times in table.diagnostics if found not in told])
 
@@ -128,5 +128,5 @@ def _listed(lines: Sequence[Line]) -> Iterator[RenderableType]:
 
 def _note(found: Diagnostic, times: int = 1) -> Line:
     often = f" ({times:,} times)" if times > 1 else ""
-    remedy = f" -> {found.remedy}" if found.remedy else ""
-    return f"{NAMES[found.severity]}:", f"{found.message}{often}{remedy}"
+    remedy = f" -> {found.help}" if found.help else ""
+    return f"{NAMES[found.severity]}:", f"{found.full_message}{often}{remedy}"

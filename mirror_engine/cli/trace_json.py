@@ -22,13 +22,11 @@ _BEGINNING: dict[str, Any] = {"gone": 3, "not_replayed": [_FILE], "version": 7}
 _STEP: dict[str, Any] = {"step": "apply_batch", "text": "apply 1 file in 1 commit: …", "files": [_FILE], "commits": 1}
 _DIAGNOSTIC: dict[str, Any] = {
     "code": "ME039",
+    "name": "duplicate-key-insert",
     "severity": "warning",
-    "path": f"Items/{_FILE}",
-    "row": None,
-    "column": None,
-    "text": "1 insert of a present key, both rows stay",
-    "remedy": "write 4 (upsert), or delete the row first",
-    "message": f"Items/{_FILE}: 1 insert of a present key, both rows stay [ME039]",
+    "message": "1 insert of an existing key; both rows are kept",
+    "help": "send upserts (4), or delete the key first",
+    "location": {"path": f"Items/{_FILE}", "row": None, "column": None},
     "rules": ["LZ-4.1"],
     "details": {"count": "1"},
 }

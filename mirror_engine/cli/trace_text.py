@@ -209,8 +209,8 @@ def file_text(table: str, story: FileReport) -> Iterator[RenderableType]:
     if story.effects:
         yield from _effects(story.effects)
     for found in story.diagnostics:
-        remedy = f" -> {found.remedy}" if found.remedy else ""
-        yield bullet(f"{found.severity.value}:", f"{found.finding}{remedy}")
+        remedy = f" -> {found.help}" if found.help else ""
+        yield bullet(f"{found.severity.value}:", f"{found.coded_message}{remedy}")
 
 
 def _effects(found: ChangeEffects) -> Iterator[RenderableType]:
@@ -241,7 +241,7 @@ def plan_text(table: str, story: PlanReport) -> Iterator[RenderableType]:
         yield line("Why not more", "bold")
         yield from _listed("left:", [f"{file.path}: {file.why}" for file in story.left])
         yield from [bullet("->", story.advice)] if story.advice else []
-    yield from _listed("ignored:", [f"{found.path}: {found.finding}" for found in story.ignored])
+    yield from _listed("ignored:", [f"{found.path}: {found.coded_message}" for found in story.ignored])
     yield from _listed("next to land:", [f"{place}/{name}".lstrip("/") for place, name in story.next_expected.items()])
 
 

@@ -22,8 +22,8 @@ from mirror_engine.cli.output import line, print_json, stderr, stdout
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Config
 from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,13 +34,11 @@ if TYPE_CHECKING:
 
 _DIAGNOSTIC = {
     "code": "ME037",
+    "name": "invalid-row-marker",
     "severity": "error",
-    "path": "Items/00000000000000000002.csv",
-    "row": 2,
-    "column": None,
-    "text": "row marker is 3, …",
-    "remedy": "delete the file and land a corrected one",
-    "message": "Items/00000000000000000002.csv, row 2: row marker is 3, … [ME037]",
+    "message": "row marker is 3, expected 0, 1, 2 or 4",
+    "help": "delete the file and land a corrected one under the same name",
+    "location": {"path": "Items/00000000000000000002.csv", "row": 2, "column": None},
     "rules": ["LZ-4.12"],
     "details": {"value": "3"},
     "count": 1,
@@ -208,7 +206,7 @@ def _watched(place: ValidationTarget, seconds: float | None) -> ValidationReport
         if timer:
             timer.start()
         try:
-            return watch(place, stopping.stop, lambda found: errors.print(line(found.message)))
+            return watch(place, stopping.stop, lambda found: errors.print(line(found.full_message)))
         finally:
             if timer:
                 timer.cancel()

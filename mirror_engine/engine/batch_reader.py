@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import RejectedFile
 from mirror_engine.events import Event, FileRead
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.detection import sequence_of
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.schema import TableSchema

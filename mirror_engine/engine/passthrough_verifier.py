@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.ownership import disagreement, is_as_known
-from mirror_engine.errors import RejectedFile, TableDamaged, UsageError
+from mirror_engine.errors import TableDamaged, UsageError
 from mirror_engine.events import DiagnosticRaised, TableHalted
-from mirror_engine.landing_zone.diagnostics import diagnose, tally
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.tables.base import ChangeBatch
@@ -62,7 +62,7 @@ class PassthroughVerifier:
             read.extend(rows for rows in found if rows is not None)
             met = self._met(folder, ChangeBatch(tuple(read), state.schema, known.key_columns or ()), version)
         except RejectedFile as refused:
-            self._latch(table, known, f"version {version} holds {refused.diagnostic.message}")
+            self._latch(table, known, f"version {version} holds {refused.diagnostic.full_message}")
             return
         except TableDamaged as damaged:
             self._latch(table, known, damaged.fault)
@@ -111,7 +111,7 @@ class PassthroughVerifier:
 
 def damage_of(table: TableName, damage: str) -> Diagnostic:
     """What is said of a table that holds a damaged file."""
-    return diagnose("ME081", table.folder, fault=damage, remedy=MADE_ANEW)
+    return diagnose("ME081", table.folder, fault=damage, help=MADE_ANEW)
 
 
 def _without(owed: Mapping[str, str], paths: Sequence[str]) -> dict[str, str]:

@@ -22,12 +22,11 @@ from mirror_engine.engine.plan import (
 from mirror_engine.engine.root_identity import RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.detection import detect
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUnusable, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, forbidden_change
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, TableName
 from mirror_engine.landing_zone.progress import Progress, Rejection
-from mirror_engine.landing_zone.register import Severity
 from mirror_engine.landing_zone.states import (
     Behind,
     Blocked,
@@ -429,7 +428,7 @@ class ZonePlanner:
                 raise self.found.damaged[folder]
             version = changed_by_others(self._doors, table, progress) if progress else -1
         except TableDamaged as error:
-            return diagnose("ME081", table.folder, fault=error.fault, remedy=error.help.rstrip("."))
+            return diagnose("ME081", table.folder, fault=error.fault, help=error.help.rstrip("."))
         except StorageUnavailable:
             return None  # who needs the table meets the same, and says so
         return diagnose("ME080", table.folder, version=version) if version >= 0 else None

@@ -26,7 +26,7 @@ from mirror_engine.engine.plan import (
 )
 from mirror_engine.engine.planner import with_identity
 from mirror_engine.engine.poller import is_as_sighted
-from mirror_engine.errors import ConcurrentModification, RejectedFile
+from mirror_engine.errors import ConcurrentModification
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
@@ -35,7 +35,7 @@ from mirror_engine.events import (
     TableHalted,
     TableResumed,
 )
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, tally
+from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.tables.base import STAGED, BatchRecord, Outcome, way_of
 from mirror_engine.tables.reading.reader import TableContext, WaitingFiles
@@ -209,7 +209,7 @@ class Replayer:
         if not any(known.has_table and self._doors.delta_folder(name) == folder for name, known in others.items()):
             self._doors.writer.drop(folder)
         self._doors.ledger.forget(table)
-        self._doors.tell(TableDropped(table, reason.message))
+        self._doors.tell(TableDropped(table, reason.full_message))
 
     def _remember(self, table: TableName, known: Progress, step: RecordFolderState) -> None:
         armed_at = known.armed_at or (self._doors.clock() if step.armed else 0.0)

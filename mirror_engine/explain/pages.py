@@ -1,8 +1,9 @@
-"""One diagnostic explained: what it means, what the service does with it, what to do, and an example.
+"""Explanations of diagnostics: what one means, what Fabric does, what to do, and an example.
 
-To explain a new code, add `MEnnn.md` beside this file, in the form of the others: a paragraph on why it matters,
-then `What to do`, `Wrong` and `Right`, each of the last two one fenced block whose first line is the language and
-the name of the file it shows. A block `json _metadata.json` must raise the code, and its right form must not.
+To add a code, add `MEnnn.md` in the form of the others: front matter with the fields of `DiagnosticDefinition`, a
+paragraph that explains it, then `What to do`, `Example` and `Fixed`, each of the last two one fenced block whose first
+line is the language and the name of the file it shows. A `json _metadata.json` example must raise the code, and its
+fixed form must not.
 """
 
 from __future__ import annotations
@@ -10,19 +11,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.explain.rules import rules
-from mirror_engine.landing_zone.register import CATALOG
+from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, read_page
 
 if TYPE_CHECKING:
     from mirror_engine.explain.rules import Rule
-    from mirror_engine.landing_zone.register import DiagnosticDefinition
+    from mirror_engine.landing_zone.diagnostics import DiagnosticDefinition
 
 _FENCED = r"```(\w+)(?: ([^\n]+))?\n(.+?)\n```"
-_PAGE = re.compile(
-    rf"# (ME\d{{3}}) ([^\n]+)\n\n(.+?)\n\n## What to do\n\n(.+?)\n\n## Wrong\n\n{_FENCED}\n\n## Right\n\n{_FENCED}\n",
+_BODY = re.compile(
+    rf"# (ME\d{{3}}) ([^\n]+)\n\n(.+?)\n\n## What to do\n\n(.+?)\n\n## Example\n\n{_FENCED}\n\n## Fixed\n\n{_FENCED}\n",
     re.DOTALL,
 )
 
@@ -36,7 +36,7 @@ class Snippet:
     text: str
 
     def markdown(self, heading: str) -> str:
-        """The example below a line that says what it is."""
+        """The example as a fenced block below its heading."""
         title = f", `{self.title}`" if self.title else ""
         return f"{heading}{title}:\n\n```{self.language}\n{self.text}\n```"
 
@@ -47,85 +47,94 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The long form of one line of the register.
+    """The page of one diagnostic.
 
     Attributes:
-        code: `MEnnn`.
-        title: what it is about, in plain words.
-        why: what it means and what the service does with it.
-        advice: what to do, at length.
-        wrong: an example that raises it.
-        right: the same, as it should be.
+        definition: its front matter.
+        title: a heading in plain words.
+        why: what it means and what Fabric does.
+        what_to_do: the help at length.
+        example: one that raises it.
+        fixed: the same without the problem.
     """
 
-    code: str
+    definition: DiagnosticDefinition
     title: str
     why: str
-    advice: str
-    wrong: Snippet
-    right: Snippet
+    what_to_do: str
+    example: Snippet
+    fixed: Snippet
 
     @property
-    def line(self) -> DiagnosticDefinition:
-        """Its line of the register."""
-        return CATALOG[self.code]
+    def code(self) -> str:
+        """`MEnnn`."""
+        return self.definition.code
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The protocol's rules behind it."""
-        return tuple(rules()[name] for name in self.line.rules)
+        return tuple(rules()[name] for name in self.definition.rules)
 
     @property
     def severity(self) -> str:
         """`warning, error under strict`."""
-        usual, strict = self.line.severity.value, self.line.strict.value
+        usual, strict = self.definition.severity.value, self.definition.severity_strict.value
         return usual if usual == strict else f"{usual}, {strict} under strict"
 
     @property
     def markdown(self) -> str:
-        """Why it matters, what to do and the example, to stand below a heading."""
-        parts = (self.why, f"**What to do.** {self.advice}", self.wrong.markdown("Wrong"), self.right.markdown("Right"))
-        return "\n\n".join(parts)
+        """The page below its heading."""
+        related = self.definition.related
+        return "\n\n".join(
+            [
+                self.why,
+                f"**What to do.** {self.what_to_do}",
+                self.example.markdown("Example"),
+                self.fixed.markdown("Fixed"),
+                *([f"Related: {', '.join(f'[{code}](#{code.lower()})' for code in related)}."] if related else ()),
+            ]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {
             "code": self.code,
+            "name": self.definition.name,
             "title": self.title,
-            "severity": self.line.severity.value,
-            "severity_strict": self.line.strict.value,
-            "text": self.line.wording,
-            "remedy": self.line.remedy,
+            "severity": self.definition.severity.value,
+            "severity_strict": self.definition.severity_strict.value,
+            "message": self.definition.template,
+            "help": self.definition.help or None,
             "why": self.why,
-            "advice": self.advice,
+            "what_to_do": self.what_to_do,
             "rules": [{"name": rule.name, "text": rule.about(self.code)} for rule in self.rules],
-            "wrong": self.wrong.to_json(),
-            "right": self.right.to_json(),
+            "example": self.example.to_json(),
+            "fixed": self.fixed.to_json(),
+            "related": list(self.definition.related),
         }
 
 
 @cache
 def explanation(code: str) -> Explanation:
-    """The long form of a code of the register.
+    """The page of a code.
 
     Raises:
-        KeyError: the register knows no such code.
+        KeyError: the code is unknown.
         ValueError: its page is not in the form of the others.
     """
-    if code not in CATALOG:
-        raise KeyError(code)
-    return read_page(code, files(__package__).joinpath(f"{code}.md").read_text(encoding="utf-8"))
+    _ = CATALOG[code]
+    return parse(code, (PAGES / f"{code}.md").read_text(encoding="utf-8"))
 
 
-def read_page(code: str, text: str) -> Explanation:
+def parse(code: str, text: str) -> Explanation:
     """A page of Markdown as an explanation.
 
     Raises:
         ValueError: it is not in the form of the others.
     """
-    match = _PAGE.fullmatch(text)
-    if match is None or match[1] != code:
+    definition, body = read_page(text)
+    match = _BODY.fullmatch(body)
+    if match is None or not match[1] == definition.code == code:
         raise ValueError(f"{code}.md is not in the form that explain/pages.py describes")
-    _, title, why, advice, *snippets = match.groups(default="")
-    wrong, right = Snippet(*snippets[:3]), Snippet(*snippets[3:])
-    return Explanation(code, title, why, advice, wrong, right)
+    _, title, why, what_to_do, *snippets = match.groups(default="")
+    return Explanation(definition, title, why, what_to_do, Snippet(*snippets[:3]), Snippet(*snippets[3:]))

@@ -12,9 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import RejectedFile
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 from mirror_engine.landing_zone.json_reader import (
     JsonObject,
     Unreadable,
@@ -235,7 +234,7 @@ class RecordReader:
     def _bound(self, more_bytes: int) -> None:
         if self._bytes + more_bytes > self._limits.row_bytes:
             limit = f"{self._limits.row_bytes} bytes"
-            raise self._refused("the row is longer", code="ME075", limit=limit, option="max_row_size")
+            raise self._refused("the row", code="ME075", limit=limit, option="max_row_size")
 
     def _refused(self, reason: str, code: str = "ME061", **details: str) -> RejectedFile:
         row = self.row + 1 if self.row >= 0 else None

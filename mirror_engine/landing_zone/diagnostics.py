@@ -1,22 +1,121 @@
-"""A diagnostic: one thing to say about a landing zone, by number, place, finding and remedy."""
+"""Diagnostics: numbered findings about a landing zone, defined by the front matter of `explain/MEnnn.md`."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.errors import RejectedFile
-from mirror_engine.landing_zone.register import CATALOG, DiagnosticDefinition, Severity
+from mirror_engine.errors import MirrorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
 
+PAGES = Path(__file__).parents[1] / "explain"  # importlib.resources would cost every start 8 ms
+_CODE = re.compile(r"ME\d{3}")
 UNSAFE = {ord(c): repr(c)[1:-1] for c in map(chr, [*range(32), *range(127, 160), *range(0xD800, 0xE000)])}
 
 
+class Severity(str, Enum):
+    """How serious a diagnostic is; the values are what people and programs read."""
+
+    ERROR = "error"  # halts the table; a new folder stays unconfigured
+    WARNING = "warning"
+    INFO = "info"
+
+
+SEVERITY_ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)  # the most serious last
+
+
+@dataclass(frozen=True)
+class DiagnosticDefinition:
+    """What a code means, as the front matter of its page says.
+
+    Attributes:
+        code: `MEnnn`, never reused.
+        name: its name in kebab case.
+        severity: by default.
+        severity_strict: under `strict`.
+        rules: the protocol's rules behind it.
+        message: what was found, with the names of its details in braces; `{count:file}` reads `1 file`, `2 files`.
+        help: what to do, in the same form; empty if nothing is to be done.
+        related: codes of diagnostics with a similar cause.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    severity_strict: Severity
+    rules: tuple[str, ...]
+    message: str
+    help: str = ""
+    related: tuple[str, ...] = ()
+
+    @property
+    def template(self) -> str:
+        """The message before it is filled in: `{count} files`."""
+        return re.sub(r"\{(\w+):([^}]+)\}", r"{\1} \2s", self.message)
+
+
+def read_page(text: str) -> tuple[DiagnosticDefinition, str]:
+    """The definition in a page's front matter, and the page without it.
+
+    Raises:
+        KeyError: the front matter lacks a field.
+        ValueError: there is no front matter, or one of its values is unknown.
+    """
+    _, front, body = text.split("---\n", 2)
+    fields = dict(line.split(": ", 1) for line in front.splitlines())
+    severity = Severity(fields.pop("severity"))
+    definition = DiagnosticDefinition(
+        code=fields.pop("code"),
+        name=fields.pop("name"),
+        severity=severity,
+        severity_strict=Severity(fields.pop("severity_strict", severity)),
+        rules=tuple(fields.pop("rules").split(", ")),
+        message=fields.pop("message"),
+        help=fields.pop("help", ""),
+        related=tuple(fields.pop("related").split(", ")) if "related" in fields else (),
+    )
+    if fields:
+        raise ValueError(f"unknown fields in the front matter of {definition.code}: {', '.join(fields)}")
+    return definition, body.removeprefix("\n")
+
+
+class _Catalog(Mapping[str, DiagnosticDefinition]):
+    """Every definition by its code. A page is read when its code is first looked up."""
+
+    def __getitem__(self, code: str) -> DiagnosticDefinition:
+        return _definition(code)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(path.stem for path in PAGES.glob("ME*.md")))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+CATALOG: Mapping[str, DiagnosticDefinition] = _Catalog()
+
+
+@cache
+def _definition(code: str) -> DiagnosticDefinition:
+    if _CODE.fullmatch(code) is None:
+        raise KeyError(code)
+    try:
+        text = (PAGES / f"{code}.md").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise KeyError(code) from None
+    return read_page(text)[0]
+
+
 def printable(text: str) -> str:
-    """A name as it may stand on one line of a terminal or a log: control characters and lone surrogates are escaped."""
+    """A name on one line of a terminal or log: control characters and lone surrogates are escaped."""
     return text if text.isprintable() else text.translate(UNSAFE)
 
 
@@ -26,7 +125,7 @@ def count(number: int, noun: str) -> str:
 
 
 class _Detail(str):
-    """A value that fills a text; in `{count:file}` it is a number with its noun."""
+    """A value that fills a template; in `{count:file}` it is a number with its noun."""
 
     __slots__ = ()
 
@@ -38,14 +137,14 @@ class _Detail(str):
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """What was found, and where.
+    """A finding and its location.
 
     Attributes:
-        code: the register's number, `MEnnn`.
+        code: `MEnnn`, of the catalog.
         path: from the landing zone's top; the folder or file it is about.
-        row: 1-based row within the file, header not counted; None where it is about no single row.
+        row: 1-based row within the file, header not counted; None if it is about no single row.
         column: the column's name, if it is about one.
-        details: the values that fill the register's text, by name. Never a row's data.
+        details: the values that fill the message and help, by name. Never a row's data.
         strict: whether severities are those of `strict`.
     """
 
@@ -57,64 +156,75 @@ class Diagnostic:
     strict: bool = False
 
     @property
-    def entry(self) -> DiagnosticDefinition:
-        """Its line of the register."""
+    def definition(self) -> DiagnosticDefinition:
+        """What its code means."""
         return CATALOG[self.code]
 
     @property
+    def name(self) -> str:
+        """The name of its code, such as `missing-file`."""
+        return self.definition.name
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The protocol's rules behind it."""
+        return self.definition.rules
+
+    @property
     def severity(self) -> Severity:
-        """How grave it is here."""
-        return self.entry.strict if self.strict else self.entry.severity
-
-    @property
-    def text(self) -> str:
-        """What was found, in words."""
-        return printable(_filled(self.entry.text, self.details))
-
-    @property
-    def remedy(self) -> str:
-        """What to do, in words; empty where nothing is to be done."""
-        return printable(_filled(self.entry.remedy, self.details))
-
-    @property
-    def finding(self) -> str:
-        """`<text> [MEnnn]`, for where its place stands beside it."""
-        return f"{self.text} [{self.code}]"
+        """How serious it is here."""
+        return self.definition.severity_strict if self.strict else self.definition.severity
 
     @property
     def message(self) -> str:
-        """`<path>[, row n]: <text> [MEnnn]`."""
-        place = printable(self.path) if self.row is None else f"{printable(self.path)}, row {self.row}"
-        return f"{place}: {self.finding}"
+        """What was found and what was expected."""
+        return self._filled(self.definition.message)
+
+    @property
+    def help(self) -> str:
+        """What to do; empty if nothing is to be done."""
+        return self._filled(self.definition.help)
+
+    @property
+    def location(self) -> str:
+        """`<path>[, row n]`."""
+        return printable(self.path) if self.row is None else f"{printable(self.path)}, row {self.row}"
+
+    @property
+    def coded_message(self) -> str:
+        """`<message> [MEnnn]`."""
+        return f"{self.message} [{self.code}]"
+
+    @property
+    def full_message(self) -> str:
+        """`<location>: <message> [MEnnn]`."""
+        return f"{self.location}: {self.coded_message}"
+
+    def _filled(self, template: str) -> str:
+        return printable(template.format_map({name: _Detail(value) for name, value in self.details}))
 
     def to_json(self) -> dict[str, Any]:
-        """What there is to report of it, as plain values."""
+        """All of it as plain values."""
         return {
             "code": self.code,
+            "name": self.name,
             "severity": self.severity.value,
-            "path": self.path,
-            "row": self.row,
-            "column": self.column,
-            "text": self.text,
-            "remedy": self.remedy,
             "message": self.message,
-            "rules": list(self.entry.rules),
+            "help": self.help or None,
+            "location": {"path": self.path, "row": self.row, "column": self.column},
+            "rules": list(self.rules),
             "details": dict(self.details),
         }
 
 
-def _filled(text: str, details: Iterable[tuple[str, str]]) -> str:
-    return text.format_map({name: _Detail(value) for name, value in details})
-
-
 def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = False, **details: object) -> Diagnostic:
-    """Make a diagnostic; a detail called `column` also becomes its place.
+    """Make a diagnostic; a detail called `column` also becomes its location.
 
     Raises:
-        KeyError: the register knows no such code, or a detail of its text is missing.
+        KeyError: the code is unknown, or a detail of its message or help is missing.
     """
     column = details.get("column")
-    made = Diagnostic(
+    diagnostic = Diagnostic(
         code,
         path,
         row,
@@ -122,37 +232,50 @@ def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = Fal
         tuple((name, str(value)) for name, value in details.items()),
         strict,
     )
-    _ = made.text, made.remedy
-    return made
+    _ = diagnostic.message, diagnostic.help  # fail now if a detail is missing, not when it is printed
+    return diagnostic
+
+
+class RejectedFile(MirrorError):
+    """A landed file or its metadata breaks the protocol: its table is halted (LZ-4.17), all others go on; exit 3."""
+
+    def __init__(self, diagnostic: Diagnostic, others: Sequence[Diagnostic] = ()) -> None:
+        super().__init__(diagnostic.full_message, diagnostic.help)
+        self.diagnostic = diagnostic
+        self.others = tuple(others)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """An executor's rejection travels to the driver."""
+        return type(self), (self.diagnostic, self.others)
 
 
 def without_errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The diagnostics, once none of them is an error.
+    """The diagnostics, if none of them is an error.
 
     Raises:
-        RejectedFile: with the first error, and all others beside it.
+        RejectedFile: with the first error, and all others in its `others`.
     """
-    said = tuple(diagnostics)
-    for at, diagnostic in enumerate(said):
+    findings = tuple(diagnostics)
+    for index, diagnostic in enumerate(findings):
         if diagnostic.severity is Severity.ERROR:
-            raise RejectedFile(diagnostic, said[:at] + said[at + 1 :])
-    return said
+            raise RejectedFile(diagnostic, findings[:index] + findings[index + 1 :])
+    return findings
 
 
-KEPT_APART = 100  # diagnostics of one code; what comes after is counted onto the last of them
+MAX_DISTINCT_PER_CODE = 100  # further diagnostics of a code are counted onto the last of them
 
 
-def tally(counts: Mapping[Diagnostic, int], said: Iterable[Diagnostic]) -> dict[Diagnostic, int]:
-    """The counts with `said` added: equal ones together, and of one code no more than `KEPT_APART` apart."""
+def tally(counts: Mapping[Diagnostic, int], diagnostics: Iterable[Diagnostic]) -> dict[Diagnostic, int]:
+    """Add diagnostics to the counts: equal ones together, and of one code at most `MAX_DISTINCT_PER_CODE` apart."""
     total = dict(counts)
-    kinds = Counter(found.code for found in total)
-    last = {found.code: found for found in total}
-    for found in said:
-        if found not in total and kinds[found.code] >= KEPT_APART:
-            total[last[found.code]] += 1
+    kinds = Counter(diagnostic.code for diagnostic in total)
+    last = {diagnostic.code: diagnostic for diagnostic in total}
+    for diagnostic in diagnostics:
+        if diagnostic not in total and kinds[diagnostic.code] >= MAX_DISTINCT_PER_CODE:
+            total[last[diagnostic.code]] += 1
             continue
-        if found not in total:
-            kinds[found.code] += 1
-            last[found.code] = found
-        total[found] = total.get(found, 0) + 1
+        if diagnostic not in total:
+            kinds[diagnostic.code] += 1
+            last[diagnostic.code] = diagnostic
+        total[diagnostic] = total.get(diagnostic, 0) + 1
     return total

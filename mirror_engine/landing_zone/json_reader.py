@@ -17,7 +17,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\[\s\S])*"|-?Infinity|NaN|[^\s"]')
 _OPEN_BACKSLASH = re.compile(r'(?<![\\"])"\\"(?=\s*(?:[,}\]]|$))')
 _WORD = re.compile(r"[^\W\d][\w.-]*")
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_SOMEHOW = "mend that place"
+_SOMEHOW = "correct it there"
 _DOUBLED = "write the backslash twice"
 _IN_TEXT = {  # by how the parser's own message begins: the fault, and what mends it
     "Unterminated string": ("this text is never closed by a quotation mark", "close the text"),
@@ -44,15 +44,15 @@ class JsonFault(Exception):
     Attributes:
         line, column: of the mistake, 1-based, in characters.
         fault: what is wrong, in plain words.
-        mending: what to do at that place, as far as that is known.
+        help: what to do at that place, as far as that is known.
     """
 
-    def __init__(self, text: str, position: int, fault: str, mending: str = _SOMEHOW) -> None:
+    def __init__(self, text: str, position: int, fault: str, help: str = _SOMEHOW) -> None:
         super().__init__(fault)
         self.line = text.count("\n", 0, position) + 1
         self.column = position - text.rfind("\n", 0, position)
         self.fault = fault
-        self.mending = mending
+        self.help = help
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def _unexpected(text: str, at: int, message: str) -> tuple[str, str]:  # noqa: P
         return "more text follows the end of the object", "remove what follows"
     if (word := _WORD.match(text, at)) is not None:
         is_known = word[0].lower() in {"true", "false", "null"}
-        mending = f"write {word[0].lower()}" if is_known else "write the word in quotation marks"
-        return f"the word {word[0][:_SHOWN]} is not in quotes", mending
+        help = f"write {word[0].lower()}" if is_known else "write the word in quotation marks"
+        return f"the word {word[0][:_SHOWN]} is not in quotes", help
     if "','" in message:
         return "a comma or a closing bracket is missing before this", _SOMEHOW
     if "':'" in message:

@@ -124,7 +124,7 @@ def _read_object(reader: PropertyReader, content: bytes) -> JsonObject | None:
     try:
         value = read_json(content)
     except JsonFault as fault:
-        reader.refuse("ME010", line=fault.line, char=fault.column, fault=fault.fault, mending=fault.mending)
+        reader.refuse("ME010", line=fault.line, char=fault.column, fault=fault.fault, help=fault.help)
         return None
     if not isinstance(value, JsonObject):
         reader.refuse("ME011", property="_metadata.json", found=shown(value), known="one JSON object")

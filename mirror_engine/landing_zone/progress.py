@@ -219,7 +219,7 @@ def _diagnostic_to_json(diagnostic: Diagnostic) -> dict[str, Any]:
 def _diagnostic_from_json(value: Mapping[str, Any]) -> Diagnostic:
     details = tuple((str(name), str(detail)) for name, detail in value["details"].items())
     made = Diagnostic(value["code"], value["path"], value["row"], value["column"], details, value["strict"])
-    _ = made.message, made.remedy  # what is missing is missed here, and not when it is to be told
+    _ = made.message, made.help  # what is missing is missed here, and not when it is to be told
     if not (isinstance(made.row, int | None) and isinstance(made.column, str | None) and isinstance(made.strict, bool)):
         raise TypeError(made.code)
     return made

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import RejectedFile
 from mirror_engine.landing_zone.change import RowMarker
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

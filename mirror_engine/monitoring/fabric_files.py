@@ -71,11 +71,11 @@ def _detail(diagnostic: Diagnostic, table: TableName) -> str:
             found = dict(diagnostic.details)
             return f"{_metadata_fault()}{found['fault']}, line {found['line']}, column {found['char']}"
         case "ME023":  # E2
-            return f"{_EMPTY_TEXT} ({diagnostic.message})"
+            return f"{_EMPTY_TEXT} ({diagnostic.full_message})"
         case "ME060":  # E6
-            return f"{_UNREADABLE_ROWS}{_conversion(diagnostic)} ({diagnostic.message})"
+            return f"{_UNREADABLE_ROWS}{_conversion(diagnostic)} ({diagnostic.full_message})"
         case _:  # E10
-            return diagnostic.message
+            return diagnostic.full_message
 
 
 def _framed(kind: str, detail: str, artifact: str) -> str:
@@ -87,7 +87,7 @@ def _framed(kind: str, detail: str, artifact: str) -> str:
 
 def _unopened(diagnostic: Diagnostic, artifact: str) -> str:
     """E1."""
-    fault = "Parquet file size is 0 bytes" if diagnostic.code == "ME023" else diagnostic.text
+    fault = "Parquet file size is 0 bytes" if diagnostic.code == "ME023" else diagnostic.message
     return (
         f"We encountered an error while opening the Parquet file '{ZONE}/{diagnostic.path}', please fix the file and "
         f"try again. The error is: 'Invalid: {fault}', ErrorCode: {INTERNAL}, ErrorCode: {INVALID_INPUT} "
@@ -101,7 +101,7 @@ def _schema_mismatch(diagnostic: Diagnostic, table: TableName, artifact: str, de
     name = f"{schema}\\{table.table}" if schema else table.table
     return (
         f"ErrorCode: {SCHEMA_MERGE}, Message: Failed to write table '{name}' due to schema mismatch. "
-        f"{diagnostic.text} ArtifactId: {artifact}"
+        f"{diagnostic.message} ArtifactId: {artifact}"
     )
 
 

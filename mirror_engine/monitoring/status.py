@@ -219,7 +219,7 @@ def _pending(plan: Plan, progress: Progress | None, files: Sequence[LandedFile])
 def _unapplied(file: LandedFile, plan: Plan) -> FileStatus:
     match plan.state:
         case Halted(diagnostic) if diagnostic.path == f"{plan.table.folder}/{file.path}":
-            return FileStatus(file.path, "refused", diagnostic.text)
+            return FileStatus(file.path, "refused", diagnostic.message)
         case Halted(diagnostic):
             return FileStatus(file.path, "waiting", f"the table is latched at {diagnostic.path}")
         case Unconfigured():
@@ -235,7 +235,7 @@ def _turn(file: LandedFile, plan: Plan) -> str:
 
 
 def _applied(plan: Plan, progress: Progress | None) -> Iterable[FileStatus]:
-    replaced = {found.path: found.text for found in plan.diagnostics if found.code == "ME026"}
+    replaced = {found.path: found.message for found in plan.diagnostics if found.code == "ME026"}
     for path, file in sorted(progress.applied.items()) if progress else ():
         version = file.version if file.version >= 0 else None
         why = replaced.get(f"{plan.table.folder}/{path}", "")

@@ -163,8 +163,8 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetConditi
         return UnmetCondition(folder, state, f"{path} is {known.state}: {known.why}", todo, needs_a_person=not is_ready)
     passed_over = next((found for found in table.ignored if found.path == f"{folder}/{path}"), None)
     if passed_over is not None:
-        reason = f"{path}: {passed_over.finding}"
-        return UnmetCondition(folder, state, reason, passed_over.remedy, needs_a_person=True)
+        reason = f"{path}: {passed_over.coded_message}"
+        return UnmetCondition(folder, state, reason, passed_over.help, needs_a_person=True)
     if _is_behind_watermark(table, path):
         return None
     return UnmetCondition(folder, state, f"{path} has not landed yet", "" if status.engine_running else START_ENGINE)

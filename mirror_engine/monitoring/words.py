@@ -38,7 +38,7 @@ def in_words(state: TableState) -> str:  # noqa: PLR0911 - one sentence for each
     """The state in one sentence, for a person."""
     match state:
         case Unconfigured(diagnostic):
-            return f"not a table yet: {diagnostic.finding}"
+            return f"not a table yet: {diagnostic.coded_message}"
         case Empty(expired):
             return "failed: no change file came within 14 days" if expired else "empty: waits for its first change file"
         case Loading(files):
@@ -59,7 +59,7 @@ def advice(state: TableState, *, engine_running: bool) -> str:
     """What to do about it, in one sentence; `""` where nothing is to be done."""
     match state:
         case Unconfigured(diagnostic) | Halted(diagnostic):
-            remedy = _sentence(diagnostic.remedy)
+            remedy = _sentence(diagnostic.help)
         case Blocked(waits_for):
             remedy = (
                 f"Land {printable(waits_for)}, or rename the later files to close the gap; "
@@ -106,7 +106,7 @@ def _said(diagnostic: Diagnostic) -> str:
     """The diagnostic without its folder, which stands beside it already."""
     place = printable(diagnostic.path.rpartition("/")[2])
     row = "" if diagnostic.row is None else f", row {diagnostic.row}"
-    return f"{place}{row}: {diagnostic.finding}"
+    return f"{place}{row}: {diagnostic.coded_message}"
 
 
 def _sentence(remedy: str) -> str:

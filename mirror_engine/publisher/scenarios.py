@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.errors import UnknownTable, UsageError
+from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.register import Severity
 from mirror_engine.landing_zone.states import needs_a_person
 from mirror_engine.publisher.testing.mirrored import MirrorInTest, reason
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -556,7 +556,7 @@ class Harness:
 
     def diagnostics(self) -> list[str]:
         """What the mirror said besides: warnings and errors."""
-        return [found.message for found in self._mirror.diagnostics if found.severity is not Severity.INFO]
+        return [found.full_message for found in self._mirror.diagnostics if found.severity is not Severity.INFO]
 
     def _run_publisher(self, files: ZoneFiles) -> None:
         try:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.engine.poller import Poller
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.detection import number_of
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
-from mirror_engine.landing_zone.register import SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
 from mirror_engine.monitoring.words import in_words, word

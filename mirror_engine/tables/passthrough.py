@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirror_engine.errors import MirrorError, RejectedFile, SparkFailed, StorageUnavailable, TableDamaged
+from mirror_engine.errors import MirrorError, SparkFailed, StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
-from mirror_engine.landing_zone.diagnostics import without_errors
+from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import VOID
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import FileRows
@@ -397,7 +397,7 @@ class PassthroughReader:
         except Doubt as doubt:
             return str(doubt)
         except RejectedFile as refused:
-            return refused.diagnostic.text
+            return refused.diagnostic.message
 
     def inspected(self, content: BinaryIO, request: ReadRequest) -> FileRows:
         """A file that became part of its table as it lay, read at last; of its rows only keys and markers are kept.

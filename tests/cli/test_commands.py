@@ -39,7 +39,10 @@ def test_once_ends_with_3_where_a_table_is_latched_and_applies_the_others(shop, 
     latch(shop)
     said = say("once", shop.root)
     assert said.code == 3
-    assert "Items is latched: 00000000000000000002.parquet: 0 bytes [ME023], 1 file unread\n  -> Delete" in said.out
+    assert (
+        "Items is latched: 00000000000000000002.parquet: file is empty (0 bytes) [ME023], 1 file unread\n  -> Delete"
+        in said.out
+    )
     assert "Sales.schema/Orders" not in said.out
     assert shop.writer.row_count("Sales/Orders") == 2
 
@@ -87,7 +90,7 @@ def test_status_says_why_a_table_stands_still_and_what_to_do(shop, say) -> None:
     said = say("status", shop.root)
     assert said.code == 0
     told = [line.strip() for line in said.out.splitlines()]
-    assert "refused: 00000000000000000002.parquet: 0 bytes" in told
+    assert "refused: 00000000000000000002.parquet: file is empty (0 bytes)" in told
     assert "waiting: 00000000000000000003.parquet: comes after 00000000000000000002.parquet, not there" in told
     assert any(line.startswith("-> Land 00000000000000000002.parquet") for line in told)
     assert "no engine is running" in told[0]

@@ -32,7 +32,7 @@ def test_a_change_by_someone_else_is_told_with_its_version(lake, say) -> None:
     write_deltalake(str(lake.folder), pa.table({"id": [1], "city": ["x"]}), mode="append")
     assert say("once", lake.root).code == 0
     status = say("status", lake.root)
-    assert "warning: Orders: changed by someone else at version 3 [ME080]" in status.out
+    assert "warning: Orders: another program changed the Delta table at version 3 [ME080]" in status.out
     (found,) = json.loads(say("status", lake.root, "--json").out)["tables"][0]["diagnostics"]
     assert (found["code"], found["severity"], found["details"]) == ("ME080", "warning", {"version": "3"})
     doctor = say("doctor", lake.root)

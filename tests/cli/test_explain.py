@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from mirror_engine.landing_zone.register import CATALOG
+from mirror_engine.landing_zone.diagnostics import CATALOG
 
 
 def test_a_code_is_explained_in_any_case(say) -> None:
     said = say("explain", "me014")
     assert said.code == 0
     assert said.out.startswith("ME014  warning, error under strict\nConditionalUpdateColumn does nothing\n")
-    for heading in ("Why it matters", "What to do", "Wrong: _metadata.json", "Right: _metadata.json"):
+    for heading in ("Why it matters", "What to do", "Example: _metadata.json", "Fixed: _metadata.json"):
         assert f"\n\n{heading}\n  " in said.out
     assert "\n  LZ-2.7 Honour these properties." in said.out
     assert "unexplained: no effect, ME014" in said.out
@@ -45,5 +45,5 @@ def test_programs_get_the_same_as_json(say) -> None:
     assert told["code"] == "ME014"
     assert told["severity_strict"] == "error"
     assert told["rules"][0]["name"] == "LZ-2.7"
-    assert "ConditionalUpdateColumn" in told["wrong"]["text"]
+    assert "ConditionalUpdateColumn" in told["example"]["text"]
     assert [page["code"] for page in json.loads(say("explain", "--json").out)["explanations"]] == list(CATALOG)

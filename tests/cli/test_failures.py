@@ -13,7 +13,7 @@ from mirror_engine import errors
 from mirror_engine.cli import exit_codes, opening
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.engine_run import RunResult
-from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 
 
 def every_error(tree=errors.MirrorError) -> list[type]:
@@ -32,8 +32,8 @@ def documented_codes() -> dict[str, int]:
 
 
 def made(kind: type) -> errors.MirrorError:
-    if kind is errors.RejectedFile:
-        return errors.RejectedFile(diagnose("ME023", "Items/1.parquet"))
+    if kind is RejectedFile:
+        return RejectedFile(diagnose("ME023", "Items/1.parquet"))
     return kind("the place: what was found", "What to do.")
 
 

@@ -80,7 +80,7 @@ def test_a_text_line_is_key_and_value_and_quotes_what_needs_it() -> None:
     line = logged(LogFormat.TEXT)[4]
     assert line.partition("level=")[2] == (
         'error event=table_latched table=Sales.schema/Orders code=ME023 message="Sales.schema/Orders/2.parquet: '
-        '0 bytes [ME023]" remedy="delete it and land it again; write under another name first, then rename"'
+        'file is empty (0 bytes) [ME023]" help="delete it, write under a temporary name, then rename"'
     )
 
 

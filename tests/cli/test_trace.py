@@ -209,7 +209,9 @@ def test_the_plan_says_why_not_more(shop, say) -> None:
     shop.items.land(b"")
     say("once", shop.root)
     said = say("trace", shop.root, "Items", "--plan")
-    assert said.out.startswith("Items is latched: 00000000000000000002.parquet: 0 bytes [ME023], 1 file unread\n")
+    assert said.out.startswith(
+        "Items is latched: 00000000000000000002.parquet: file is empty (0 bytes) [ME023], 1 file unread\n"
+    )
     assert "  nothing is to be done\n" in said.out
     assert "-> Delete it and land it again; write under another name first, then rename." in said.out
 

@@ -310,7 +310,7 @@ def test_a_publisher_is_watched_at_work(tmp_path, say) -> None:
     said = say("validate", tmp_path, "--watch", "--for", "0.3")
     assert said.code == 3
     assert "watching" in said.err
-    assert "Orders/00000000000000000002.parquet: 0 bytes [ME023]" in said.err
+    assert "Orders/00000000000000000002.parquet: file is empty (0 bytes) [ME023]" in said.err
     assert "ME023" in said.out
     orders.writer.write_in_place("Orders/00000000000000000002.parquet", content)
     assert say("validate", tmp_path).code == 0

@@ -55,7 +55,7 @@ def test_when_time_is_up_each_table_says_why(shop, say) -> None:
     assert head.startswith("not reached after ")
     assert head.endswith(" s; no engine is running")
     assert lines[0].startswith("  Sales.schema/Orders: blocked: waits for 00000000000000000002.parquet")
-    assert lines[2].startswith("  Items: latched: 00000000000000000002.parquet: 0 bytes [ME023]")
+    assert lines[2].startswith("  Items: latched: 00000000000000000002.parquet: file is empty (0 bytes) [ME023]")
     assert lines[3].strip().startswith("-> Delete it and land it again")
 
 

@@ -105,7 +105,7 @@ def test_who_comes_between_is_met_by_a_second_try_and_named_where_rows_changed(
     with shop.mirror() as mirror:
         table = mirror.read_table("Orders").select(list(TYPES)).to_pylist()
     assert sorted(tuple(each.values()) for each in table) == rows
-    said = [found.text for found, _ in shop.status().diagnostics if found.code == "ME080"]
+    said = [found.message for found, _ in shop.status().diagnostics if found.code == "ME080"]
     assert said == ([f"changed by someone else at version {version}"] if changes else [])
 
 

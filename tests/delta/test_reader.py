@@ -16,8 +16,9 @@ import pytest
 from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
-from mirror_engine.errors import ConcurrentModification, RejectedFile, StorageUnavailable
+from mirror_engine.errors import ConcurrentModification, StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, parse
 from mirror_engine.landing_zone.names import TableName
@@ -160,7 +161,7 @@ def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone: Zone
 def test_a_keyless_table_takes_inserts_only(zone: Zone) -> None:
     assert zone.reads(parquet(**{"V": [1], MARKER_COLUMN: [0]}), KEYLESS).rows.markers == {0: 1}
     error = zone.refuses(parquet(**{"V": [1, 2], MARKER_COLUMN: [0, 4]}), KEYLESS)
-    assert error.message == f"Sales.schema/Orders/{FIRST}, row 2: marker 4 needs keyColumns [ME038]"
+    assert error.message == f"Sales.schema/Orders/{FIRST}, row 2: row marker 4 requires `keyColumns` [ME038]"
     assert zone.refuses(parquet(V=[1]), replace(KEYLESS, upsert_default=True)).diagnostic.code == "ME038"
 
 
@@ -178,9 +179,9 @@ def test_null_keys_are_counted_per_key_and_refused_under_strict(zone: Zone, stri
     metadata = Metadata(key_columns=("b", "A"))
     content = parquet(a=[1, None, None], b=[None, 2, 3], v=[1, 1, 1])
     said = zone.reads(content, metadata).rows.diagnostics
-    assert [diagnostic.text for diagnostic in said if diagnostic.code == "ME040"] == [
-        "1 row with NULL in key b, matching nothing",
-        "2 rows with NULL in key a, matching nothing",
+    assert [diagnostic.message for diagnostic in said if diagnostic.code == "ME040"] == [
+        "1 row with NULL in key column `b`; NULL matches nothing",
+        "2 rows with NULL in key column `a`; NULL matches nothing",
     ]
     assert strict.refuses(content, Metadata(key_columns=("a", "b"))).diagnostic.code == "ME040"
 
@@ -373,7 +374,10 @@ def test_a_file_that_changes_while_it_is_read_is_refused_as_such(tmp_path: Path,
     storage = Meddling()
     zone = Zone(tmp_path, storage=storage)
     storage.then = lambda: storage.write_in_place(zone.where(), content + more)
-    assert zone.refuses(content).diagnostic.text == "incomplete, or changed while read: it changed while it was read"
+    assert (
+        zone.refuses(content).diagnostic.message
+        == "file is incomplete or changed while being read: it changed while it was read"
+    )
 
 
 @pytest.mark.parametrize("content", [parquet(Id=[1]), b"PAR1 half a fi"])

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.config import Config
-from mirror_engine.errors import RejectedFile, StorageUnavailable
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.metadata import Metadata, parse
 from mirror_engine.tables.reading.opening import guarded
 from mirror_engine.tables.reading.text import TextChangeFile, open_text
@@ -157,7 +158,7 @@ def test_two_gzip_members_are_one_text() -> None:
 def test_a_bomb_is_refused_while_it_unfolds() -> None:
     bomb = gzip.compress(b"Id\r\n" + b"1" * (1 << 24))
     assert refusal(bomb, Config(max_row_size=1 << 20)) == (
-        ", row 1: the row is longer, more than the limit of 1048576 bytes [ME075]"
+        ", row 1: the row exceeds the limit of 1048576 bytes [ME075]"
     )
     assert "[ME075]" in refusal(snappy(b"Id\r\n" + b"1" * (1 << 20)), Config(max_batch_size=1 << 16))
 
@@ -187,22 +188,25 @@ def test_a_byte_order_mark_overrules_utf_16s_byte_order() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", ": 0 bytes [ME023]"),
-        (gzip.compress(b"", mtime=0), ": 0 bytes [ME023]"),
+        (b"", ": file is empty (0 bytes) [ME023]"),
+        (gzip.compress(b"", mtime=0), ": file is empty (0 bytes) [ME023]"),
         (b"\r\n", ": there is no header [ME061]"),
         (b"Id,City\r1,Linz\r", ": header: it does not end in RowSeparator [ME061]"),
-        (b"Id,ID\r\n", ": Id and ID in one file differ only in case [ME053]"),
-        (b"x,X\r\n", ": x and X in one file differ only in case [ME053]"),
-        (b"__rowMarker__,Id,__ROWMARKER__\r\n", ": marker of type text, or two of them [ME036]"),
+        (b"Id,ID\r\n", ": columns `Id` and `ID` of one file differ only in case [ME053]"),
+        (b"x,X\r\n", ": columns `x` and `X` of one file differ only in case [ME053]"),
+        (
+            b"__rowMarker__,Id,__ROWMARKER__\r\n",
+            ": row marker has type text or occurs twice, expected one int32 column [ME036]",
+        ),
         (b"Id,City\r\n1,\xff\r\n", ", row 1: bytes that are not in the declared encoding [ME061]"),
         (b"Id,City\r\n1,a\r\n2\r\n", ", row 2: 1 fields for 2 [ME061]"),
-        (b"Id,City\r\n1,a\r\n,b\r\n", ", row 2: NULL in not-null column Id [ME048]"),
-        (b'Id,__rowMarker__\r\n1,0\r\n"",2\r\n', ", row 2: NULL in not-null column Id [ME048]"),
-        (b"Id,__rowMarker__\r\n1,3\r\n", ", row 1: row marker is 3, the protocol knows 0, 1, 2, 4 [ME037]"),
-        (b"Id,__rowMarker__\r\n1,\r\n", ", row 1: row marker is NULL, the protocol knows 0, 1, 2, 4 [ME037]"),
-        (b"Id\r\n1\r\n\r\nx\r\n", ", row 2: column Id is not integer [ME060]"),
-        (b"Id,Big\r\n1,0x1F\r\n", ", row 1: column Big is not long [ME060]"),
-        (b"Id,Time\r\n1,25:00:00\r\n", ", row 1: column Time is not time [ME060]"),
+        (b"Id,City\r\n1,a\r\n,b\r\n", ", row 2: NULL in NOT NULL column `Id` [ME048]"),
+        (b'Id,__rowMarker__\r\n1,0\r\n"",2\r\n', ", row 2: NULL in NOT NULL column `Id` [ME048]"),
+        (b"Id,__rowMarker__\r\n1,3\r\n", ", row 1: row marker is 3, expected 0, 1, 2 or 4 [ME037]"),
+        (b"Id,__rowMarker__\r\n1,\r\n", ", row 1: row marker is NULL, expected 0, 1, 2 or 4 [ME037]"),
+        (b"Id\r\n1\r\n\r\nx\r\n", ", row 2: value in column `Id` is not a valid integer [ME060]"),
+        (b"Id,Big\r\n1,0x1F\r\n", ", row 1: value in column `Big` is not a valid long [ME060]"),
+        (b"Id,Time\r\n1,25:00:00\r\n", ", row 1: value in column `Time` is not a valid time [ME060]"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_row(content: bytes, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The examples of the long forms are true: what is called wrong raises the code, and what is called right does not."""
+"""The examples of the pages are true: the example raises the code, and the fixed form does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine.explain.pages import explanation
-from mirror_engine.landing_zone.register import CATALOG
+from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -35,11 +35,11 @@ BY_VALIDATE_ALONE = {"ME077", "ME078", "ME079"}
 
 
 def is_text(page: Explanation) -> bool:
-    return page.wrong.language == "csv" and page.code not in BY_VALIDATE_ALONE
+    return page.example.language == "csv" and page.code not in BY_VALIDATE_ALONE
 
 
 def is_one_parquet(page: Explanation) -> bool:
-    return page.wrong.text.startswith("pa.table(") and "\n" not in page.wrong.text
+    return page.example.text.startswith("pa.table(") and "\n" not in page.example.text
 
 
 PAGES = [explanation(code) for code in CATALOG]
@@ -84,7 +84,7 @@ def land_text(root: Path, code: str, snippet: Snippet) -> None:
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.code)
 def test_an_example_in_text_is_true(tmp_path, page) -> None:
     codes = []
-    for name, snippet in (("wrong", page.wrong), ("right", page.right)):
+    for name, snippet in (("example", page.example), ("fixed", page.fixed)):
         (tmp_path / name).mkdir()
         land_text(tmp_path / name, page.code, snippet)
         codes.append(raised(tmp_path / name))
@@ -96,7 +96,7 @@ def test_an_example_in_text_is_true(tmp_path, page) -> None:
 @pytest.mark.parametrize("page", PARQUETS, ids=lambda page: page.code)
 def test_an_example_in_parquet_is_true(tmp_path, page) -> None:
     codes = []
-    for name, snippet in (("wrong", page.wrong), ("right", page.right)):
+    for name, snippet in (("example", page.example), ("fixed", page.fixed)):
         (tmp_path / name).mkdir()
         made = eval(snippet.text, {"pa": pa, "json": json})  # noqa: S307 - an example of our own
         LandingZoneWriter(tmp_path / name).table("Items", keys=["Id"]).land_parquet(made)

@@ -88,7 +88,7 @@ def fixture_files(pattern: str) -> list[bytes]:
 def check_said(diagnostics: Iterable[Diagnostic]) -> None:
     """Whatever is said can be printed on one line of a log, and is not endless."""
     for diagnostic in diagnostics:
-        for line in (diagnostic.message, diagnostic.remedy):
+        for line in (diagnostic.full_message, diagnostic.help):
             assert line == line.translate(UNSAFE), diagnostic.code
             line.encode()
             assert len(line) < 1 << 20, diagnostic.code

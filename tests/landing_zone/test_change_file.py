@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.detection import LAST, ChangeFileName, Detection, detect
+from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
-from mirror_engine.landing_zone.register import Severity
 
 if TYPE_CHECKING:
     import random
@@ -114,8 +114,8 @@ class TestInSequence:
         assert paths(found.later) == [name(4), name(5)]
         assert found.waits_for == name(3)
         assert found.next_expected == {"": name(3)}
-        assert [each.message for each in found.diagnostics] == [
-            f"Sales.schema/Items: waits for {name(3)}, 2 later files unread [ME019]"
+        assert [each.full_message for each in found.diagnostics] == [
+            f"Sales.schema/Items: `{name(3)}` is missing; 2 later files pending [ME019]"
         ]
 
     def test_nothing_waits_where_nothing_is_missing(self) -> None:
@@ -147,8 +147,8 @@ class TestInSequence:
     @pytest.mark.parametrize(
         ("path", "code", "text"),
         [
-            ("1.parquet", "ME020", "1 digit, not 20"),
-            ("000000000000000000001.parquet", "ME020", "21 digits, not 20"),
+            ("1.parquet", "ME020", "1 digit, expected 20"),
+            ("000000000000000000001.parquet", "ME020", "21 digits, expected 20"),
             ("²" * 20 + ".parquet", "ME020", "not only digits"),
             ("163A09D2-8248-423F-9AB4-CEE3366BA59C.parquet", "ME020", "not only digits"),
             ("00000000000000000001.x.parquet", "ME020", "not only digits"),
@@ -160,13 +160,13 @@ class TestInSequence:
             ("_00000000000000000001.parquet", "ME021", "extension parquet behind a leading `_`"),
             (".00000000000000000001.parquet", "ME021", "extension parquet behind a leading `.`"),
             ("_schema.json", "ME021", "extension json behind"),
-            (name(0), "ME022", "behind watermark 0"),
+            (name(0), "ME022", "last applied (0)"),
         ],
     )
     def test_another_name_is_ignored_with_its_reason(self, path: str, code: str, text: str) -> None:
         found = look([path])
         assert (paths(found.ready), paths(found.ignored), said(found)) == ([], [path], [(code, path)])
-        assert text in found.diagnostics[0].text
+        assert text in found.diagnostics[0].message
 
     def test_a_number_behind_the_watermark_is_never_read(self) -> None:
         found = look([2, 4], known=progress(watermarks={"": 3}))
@@ -178,7 +178,7 @@ class TestInSequence:
         found = look([twin, 1, 2])
         assert paths(found.ready) == [name(1), name(2)]
         assert said(found) == [("ME022", twin)]
-        assert "watermark 1" in found.diagnostics[0].text
+        assert "last applied (1)" in found.diagnostics[0].message
 
     def test_two_odd_spellings_are_decided_by_name(self) -> None:
         assert paths(look([name(1, "parqueT"), name(1, "PARQUET")]).ready) == [name(1, "PARQUET")]
@@ -198,7 +198,7 @@ class TestInSequence:
     def test_the_newest_applied_file_may_be_deleted(self) -> None:
         found = look([], known=progress(file(1), file(2), watermarks={"": 2}))
         assert said(found) == [("ME073", name(2))]
-        assert "next is 00000000000000000003.parquet" in found.diagnostics[0].text
+        assert "next number is 00000000000000000003.parquet" in found.diagnostics[0].message
 
     def test_older_applied_files_are_not_missed(self) -> None:
         assert look([2], known=progress(file(1), file(2), watermarks={"": 2})).diagnostics == ()
@@ -208,7 +208,7 @@ class TestInSequence:
         assert paths(found.ready) == [name(LAST)]
         assert found.next_expected == {}
         after = look([], known=progress(file(LAST), watermarks={"": LAST}))
-        assert [each.text for each in after.diagnostics] == ["newest applied file is gone, next is none"]
+        assert [each.message for each in after.diagnostics] == ["newest applied file was deleted; next number is none"]
 
     def test_back_in_sequential_mode_the_next_is_the_highest_applied_plus_one(self) -> None:
         known = progress(file(2), file(7), file("a.parquet"))
@@ -227,8 +227,8 @@ class TestInOrderOfTime:
     def test_equal_times_go_by_name_and_are_told(self) -> None:
         found = look([file("b.parquet", 1), file("a.parquet", 1), file("c.parquet", 2)], TIMED)
         assert paths(found.ready) == ["a.parquet", "b.parquet", "c.parquet"]
-        assert [each.message for each in found.diagnostics] == [
-            "Sales.schema/Items/a.parquet: 2 files of one time, order undefined [ME028]"
+        assert [each.full_message for each in found.diagnostics] == [
+            "Sales.schema/Items/a.parquet: 2 files have the same modification time; their order is undefined [ME028]"
         ]
 
     def test_a_late_file_with_an_older_time_is_applied_when_first_seen(self) -> None:
@@ -271,7 +271,7 @@ class TestPartitions:
         found = look([1, f"day=1/{name(1)}", f"day=1/hour=2/{name(1)}"], PARTITIONED)
         assert paths(found.ready) == [f"day=1/hour=2/{name(1)}"]
         assert said(found) == [("ME031", name(1)), ("ME031", f"day=1/{name(1)}")]
-        assert "outside the partitions day/hour, ignored" in found.diagnostics[0].text
+        assert "not in a partition folder of `day/hour`" in found.diagnostics[0].message
 
     def test_leaves_of_other_columns_than_the_first_are_ignored(self) -> None:
         found = look([f"b=1/{name(1)}", f"a=1/{name(1)}", f"a=2/c=1/{name(1)}", f"A=3/{name(1)}"], PARTITIONED)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.errors import RejectedFile
-from mirror_engine.landing_zone.diagnostics import diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import (
     VOID,
     Column,
@@ -71,7 +70,7 @@ def test_any_other_type_is_refused_widening_included(known: str, comes: str) -> 
 
 def test_a_type_mismatch_speaks_fabrics_own_words() -> None:
     error = refused(TABLE, replace(FILE, columns=(ID, Column("City", "long", nullable=False))))
-    assert error.diagnostic.text == (
+    assert error.diagnostic.message == (
         "Schema merge failure due to potential invalid input. Cause: Type mismatch for column 'City'. "
         "Incoming type: 'long' (Nullable: False), existing type: 'string' (Nullable: True)."
     )
@@ -81,7 +80,7 @@ def test_a_new_nullable_column_joins_at_the_end_and_a_missing_one_stays() -> Non
     merged = merge(TABLE, replace(FILE, columns=(Column("Zip", "string"), ID)))
     assert merged.schema.names == ("Id", "City", "Zip")
     assert merged.absent == (CITY,)
-    assert [said.text for said in merged.diagnostics] == ["new: Zip; not sent: City"]
+    assert [said.message for said in merged.diagnostics] == ["columns added: Zip; columns missing: City"]
 
 
 def test_partition_columns_stay_last_and_are_strings() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.errors import RejectedFile
 from mirror_engine.landing_zone import csv_dialect as delimited_text
 from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, TextDialect
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ TEXT = {
 
 def usable(properties: dict[str, Any]) -> Metadata:
     metadata, said = parse(json.dumps(properties).encode(), PATH)
-    assert metadata is not None, [diagnostic.message for diagnostic in said]
+    assert metadata is not None, [diagnostic.full_message for diagnostic in said]
     return metadata
 
 
@@ -29,7 +29,7 @@ def codes(properties: dict[str, Any]) -> list[str]:
 def first(properties: dict[str, Any]) -> str:
     metadata, said = parse(json.dumps(properties).encode(), PATH)
     assert metadata is None
-    return said[0].message
+    return said[0].full_message
 
 
 def options(**given_options: object) -> TextDialect:
@@ -156,7 +156,7 @@ def test_text_options_are_read_in_every_spelling(option: str, written: str, fiel
 )
 def test_other_text_options_are_refused(option: str, written: object) -> None:
     message = first({**TEXT, "FileFormatTypeProperties": {option: written}})
-    assert message.startswith(f"{PATH}: {option} is ")
+    assert message.startswith(f"{PATH}: `{option}` is ")
     assert message.endswith("[ME056]")
 
 

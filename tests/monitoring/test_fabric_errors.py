@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, diagnose
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.register import CATALOG
 from mirror_engine.landing_zone.schema import Column, type_mismatch
 from mirror_engine.monitoring.fabric_files import fabric_message
 
@@ -48,9 +47,7 @@ def test_e3_metadata_that_vanished() -> None:
 
 
 def test_e4_metadata_that_is_no_json() -> None:
-    said = message(
-        diagnose("ME010", f"{FOLDER}/_metadata.json", line=3, char=5, fault="a bare word", mending="quote it")
-    )
+    said = message(diagnose("ME010", f"{FOLDER}/_metadata.json", line=3, char=5, fault="a bare word", help="quote it"))
     assert said == (
         f"{METADATA}Exception reading the metadata file: _metadata.json, Exception: a bare word, line 3, column 5{TAIL}"
     )
@@ -105,7 +102,7 @@ def test_e7_a_table_without_data() -> None:
 
 def test_e10_any_other_refusal_has_the_diagnostics_own_text() -> None:
     said = message(diagnose("ME037", f"{FOLDER}/2.parquet", row=3, value="3"))
-    assert said == (f"{DATA}{FOLDER}/2.parquet, row 3: row marker is 3, the protocol knows 0, 1, 2, 4 [ME037]{TAIL}")
+    assert said == (f"{DATA}{FOLDER}/2.parquet, row 3: row marker is 3, expected 0, 1, 2 or 4 [ME037]{TAIL}")
 
 
 def test_refused_metadata_is_called_metadata() -> None:
@@ -115,7 +112,7 @@ def test_refused_metadata_is_called_metadata() -> None:
 @pytest.mark.parametrize("code", CATALOG)
 def test_every_code_has_a_message_that_names_the_place(code: str) -> None:
     details = dict.fromkeys(("time", "fault", "line", "char", "reason"), "x")
-    words = CATALOG[code].text + CATALOG[code].remedy
+    words = CATALOG[code].message + CATALOG[code].help
     details |= {re.split("[:}]", part)[0]: "x" for part in words.split("{")[1:]}
     error_code, said = fabric_message(diagnose(code, f"{FOLDER}/1.csv", **details), STORES, "G")
     assert error_code

@@ -142,13 +142,13 @@ STATES: dict[type, TableState] = {
 def test_every_state_has_a_sentence() -> None:
     assert set(STATES) == set(get_args(TableState))
     assert {word(state): in_words(state) for state in STATES.values()} == {
-        "unconfigured": "not a table yet: no `_metadata.json`, 2 files waiting [ME008]",
+        "unconfigured": "not a table yet: no `_metadata.json`; 2 files pending [ME008]",
         "empty": "failed: no change file came within 14 days",
         "loading": "loading: 1 file ready, nothing committed yet",
         "caught_up": "level: everything landed is in the table",
         "behind": "behind: 2 files ready",
         "blocked": "blocked: waits for 00000000000000000002.parquet, 3 files unread",
-        "halted": "latched: 00000000000000000002.parquet, row 7: row marker is 3, the protocol knows 0, 1, 2, 4 "
+        "halted": "latched: 00000000000000000002.parquet, row 7: row marker is 3, expected 0, 1, 2 or 4 "
         "[ME037], 1 file unread",
     }
 

@@ -121,7 +121,7 @@ def test_what_the_mirror_refuses_is_told() -> None:
         files.write("Orders/00000000000000000001.parquet", b"")
 
     faults = check_publisher(refused, only=["key change"]).results[0].faults
-    assert faults[0].startswith("Orders is latched: 00000000000000000001.parquet: 0 bytes [ME023]")
+    assert faults[0].startswith("Orders is latched: 00000000000000000001.parquet: file is empty (0 bytes) [ME023]")
 
 
 @pytest.mark.slow

@@ -254,8 +254,8 @@ def test_changes_to_keys_that_never_came_are_said_as_validate_says_them(
         mirror.assert_no_diagnostics(above="info")
     assert [line for line in str(raised.value).splitlines() if "->" not in line] == [
         "the mirror should not say anything above info",
-        "  warning: Orders/00000000000000000002.parquet, row 1: updates that met no row, inserted: 1 [ME077]",
-        "  warning: Orders/00000000000000000003.parquet, row 1: deletes that met no row: 1 [ME078]",
+        "  warning: Orders/00000000000000000002.parquet, row 1: 1 update matched no row; inserted instead [ME077]",
+        "  warning: Orders/00000000000000000003.parquet, row 1: 1 delete matched no row [ME078]",
     ]
 
 

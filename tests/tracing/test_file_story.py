@@ -89,7 +89,7 @@ def test_a_keyless_table_only_grows(shop) -> None:
 def test_an_ignored_file_says_why(shop) -> None:
     two_files(shop).insert(row(9), name="7.parquet")
     found = story(shop, "7.parquet")
-    assert (found.state, found.why) == ("ignored", "1 digit, not 20: ignored [ME020]")
+    assert (found.state, found.why) == ("ignored", "ignored: 1 digit, expected 20 [ME020]")
 
 
 def test_a_number_that_several_partitions_have_is_asked_about(shop) -> None:

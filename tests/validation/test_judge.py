@@ -14,7 +14,7 @@ from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 
 from mirror_engine.config import Config
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter

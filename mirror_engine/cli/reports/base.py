@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.publisher.validate import holds
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def severity_of(diagnostic: Diagnostic) -> Severity:
 def message_of(diagnostic: Diagnostic, times: int) -> str:
     """The whole of it on one line: place, finding, code, how often, and what to do."""
     often = f" ({times:,} times)" if times > 1 else ""
-    remedy = f" -> {diagnostic.remedy}" if diagnostic.remedy else ""
-    return f"{diagnostic.message}{often}{remedy}"
+    remedy = f" -> {diagnostic.help}" if diagnostic.help else ""
+    return f"{diagnostic.full_message}{often}{remedy}"
 
 
 def encodable(text: str) -> str:

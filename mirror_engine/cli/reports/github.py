@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirror_engine.cli.reports.base import encodable, located, message_of, severity_of
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.diagnostics import Severity
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from mirror_engine import __version__
 from mirror_engine.cli.reports.base import encodable, located, message_of, severity_of
 from mirror_engine.explain.pages import explanation
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.diagnostics import Severity
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
@@ -41,9 +41,9 @@ def _rule(code: str) -> dict[str, Any]:
         "id": code,
         "shortDescription": {"text": page.title},
         "fullDescription": {"text": page.why},
-        "help": {"text": f"{page.why}\n\n{page.advice}", "markdown": page.markdown},
-        "defaultConfiguration": {"level": LEVELS[page.line.severity]},
-        "properties": {"tags": list(page.line.rules)},
+        "help": {"text": f"{page.why}\n\n{page.what_to_do}", "markdown": page.markdown},
+        "defaultConfiguration": {"level": LEVELS[page.definition.severity]},
+        "properties": {"tags": list(page.definition.rules)},
     }
 
 

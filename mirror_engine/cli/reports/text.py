@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mirror_engine.cli.output import NAMES, STYLES, bullet, line
-from mirror_engine.landing_zone.diagnostics import count, printable
-from mirror_engine.landing_zone.register import SEVERITY_ORDER
+from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, count, printable
 from mirror_engine.publisher.validate import STUCK
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def _line(counted: Counted, folder: str) -> RenderableType:
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
     place = _place(found, folder)
-    words = line(f"{place}{found.text}{often}")
+    words = line(f"{place}{found.message}{often}")
     made.add_row(line(f"  {NAMES[found.severity]}", STYLES[found.severity]), line(found.code), words)
     return made
 
@@ -87,8 +86,8 @@ def _remedy(same: Sequence[Counted]) -> RenderableType:
     made = Table.grid(padding=(0, 1, 0, 0))
     made.add_column(no_wrap=True, width=10)
     made.add_column(overflow="fold")
-    remedy = f"-> {first.remedy}  " if first.remedy else ""
-    made.add_row("", line(f"{more}{remedy}({', '.join(first.entry.rules)})", "dim"))
+    remedy = f"-> {first.help}  " if first.help else ""
+    made.add_row("", line(f"{more}{remedy}({', '.join(first.rules)})", "dim"))
     return made
 
 

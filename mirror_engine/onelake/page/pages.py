@@ -11,8 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mirror_engine.errors import MirrorError
-from mirror_engine.landing_zone.diagnostics import count, printable
-from mirror_engine.landing_zone.register import Severity
+from mirror_engine.landing_zone.diagnostics import Severity, count, printable
 from mirror_engine.landing_zone.states import Halted, Unconfigured
 from mirror_engine.monitoring.words import advice, cell, in_words, iso, span, tone, watermark, word
 from mirror_engine.onelake.page.status_cache import MAX_COMMITS, MAX_ROWS

@@ -11,8 +11,8 @@ from mirror_engine.engine_run import RunResult
 from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.change import comparable
+from mirror_engine.landing_zone.diagnostics import CATALOG, SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.landing_zone.register import CATALOG, SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_a_person
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.words import advice, in_words
@@ -413,5 +413,5 @@ def _is_level(table: TableStatus) -> bool:
 
 
 def _in_full(found: Diagnostic) -> str:
-    remedy = f"\n    -> {found.remedy}" if found.remedy else ""
-    return f"  {found.severity.value}: {found.message}{remedy}"
+    remedy = f"\n    -> {found.help}" if found.help else ""
+    return f"  {found.severity.value}: {found.full_message}{remedy}"

@@ -133,7 +133,7 @@ def _state(
     real = scene.files.get(path)
     if real is None:
         passed_over = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
-        return "ignored", next((found.finding for found in passed_over), "it is no change file")
+        return "ignored", next((found.coded_message for found in passed_over), "it is no change file")
     seen = next((file for file in replayed.waiting if file.path == path), None)
     told = standing(scene, seen) if seen and real.state != "applied" else real
     return told.state, told.why

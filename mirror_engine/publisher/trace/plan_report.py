@@ -87,7 +87,7 @@ def trace_plan(scene: TraceContext) -> PlanReport:
 def _planned(step: Step, scene: TraceContext) -> PlannedStep:  # noqa: PLR0911 - one line per step, read as a table
     match step:
         case DropTable(diagnostic):
-            return PlannedStep("drop_table", f"drop the Delta table and forget it: {diagnostic.finding}")
+            return PlannedStep("drop_table", f"drop the Delta table and forget it: {diagnostic.coded_message}")
         case StartGeneration():
             return PlannedStep("begin_generation", "begin a new life of the folder: nothing of it is applied yet")
         case UpdateFolderIdentity():
@@ -109,7 +109,7 @@ def _remembered(step: RecordFolderState) -> str:
     waiting = "no file waits" if not step.waiting else f"{count(len(step.waiting), 'file')} not applied yet"
     if step.latch:
         found = step.latch.diagnostic
-        return f"remember: {waiting}; latched at {printable(found.path)}: {found.finding}"
+        return f"remember: {waiting}; latched at {printable(found.path)}: {found.coded_message}"
     return f"remember: {waiting}" if step.armed else f"remember: {waiting}, and the folder is no table yet"
 
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.plan import StartGeneration
 from mirror_engine.engine.poller import Poller
-from mirror_engine.errors import ConcurrentModification, RejectedFile, TableDamaged, UsageError
+from mirror_engine.errors import ConcurrentModification, TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.detection import number_of
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, find_table

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mirror_engine.errors import RejectedFile, UsageError
+from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import DeltaState, HistoryEntry, MatchCounts, Outcome, gone, reasons_of, way_of_record
 from mirror_engine.tables.log.record import beginning, from_metadata, now_ms, refuse_repeated, rows_of, to_metadata

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_engine.errors import RejectedFile
-from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirror_engine.errors import RejectedFile
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import VOID, Column, same_name
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading import row_rules as markers
@@ -269,7 +268,7 @@ class ParquetChangeFile:
         return diagnose(code, self._path, row=None, strict=self._config.strict, **details)
 
     def _out_of_memory(self, group: int) -> Diagnostic:
-        reason = f"row group {group + 1} takes more memory than there is"
+        reason = f"the memory for row group {group + 1}"
         return self._diagnostic("ME075", reason=reason, limit="this process's memory", option="it")
 
     def _marker_diagnostics(self) -> Iterator[Diagnostic]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from mirror_engine.errors import MirrorError, RejectedFile, StorageUnavailable
+from mirror_engine.errors import MirrorError, StorageUnavailable
 from mirror_engine.landing_zone.change import RowMarker
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.partitions import parse_folder
 from mirror_engine.landing_zone.schema import (
     Incoming,

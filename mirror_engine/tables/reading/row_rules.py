@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_engine.errors import RejectedFile
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
-from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 from mirror_engine.landing_zone.schema import TableSchema, folded
 from mirror_engine.tables.arrow_types import arrow_type
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_engine.errors import RejectedFile
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, decoded
 from mirror_engine.landing_zone.csv_values import CellFault, parser
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import Column, folded
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading import row_rules as markers

@@ -12,8 +12,7 @@ import pytest
 
 from mirror_engine.cli.reports import github, junit, sarif
 from mirror_engine.cli.reports.base import line_of
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
-from mirror_engine.landing_zone.register import CATALOG, Severity
+from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity, diagnose
 from mirror_engine.publisher.validate import TableReport, ValidationReport
 
 SECOND = "Items/00000000000000000002.csv"
@@ -51,7 +50,7 @@ def annotations(text: str) -> list[tuple[str, dict[str, str], str]]:
 def test_an_annotation_names_file_line_and_code() -> None:
     assert github.render(zone(items(WRONG_MARKER, is_text=True))) == (
         f"::error file=out/LandingZone/{SECOND},line=4,title=ME037::{SECOND}, row 3: row marker is 3, "
-        "the protocol knows 0, 1, 2, 4 [ME037] -> delete the file and land a corrected one\n"
+        "expected 0, 1, 2 or 4 [ME037] -> delete the file and land a corrected one under the same name\n"
     )
 
 
@@ -62,7 +61,7 @@ def test_a_row_of_parquet_has_no_line_and_is_told_in_the_message() -> None:
 
 
 def test_a_fault_in_json_is_told_at_its_line() -> None:
-    fault = diagnose("ME010", "Items/_metadata.json", line=3, char=7, fault="a bare word", mending="quote it")
+    fault = diagnose("ME010", "Items/_metadata.json", line=3, char=7, fault="a bare word", help="quote it")
     assert line_of(fault, items()) == 3
     assert line_of(diagnose("ME016", "Items/_metadata.json"), items()) is None
 
@@ -237,4 +236,4 @@ def test_every_code_can_be_reported() -> None:
     assert suites(junit.render(verdicts)).get("tests") == "3"
 
 
-DETAILS = {word for line in CATALOG.values() for word in re.findall(r"\{(\w+)[:}]", line.text + line.remedy)}
+DETAILS = {word for line in CATALOG.values() for word in re.findall(r"\{(\w+)[:}]", line.message + line.help)}

@@ -11,7 +11,7 @@ from fuzzing.json_mutations import mutated_json
 from fuzzing.target import FIXTURES, Target, check_said, packed, unpacked
 
 from mirror_engine.config import Config
-from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.tables.reading.text import open_text
 

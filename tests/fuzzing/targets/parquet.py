@@ -14,7 +14,7 @@ from fuzzing.bytes_mutations import mutated_bytes
 from fuzzing.target import Target, check_said, fixture_files
 
 from mirror_engine.config import Config
-from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.tables.reading.parquet import open_parquet
 
 if TYPE_CHECKING:

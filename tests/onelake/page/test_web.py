@@ -55,7 +55,12 @@ def test_every_table_stands_on_the_page_with_the_words_of_status(still, client) 
         for table in item.view().status().tables:
             assert f'href="{address(item, table)}"' in page
             last = last_diagnostic(table)
-            told = [table.name.folder, word(table.state), watermark(table), *([last.code, last.text] if last else ())]
+            told = [
+                table.name.folder,
+                word(table.state),
+                watermark(table),
+                *([last.code, last.message] if last else ()),
+            ]
             assert all(" ".join(each.split()) in read for each in told), table.name
 
 
@@ -79,7 +84,7 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
                 table.delta_folder,
             ]
             told += [f"{each.path} {each.state}" for each in table.files]
-            told += [each.why for each in table.files] + [each.message for each, _ in table.diagnostics]
+            told += [each.why for each in table.files] + [each.full_message for each, _ in table.diagnostics]
             told += [f"Rows processed {table.rows_processed:,}", f"Bytes processed {table.bytes_processed:,}"]
             assert [each for each in told if " ".join(each.split()) not in read] == []
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.errors import RejectedFile
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.tables.reading.parquet import BATCH_BYTES, open_parquet
 
 PATH = "Orders/00000000000000000001.parquet"

@@ -20,8 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.config import Config
-from mirror_engine.errors import RejectedFile, StorageUnavailable
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import VOID, Column
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFile, open_parquet
@@ -256,9 +257,9 @@ def test_the_marker_may_stand_anywhere_and_in_any_case() -> None:
     content = written(pa.table({"__ROWMARKER__": [4], "Id": [1]}))
     file = opened(content)
     assert file.marker == "__ROWMARKER__"
-    assert [said.text for said in file.diagnostics] == [
-        "`__rowMarker__` is column 1 of 2",
-        "__ROWMARKER__ and __rowMarker__ differ in case, taken as one",
+    assert [said.message for said in file.diagnostics] == [
+        "`__rowMarker__` is column 1 of 2, expected last",
+        "`__ROWMARKER__` and `__rowMarker__` differ only in case; treated as one",
     ]
     assert rows(file).to_pylist() == [{"Id": 1, MARKER_COLUMN: 4}]
     assert refused(content, STRICT).diagnostic.code == "ME034"
@@ -289,7 +290,7 @@ def test_two_markers_are_refused(names: list[str]) -> None:
 )
 def test_any_other_marker_is_refused_with_its_row(cells: pa.Array, shown: str) -> None:
     error = refused(written(pa.table({"Id": [1, 2, 3], MARKER_COLUMN: cells})))
-    assert error.message == f"{PATH}, row 2: row marker is {shown}, the protocol knows 0, 1, 2, 4 [ME037]"
+    assert error.message == f"{PATH}, row 2: row marker is {shown}, expected 0, 1, 2 or 4 [ME037]"
 
 
 def test_a_null_typed_marker_is_a_warning_without_rows_and_refused_with_them() -> None:
@@ -349,7 +350,7 @@ def test_a_file_cut_off_anywhere_is_refused_in_plain_words() -> None:
     for length in range(1, len(SMALL)):
         error = refused(SMALL[:length])
         assert error.diagnostic.code == "ME024"
-        assert re.fullmatch(r"[a-z0-9 ,:'A-Z-]+", error.diagnostic.text), error.diagnostic.text
+        assert re.fullmatch(r"[a-z0-9 ,:'A-Z-]+", error.diagnostic.message), error.diagnostic.message
 
 
 @pytest.mark.parametrize(
@@ -385,7 +386,7 @@ def test_a_page_that_is_not_as_it_was_written_is_refused_though_it_can_be_read()
 def test_text_that_is_not_utf8_is_refused_without_showing_it() -> None:
     table = pa.table({"c": pa.array([b"ok", None, b"\xff\xfe", b"\xff"]).view(pa.string())})
     error = refused(written(table))
-    assert (error.diagnostic.row, error.diagnostic.text) == (3, "column c is not text in UTF-8")
+    assert (error.diagnostic.row, error.diagnostic.message) == (3, "value in column `c` is not a valid text in UTF-8")
 
 
 @pytest.mark.parametrize(
