@@ -28,7 +28,7 @@ class Staging(SparkDeltaWriter):
     def _commit(self, table, batch, changes, record, since):
         folder = self._tables.path(table)
         log = open_log(folder)
-        record_only(folder, log, log.version + 1, record, to_metadata(record))
+        record_only(folder, log, log.version + 1, record)
         return "APPEND"
 
 root, files, batch_bytes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -117,6 +117,7 @@ class BatchRecord:
             lie in the table folder are in it, and no latch, waiting files or diagnostics.
         files: this batch's files, by path from the table folder.
         folder: the table folder, from the landing zone's top.
+        plan: how the batch was merged, in words for people; `""` where there was no choice.
     """
 
     mirror: str
@@ -124,6 +125,7 @@ class BatchRecord:
     progress: Progress
     files: tuple[str, ...]
     folder: str = ""
+    plan: str = ""
 
     @property
     def application(self) -> str:

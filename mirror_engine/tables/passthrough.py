@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,18 +18,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from mirror_engine.errors import MirrorError, SparkFailed, StorageUnavailable, TableDamaged
+from mirror_engine.errors import CommitConflict, MirrorError, SparkFailed, StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import VOID
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import FileRows
-from mirror_engine.tables.log.commit import needs_mapping, properties_of
+from mirror_engine.tables.log.commit import create_table, properties_of
+from mirror_engine.tables.log.data_commit import NewFile, add_files, data_file_name, indexed_columns
 from mirror_engine.tables.log.durability import sync_file
-from mirror_engine.tables.log.kernel import NewFile, NewTable, commit_files
-from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.snapshot import needs_mapping, open_log
 from mirror_engine.tables.log.statistics import ColumnChunk, bounds_of_chunks, chunks_of_column, statistics_of
 from mirror_engine.tables.reading.limits import broken, check_total
 from mirror_engine.tables.reading.opening import guarded, sighted
@@ -41,19 +39,16 @@ from mirror_engine.tables.reading.row_rules import Taken, byte_count, take
 from mirror_engine.tables.reading.spill import WholeFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
     from typing import BinaryIO
 
-    from pyspark.sql import SparkSession
-
     from mirror_engine.config import Config
-    from mirror_engine.landing_zone.schema import Column, TableSchema
+    from mirror_engine.landing_zone.schema import Column
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.base import ChangeBatch, RowSource
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, RowSource
     from mirror_engine.tables.log.snapshot import DeltaLog
-    from mirror_engine.tables.merge.statements import Transaction
     from mirror_engine.tables.reading.opening import SightedFile
     from mirror_engine.tables.reading.parquet import ParquetChangeFile
     from mirror_engine.tables.reading.row_rules import Terms
@@ -260,11 +255,6 @@ class PassthroughFile:
     footer: Any
     open: Callable[[], BinaryIO]
     check: Callable[[], None]
-
-
-def data_file_name() -> str:
-    """A new name, as Delta gives them to data files."""
-    return f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
 
 
 _COUNTS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64()}  # what times are in files
@@ -519,33 +509,8 @@ def _digest(content: BinaryIO, size: int, path: str, config: Config) -> str:
     return f"sampled:{hasher.hexdigest()}"
 
 
-_INDEXED_COLUMNS, _NAMED_COLUMNS = "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"
-_INDEXED_BY_DEFAULT = 32
 _COPIES = 4  # at once
 _BLOCK_BYTES = 1 << 20
-
-
-def append_parts(
-    spark: SparkSession, log: DeltaLog, schema: TableSchema, parts: Path, transaction: Transaction
-) -> None:
-    """Add the Parquet files of a folder to a table; they are moved into it first.
-
-    What a failure leaves behind belongs to no version, and is VACUUM's.
-
-    Args:
-        spark: any session.
-        log: the table before the commit.
-        schema: its columns with it.
-        parts: folder of the files: columns of the table in its types, under their names.
-        transaction: makes it exactly-once.
-
-    Raises:
-        Py4JError: whatever Kernel throws; see `spark_failures`.
-        OSError: the files cannot be moved.
-    """
-    wanted = indexed_columns(log.table.metadata().configuration, schema)
-    moved = (_moved(part, log.folder) for part in sorted(parts.glob("*.parquet")))
-    commit_files(spark, log.folder, _described(moved, wanted), transaction)
 
 
 @contextmanager
@@ -584,29 +549,29 @@ def copied(originals: Sequence[PassthroughFile], folder: Path) -> Iterator[None]
         raise
 
 
-def stage(
-    spark: SparkSession, folder: Path, log: DeltaLog | None, batch: ChangeBatch, transaction: Transaction
-) -> None:
+def stage(table: str, folder: Path, log: DeltaLog | None, batch: ChangeBatch, record: BatchRecord) -> None:
     """Make copied files part of a table, or a table of them.
 
     Args:
-        spark: any session.
+        table: its folder from `ROOT/Tables`.
         folder: the table's.
         log: the table before the commit, with its columns; None where there is none yet.
         batch: whose originals were copied into the table's folder.
-        transaction: makes it exactly-once.
+        record: of the batch.
 
     Raises:
         ConcurrentModification: an original is another file by now; nothing was committed.
-        Py4JError: whatever Kernel throws; see `spark_failures`.
+        CommitConflict: another writer was first; nothing was committed.
     """
     configured = log.table.metadata().configuration if log else properties_of(batch.schema, batch.key_columns)
-    new = None if log else NewTable(batch.schema, configured)
     wanted = indexed_columns(configured, batch.schema)
     files = [NewFile(folder / each.name, statistics_of(each.footer, wanted)) for each in batch.originals]
     for original in batch.originals:
         original.check()
-    commit_files(spark, folder, files, transaction, new)
+    if log:
+        add_files(table, log, batch.schema, files, record)
+    elif not create_table(folder, batch.schema, record, files, batch.key_columns):
+        raise CommitConflict(f"{table}: another writer created the table first", "The next cycle reads its state.")
 
 
 def data_file(folder: Path, name: str) -> BinaryIO | None:
@@ -623,30 +588,10 @@ def data_file(folder: Path, name: str) -> BinaryIO | None:
     return None
 
 
-def indexed_columns(properties: Mapping[str, Any], schema: TableSchema) -> Sequence[Column]:
-    """The columns of which a table with these properties wants statistics."""
-    if properties.get(_NAMED_COLUMNS):
-        return ()  # a list in SQL's spelling: whoever set it has Spark at hand to collect them
-    count = int(properties.get(_INDEXED_COLUMNS, _INDEXED_BY_DEFAULT))
-    return schema.columns if count < 0 else schema.columns[:count]
-
-
 def _in_use(folder: Path) -> AbstractSet[str]:
     """The names of the files that are part of a table."""
     log = open_log(folder)
     return set() if log is None else {file.path.name for file in log.data_files()}
-
-
-def _described(files: Iterable[Path], columns: Sequence[Column]) -> Iterable[NewFile]:
-    for file in files:
-        yield NewFile(file, statistics_of(pq.read_metadata(file), columns))
-
-
-def _moved(part: Path, folder: Path) -> Path:
-    """A file, moved into a table's folder under a name as Delta gives them."""
-    target = folder / data_file_name()
-    shutil.move(part, target)
-    return target
 
 
 def _copy(original: PassthroughFile, target: Path) -> None:

@@ -1,50 +1,7 @@
-"""Writers under test."""
+"""Fixtures of the writers under test."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from writers_under_test import spark_writer, tables, writer
 
-import pytest
-
-from mirror_engine.config import Config
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from mirror_engine.tables.base import DeltaWriter
-
-
-@pytest.fixture(scope="session")
-def spark_writer(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkDeltaWriter]:  # noqa: ARG001 - the JVM is there
-    from mirror_engine.tables.spark.session import start_session  # noqa: PLC0415 - only tests with Spark need it
-
-    folder = tmp_path_factory.mktemp("writer")
-    log_file = folder / "spark.log"
-    writer = SparkDeltaWriter(
-        folder / "Tables",
-        folder / "engine" / "scratch",
-        lambda: start_session(Config(spark_profile="ci"), scratch=folder / "engine" / "scratch", log_file=log_file),
-        int(os.environ.get("MIRROR_TEST_DRIVER_BYTES", DRIVER_BATCH_BYTES)),  # 1: every batch is collapsed by Spark
-    )
-    yield writer
-    writer.close()
-
-
-@pytest.fixture(params=["memory", pytest.param("spark", marks=pytest.mark.spark)])
-def writer(request: pytest.FixtureRequest) -> DeltaWriter:
-    if request.param == "memory":
-        return MemoryDeltaWriter()
-    spark_writer: SparkDeltaWriter = request.getfixturevalue("spark_writer")
-    for table in spark_writer.tables():
-        spark_writer.drop(table)
-    return spark_writer
-
-
-@pytest.fixture
-def tables(spark_writer: SparkDeltaWriter) -> Path:
-    """The folder below which the Spark writer's tables lie."""
-    return spark_writer._tables._root
+__all__ = ["spark_writer", "tables", "writer"]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 COMMIT = re.compile(r"(\d{20})\.json")
-_BY_KERNEL = re.compile(r"Kernel-[\d.]+/mirror_engine/\S+ (.+)", re.DOTALL)
 
 
 class LogUnreadable(Exception):
@@ -40,8 +39,7 @@ class Commit:
     def record(self) -> Json | None:
         """What the engine says about its batch; None in a commit that holds none, or says one again."""
         try:
-            by_kernel = _BY_KERNEL.match(self.information.get("engineInfo", ""))
-            said = json.loads(by_kernel[1] if by_kernel else self.information.get("userMetadata") or "null")
+            said = json.loads(self.information.get("userMetadata") or "null")
         except ValueError:
             return None
         return said if isinstance(said, dict) and "mirror_engine" in said and "version" not in said else None
@@ -164,4 +162,7 @@ def _action(line: str) -> tuple[str, Json]:
         raise LogUnreadable("a line is no JSON document") from error
     if not isinstance(value, dict) or len(value) != 1 or not isinstance(next(iter(value.values())), dict):
         raise LogUnreadable("a line is no action")
-    return next(iter(value.items()))
+    [(kind, content)] = value.items()
+    return kind, {
+        name: part for name, part in content.items() if part is not None
+    }  # as deltalake writes what is absent

@@ -31,7 +31,7 @@ _BINS = [0, 1024]
 def make_sample(folder: Path) -> None:
     """Five versions: creation, rows, a mapped column, a batch that replaces the rows, and the same rows elsewhere."""
     writing = _Writing(folder)
-    create_table(folder, SCHEMA, writing.scenario.record(), writing.metadata)
+    create_table(folder, SCHEMA, writing.scenario.record())
     first = writing.file([(1, "Linz", _MOMENT), (2, LONG, None)])
     writing.batch([{"add": first}])
     log = open_log(folder)

@@ -42,7 +42,7 @@ def log_of(folder: Path, schema: TableSchema, keys: Sequence[str], rows: Sequenc
     """A table with these rows, written by deltalake."""
     from deltalake import write_deltalake  # noqa: PLC0415 - slow to import
 
-    create_table(folder, schema, Scenario(MemoryDeltaWriter(), schema, keys).record(), "")
+    create_table(folder, schema, Scenario(MemoryDeltaWriter(), schema, keys).record())
     if rows:
         held = file_rows("held", schema, schema.names, *[(0, *row) for row in rows])
         write_deltalake(str(folder), held.rows.table.select(schema.names), mode="append")  # type: ignore[attr-defined]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
 import os
@@ -18,8 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
-from mirror_engine.tables.log import commit as new_commit
-from mirror_engine.tables.log.commit import create_table, evolve, record_only
+from mirror_engine.tables.log.commit import create_table, evolve, put_commit, record_only
 from mirror_engine.tables.log.record import carried, from_metadata, to_metadata
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -50,7 +48,7 @@ def record(batch: int = 0) -> BatchRecord:
 
 
 def made(folder: Path) -> Path:
-    assert create_table(folder, SIMPLE, record(), to_metadata(record()))
+    assert create_table(folder, SIMPLE, record())
     return folder
 
 
@@ -154,7 +152,7 @@ def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path: Path) -> N
     folder = made(tmp_path / "T")
     log = open_log(folder)
     assert log is not None
-    record_only(folder, log, log.version + 1, record(1), to_metadata(record(1)))
+    record_only(folder, log, log.version + 1, record(1))
     for number in range(3):
         foreign_append(folder, number)
     log = open_log(folder)
@@ -169,7 +167,7 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
         foreign_append(folder, number)
     log = open_log(folder)
     assert log is not None
-    record_only(folder, log, log.version + 1, record(1), to_metadata(record(1)))
+    record_only(folder, log, log.version + 1, record(1))
     DeltaTable(str(folder)).create_checkpoint()
     for number in range(5):
         commit(folder, number).unlink()
@@ -192,7 +190,7 @@ def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path: 
     foreign_append(folder, 1)
     log = open_log(folder)
     assert log is not None
-    record_only(folder, log, log.version + 1, record(), carried(to_metadata(record()), 0))
+    put_commit(folder, log.version + 1, [{"commitInfo": {"userMetadata": carried(to_metadata(record()), 0)}}])
     log = open_log(folder)
     assert log is not None
     assert (log.version, log.state().record_version) == (2, 0)
@@ -203,21 +201,18 @@ def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
     folder = made(tmp_path / "T")
     log = open_log(folder)
     assert log is not None
-    record_only(folder, log, log.version + 1, record(1), "")
+    record_only(folder, log, log.version + 1, record(1))
     with pytest.raises(CommitConflict):
-        record_only(folder, log, log.version + 1, record(1), "")
+        record_only(folder, log, log.version + 1, record(1))
     with pytest.raises(CommitConflict):
         evolve(folder, log, schema_of("Id", "City:string", "new"))
-    assert not create_table(folder, SIMPLE, record(), "")
+    assert not create_table(folder, SIMPLE, record())
     assert [path.name for path in (folder / "_delta_log").iterdir() if path.suffix != ".json"] == []
 
 
-@pytest.mark.parametrize("renames", [True, False])
-def test_without_hard_links_a_version_is_whole_and_written_by_one_writer_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, renames: bool
+def test_a_file_system_without_hard_links_takes_no_commit_and_the_error_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on FAT, and on shares; where the system can rename into a free name, no reader sees an empty commit."""
-
     def no_links(*_: object) -> None:
         raise PermissionError(errno.EPERM, "no links here")
 
@@ -225,15 +220,9 @@ def test_without_hard_links_a_version_is_whole_and_written_by_one_writer_only(
     log = open_log(folder)
     assert log is not None
     monkeypatch.setattr(os, "link", no_links)
-    if renames:
-        monkeypatch.setattr(new_commit, "_write_anew", lambda *_: pytest.fail("seen empty for a moment"))
-    else:
-        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: None)
-    record_only(folder, log, 1, record(1), "first")
-    with pytest.raises(CommitConflict):
-        record_only(folder, log, 1, record(1), "second")
-    assert b"first" in commit(folder, 1).read_bytes()
-    assert sorted(path.name for path in (folder / "_delta_log").iterdir()) == [f"{0:020}.json", f"{1:020}.json"]
+    with pytest.raises(StorageUnavailable, match="hard links"):
+        record_only(folder, log, 1, record(1))
+    assert [path.name for path in (folder / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +261,7 @@ def test_without_hard_links_a_version_is_whole_and_written_by_one_writer_only(
 def test_a_table_asks_of_its_readers_what_its_columns_need(
     tmp_path: Path, first: list[str], then: list[str], expected: tuple[object, ...]
 ) -> None:
-    assert create_table(tmp_path, schema_of(*first), record(), "")
+    assert create_table(tmp_path, schema_of(*first), record())
     log = open_log(tmp_path)
     assert log is not None
     evolve(tmp_path, log, schema_of(*first, *then))
@@ -287,7 +276,7 @@ def test_a_table_asks_of_its_readers_what_its_columns_need(
 
 
 def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path) -> None:
-    create_table(tmp_path, schema_of("Id!", "day:string", partitions=["day"]), record(), "")
+    create_table(tmp_path, schema_of("Id!", "day:string", partitions=["day"]), record())
     log = open_log(tmp_path)
     assert log is not None
     evolve(tmp_path, log, schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
@@ -306,7 +295,7 @@ def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path)
 
 def test_a_key_far_to_the_right_has_statistics(tmp_path: Path) -> None:
     wide = schema_of(*(f"c{place}" for place in range(39)), "Id")
-    create_table(tmp_path, wide, record(), "")
+    create_table(tmp_path, wide, record())
     log = open_log(tmp_path)
     assert log is not None
     assert evolve(tmp_path, log, wide, ["c3"]) == 0

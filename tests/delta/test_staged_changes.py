@@ -38,7 +38,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from([0, 1, 2, 4]), KEY), max_size=10)
 
 
 def table_of(folder: Path, rows: list[tuple[Any, ...]]) -> DeltaLog:
-    create_table(folder, SCHEMA, Scenario(MemoryDeltaWriter(), SCHEMA, KEYS).record(), "")
+    create_table(folder, SCHEMA, Scenario(MemoryDeltaWriter(), SCHEMA, KEYS).record())
     if rows:
         append(folder, rows)
     log = open_log(folder)

@@ -13,7 +13,6 @@ from independent_readers import by_deltalake
 from mirror_engine.errors import CommitConflict, ConcurrentModification
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.log.commit import record_only
-from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge import spark as writer_module
 from mirror_engine.tables.merge import statements as merge_module
@@ -118,7 +117,7 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(
     log = open_log(folder)
     assert log is not None
     table.batch = 2
-    record_only(folder, log, log.version + 1, table.record(), to_metadata(table.record()))
+    record_only(folder, log, log.version + 1, table.record())
     table.batch = 1
     with pytest.raises(CommitConflict):
         table.change(*rows)

@@ -21,7 +21,6 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.net_changes import NO_KEY, KeyCodes, NetChanges, Role, collapse, key_codes, met
-from mirror_engine.tables.log.kernel import can_append
 from mirror_engine.tables.log.snapshot import scan
 from mirror_engine.tables.log.statistics import bounds_of
 
@@ -222,7 +221,7 @@ def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges
     net = settled(collapse(codes.codes, keys.markers), codes.codes, prior)
     folder.mkdir(parents=True)
     roles = _roles(net)
-    is_data = roles == {Role.INSERT} and can_append(log, batch.schema)
+    is_data = roles == {Role.INSERT} and log.can_add_files(batch.schema)
     with _parts(batch, folder, is_data=is_data) as parts:
         rows = _lay_down(batch, net, parts)
     matching = net.position[net.role != Role.INSERT]

@@ -6,7 +6,6 @@ cannot add a NOT NULL column to an empty table, and deltalake forgets table feat
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
 import os
@@ -15,7 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import CommitConflict, StorageUnavailable
-from mirror_engine.tables.log.record import ENGINE_INFO, now_ms
+from mirror_engine.tables.log.record import ENGINE_INFO, now_ms, to_metadata
+from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord
+    from mirror_engine.tables.log.data_commit import NewFile
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
-_HERE, _NO_REPLACE = -100, 1  # AT_FDCWD and RENAME_NOREPLACE of Linux
 
 
 def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) -> None:
@@ -43,13 +43,15 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
     try:
         log.mkdir(parents=True, exist_ok=True)
         write_through(passing, text)
-        _publish(passing, log / f"{version:020}.json")
+        os.link(passing, log / f"{version:020}.json")  # a rename would replace another writer's commit
     except FileExistsError:
         raise CommitConflict(f"{folder.name}: version {version} was written by somebody else") from None
     except OSError as error:
+        help = "Check the disk and the rights on the folder."
+        if error.errno in _NO_LINKS:
+            help = "Put ROOT on a file system with hard links, such as ext4, xfs, btrfs, APFS or NFS."
         raise StorageUnavailable(
-            f"{folder}: the Delta log cannot be written: {error.strerror or error}",
-            "Check the disk and the rights on the folder.",
+            f"{folder}: the Delta log cannot be written: {error.strerror or error}", help
         ) from error
     finally:
         with suppress(OSError):  # what cannot be written cannot be removed either
@@ -64,50 +66,8 @@ def write_through(file: Path, text: str) -> None:
         os.fsync(opened.fileno())
 
 
-def _publish(passing: Path, target: Path) -> None:
-    """Give a file its final name, unless something has it: a plain rename would replace that."""
-    try:
-        os.link(passing, target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if not _renamed_if_free(passing, target):
-            _write_anew(passing, target)
-
-
-def _renamed_if_free(passing: Path, target: Path) -> bool:
-    """Rename in one step, for file systems without hard links; False where the system cannot.
-
-    Raises:
-        OSError: it failed; `FileExistsError` where something has the name.
-    """
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    if rename(_HERE, os.fsencode(passing), _HERE, os.fsencode(target), _NO_REPLACE) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in {*_NO_LINKS, errno.EINVAL}:
-        return False
-    raise OSError(number, os.strerror(number))
-
-
-def _write_anew(passing: Path, target: Path) -> None:
-    """The last resort: for a moment, a reader may see a commit that is empty."""
-    content = passing.read_bytes()
-    with target.open("xb") as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            target.unlink()  # half a commit would damage the table
-            raise
-
-
 VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
 
-_ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 _INDEXED = "delta.dataSkippingNumIndexedCols"
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
@@ -131,22 +91,25 @@ _PROPERTIES = {
 Json = dict[str, Any]
 
 
-def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadata: str) -> bool:
-    """Make an empty table in one commit.
+def create_table(
+    folder: Path, schema: TableSchema, record: BatchRecord, files: Sequence[NewFile] = (), keys: Sequence[str] = ()
+) -> bool:
+    """Create a table in one commit.
 
     Args:
         folder: of the table; made if need be.
         schema: its columns.
-        record: names the transaction.
-        metadata: the commit's `userMetadata`.
+        record: of the batch.
+        files: its first data files, in the folder.
+        keys: its key columns, which get statistics.
 
     Returns:
-        Whether it was made; False where there is one already.
+        Whether it was created; False where there is one already.
 
     Raises:
         StorageUnavailable: nothing was written.
     """
-    configuration = properties_of(schema)
+    configuration = properties_of(schema, keys)
     fields = _fields(schema, {}, configuration)
     described = {
         "id": str(uuid.uuid4()),
@@ -160,8 +123,8 @@ def create_table(folder: Path, schema: TableSchema, record: BatchRecord, metadat
         {"minReaderVersion": 1, "minWriterVersion": 2},
         _features([column.type for column in schema.columns], configuration),
     )
-    information = _information("CREATE TABLE", metadata, configuration)
-    actions = [{"protocol": protocol}, {"metaData": described}, _transaction(record)]
+    information = _information("CREATE TABLE", to_metadata(record), configuration)
+    actions = [{"protocol": protocol}, {"metaData": described}, *map(_added, files), _transaction(record)]
     try:
         put_commit(folder, 0, [information, *actions])
     except CommitConflict:
@@ -237,26 +200,20 @@ def _described_anew(
     return log.version + 1
 
 
-def needs_mapping(schema: TableSchema) -> bool:
-    """Whether a column's name asks for column mapping."""
-    return any(_ODD_CHARACTERS & set(name) for name in schema.names)
-
-
-def record_only(folder: Path, log: DeltaLog, version: int, record: BatchRecord, metadata: str) -> None:
+def record_only(folder: Path, log: DeltaLog, version: int, record: BatchRecord) -> None:
     """Commit a batch that changes no row: its record and transaction alone.
 
     Args:
         folder: of the table.
         log: the table as the batch was held against it.
         version: to be written; it is taken if anything was committed since.
-        record: names the transaction.
-        metadata: the commit's `userMetadata`.
+        record: of the batch.
 
     Raises:
         CommitConflict: another writer was first; nothing was written.
         StorageUnavailable: nothing was written.
     """
-    information = _information("WRITE", metadata, log.table.metadata().configuration)
+    information = _information("WRITE", to_metadata(record), log.table.metadata().configuration)
     put_commit(folder, version, [information, _transaction(record)])
 
 
@@ -316,6 +273,12 @@ def _protocol(before: Json, features: set[str]) -> Json:
         **({"readerFeatures": sorted(reads)} if reads else {}),
         "writerFeatures": sorted(writes),
     }
+
+
+def _added(file: NewFile) -> Json:
+    size = file.path.stat().st_size
+    added = {"path": file.path.name, "partitionValues": {}, "size": size, "modificationTime": file.modified_ms}
+    return {"add": {**added, "dataChange": True, "stats": file.statistics}}
 
 
 def _transaction(record: BatchRecord) -> Json:

@@ -1,8 +1,4 @@
-"""What a commit says about itself: a `BatchRecord` as JSON, where it stands in a commit, and back.
-
-Spark's commits and our own carry it in `userMetadata`; Kernel knows no such field: there it follows our name in
-`engineInfo`.
-"""
+"""The record that a commit carries in `userMetadata`: a `BatchRecord` as JSON; and commits, read from their JSON."""
 
 from __future__ import annotations
 
@@ -25,21 +21,15 @@ if TYPE_CHECKING:
 ENGINE = "mirror_engine/"
 ENGINE_INFO = f"{ENGINE}{__version__}"
 FORMAT = 1
-_BY_KERNEL = f"/{ENGINE}"  # Kernel says its own name and version first
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY = "version"
 _PLAN_KEY = "plan"
 _NO_RECORD = (KeyError, TypeError, ValueError, RecursionError)
 
 
-def to_metadata(record: BatchRecord, plan: str = "") -> str:
-    """The `userMetadata` of the commit that holds the record's files.
-
-    Args:
-        record: what the commit says about itself.
-        plan: how the batch was merged, in words for people; `""` where there was no choice.
-    """
-    planned = {_PLAN_KEY: plan} if plan else {}
+def to_metadata(record: BatchRecord) -> str:
+    """The `userMetadata` of the commit that holds the record's files."""
+    planned = {_PLAN_KEY: record.plan} if record.plan else {}
     return json.dumps(
         {
             **planned,
@@ -55,29 +45,10 @@ def to_metadata(record: BatchRecord, plan: str = "") -> str:
     )
 
 
-def engine_info(metadata: str) -> str:
-    """The `engineInfo` of a commit that has no `userMetadata`: our name, then the record."""
-    return f"{ENGINE_INFO} {metadata}"
-
-
-def said_by(information: Mapping[str, object]) -> object:
-    """What a commit says about itself, wherever its `commitInfo` has it; None for nothing."""
-    if (said := information.get("userMetadata")) is not None:
-        return said
-    maker, _, said = str(information.get("engineInfo") or "").partition(" ")
-    return said if said and _BY_KERNEL in maker else None
-
-
-def maker_of(information: Mapping[str, object]) -> str:
-    """Who made a commit: its `engineInfo` without what may follow our name there."""
-    told = str(information.get("engineInfo") or "")
-    return told if said_by({"engineInfo": told}) is None else told.partition(" ")[0]
-
-
 def is_ours(information: Mapping[str, object]) -> bool:
-    """Whether this engine made a commit: it carries a record of ours, or our name."""
-    maker = maker_of(information)
-    return maker.startswith(ENGINE) or _BY_KERNEL in maker or from_metadata(said_by(information)) is not None
+    """Whether this engine made a commit: it carries a record or the engine's name."""
+    engine = str(information.get("engineInfo") or "")
+    return engine.startswith(ENGINE) or from_metadata(information.get("userMetadata")) is not None
 
 
 def carried(metadata: str, version: int) -> str:
@@ -102,7 +73,8 @@ def from_metadata(metadata: object) -> BatchRecord | None:
         if not all(isinstance(text, str) for text in texts):
             return None
         progress = Progress.from_json(value["progress"])
-        return BatchRecord(value["mirror"], value["anchor"], progress, tuple(value["files"]), value["folder"])
+        plan = str(value.get(_PLAN_KEY, ""))
+        return BatchRecord(value["mirror"], value["anchor"], progress, tuple(value["files"]), value["folder"], plan)
     except _NO_RECORD:
         return None
 
@@ -116,14 +88,6 @@ def carried_from(metadata: object) -> int | None:
     except _NO_RECORD:
         return None
     return version if isinstance(version, int) else None
-
-
-def plan_of(metadata: object) -> str:
-    """How the batch of a commit of ours was merged, in words for people; `""` where there was no choice."""
-    if from_metadata(metadata) is None or carried_from(metadata) is not None:
-        return ""
-    plan = json.loads(str(metadata)).get(_PLAN_KEY, "")
-    return plan if isinstance(plan, str) else ""
 
 
 def now_ms() -> int:
@@ -172,7 +136,7 @@ class Commit:
 
     Attributes:
         is_ours: whether this engine made it: it carries a record of ours, or our name.
-        said: what it says about itself; None for nothing.
+        metadata: its `userMetadata`; None for none.
         changes_rows: whether rows were added, changed or removed.
         describes: whether it says what the table is: columns, or properties alone.
         added: data files it adds, as the log spells them, with their sizes in bytes.
@@ -181,7 +145,7 @@ class Commit:
     """
 
     is_ours: bool = False
-    said: object = None
+    metadata: object = None
     changes_rows: bool = False
     describes: bool = False
     added: dict[str, int] = field(default_factory=dict)
@@ -192,7 +156,7 @@ class Commit:
         """Note one action of the log."""
         match kind:
             case "commitInfo" if isinstance(action, dict):
-                self.said = said_by(action)
+                self.metadata = action.get("userMetadata")
                 self.is_ours = is_ours(action)
             case "metaData":
                 self.describes = True

@@ -22,11 +22,8 @@ from mirror_engine.tables.log.record import (
     carried_from,
     from_metadata,
     is_empty,
-    maker_of,
-    plan_of,
     read_commit,
     rows_of,
-    said_by,
 )
 from mirror_engine.tables.log.statistics import may_hold
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER, is_table, readable_by_deltalake
@@ -128,6 +125,16 @@ class DataFile:
     kept: pa.BooleanArray | None
 
 
+_FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", "deletionVectors", "v2Checkpoint"})
+_PLAIN_WRITER, _LISTED_WRITER = 2, 7  # protocol versions without features, and with a list of them
+_ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
+
+
+def needs_mapping(schema: TableSchema) -> bool:
+    """Whether a column's name asks for column mapping."""
+    return any(_ODD_CHARACTERS & set(name) for name in schema.names)
+
+
 class DeltaLog:
     """One version of a Delta table."""
 
@@ -196,6 +203,25 @@ class DeltaLog:
         ]
 
     @property
+    def takes_files(self) -> bool:
+        """Whether data files can be added by deltalake, with nothing to check or compute for their rows."""
+        return self.can_add_files(self.schema)
+
+    def can_add_files(self, schema: TableSchema) -> bool:
+        """The same once the table has these columns.
+
+        Partitions, mapped columns, constraints, generated columns and change data feed are left to Spark, and so
+        are the features that deltalake refuses to write (in-commit timestamps, row tracking, clustering ...).
+        """
+        protocol = self._table.protocol()
+        writer = protocol.min_writer_version
+        is_known = writer <= _PLAIN_WRITER or (
+            writer == _LISTED_WRITER and set(protocol.writer_features or ()) <= _FEATURES
+        )
+        is_plain = not schema.partition_columns and not needs_mapping(schema)
+        return is_known and is_plain and not any(field["metadata"] for field in self.fields.values())
+
+    @property
     def marks_rows(self) -> bool:
         """Whether changes mark rows as deleted instead of writing whole files anew (deletion vectors)."""
         return self._table.metadata().configuration.get("delta.enableDeletionVectors") == "true"
@@ -238,7 +264,7 @@ class DeltaLog:
         """
         with reading_log(self._folder), contextlib.suppress(FileNotFoundError):
             for version in range(self.version, -1, -1):
-                yield version, read_commit(self._folder, version).said
+                yield version, read_commit(self._folder, version).metadata
 
     def history(self, limit: int | None) -> Sequence[HistoryEntry]:
         """The commits up to this version, newest first.
@@ -309,7 +335,7 @@ def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common cla
 
 
 def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
-    metadata = said_by(commit)
+    metadata = commit.get("userMetadata")
     record = from_metadata(metadata) if carried_from(metadata) is None else None
     return HistoryEntry(
         commit["version"],
@@ -317,9 +343,9 @@ def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
         commit.get("operation", ""),
         record.files if record else (),
         rows_of(record) if record else 0,
-        maker_of(commit),
+        str(commit.get("engineInfo") or ""),
         {name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
-        plan_of(metadata),
+        record.plan if record else "",
         way_of_record(record, commit.get("operation", "")) if record else "",
         reasons_of(record) if record else {},
     )

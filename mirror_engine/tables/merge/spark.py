@@ -11,22 +11,21 @@ from mirror_engine.tables.base import Outcome, gone
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import allow_vectors, create_table, evolve, record_only
+from mirror_engine.tables.log.data_commit import add_parts
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.history import changed_by_others, refuse_changed
-from mirror_engine.tables.log.kernel import can_append
 from mirror_engine.tables.log.record import (
     beginning,
     carried,
     carried_from,
     from_metadata,
     refuse_repeated,
-    to_metadata,
 )
 from mirror_engine.tables.log.snapshot import count_rows, open_log, read_rows
 from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
 from mirror_engine.tables.meetings import met_in
-from mirror_engine.tables.merge.statements import Transaction, append, confs, merge_changes, merge_plan, says, sized
-from mirror_engine.tables.passthrough import append_parts, copied, data_file, stage
+from mirror_engine.tables.merge.statements import append, confs, merge_changes, merge_plan, says, sized
+from mirror_engine.tables.passthrough import copied, data_file, stage
 from mirror_engine.tables.scratch import Leftovers
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions
@@ -131,7 +130,7 @@ class SparkDeltaWriter:
             TableDamaged: the log cannot be read.
         """
         log = open_log(self._tables.path(table))
-        return None if log is None else replace(log.state(), takes_files=can_append(log, log.schema))
+        return None if log is None else replace(log.state(), takes_files=log.takes_files)
 
     def log_stamp(self, table: str, since: int) -> str:
         """See `DeltaWriter`."""
@@ -141,7 +140,7 @@ class SparkDeltaWriter:
         """See `DeltaWriter`; starts no JVM."""
         folder = self._tables.path(table)
         known = open_log(folder)
-        if known is not None or not create_table(folder, schema, record, to_metadata(record)):
+        if known is not None or not create_table(folder, schema, record):
             return Outcome(self._log(table).version if known is None else known.version)
         make_durable(folder, -1)
         self._forget(folder)
@@ -178,7 +177,7 @@ class SparkDeltaWriter:
             version = evolve(log.folder, log, batch.schema, batch.key_columns)
             if changes.rows:
                 return self._commit(table, batch, changes, record, version), changes.met
-            record_only(log.folder, log, version + 1, record, to_metadata(record))
+            record_only(log.folder, log, version + 1, record)
             return "NOTHING", changes.met
 
     def data_file(self, table: str, name: str) -> BinaryIO | None:
@@ -273,21 +272,21 @@ class SparkDeltaWriter:
         """Commit changes that were held against the table as it was at a version."""
         folder, operation = self._tables.path(table), "MERGE" if changes.matches else "APPEND"
         record = gone(record, operation)
+        if changes.is_data:
+            refuse_changed(table, folder, since)
+            add_parts(table, folder, batch.schema, changes.folder, record)
+            return operation
         with spark_failures(table, "commit"), self.sessions.lent() as spark:
             log = self._log(table)
-            rows = 0 if changes.is_data else count_rows(log)
+            rows = count_rows(log)
             marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
             if marks_rows and not log.marks_rows:
                 allow_vectors(folder, log)
             plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
-            transaction = Transaction(record.application, record.progress.batch, to_metadata(record, plan))
             refuse_changed(table, folder, since)
-            if changes.is_data:
-                append_parts(spark, log, batch.schema, changes.folder, transaction)
-                return operation
             commit = merge_changes if changes.matches else append
             with sized(spark, changes.rows + rows):
-                commit(spark, folder, batch, changes, transaction)
+                commit(spark, folder, batch, changes, replace(record, plan=plan))
         return operation
 
     def _stage_files(
@@ -295,19 +294,13 @@ class SparkDeltaWriter:
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         """Make files part of a table as they lie, or a table of them."""
         folder = self._tables.path(table)
-        if log and not can_append(log, batch.schema):
+        if log and not log.can_add_files(batch.schema):
             raise CommitConflict(f"{table}: it was changed and takes no files now", "The next cycle reads their rows.")
-        transaction = Transaction(record.application, record.progress.batch, to_metadata(record))
-        with (
-            spark_failures(table, "start"),
-            self.sessions.lent() as spark,
-            copied(batch.originals, folder),
-            spark_failures(table, "commit"),
-        ):
+        with copied(batch.originals, folder):
             if log:
                 evolve(folder, log, batch.schema, batch.key_columns)
                 log = self._log(table)
-            stage(spark, folder, log, batch, transaction)
+            stage(table, folder, log, batch, gone(record, "STAGE"))
         if not log:
             self._forget(folder)
         return "STAGE", ()

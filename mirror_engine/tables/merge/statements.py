@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.tables.arrow_types import quoted, spark_type
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE
+from mirror_engine.tables.log.record import to_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirror_engine.tables.base import ChangeBatch
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import StagedChanges
 
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
@@ -38,37 +38,26 @@ _INTEGER_SUFFIXES = {"byte": "Y", "short": "S", "integer": "", "long": "L"}
 _MAX_BOUND = 512  # characters; Delta's statistics know the first 32
 
 
-@dataclass(frozen=True)
-class Transaction:
-    """What makes a commit exactly-once, and what it says about itself."""
-
-    application: str
-    version: int
-    metadata: str
-
-
-def append(
-    spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, transaction: Transaction
-) -> None:
+def append(spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
     """Add the staged rows in one commit."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     columns = [f.col(f"c{place}").alias(name) for place, name in enumerate(batch.schema.names)]
     writer = _staged_rows(spark, batch, changes).select(columns).write.format("delta").mode("append")
     writer.options(
-        txnAppId=transaction.application, txnVersion=transaction.version, userMetadata=transaction.metadata
+        txnAppId=record.application, txnVersion=record.progress.batch, userMetadata=to_metadata(record)
     ).save(str(target))
 
 
 def merge_changes(
-    spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, transaction: Transaction
+    spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
 ) -> None:
     """Replace, remove and add rows in one MERGE; every column is set, also those the batch lacks (LZ-4.5)."""
     from delta.tables import DeltaTable  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     with (
-        confs(spark, {_APPLICATION: transaction.application, _TRANSACTION: str(transaction.version)}),
-        says(spark, transaction.metadata),
+        confs(spark, {_APPLICATION: record.application, _TRANSACTION: str(record.progress.batch)}),
+        says(spark, to_metadata(record)),
     ):
         source = _staged_rows(spark, batch, changes)
         source = source.hint("broadcast") if _is_broadcast(changes) else source

@@ -1,0 +1,262 @@
+"""Data files are added by deltalake where it can, once, and every reader finds each row by its statistics."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta_protocol import protocol_faults
+from delta_scenario import Scenario, schema_of
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
+from mirror_engine.tables.log import commit as evolution
+from mirror_engine.tables.log.commit import put_commit
+from mirror_engine.tables.log.data_commit import NewFile, add_files
+from mirror_engine.tables.log.snapshot import DeltaLog, open_log
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from mirror_engine.landing_zone.schema import TableSchema
+
+TYPED = schema_of(
+    "Id:long!",
+    "Text:string",
+    "At:timestamp",
+    "Day:date",
+    "Price:decimal(12,2)",
+    "Large:decimal(38,0)",
+    "Share:double",
+    "On:timestamp_ntz",
+)
+LONG = "Donaudampfschifffahrtsgesellschaftskapitän"
+INSTANT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=timezone.utc)
+MOMENT = INSTANT.replace(tzinfo=None)
+ROW = (
+    LONG,
+    INSTANT,
+    date(2026, 1, 2),
+    Decimal("9999999999.99"),
+    Decimal(10**37 + 1),
+    math.nan,
+    MOMENT,
+)
+EDGES = [
+    f"Text = '{LONG}'",
+    f"Text >= '{LONG}'",
+    "At = TIMESTAMP '2026-01-02T03:04:05.678901Z'",
+    "At >= TIMESTAMP '2026-01-02T03:04:05.678901Z'",
+    "`On` >= TIMESTAMP_NTZ '2026-01-02T03:04:05.678901'",
+    "Day = DATE '2026-01-02'",
+    "Price >= 9999999999.99",
+    "Large >= 10000000000000000000000000000000000001",
+    "Share > 1e300",
+]
+
+
+@pytest.fixture
+def fresh(spark_writer: SparkDeltaWriter) -> Iterator[SparkDeltaWriter]:
+    for table in spark_writer.tables():
+        spark_writer.drop(table)
+    yield spark_writer
+    for table in spark_writer.tables():
+        spark_writer.drop(table)
+
+
+def maker(table: Scenario) -> str:
+    return table.writer.history(table.table, limit=1)[0].engine
+
+
+@pytest.mark.spark
+def test_every_row_is_found_by_the_edges_that_statistics_know(
+    fresh: SparkDeltaWriter, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
+    table = Scenario(fresh, TYPED, ["Id"])
+    folder = fresh._tables.path(table.table)
+    table.change((0, 1, *ROW), (0, 2, *[None] * 7), (0, 3, "", *[None] * 4, -0.0, None))
+    table.change((0, 4, *["A", *[None] * 6]))
+    assert maker(table).startswith("delta-rs")
+    assert protocol_faults(folder) == []
+    assert (folder / "_delta_log" / "_last_checkpoint").exists()
+    found = spark.read.format("delta").load(str(folder))
+    assert [[row["Id"] for row in found.where(edge).collect()] for edge in EDGES] == [[1]] * len(EDGES)
+    assert [row["Id"] for row in found.where("Share = 0.0").collect()] == [3]
+    assert [row["Id"] for row in found.where("Text = ''").collect()] == [3]
+    reading = QueryBuilder().register("t", DeltaTable(str(folder)))
+    for edge in (f"\"Text\" >= '{LONG}'", "\"At\" >= '2026-01-02T03:04:05.678901Z'", "\"Day\" >= '2026-01-02'"):
+        answer = pa.table(reading.execute(f'SELECT "Id" FROM t WHERE {edge}'))  # noqa: S608 - a fixed text
+        assert answer.to_pylist() == [{"Id": 1}], edge
+
+
+FEATURES = [
+    (["Id", "day:string"], ""),
+    (["Id", "a b:string"], ""),
+    (["Id", "City:string"], "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"),
+    (["Id", "City:string"], "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')"),
+    (["Id", "City:string"], "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"),
+    (["Id", "City:string"], "ADD CONSTRAINT known CHECK (Id > 0)"),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("columns", "properties"),
+    FEATURES,
+    ids=["partitioned", "mapped", "change data feed", "in-commit timestamps", "row tracking", "constraint"],
+)
+def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(
+    fresh: SparkDeltaWriter, spark: SparkSession, columns: list[str], properties: str
+) -> None:
+    table = Scenario(fresh, schema_of(*columns, partitions=["day"] if "day:string" in columns else []), ["Id"])
+    table.create()
+    if properties:
+        spark.sql(f"ALTER TABLE delta.`{fresh._tables.path(table.table)}` {properties}")
+    table.change((0, 1, "x"))
+    assert maker(table).startswith("Apache-Spark")
+    assert table.found() == [(1, "x")]
+
+
+@pytest.mark.spark
+def test_tables_with_deletion_vectors_get_files_from_deltalake(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
+    table = Scenario(fresh, schema_of("Id", "On:timestamp_ntz"), ["Id"])
+    table.create()
+    folder = fresh._tables.path(table.table)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    table.change((0, 1, MOMENT))
+    assert maker(table).startswith("delta-rs")
+    table.change((2, 1, None))
+    table.change((0, 2, MOMENT))
+    assert table.found() == [(2, MOMENT)]
+    assert spark.read.format("delta").load(str(folder)).count() == 1
+
+
+SIMPLE = schema_of("Id", "City:string")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Scenario:
+    """A table whose writer has no Spark."""
+    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
+    return Scenario(writer, SIMPLE, ["Id"])
+
+
+def opened(table: Scenario) -> DeltaLog:
+    log = open_log(table.writer._tables.path(table.table))  # type: ignore[attr-defined]
+    assert log is not None
+    return log
+
+
+def new_file(table: Scenario) -> NewFile:
+    folder = opened(table).folder
+    pq.write_table(pa.table({"Id": pa.array([9], pa.int32()), "City": ["Enns"]}), folder / "new.parquet")
+    return NewFile(folder / "new.parquet", '{"numRecords":1}')
+
+
+def test_inserts_are_committed_without_spark_with_their_transaction_and_record(table: Scenario) -> None:
+    outcome = table.change((0, 1, "Linz"), (0, 2, None))
+    assert (outcome.operation, outcome.version) == ("APPEND", 1)
+    assert table.found() == [(1, "Linz"), (2, None)]
+    assert opened(table).transaction_version(table.record().application) == 1
+    state = table.writer.state(table.table)
+    assert state is not None
+    assert state.record is not None
+    assert (state.record_version, state.record.progress.batch) == (1, 1)
+    assert protocol_faults(opened(table).folder) == []
+
+
+def test_checkpoints_are_written_when_they_are_due(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
+    table.change((0, 1, "Linz"))
+    table.change((0, 2, "Wels"))
+    assert (opened(table).folder / "_delta_log" / "_last_checkpoint").exists()
+    assert protocol_faults(opened(table).folder) == []
+    assert table.found() == [(1, "Linz"), (2, "Wels")]
+
+
+def test_a_transaction_that_the_table_has_is_not_committed_again(table: Scenario) -> None:
+    table.change((0, 1, "Linz"))
+    with pytest.raises(CommitConflict, match="already in the table"):
+        add_files(table.table, opened(table), SIMPLE, [new_file(table)], table.record())
+    assert opened(table).version == 1
+
+
+@pytest.mark.parametrize(
+    "other", [schema_of("Id:long", "City:string"), schema_of("id", "City:string"), schema_of("Id")]
+)
+def test_files_of_other_columns_or_types_are_not_added(table: Scenario, other: TableSchema) -> None:
+    """deltalake adds them without a word."""
+    table.create()
+    table.batch = 1
+    with pytest.raises(CommitConflict, match="columns"):
+        add_files(table.table, opened(table), other, [new_file(table)], table.record())
+    assert opened(table).version == 0
+
+
+def test_a_handle_older_than_another_commit_of_the_mirror_adds_nothing(table: Scenario) -> None:
+    table.create()
+    stale = opened(table)
+    table.change((0, 1, "Linz"))
+    table.batch = 7
+    with pytest.raises(CommitConflict):
+        add_files(table.table, stale, SIMPLE, [new_file(table)], table.record())
+    assert table.found() == [(1, "Linz")]
+
+
+def test_a_commit_whose_checkpoint_failed_is_a_commit(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.create()
+    commit = DeltaTable.create_write_transaction
+
+    def commit_and_fail(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        raise DeltaError("no checkpoint")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", commit_and_fail)
+    assert table.change((0, 1, "Linz")).version == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"), [(DeltaError("x"), CommitFailed), (OSError("no space"), StorageUnavailable)]
+)
+def test_a_commit_that_fails_says_why(
+    table: Scenario, monkeypatch: pytest.MonkeyPatch, failure: Exception, expected: type[Exception]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise failure
+
+    table.create()
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", fail)
+    with pytest.raises(expected):
+        table.change((0, 1, "Linz"))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "takes_files"),
+    [
+        ({"minReaderVersion": 1, "minWriterVersion": 2}, True),
+        ({"minReaderVersion": 1, "minWriterVersion": 3}, False),
+        ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["appendOnly", "invariants"]}, True),
+        *(
+            ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature, "domainMetadata"]}, False)
+            for feature in ("inCommitTimestamp", "rowTracking", "clustering", "identityColumns", "allowColumnDefaults")
+        ),
+    ],
+)
+def test_features_that_deltalake_cannot_write_are_known_by_name(
+    table: Scenario, protocol: dict[str, Any], *, takes_files: bool
+) -> None:
+    table.create()
+    folder = opened(table).folder
+    put_commit(folder, 1, [{"protocol": protocol}])
+    assert opened(table).takes_files is takes_files
