@@ -1,6 +1,6 @@
-"""Lets a publisher's tests run against the mirror.
+"""Test a publisher: `check_publisher` with its parts, and the pytest plugin.
 
-`check_publisher` and what it is told and reports are loaded when first used: the pytest plugin must cost nothing.
+The parts are loaded when first used: the plugin must cost nothing.
 """
 
 from importlib import import_module
@@ -29,10 +29,8 @@ __all__ = [
     "check_publisher",
 ]
 
-_HOME = "mirror_engine.publisher.scenarios"
-
 
 def __getattr__(name: str) -> object:
     if name in __all__:
-        return getattr(import_module(_HOME), name)
+        return getattr(import_module("mirror_engine.publisher.scenarios"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

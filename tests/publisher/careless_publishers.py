@@ -1,4 +1,4 @@
-"""A careful publisher, and one for each exercise that is careless in that alone."""
+"""A careful publisher, and one for each scenario that is careless in that alone."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class CutUploadIsNamed(Careful):
         self.name(temporary, final)
 
 
-class OverwritesAfterLostAnswer(Careful):
+class OverwritesAfterLostResponse(Careful):
     def newest(self):
         if "again" in self.state:
             return self.state["again"]
@@ -131,7 +131,7 @@ class OverwritesAfterLostAnswer(Careful):
 
 
 class TrustsItsState(Careful):
-    """Holds a lock that ends with its process, and remembers by itself how far it is."""
+    """Holds a lock that ends with its process, and keeps its position itself."""
 
     lock = threading.Lock()
 
@@ -186,9 +186,9 @@ class LoadsAgain(Careful):
         return number, position
 
     def load(self, number):
-        found = super().load(number)
+        result = super().load(number)
         self.state["loaded"] = True
-        return found
+        return result
 
 
 class KeepsItsColumns(Careful):
@@ -214,7 +214,7 @@ CARELESS = {
     "key change": KeyChangeAsUpdate,
     "rapid changes to one key": GroupedByKind,
     "failed temporary upload": CutUploadIsNamed,
-    "lost rename answer": OverwritesAfterLostAnswer,
+    "lost rename response": OverwritesAfterLostResponse,
     "crash after publish": TrustsItsState,
     "second file fails": LeavesOutWhatFails,
     "lost state": LoadsAgain,

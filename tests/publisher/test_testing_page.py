@@ -1,3 +1,5 @@
+"""docs/testing.md: its examples pass, and its reports are those that are printed."""
+
 from __future__ import annotations
 
 import re
@@ -7,7 +9,7 @@ import pytest
 from careless_publishers import CARELESS
 
 # pytester unloads what its runs import, and Arrow cannot be loaded twice
-import mirror_engine.publisher.testing.mirrored
+import mirror_engine.publisher.testing.mirror
 from mirror_engine.publisher.testing import check_publisher
 
 pytest_plugins = ["pytester"]
@@ -27,26 +29,26 @@ def test_the_examples_of_the_page_pass(pytester: pytest.Pytester) -> None:
 
 
 def test_the_report_of_the_page_is_the_one_printed() -> None:
-    exercise = "write during the initial load"
-    printed = str(check_publisher(CARELESS[exercise].publish, only=[exercise]))
+    scenario = "write during the initial load"
+    printed = str(check_publisher(CARELESS[scenario].publish, only=[scenario]))
     assert f"```text\n{printed}\n```" in PAGE
 
 
-def test_the_failure_of_the_page_is_the_one_shown(pytester: pytest.Pytester) -> None:
-    told = next(text for kind, text in BLOCKS if kind == "text" and "leaves tables" in text)
+def test_the_failure_of_the_page_is_the_one_printed(pytester: pytest.Pytester) -> None:
+    report = next(text for kind, text in BLOCKS if kind == "text" and "unexpected table states" in text)
     pytester.makepyfile(
-        "def test_x(mirror, publisher):\n"
-        "    publisher.table('Orders', keys=['id']).apply_changes((3, {'id': 1}))\n"
-        "    mirror.run()\n"
+        "def test_x(mirror, landing_zone):\n"
+        "    landing_zone.table('Orders', keys=['id']).apply_changes((3, {'id': 1}))\n"
+        "    mirror.sync()\n"
     )
-    assert told in pytester.runpytest_inprocess().stdout.str()
+    assert report in pytester.runpytest_inprocess().stdout.str()
 
 
-def test_the_page_names_every_exercise_and_every_method() -> None:
-    for exercise in CARELESS:
-        assert f"| {exercise} |" in PAGE
-    public = [name for name in vars(mirror_engine.publisher.testing.mirrored.MirrorInTest) if not name.startswith("_")]
-    internal = {"complaint", "story", "close"}
+def test_the_page_names_every_scenario_and_every_method() -> None:
+    for scenario in CARELESS:
+        assert f"| {scenario} |" in PAGE
+    public = [name for name in vars(mirror_engine.publisher.testing.mirror.MirrorInTest) if not name.startswith("_")]
+    internal = {"unmet_expectations", "failure_report", "close"}
     assert [
         name for name in public if f"`{name}" not in PAGE and f"`{name}(" not in PAGE and name not in internal
     ] == []

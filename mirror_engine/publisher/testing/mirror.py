@@ -1,0 +1,358 @@
+"""The mirror as a test uses it: sync it, read its tables, and say which are expected to be halted or blocked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.config import Config
+from mirror_engine.engine_run import RunResult
+from mirror_engine.errors import UnknownTable
+from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
+from mirror_engine.landing_zone.change import comparable
+from mirror_engine.landing_zone.diagnostics import CATALOG, SEVERITY_ORDER, Severity
+from mirror_engine.landing_zone.names import find_table
+from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_a_person
+from mirror_engine.mirror import Mirror
+from mirror_engine.monitoring.words import advice, in_words
+from mirror_engine.publisher.target import place_of
+from mirror_engine.publisher.validate import NEVER_CAME, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from mirror_engine.engine_run import SyncReport
+    from mirror_engine.events import Event
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.states import TableState
+    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
+
+    Row = Mapping[str, Any]
+
+BLOCKED = ""  # expected of a table in place of a code
+MAX_DIFFERENCES = 20
+MAX_DIAGNOSTICS = 10  # in a failure report
+
+
+def described(table: TableStatus) -> str:
+    """A table's state, and what to do about it."""
+    help_text = advice(table.state, engine_running=True)
+    return f"  {table.name.normalized} is {in_words(table.state)}" + (f"\n    help: {help_text}" if help_text else "")
+
+
+class MirrorInTest:
+    """The mirror of a test's landing zone; the fixture `mirror` is one.
+
+    Args:
+        root: ROOT.
+        config: all options.
+        writer: of the Delta tables; None for Spark.
+
+    Attributes:
+        has_synced: whether it ever ran.
+    """
+
+    def __init__(self, root: Path, config: Config | None = None, *, writer: DeltaWriter | None = None) -> None:
+        self.root = root
+        self.config = config or Config()
+        self.has_synced = False
+        self._mirror = Mirror(root, self.config, writer=writer, listeners=[self._record])
+        self._expected: dict[str, str] = {}
+        self._diagnostics: dict[Diagnostic, None] = {}
+        self._failures: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<mirror of {self.root}>"
+
+    def sync(self) -> SyncReport:
+        """Apply all that can be applied now, whatever the result."""
+        self.has_synced = True
+        self._failures.clear()
+        return self._mirror.sync()
+
+    def sync_until_caught_up(self) -> SyncReport:
+        """Apply everything that landed.
+
+        Raises:
+            AssertionError: a table has not caught up, and is not expected to: which, why, and what to do.
+        """
+        __tracebackhide__ = True
+        report = self.sync()
+        tables = self.status().tables
+        problems = [
+            described(table)
+            for table in tables
+            if not (_has_caught_up(table) or any(self._is_as_expected(name, table, tables) for name in self._expected))
+        ]
+        if report.result in (RunResult.FAILED, RunResult.RETRY):
+            problems += self._failures
+        if problems:
+            raise AssertionError("\n".join(["the mirror has not caught up:", *problems]))
+        return report
+
+    def table(self, name: str) -> MirroredTable:
+        """A mirrored table by name, in any case: `Sales.Orders`, `sales.schema/orders`, or `orders` where clear."""
+        return MirroredTable(self, name)
+
+    def tables(self) -> list[str]:
+        """The mirrored tables, by folder from `ROOT/Tables`."""
+        return self._mirror.tables()
+
+    def status(self) -> MirrorStatus:
+        """The present status of every table; starts no JVM."""
+        return self._mirror.status()
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All diagnostics of this test, each once, in the order they were raised."""
+        return tuple(self._diagnostics)
+
+    def assert_no_diagnostics(self, min_severity: str = "info", *, ignore: Collection[str] = ()) -> None:
+        """Fail if this test raised diagnostics, or `validate` finds changes to keys that were never inserted.
+
+        Args:
+            min_severity: `info`, `warning` or `error`: less severe ones pass.
+            ignore: codes that pass, such as `ME042`.
+
+        Raises:
+            AssertionError: a diagnostic was raised: each message with its help.
+            ValueError: `min_severity` is no severity.
+        """
+        __tracebackhide__ = True
+        severities = SEVERITY_ORDER[SEVERITY_ORDER.index(Severity(min_severity)) :]
+        raised = (*self._diagnostics, *self._never_inserted())
+        found = [each for each in raised if each.severity in severities and each.code not in ignore]
+        if found:
+            raise AssertionError("\n".join(["unexpected diagnostics:", *map(_in_full, found)]))
+
+    def expect_halted(self, table: str, code: str) -> None:
+        """Expect a table to be halted (or a new folder to stay unconfigured) with this code when the test ends.
+
+        May be called before or after a sync; `sync_until_caught_up` then accepts this table.
+
+        Raises:
+            ValueError: the code is unknown.
+        """
+        if code not in CATALOG:
+            raise ValueError(f"{code}: no such diagnostic; `mirror-engine explain` and docs/diagnostics.md list them")
+        self._expected[table] = code
+
+    def expect_blocked(self, table: str) -> None:
+        """Expect a table to wait for a missing file when the test ends (LZ-3.3); otherwise as `expect_halted`."""
+        self._expected[table] = BLOCKED
+
+    def unmet_expectations(self) -> str:
+        """Tables that are halted or blocked unexpectedly, or not as expected; `""` where there are none."""
+        if not (self.has_synced or self._expected):
+            return ""
+        tables = self.status().tables
+        unmet, accepted = [], []
+        for name, code in self._expected.items():
+            table = self._find(name, tables)
+            accepted.append(table)
+            if table is None or not _is_expected(table.state, code):
+                actual = f"it is {in_words(table.state)}" if table else "there is no such table folder, or several"
+                unmet.append(f"  {name} should be {f'halted with {code}' if code else 'blocked'}: {actual}")
+        problems = [described(table) for table in tables if needs_a_person(table.state) and table not in accepted]
+        if not (problems or unmet):
+            return ""
+        return "\n".join(["unexpected table states at the end of the test:", *problems, *unmet])
+
+    def failure_report(self) -> str:
+        """What may explain a failed test: tables that have not caught up, failures, diagnostics."""
+        if not self.has_synced:
+            return "the mirror was not synced"
+        tables = self.status().tables
+        lines = [described(table) for table in tables if not isinstance(table.state, CaughtUp)]
+        known = {table.state.diagnostic for table in tables if isinstance(table.state, Halted | Unconfigured)}
+        first = self.diagnostics[:MAX_DIAGNOSTICS]
+        lines += [*self._failures, *(_in_full(diagnostic) for diagnostic in first if diagnostic not in known)]
+        return "\n".join(lines or ["  all tables have caught up; no diagnostics"])
+
+    def close(self) -> None:
+        """Close the writer."""
+        self._mirror.close()
+
+    def _is_as_expected(self, name: str, table: TableStatus, tables: Sequence[TableStatus]) -> bool:
+        return self._find(name, tables) is table and _is_expected(table.state, self._expected[name])
+
+    def _find(self, name: str, tables: Sequence[TableStatus]) -> TableStatus | None:
+        folders = {table.delta_folder: table for table in tables}
+        try:
+            return folders[find_table(name, list(folders), self.config.delta_default_schema)]
+        except UnknownTable:
+            return None
+
+    def _never_inserted(self) -> list[Diagnostic]:
+        """ME077 and ME078 (LZ-4.7): the engine applies such files without a diagnostic, as Fabric does."""
+        if not self.has_synced:
+            return []
+        report = judge(place_of(self.root, self.config))
+        return [diagnostic for diagnostic, _ in report.all() if diagnostic.code in NEVER_CAME]
+
+    def _record(self, event: Event) -> None:
+        match event:
+            case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
+                self._diagnostics.setdefault(diagnostic)
+            case RetryScheduled(table, message):
+                self._failures.append(f"  {table.normalized if table else 'the mirror'}: {message}")
+            case _:
+                pass
+
+
+def _is_expected(state: TableState, code: str) -> bool:
+    match state:
+        case Halted(diagnostic) | Unconfigured(diagnostic):
+            return code == diagnostic.code
+        case Blocked():
+            return code == BLOCKED
+        case _:
+            return False
+
+
+def _has_caught_up(table: TableStatus) -> bool:
+    return isinstance(table.state, CaughtUp) or table.state == Empty(expired=False)
+
+
+def _in_full(diagnostic: Diagnostic) -> str:
+    help_text = f"\n    help: {diagnostic.help}" if diagnostic.help else ""
+    return f"  {diagnostic.severity.value}: {diagnostic.full_message}{help_text}"
+
+
+@dataclass(frozen=True)
+class MirroredTable:
+    """One mirrored table, read when asked; every method raises `UnknownTable` where there is none."""
+
+    mirror: MirrorInTest
+    name: str
+
+    def rows(self) -> Rows:
+        """The rows as dicts, sorted by key, then by all columns; NULL first, NaN last."""
+        __tracebackhide__ = True
+        folder, mirror = self._folder(), self.mirror._mirror  # noqa: SLF001 - a table is a part of its mirror
+        status = next((table for table in self.mirror.status().tables if table.delta_folder == folder), None)
+        state = "" if status is None or _has_caught_up(status) else described(status).strip()
+        return Rows(mirror.read_table(folder).to_pylist(), mirror.key_columns(folder), state)
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table, in no particular order."""
+        __tracebackhide__ = True
+        return self.mirror._mirror.read_table(self._folder())  # noqa: SLF001 - as above
+
+    def history(self) -> Sequence[HistoryEntry]:
+        """The commits, newest first."""
+        __tracebackhide__ = True
+        return self.mirror._mirror.history(self._folder())  # noqa: SLF001 - as above
+
+    def keys(self) -> tuple[str, ...]:
+        """The key columns in force at the last commit; empty for a keyless table."""
+        __tracebackhide__ = True
+        return tuple(self.mirror._mirror.key_columns(self._folder()))  # noqa: SLF001 - as above
+
+    def _folder(self) -> str:
+        __tracebackhide__ = True
+        try:
+            return find_table(self.name, self.mirror.tables(), self.mirror.config.delta_default_schema)
+        except UnknownTable as error:
+            raise UnknownTable(f"{error.message}\n{self.mirror.failure_report()}", error.help) from None
+
+
+class Rows(list[dict[str, Any]]):
+    """Rows as dicts, sorted; equal to a plain list of the same dicts, where NaN equals NaN (LZ-4.9).
+
+    Sorted by the key columns in the order of `keyColumns`, then by all other columns in the table's order; NULL comes
+    first, NaN last.
+
+    Attributes:
+        keys: the key columns; empty for a keyless table.
+        state: why the table has not caught up; `""` where it has.
+    """
+
+    def __init__(self, rows: Iterable[dict[str, Any]], keys: Sequence[str] = (), state: str = "") -> None:
+        super().__init__(rows)
+        self.keys = tuple(keys)
+        self.state = state
+        self.sort(key=lambda row: [_rank(row[name]) for name in (*self.keys, *row)])
+
+    __hash__ = list.__hash__  # none
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, list):
+            return NotImplemented
+        return len(self) == len(other) and all(map(_is_same_row, self, other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a list has its own
+
+    def differences(self, expected: Iterable[Row]) -> list[str]:
+        """Rows that are missing, unexpected or different, by key and cell.
+
+        Raises:
+            TypeError: an expected row holds a value that no table does, such as a list.
+        """
+        rows, expected_rows = self._by_key(self), self._by_key(expected)
+        lines = [line for key in {**expected_rows, **rows} for line in self._of_key(rows[key], expected_rows[key])]
+        if not lines:
+            lines = ["the same rows in another order; rows() sorts by key, then by all columns, NULL first"]
+        hidden = [f"… and {len(lines) - MAX_DIFFERENCES} more"] if len(lines) > MAX_DIFFERENCES else []
+        return [*lines[:MAX_DIFFERENCES], *hidden, *self.state.splitlines()]
+
+    def _by_key(self, rows: Iterable[Row]) -> defaultdict[Hashable, list[Row]]:
+        by_key: defaultdict[Hashable, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_key[tuple(comparable(row.get(name)) for name in (self.keys or row))].append(row)
+        return by_key
+
+    def _of_key(self, rows: list[Row], expected: list[Row]) -> list[str]:
+        missing, unexpected = _without(expected, rows), _without(rows, expected)
+        if self.keys and len(missing) == len(unexpected) == 1:
+            key = ", ".join(f"{name}={missing[0].get(name)!r}" for name in self.keys)
+            return [f"different: {key}: {_cells(unexpected[0], missing[0])}"]
+        return [*(f"missing: {dict(row)!r}" for row in missing), *(f"unexpected: {dict(row)!r}" for row in unexpected)]
+
+
+def _without(rows: list[Row], others: list[Row]) -> list[Row]:
+    """Rows that have no equal among the others, one for one."""
+    left, alone = list(others), []
+    for row in rows:
+        at = next((at for at, other in enumerate(left) if _is_same_row(row, other)), None)
+        if at is None:
+            alone.append(row)
+        else:
+            del left[at]
+    return alone
+
+
+def _is_same_row(row: Row, other: Row) -> bool:
+    if row == other:
+        return True
+    has_same_columns = isinstance(other, dict) and row.keys() == other.keys()
+    return has_same_columns and all(_is_same(row[name], other[name]) for name in row)
+
+
+def _is_same(value: object, other: object) -> bool:
+    return value == other or comparable(value) == comparable(other)
+
+
+def _cells(row: Row, expected: Row) -> str:
+    return "; ".join(
+        f"{name} is {_cell(row, name)}, expected {_cell(expected, name)}"
+        for name in {**expected, **row}
+        if not (name in row and name in expected and _is_same(row[name], expected[name]))
+    )
+
+
+def _cell(row: Row, name: str) -> str:
+    return repr(row[name]) if name in row else "not a column"
+
+
+def _rank(value: Any) -> tuple[int, Any]:  # noqa: ANN401 - a cell of any type
+    """The rank of a cell in the sort order of its column."""
+    if value is None:
+        return (0, 0)
+    return (2, 0) if value != value else (1, value)  # noqa: PLR0124 - true of NaN only
