@@ -29,7 +29,7 @@ from mirror_engine.monitoring.status import Heart, mirror_status
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.tables.deferred import DeferredWriter
-from mirror_engine.tables.reading.reader import LazyReader
+from mirror_engine.tables.reading.request import LazyReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
-    from mirror_engine.tables.reading.reader import OrderedReader
+    from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tables.spark.backend import SparkBackend
     from mirror_engine.tables.spark.profile import Profile
 

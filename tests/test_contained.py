@@ -20,7 +20,7 @@ from shop import Shop, name, row
 from mirror_engine import RunResult
 from mirror_engine.landing_zone.layout import MONITORING
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.base import COUNTED_ROW_BYTES
+from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES
 
 pytestmark = pytest.mark.slow
 ROW_BYTES = 64 * 1024  # a thousandth of the default, and so are the bombs
@@ -133,7 +133,7 @@ def test_a_bomb_is_refused_alone(shop, bomb):
 
 def test_many_small_bombs_are_no_large_one(shop):
     rows = ROW_BYTES // 32
-    shop.config = type(shop.config)(max_row_size=ROW_BYTES, max_batch_size=4 * rows * COUNTED_ROW_BYTES)
+    shop.config = type(shop.config)(max_row_size=ROW_BYTES, max_batch_size=4 * rows * MIN_ACCOUNTED_ROW_BYTES)
     for number in range(1, 13):
         shop.publisher.put(f"Bad/{name(number)}", keys_of_one_value(rows))
     assert shop.sync().commits >= 12 // 5

@@ -15,7 +15,7 @@ from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.tables.base import ChangeBatch, FileRows
-from mirror_engine.tables.reading.reader import ReadFile
+from mirror_engine.tables.reading.request import ReadFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.schema import Column
     from mirror_engine.tables.passthrough import PassthroughReader
-    from mirror_engine.tables.reading.reader import OrderedReader, TableContext, WaitingFiles
+    from mirror_engine.tables.reading.request import OrderedReader, PendingFiles, TableContext
 
 SURELY_ROWS_BYTES = 1024 * 1024  # so much is no header and no deletes of what was never there
 
@@ -91,7 +91,7 @@ class BatchReader:
         self._tell = tell
         self._prepare = prepare
 
-    def cut(self, waiting: WaitingFiles, known: Progress) -> PreparedBatch:
+    def cut(self, waiting: PendingFiles, known: Progress) -> PreparedBatch:
         """Read the next batch of a table folder: files that are all read, or that all stay as they lie.
 
         Raises:
@@ -120,12 +120,12 @@ class BatchReader:
         metadata = waiting.metadata
         return PreparedBatch(files, _batch(read, metadata, facts), facts, metadata, refusal, tuple(said))
 
-    def _look(self, waiting: WaitingFiles, place: int, facts: TableContext) -> ReadFile | str:
+    def _look(self, waiting: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
         if waiting.files[place].size >= SURELY_ROWS_BYTES:
             self._prepare()
         return "" if self.lying is None else self.lying().look(waiting.request(place, facts))
 
-    def _lying_run(self, waiting: WaitingFiles, found: ReadFile) -> Iterator[ReadFile]:
+    def _lying_run(self, waiting: PendingFiles, found: ReadFile) -> Iterator[ReadFile]:
         """Files that stay as they lie: they take no room here, so only their number is bounded."""
         for place in range(1, len(waiting.files) + 1):
             yield found
@@ -136,7 +136,7 @@ class BatchReader:
                 return
             found = look
 
-    def _read_run(self, waiting: WaitingFiles, reason: str) -> Iterator[ReadFile]:
+    def _read_run(self, waiting: PendingFiles, reason: str) -> Iterator[ReadFile]:
         """Files that are read, up to one that stays as it lies."""
         size, facts = 0, waiting.facts
         with closing(self._reader.in_order(waiting)) as reading:
@@ -148,7 +148,7 @@ class BatchReader:
                 if _changes_rows(found.rows):
                     self._prepare()
                 facts = found.facts
-                size += found.rows.counted_bytes
+                size += found.rows.accounted_bytes
                 yield found if look == found.rows.reason else ReadFile(replace(found.rows, reason=look), facts)
 
 

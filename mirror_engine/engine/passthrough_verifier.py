@@ -13,7 +13,7 @@ from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.tables.base import ChangeBatch
-from mirror_engine.tables.reading.reader import ReadRequest, TableContext
+from mirror_engine.tables.reading.request import ReadRequest, TableContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

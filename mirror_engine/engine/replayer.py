@@ -38,7 +38,7 @@ from mirror_engine.events import (
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.tables.base import STAGED, BatchRecord, Outcome, way_of
-from mirror_engine.tables.reading.reader import TableContext, WaitingFiles
+from mirror_engine.tables.reading.request import PendingFiles, TableContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,7 +235,7 @@ class Replayer:
         if not is_as_known(known, state):
             raise disagreement(work.table)
         facts = self._facts(work.table, known, state)
-        cut = self._reader.cut(WaitingFiles(work.zone, work.table, tuple(work.waiting), step.metadata, facts), known)
+        cut = self._reader.cut(PendingFiles(work.zone, work.table, tuple(work.waiting), step.metadata, facts), known)
         try:
             if known.owed and not cut.batch.originals:  # what changes rows meets only files that were looked at
                 known = self._inspected(work) or known

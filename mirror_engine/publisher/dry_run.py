@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
-    from mirror_engine.tables.reading.spill import Reading
+    from mirror_engine.tables.reading.spill import ReadMode
 
 SECONDS_BETWEEN_TRIES = 0.2
 MAX_TRY_SECONDS = 4.0
@@ -46,7 +46,7 @@ class DryRun:
         storage: door 1; whatever it is, nothing is written through it.
         config: all options; those about cleaning up do not count.
         writer: door 2, in memory.
-        reading: how thoroughly files are read, and where their rows go: it must suit the writer.
+        mode: how thoroughly files are read, and where their rows go: it must suit the writer.
         tell: called with every event.
         clock: seconds since 1970.
         ledger: how far every table is at the beginning; by default nothing is known. It is closed at the end.
@@ -57,7 +57,7 @@ class DryRun:
         storage: Storage,
         config: Config,
         writer: DeltaWriter,
-        reading: Reading,
+        mode: ReadMode,
         *,
         tell: Callable[[Event], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
@@ -68,7 +68,7 @@ class DryRun:
         self._ledger = ledger or Ledger.fresh()
         self.context = EngineContext(storage, writer, self._ledger, config, clock, tell)
         self.poller = Poller(storage, config)
-        self._reader = ChangeFileReader(storage, config, reading)
+        self._reader = ChangeFileReader(storage, config, mode)
         reader = BatchReader(self._reader, config, tell, writer.prepare)
         self._engine = Engine(self.context, self.poller, reader, Janitor(storage, config, clock))
 

@@ -23,9 +23,9 @@ from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
 from mirror_engine.monitoring.words import in_words, word
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.storage.zone_view import Source, ZoneView
-from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
+from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.reading.spill import EveryRow
+from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -170,7 +170,7 @@ def judge(place: ValidationTarget, shuffles: int = 0, whole_file_bytes: float = 
 
     Args:
         place: what is to be judged.
-        whole_file_bytes: of larger files only the columns are read that `KeyReading` says.
+        whole_file_bytes: of larger files only the columns are read that `keys_only` says.
         shuffles: in how many other orders files of one time are tried (ME079).
 
     Raises:
@@ -180,7 +180,7 @@ def judge(place: ValidationTarget, shuffles: int = 0, whole_file_bytes: float = 
     place = _begun(place, zone)
     sizes = [file.size for table in zone.tables for file in table.files]
     writer = KeyWriter()
-    with DryRun(place.storage, place.config, writer, KeyReading(sizes, whole_file_bytes)) as rehearsal:
+    with DryRun(place.storage, place.config, writer, keys_only(sizes, whole_file_bytes)) as rehearsal:
         status = rehearsal.play()
     return verdicts_of(place, zone, status, writer, _tied(place, zone, shuffles) if shuffles else {})
 
@@ -322,7 +322,7 @@ def _replayed(storage: Storage, place: ValidationTarget) -> tuple[dict[str, Rows
     writer = MemoryDeltaWriter()
     with (
         tempfile.TemporaryDirectory(prefix="mirror-engine-") as scratch,
-        DryRun(storage, place.config, writer, EveryRow(Path(scratch))) as rehearsal,
+        DryRun(storage, place.config, writer, all_rows(Path(scratch))) as rehearsal,
     ):
         status = rehearsal.play()
     rows: dict[str, Rows] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.validate import verdicts_of
-from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
+from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def watch(place: ValidationTarget, stop: threading.Event, say: Callable[[Diagnos
     """
     found = _Found(say)
     writer = KeyWriter()
-    with DryRun(place.storage, place.config, writer, KeyReading(None), tell=found) as rehearsal:
+    with DryRun(place.storage, place.config, writer, keys_only(None), tell=found) as rehearsal:
         while not stop.is_set():
             started = time.monotonic()
             rehearsal.cycle(threading.Event())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array[Any]]  # which rows of a batch, as booleans
 
-COUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
+MIN_ACCOUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
 
 
 class RowSource(Protocol):
@@ -76,9 +76,9 @@ class FileRows:
         return sum(self.markers.values())
 
     @property
-    def counted_bytes(self) -> int:
+    def accounted_bytes(self) -> int:
         """What it counts for where a bound is on the bytes of a batch."""
-        return max(self.landed_bytes, self.row_count * COUNTED_ROW_BYTES)
+        return max(self.landed_bytes, self.row_count * MIN_ACCOUNTED_ROW_BYTES)
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class ChangeBatch:
         return tuple(file.original for file in self.files if file.original)
 
     @property
-    def counted_bytes(self) -> int:
+    def accounted_bytes(self) -> int:
         """What its files count for."""
-        return sum(file.counted_bytes for file in self.files)
+        return sum(file.accounted_bytes for file in self.files)
 
 
 @dataclass(frozen=True)

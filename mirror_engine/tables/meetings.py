@@ -11,7 +11,7 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.log.snapshot import scan
 from mirror_engine.tables.log.statistics import bounds_of, is_bounded
-from mirror_engine.tables.merge.keys_only import KeyIndex, KeySequence, KeySpool, compact, key_hashes
+from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows, KeySequence, compact, key_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +39,12 @@ def met_in(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:
 
 
 def _run_of(file: FileRows, keys: Sequence[str], extremes: list[pa.Table]) -> KeySequence:
-    spool = KeySpool(keys)
+    store = KeyRows(keys)
     for rows in file.rows.batches([*keys, MARKER_COLUMN]):
-        spool.add(rows)
+        store.add(rows)
         extremes.append(_extremes(rows.select(list(keys))))
-    return spool.finish().run
+    store.finish()
+    return store.run
 
 
 def _extremes(keys: pa.RecordBatch) -> pa.Table:

@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_engine.errors import CommitConflict, MirrorError, SparkFailed, StorageUnavailable, TableDamaged
+from mirror_engine.errors import (
+    CommitConflict,
+    ConcurrentModification,
+    MirrorError,
+    SparkFailed,
+    StorageUnavailable,
+    TableDamaged,
+)
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import VOID
@@ -31,15 +38,15 @@ from mirror_engine.tables.log.durability import sync_file
 from mirror_engine.tables.log.snapshot import needs_mapping, open_log
 from mirror_engine.tables.log.statistics import ColumnChunk, bounds_of_chunks, chunks_of_column, statistics_of
 from mirror_engine.tables.reading.limits import broken, check_total
-from mirror_engine.tables.reading.opening import guarded, sighted
+from mirror_engine.tables.reading.opening import guarded, listed_now, open_listed
 from mirror_engine.tables.reading.parquet import fixed_width, longest_text, open_parquet, read_footer
 from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, PARSE_ERRORS, parquet_type
-from mirror_engine.tables.reading.reader import ReadFile, ReadRequest, facts_after, said_of, terms_of
-from mirror_engine.tables.reading.row_rules import Taken, byte_count, take
-from mirror_engine.tables.reading.spill import WholeFiles
+from mirror_engine.tables.reading.reader import facts_after, file_contract, file_diagnostics
+from mirror_engine.tables.reading.request import ReadFile, ReadRequest
+from mirror_engine.tables.reading.row_rules import IngestedRows, ingest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
     from typing import BinaryIO
@@ -49,10 +56,9 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, RowSource
     from mirror_engine.tables.log.snapshot import DeltaLog
-    from mirror_engine.tables.reading.opening import SightedFile
     from mirror_engine.tables.reading.parquet import ParquetChangeFile
-    from mirror_engine.tables.reading.row_rules import Terms
-    from mirror_engine.tables.reading.spill import Reading, RowSpool
+    from mirror_engine.tables.reading.row_rules import FileContract
+    from mirror_engine.tables.reading.spill import ReadMode, RowStore
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _DICTIONARIES = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
@@ -89,7 +95,9 @@ class Doubt(Exception):
     """Why a file is no data file as it lies, in words."""
 
 
-def check_fit(file: ParquetChangeFile, terms: Terms, source: BinaryIO, size: int, config: Config) -> Counter[str]:
+def check_fit(
+    file: ParquetChangeFile, terms: FileContract, source: BinaryIO, size: int, config: Config
+) -> Counter[str]:
     """Make sure that a marker-free file is a data file of its table as it lies.
 
     Args:
@@ -120,7 +128,7 @@ def check_fit(file: ParquetChangeFile, terms: Terms, source: BinaryIO, size: int
     return +nulls
 
 
-def _check_names(file: ParquetChangeFile, terms: Terms) -> None:
+def _check_names(file: ParquetChangeFile, terms: FileContract) -> None:
     schema = terms.merged.schema
     if needs_mapping(schema) or schema.partition_columns:
         raise Doubt("a column of the table has another name in files, or none")
@@ -145,7 +153,7 @@ def _check_footer(file: ParquetChangeFile) -> None:
         raise Doubt("its dates may count in another calendar")
 
 
-def _check_type(leaf: Any, terms: Terms, column: Column) -> None:  # noqa: ANN401 - pyarrow's ColumnSchema
+def _check_type(leaf: Any, terms: FileContract, column: Column) -> None:  # noqa: ANN401 - pyarrow's ColumnSchema
     kind = parquet_type(leaf)
     if kind.taken_as or column.type == VOID:
         raise Doubt(f"column {column.name} is {kind.spelling}")
@@ -162,7 +170,7 @@ def _check_type(leaf: Any, terms: Terms, column: Column) -> None:  # noqa: ANN40
         raise Doubt(f"column {column.name} is of another kind of time in the table")
 
 
-def _check_cells(column: Column, terms: Terms, chunks: Sequence[ColumnChunk], *, is_required: bool) -> None:
+def _check_cells(column: Column, terms: FileContract, chunks: Sequence[ColumnChunk], *, is_required: bool) -> None:
     """What the footer tells of a column's cells is enough, and nothing that would be refused."""
     known = terms.merged.schema.find(column.name)
     is_filled = known is not None and not known.nullable
@@ -281,48 +289,27 @@ class Seen:
         self.highest = highest if self.highest is None else max(self.highest, highest)
 
 
-class KeysOfRows(WholeFiles):
-    """A `Reading` that looks at everything and keeps keys and markers.
+class _KeyStore:
+    """A `RowStore` of keys and markers alone; of the other columns it notes what it saw."""
 
-    Attributes:
-        seen: per column what was seen of it.
-    """
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self.seen: dict[str, Seen] = {}
-
-    def byte_count(self, columns: Iterable[pa.Array]) -> int:
-        """See `Reading`."""
-        return byte_count(columns)
-
-    def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> _KeySpool:
-        """See `Reading`."""
-        kept = [*key_columns, MARKER_COLUMN]
-        self.seen = {name: Seen() for name in schema.names if name != MARKER_COLUMN}
-        below = self._reading.spool(pa.schema([schema.field(name) for name in kept]), key_columns)
-        return _KeySpool(below, kept, self.seen)
-
-
-class _KeySpool:
-    def __init__(self, below: RowSpool, kept: Sequence[str], seen: dict[str, Seen]) -> None:
+    def __init__(self, below: RowStore, seen: dict[str, Seen]) -> None:
         self._below = below
-        self._kept = kept
         self._seen = seen
+        self.schema = below.schema
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """See `RowSpool`."""
         for name, seen in self._seen.items():
             seen.add(batch.column(name))
-        self._below.add(batch.select(self._kept))
+        self._below.add(batch.select(self.schema.names))
 
-    def finish(self) -> RowSource:
-        """See `RowSpool`."""
-        return self._below.finish()
+    def finish(self) -> None:
+        self._below.finish()
 
-    def discard(self) -> None:
-        """See `RowSpool`."""
-        self._below.discard()
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return self._below.batches(columns)
+
+    def close(self) -> None:
+        self._below.close()
 
 
 def check_bounds(footer: Any, columns: Sequence[Column], seen: dict[str, Seen], path: str) -> None:  # noqa: ANN401 - FileMetaData
@@ -365,13 +352,13 @@ class PassthroughReader:
     Args:
         storage: door 1.
         config: all options.
-        reading: where rows go when they are read after all.
+        mode: where rows go when they are read after all.
     """
 
-    def __init__(self, storage: Storage, config: Config, reading: Reading) -> None:
+    def __init__(self, storage: Storage, config: Config, mode: ReadMode) -> None:
         self._storage = storage
         self._config = config
-        self._reading = reading
+        self._mode = mode
 
     def look(self, request: ReadRequest) -> ReadFile | str:
         """A file that becomes part of its table as it lies; else why it does not, in words.
@@ -401,10 +388,16 @@ class PassthroughReader:
             StorageUnavailable: it could not be read.
         """
         file = open_parquet(guarded(content, request.path), request.path, self._config)
-        terms = terms_of(file, request, self._config)
-        keys = KeysOfRows(self._reading)
-        taken = take(file, terms, request.file, keys)
-        check_bounds(file.parquet.metadata, terms.merged.schema.columns, keys.seen, request.path)
+        terms = file_contract(file, request, self._config)
+        seen: dict[str, Seen] = {}
+
+        def store(schema: pa.Schema, key_columns: Collection[str]) -> RowStore:
+            seen.update({name: Seen() for name in schema.names if name != MARKER_COLUMN})
+            keys = pa.schema([schema.field(name) for name in (*key_columns, MARKER_COLUMN)])
+            return _KeyStore(self._mode.store(keys, key_columns), seen)
+
+        taken = ingest(file, terms, request.file.size, replace(self._mode, store=store))
+        check_bounds(file.parquet.metadata, terms.merged.schema.columns, seen, request.path)
         return FileRows(
             request.file.path, "", "", 0, taken.rows, taken.markers, has_marker=False, byte_count=taken.byte_count
         )
@@ -425,23 +418,28 @@ class PassthroughReader:
         return "" if request.facts.takes_files else "the table asks more of its files, or names columns otherwise"
 
     def _looked_at(self, request: ReadRequest) -> ReadFile:
-        lying = sighted(self._storage, request)
-        size = lying.entry.size
-        with lying.open() as handle:
+        size = request.file.size
+        with open_listed(self._storage, request) as handle:
             content = guarded(handle, request.path)
             file = open_parquet(content, request.path, self._config)
             if file.marker is not None:
                 raise Doubt("it has row markers")
-            terms = terms_of(file, request, self._config)
+            terms = file_contract(file, request, self._config)
             nulls = check_fit(file, terms, content, size, self._config)
             digest = _digest(content, size, request.path, self._config)
-        taken = Taken(
-            _RowsOnDemand(partial(self._rows, lying, request)), _inserts(file.parquet.metadata.num_rows), 0, nulls
+        taken = IngestedRows(
+            _RowsOnDemand(partial(self._rows, request)), _inserts(file.parquet.metadata.num_rows), 0, nulls
         )
-        said = without_errors(said_of(file, terms, taken, request))
-        original = PassthroughFile(data_file_name(), size, file.parquet.metadata, lying.open, lying.check_unchanged)
+        said = without_errors(file_diagnostics(file, terms, taken, request))
+        original = PassthroughFile(
+            data_file_name(),
+            size,
+            file.parquet.metadata,
+            partial(open_listed, self._storage, request),
+            partial(self._check_unchanged, request),
+        )
         seen = request.file
-        lying.check_unchanged()
+        self._check_unchanged(request)
         rows = FileRows(
             path=seen.path,
             etag=seen.etag,
@@ -457,10 +455,15 @@ class PassthroughReader:
         )
         return ReadFile(rows, facts_after(file, terms, request.facts, fills=True))
 
-    def _rows(self, lying: SightedFile, request: ReadRequest) -> RowSource:
-        with lying.open() as handle:
+    def _rows(self, request: ReadRequest) -> RowSource:
+        with open_listed(self._storage, request) as handle:
             file = open_parquet(guarded(handle, request.path), request.path, self._config)
-            return take(file, terms_of(file, request, self._config), request.file, self._reading).rows
+            contract = file_contract(file, request, self._config)
+            return ingest(file, contract, request.file.size, self._mode).rows
+
+    def _check_unchanged(self, request: ReadRequest) -> None:
+        if listed_now(self._storage, request) != request.file:
+            raise ConcurrentModification(f"{request.path}: changed since it was listed")
 
 
 @dataclass

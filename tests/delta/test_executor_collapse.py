@@ -13,7 +13,7 @@ import pytest
 from delta_scenario import Scenario, file_rows, schema_of
 from test_writer_contract import ODD_NAMES, VALUES
 
-from mirror_engine.tables.base import COUNTED_ROW_BYTES, ChangeBatch
+from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, ChangeBatch
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import StagedChanges, stage_here, staged
@@ -150,7 +150,9 @@ def test_a_batch_that_counts_for_more_than_the_bound_is_collapsed_by_spark_to_th
         return changes
 
     monkeypatch.setattr("mirror_engine.tables.merge.spark.stage_on_executors", noted)
-    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine/scratch", lambda: spark, 2 * COUNTED_ROW_BYTES)
+    writer = SparkDeltaWriter(
+        tmp_path / "Tables", tmp_path / "engine/scratch", lambda: spark, 2 * MIN_ACCOUNTED_ROW_BYTES
+    )
     outcomes = []
     for door in (writer, MemoryDeltaWriter()):
         table = Scenario(door, schema_of("Id!", "City:string"), ["Id"])

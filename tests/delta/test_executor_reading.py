@@ -19,8 +19,9 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables import scratch as leftovers
-from mirror_engine.tables.reading.reader import ChangeFileReader, TableContext, WaitingFiles
-from mirror_engine.tables.reading.spill import EveryRow
+from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.reading.request import PendingFiles, TableContext
+from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tables.spark import executors as executor_reading
 from mirror_engine.tables.spark.executors import ExecutorReader
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from mirror_engine.tables.reading.reader import OrderedReader
+    from mirror_engine.tables.reading.request import OrderedReader
 
 KEYS = ("id",)
 COLUMNS = [
@@ -79,15 +80,15 @@ class World:
         self.executors = Executors()
         self.scratch = root / "scratch"
 
-    def waiting(self) -> WaitingFiles:
+    def waiting(self) -> PendingFiles:
         folder = "Files/LandingZone/T"
         entries = [entry for entry in self.storage.list(folder) or () if entry.name[0].isdigit()]
         files = tuple(LandedFile(e.name, e.size, e.modified_ns, e.identity) for e in entries)
         metadata, _ = parse((self.root / folder / "_metadata.json").read_bytes(), "T")
-        return WaitingFiles("Files/LandingZone", TableName("", "T"), files, metadata, TableContext())
+        return PendingFiles("Files/LandingZone", TableName("", "T"), files, metadata, TableContext())
 
     def here(self) -> OrderedReader:
-        return ChangeFileReader(self.storage, self.config, EveryRow(self.scratch))
+        return ChangeFileReader(self.storage, self.config, all_rows(self.scratch))
 
     def there(self) -> OrderedReader:
         return ExecutorReader(self.storage, self.config, self.scratch, self.executors.lent)
@@ -96,7 +97,7 @@ class World:
         return list(self.scratch.iterdir()) if self.scratch.exists() else []
 
 
-def told(reader: OrderedReader, waiting: WaitingFiles) -> list[Any]:
+def told(reader: OrderedReader, waiting: PendingFiles) -> list[Any]:
     """All there is to know of each file, and how it ended."""
     found: list[Any] = []
     try:

@@ -14,7 +14,7 @@ from shop import Shop, name
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.publisher.trace.row import ROW_COLUMN, KeyFilter, OneKeySpool, Unread, trace_key
+from mirror_engine.publisher.trace.row import ROW_COLUMN, KeyFilter, OneKeyRows, Unread, trace_key
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -352,12 +352,12 @@ def test_the_end_of_a_trace_is_that_of_replay_whatever_is_applied_and_gone(files
 
 def test_rows_are_counted_through_a_file_of_many_batches() -> None:
     schema = pa.schema([("id", pa.int64()), (MARKER_COLUMN, pa.int8())])
-    spool = OneKeySpool(schema, KeyFilter({"id": "7"}))
+    store = OneKeyRows(schema, KeyFilter({"id": "7"}))
     for ids in ([1, 7], [], [7, 2, 7]):
-        spool.add(
+        store.add(
             pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), pa.array([0] * len(ids), pa.int8())], schema=schema)
         )
-    rows = pa.Table.from_batches(spool.finish().batches(), spool.finish().schema)
+    rows = pa.Table.from_batches(store.batches(), store.schema)
     assert rows.column(ROW_COLUMN).to_pylist() == [2, 3, 5]
     assert rows.schema.names == ["id", ROW_COLUMN, MARKER_COLUMN]
 

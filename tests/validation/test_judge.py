@@ -21,7 +21,7 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.target import place_of
 from mirror_engine.publisher.validate import judge
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
+from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_a_rehearsal_says_of_a_fixture_what_the_engine_says(name: str) -> None:
     golden = lenient(load(FIXTURES / name))
     told = Told()
     with quick_folder() as folder:
-        reading = KeyReading(None)
+        reading = keys_only(None)
         storage = LocalStorage(Path(folder))
         with DryRun(storage, Config(**golden.config), KeyWriter(), reading, tell=told) as rehearsal:
             for stage in golden.stages:
@@ -70,7 +70,7 @@ def test_judging_a_fixture_finds_what_stands_in_the_end(name: str) -> None:
         verdict = judge(place_of(Path(folder), Config(**golden.config)))
     said = [found for found, _ in verdict.all()]
     assert diagnostic_differences(golden, said, said) == []
-    assert verdict.is_failing == (golden.verdict == "refused")
+    assert verdict.is_failing == (golden.verdict == "needs_attention")
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -9,7 +9,7 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.publisher.trace.plan_report import PlannedStep, trace_plan
 from mirror_engine.publisher.trace.replay import beginning_of, read_unapplied, replay_table, standing
-from mirror_engine.tables.merge.keys_only import KeyReading, KeyWriter
+from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -81,7 +81,7 @@ def trace_file(scene: TraceContext, named: str) -> FileReport:
     """
     path = find_file(scene, named)
     writer, beginning = _FileWriter(), beginning_of(scene)
-    replayed = replay_table(scene, beginning, writer, KeyReading(file.size for file in scene.listing.files))
+    replayed = replay_table(scene, beginning, writer, keys_only(file.size for file in scene.listing.files))
     state, why = _state(scene, replayed, path)
     has_marker, markers = writer.markers.get(path) or _unapplied(scene, path, writer)
     steps = trace_plan(scene).steps if path in writer.markers or beginning else ()
@@ -141,7 +141,7 @@ def _state(
 
 def _unapplied(scene: TraceContext, path: str, writer: _FileWriter) -> tuple[bool | None, dict[int, int]]:
     """Whether a file that cannot be applied yet has a marker column, and its markers, if it can be read."""
-    found = read_unapplied(scene, path, writer, KeyReading(None))
+    found = read_unapplied(scene, path, writer, keys_only(None))
     return (found.has_marker, dict(sorted(found.markers.items()))) if found else (None, {})
 
 

@@ -28,7 +28,8 @@ from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
-from mirror_engine.tables.reading.reader import ChangeFileReader, ReadRequest, TableContext
+from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.reading.request import ReadRequest, TableContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import FileStatus, TableStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import Chosen, DeltaWriter, HistoryEntry
-    from mirror_engine.tables.reading.spill import Reading
+    from mirror_engine.tables.reading.spill import ReadMode
 
 AT_THE_BEGINNING = ""  # the path under which rows are handed to a writer that no file holds any more
 _VERSION = 1  # of the writer's table once it has them
@@ -52,7 +53,7 @@ def replay_table(
     scene: TraceContext,
     beginning: ReplayStart | None,
     writer: DeltaWriter,
-    reading: Reading,
+    mode: ReadMode,
     storage: Storage | None = None,
 ) -> TableStatus:
     """Replay all that can be replayed, and say how the table then stands.
@@ -61,7 +62,7 @@ def replay_table(
         scene: the table.
         beginning: where to begin; None: at the first file.
         writer: door 2, empty, in memory.
-        reading: what is kept of the rows; it must suit the writer.
+        mode: what is kept of the rows; it must suit the writer.
         storage: another arrangement of the scene's.
 
     Raises:
@@ -69,8 +70,8 @@ def replay_table(
     """
     ledger = Ledger.fresh()
     if beginning:
-        ledger.record(scene.name, _begun(scene, beginning, ledger.mirror, writer, reading))
-    with DryRun(storage or scene.storage, scene.context.config, writer, reading, ledger=ledger) as rehearsal:
+        ledger.record(scene.name, _begun(scene, beginning, ledger.mirror, writer, mode))
+    with DryRun(storage or scene.storage, scene.context.config, writer, mode, ledger=ledger) as rehearsal:
         (status,) = rehearsal.play().tables
     return status
 
@@ -82,14 +83,14 @@ def standing(scene: TraceContext, replayed: FileStatus) -> FileStatus:
     return real if real and is_met and real.state != "applied" and replayed.state != "refused" else replayed
 
 
-def read_unapplied(scene: TraceContext, path: str, writer: DeltaWriter, reading: Reading) -> FileRows | None:
+def read_unapplied(scene: TraceContext, path: str, writer: DeltaWriter, mode: ReadMode) -> FileRows | None:
     """A file that cannot be applied yet, read by itself; None where it is gone, or breaks the protocol.
 
     Args:
         scene: the table.
         path: of the file, from the table folder.
         writer: holds the table as far as it was replayed.
-        reading: what is kept of its rows.
+        mode: what is kept of its rows.
 
     Raises:
         StorageUnavailable: it could not be read for a while.
@@ -101,12 +102,12 @@ def read_unapplied(scene: TraceContext, path: str, writer: DeltaWriter, reading:
     facts = TableContext(table.schema if table else None, is_empty=table is None)
     request = ReadRequest(scene.zone, scene.name, file, scene.metadata or Metadata(), facts)
     try:
-        return ChangeFileReader(scene.storage, scene.context.config, reading).read(request).rows
+        return ChangeFileReader(scene.storage, scene.context.config, mode).read(request).rows
     except (RejectedFile, ConcurrentModification):
         return None
 
 
-def _begun(scene: TraceContext, beginning: ReplayStart, mirror: str, writer: DeltaWriter, reading: Reading) -> Progress:
+def _begun(scene: TraceContext, beginning: ReplayStart, mirror: str, writer: DeltaWriter, mode: ReadMode) -> Progress:
     """Put a writer in the state that the earlier files left; returns the progress that goes with it."""
     rows = beginning.as_inserts()
     keys = tuple(name for name in beginning.progress.key_columns or () if beginning.schema.find(name))
@@ -121,11 +122,12 @@ def _begun(scene: TraceContext, beginning: ReplayStart, mirror: str, writer: Del
         waiting={},
         diagnostics={},
     )
-    spool = reading.spool(rows.schema, keys)
+    store = mode.store(rows.schema, keys)
     for batch in rows.to_batches():
-        spool.add(batch)
+        store.add(batch)
+    store.finish()
     markers = {RowMarker.INSERT.value: rows.num_rows}
-    file = FileRows(AT_THE_BEGINNING, "", "", 0, spool.finish(), markers, has_marker=True, byte_count=0)
+    file = FileRows(AT_THE_BEGINNING, "", "", 0, store, markers, has_marker=True, byte_count=0)
     record = BatchRecord(mirror, "", progress, (), scene.name.folder)
     writer.apply(scene.status.delta_folder, ChangeBatch((file,), beginning.schema, keys), record)
     return progress

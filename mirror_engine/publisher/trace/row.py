@@ -27,7 +27,7 @@ from mirror_engine.publisher.trace.replay import (
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.changes.net_changes import comparable
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.reading.spill import SpooledRows, WholeFiles
+from mirror_engine.tables.reading.spill import ReadMode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -81,47 +81,42 @@ class KeyChange:
     after: tuple[Row, ...]
 
 
-class OneKeyReading(WholeFiles):
-    """A `Reading` that keeps only the rows of one key: however large the table is, few stay in memory."""
-
-    def __init__(self, key: KeyFilter) -> None:
-        self._key = key
-
-    def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> OneKeySpool:  # noqa: ARG002 - the key knows them
-        """See `Reading`."""
-        return OneKeySpool(schema, self._key)
+def one_key(key: KeyFilter) -> ReadMode:
+    """Keep only the rows of one key: however large the table is, few stay in memory."""
+    return ReadMode(lambda schema, _keys: OneKeyRows(schema, key))
 
 
-class OneKeySpool:
-    """Keeps the rows of one key, each with its place in the file."""
+class OneKeyRows:
+    """A `RowStore` of the rows of one key, each with its place in the file."""
 
     def __init__(self, schema: pa.Schema, key: KeyFilter) -> None:
-        self._schema = schema.insert(len(schema) - 1, pa.field(ROW_COLUMN, pa.int64()))
+        self.schema = schema.insert(len(schema) - 1, pa.field(ROW_COLUMN, pa.int64()))
         self._key = key
-        self._kept: list[pa.RecordBatch] = []
-        self._seen = 0
+        self._rows: list[pa.RecordBatch] = []
+        self._count = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
         hits = self._key.rows_of(batch)
-        places = pa.array(np.arange(self._seen + 1, self._seen + batch.num_rows + 1))
-        self._seen += batch.num_rows
+        places = pa.array(np.arange(self._count + 1, self._count + batch.num_rows + 1))
+        self._count += batch.num_rows
         cells = [*batch.columns[:-1], places, batch.columns[-1]]
-        kept = pa.RecordBatch.from_arrays(cells, schema=self._schema).filter(hits)
-        if kept.num_rows:
-            self._kept.append(kept)
+        rows = pa.RecordBatch.from_arrays(cells, schema=self.schema).filter(hits)
+        if rows.num_rows:
+            self._rows.append(rows)
 
-    def finish(self) -> SpooledRows:
-        """The rows kept."""
-        return SpooledRows(self._schema, self._kept)
+    def finish(self) -> None:
+        """Nothing is open."""
 
-    def discard(self) -> None:
-        """Forget them."""
-        self._kept = []
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        for batch in self._rows:
+            yield batch if columns is None else batch.select(list(columns))
+
+    def close(self) -> None:
+        self._rows = []
 
 
 class OneKeyWriter(MemoryDeltaWriter):
-    """`DeltaWriter` of the rows of one key, fed by a `OneKeyReading`; each change is held to `replay` by itself.
+    """`DeltaWriter` of the rows of one key, fed by a `one_key`; each change is held to `replay` by itself.
 
     Attributes:
         changes: all that were applied, in order.
@@ -357,7 +352,7 @@ def trace_key(scene: TraceContext, given: Sequence[str]) -> RowHistory:
     key = KeyFilter.parse(given, scene.name.normalized, scene.key_columns, known.names)
     key.rows_of(pa.RecordBatch.from_pylist([], known))  # a key that no row can have is refused before all is read
     writer, beginning = OneKeyWriter(), beginning_of(scene, key.rows_of)
-    replayed = replay_table(scene, beginning, writer, OneKeyReading(key))
+    replayed = replay_table(scene, beginning, writer, one_key(key))
     changes = tuple(_traced_all(writer.changes, scene, beginning))
     is_applied = [change.waits == "" for change in changes]
     files = dict.fromkeys(change.file for change in writer.changes)
@@ -455,7 +450,7 @@ def _waiting_rows(
     path: str, scene: TraceContext, writer: OneKeyWriter, key: KeyFilter
 ) -> tuple[tuple[int, RowMarker], ...] | None:
     """Rows with the key in a file that cannot be applied yet: where they stand and what they ask for."""
-    read = read_unapplied(scene, path, writer, OneKeyReading(key))
+    read = read_unapplied(scene, path, writer, one_key(key))
     if read is None:
         return None
     return tuple(

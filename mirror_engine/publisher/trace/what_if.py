@@ -19,7 +19,7 @@ from mirror_engine.publisher.trace.file import find_file
 from mirror_engine.publisher.trace.replay import beginning_of, replay_table
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.reading.spill import EveryRow
+from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -194,7 +194,7 @@ class _Replay:
 def _replayed(scene: TraceContext, beginning: ReplayStart | None, storage: Storage) -> _Replay:
     writer = MemoryDeltaWriter()
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as scratch:
-        status = replay_table(scene, beginning, writer, EveryRow(Path(scratch)), storage)
+        status = replay_table(scene, beginning, writer, all_rows(Path(scratch)), storage)
     folder = scene.status.delta_folder
     files = tuple(path for commit in reversed(writer.history(folder)) for path in commit.files)
     return _Replay(status, writer.rows(folder), files)

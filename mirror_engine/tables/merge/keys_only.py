@@ -19,13 +19,12 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.base import DeltaState, MatchCounts, Outcome
 from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, met
 from mirror_engine.tables.log.record import beginning
-from mirror_engine.tables.reading.spill import digest
+from mirror_engine.tables.reading.spill import ReadMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
-    from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, HistoryEntry
     from mirror_engine.tables.changes.net_changes import Flags, Markers
@@ -369,81 +368,52 @@ def _mixed(numbers: Hashes) -> Hashes:
     return mixed
 
 
-class KeyReading:
-    """A `Reading` that keeps keys and markers alone.
+def keys_only(sizes: Iterable[int] | None, max_whole_file: float = math.inf) -> ReadMode:
+    """Keep keys and markers alone.
 
     Args:
         sizes: of all files there are: the same content needs the same size (ME064); None where more may come.
-        whole_file_bytes: up to which size all columns are read; of larger files only those that are compared or
-            must not be NULL, so that damage elsewhere is not noticed.
+        max_whole_file: see `ReadMode`; damage in columns that are not read is not noticed.
+    """
+    return ReadMode(
+        store=lambda _schema, key_columns: KeyRows(key_columns),
+        threads=False,  # counting keys takes as long as decoding the rest
+        counts_bytes=False,
+        max_whole_file=max_whole_file,
+        digested_sizes=None if sizes is None else {size for size, count in Counter(sizes).items() if count > 1},
+    )
+
+
+class KeyRows:
+    """A `RowStore` of keys and markers: 8 bytes a row, 10 where rows are not mere inserts of whole keys.
+
+    Attributes:
+        run: all of them, once it is finished.
     """
 
-    threads = False  # counting keys takes as long as unfolding the rest
-
-    def __init__(self, sizes: Iterable[int] | None, whole_file_bytes: float = math.inf) -> None:
-        self._several = None if sizes is None else {size for size, count in Counter(sizes).items() if count > 1}
-        self._whole_file_bytes = whole_file_bytes
-
-    def digest(self, file: LandedFile, content: BinaryIO) -> tuple[str, int]:
-        """See `Reading`."""
-        if self._several is None or file.size in self._several:
-            return digest(content)
-        size = content.seek(0, 2)
-        content.seek(0)
-        return f"of its own: {file.path}", size
-
-    def columns(self, file: LandedFile, needed: Collection[str]) -> Collection[str] | None:
-        """See `Reading`."""
-        return None if file.size <= self._whole_file_bytes else needed
-
-    def byte_count(self, columns: Iterable[pa.Array]) -> int:  # noqa: ARG002 - a verdict tells rows
-        """See `Reading`."""
-        return 0
-
-    def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> KeySpool:  # noqa: ARG002 - any schema has them
-        """See `Reading`."""
-        return KeySpool(key_columns)
-
-
-class KeySpool:
-    """Keeps 8 bytes a row, 10 where rows are not mere inserts of whole keys."""
+    schema = pa.schema([(MARKER_COLUMN, pa.int8())])
 
     def __init__(self, key_columns: Collection[str]) -> None:
+        self.run = KeySequence([])
         self._key_columns = key_columns
-        self._keys: list[Part] = []
         self._counts: list[int] = []
         self._whole: list[Flags | None] = []
         self._markers: list[Markers | None] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
         if self._key_columns:
             keys, whole = key_hashes([batch.column(name) for name in self._key_columns])
         else:
             keys, whole = np.zeros(batch.num_rows, dtype=np.uint64), np.zeros(batch.num_rows, dtype=np.bool_)
         markers = batch.column(batch.num_columns - 1).to_numpy()
-        append(self._keys, compact(keys))
+        append(self.run.keys, compact(keys))
         self._counts.append(batch.num_rows)
         self._whole.append(None if whole.all() else whole)
         self._markers.append(markers if markers.any() else None)
 
-    def finish(self) -> KeyRows:
-        """All rows taken so far."""
+    def finish(self) -> None:
         whole, markers = _joined(self._whole, self._counts, np.True_), _joined(self._markers, self._counts, np.int8(0))
-        return KeyRows(KeySequence(self._keys, whole, markers))
-
-    def discard(self) -> None:
-        """Forget them."""
-        self._keys, self._counts, self._whole, self._markers = [], [], [], []
-
-
-class KeyRows:
-    """Keys and markers of one file, a `RowSource` with nothing else to read."""
-
-    schema = pa.schema([(MARKER_COLUMN, pa.int8())])
-
-    def __init__(self, run: KeySequence) -> None:
-        self.run = run
+        self.run = KeySequence(self.run.keys, whole, markers)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
         """The markers in order."""
@@ -451,7 +421,6 @@ class KeyRows:
         yield pa.RecordBatch.from_arrays([pa.array(markers)], schema=self.schema)
 
     def close(self) -> None:
-        """Forget them. Repeatable."""
         self.run = KeySequence([])
 
 
@@ -464,7 +433,7 @@ class _Table:
 
 
 class KeyWriter:
-    """`DeltaWriter` that knows which keys a table has, and no more; fed by a `KeyReading`.
+    """`DeltaWriter` that knows which keys a table has, and no more; fed by `keys_only`.
 
     Attributes:
         effects: per Delta table and change file, by path from its table folder, what its changes met and did.
@@ -569,5 +538,5 @@ def _joined(parts: Sequence[NDArray[Any] | None], counts: Sequence[int], usual: 
 
 def _run_of(file: FileRows) -> KeySequence:
     if not isinstance(file.rows, KeyRows):
-        raise TypeError("a KeyWriter is fed by a KeyReading")
+        raise TypeError("a KeyWriter takes rows of keys_only")
     return file.rows.run

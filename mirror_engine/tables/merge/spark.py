@@ -262,7 +262,7 @@ class SparkDeltaWriter:
         return log
 
     def _stage(self, batch: ChangeBatch) -> Stage:
-        return stage_here if batch.counted_bytes <= self._driver_batch_bytes else self._stage_on_executors
+        return stage_here if batch.accounted_bytes <= self._driver_batch_bytes else self._stage_on_executors
 
     def _stage_on_executors(self, batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
         with spark_failures(log.folder.name, "collapse"), self.sessions.lent() as spark:

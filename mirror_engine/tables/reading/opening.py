@@ -1,9 +1,9 @@
-"""A change file, opened: what its header or footer says, and its rows as the file spells them."""
+"""What an open change file gives, whatever its format; and how its bytes are reached."""
 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, cast
 
 import pyarrow as pa
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.schema import Column
-    from mirror_engine.storage.base import Entry, Storage
-    from mirror_engine.tables.reading.reader import ReadRequest
+    from mirror_engine.storage.base import Storage
+    from mirror_engine.tables.reading.request import ReadRequest
 
 
 class OpenFile(Protocol):
-    """One change file."""
+    """An open change file."""
 
     @property
     def columns(self) -> Sequence[Column]:
-        """Its data columns in file order, the marker not among them; observed types in Delta's words.
+        """Data columns in file order, without the marker; observed types in Delta's words.
 
-        A null-typed one has the type `VOID`. For text: the declared columns that the header names.
+        A null-typed column has the type `VOID`. For text: the declared columns that the header names.
         """
 
     @property
@@ -38,15 +39,15 @@ class OpenFile(Protocol):
 
     @property
     def naive_columns(self) -> frozenset[str]:
-        """Timestamp columns without a zone."""
+        """Timestamp columns without a time zone."""
 
     @property
     def utc_columns(self) -> frozenset[str]:
-        """Timestamp columns with one."""
+        """Timestamp columns with a time zone."""
 
     @property
     def promised_rows(self) -> int | None:
-        """How many rows a footer says there are; None where only reading them tells."""
+        """Number of rows according to the footer; None for text."""
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -121,74 +122,37 @@ def guarded(handle: BinaryIO, path: str) -> BinaryIO:
     return handle if cannot_fail else cast("BinaryIO", _ChangeBytes(handle, path))
 
 
-def at_hand(content: BinaryIO, size: int) -> BinaryIO:
-    """A small file in memory, read once, where Arrow finds it without asking Python for each piece.
+def in_memory(content: BinaryIO, size: int) -> BinaryIO:
+    """Read a small file into memory, where Arrow needs no call of Python for each piece; a large one stays as it is.
 
     Args:
         content: at its beginning.
-        size: how many bytes it should hold; one that holds more has at least one more in memory, too.
+        size: how many bytes it should hold; of a file that holds more, one more is read.
     """
     return content if size > IN_MEMORY_BYTES else pa.BufferReader(content.read(size + 1))
 
 
-@dataclass(frozen=True)
-class SightedFile:
-    """The file of a request, as it lies.
-
-    Attributes:
-        storage: door 1.
-        path: from ROOT.
-        name: from the landing zone's top, for messages.
-        entry: what it was when it was sighted here.
-    """
-
-    storage: Storage
-    path: str
-    name: str
-    entry: Entry
-
-    def open(self) -> BinaryIO:
-        """Its bytes, from the beginning.
-
-        Raises:
-            ConcurrentModification: it is gone.
-            StorageUnavailable: it could not be opened.
-        """
-        try:
-            return self.storage.open(self.path)
-        except FileNotFoundError:
-            raise ConcurrentModification(f"{self.name}: gone before it was read") from None
-
-    def is_unchanged(self) -> bool:
-        """Whether its size and its LastModified are what they were.
-
-        Raises:
-            ConcurrentModification: another file lies there, or none.
-        """
-        now = self.storage.stat(self.path)
-        if now is None or now.identity != self.entry.identity:
-            raise ConcurrentModification(f"{self.name}: replaced while it was read")
-        return (now.size, now.modified_ns) == (self.entry.size, self.entry.modified_ns)
-
-    def check_unchanged(self) -> None:
-        """Hold it to be what it was.
-
-        Raises:
-            ConcurrentModification: it is not.
-        """
-        if not self.is_unchanged():
-            raise ConcurrentModification(f"{self.name}: changed while it was looked at")
-
-
-def sighted(storage: Storage, request: ReadRequest) -> SightedFile:
-    """The file that a request asks for.
+def open_listed(storage: Storage, request: ReadRequest) -> BinaryIO:
+    """Open the file of a request.
 
     Raises:
-        ConcurrentModification: another file lies there than the poller saw, or none.
-        StorageUnavailable: it could not be looked at.
+        ConcurrentModification: it is gone.
+        StorageUnavailable: it could not be opened.
     """
-    path = f"{request.zone}/{request.path}"
-    entry = storage.stat(path)
+    try:
+        return storage.open(f"{request.zone}/{request.path}")
+    except FileNotFoundError:
+        raise ConcurrentModification(f"{request.path}: gone before it was read") from None
+
+
+def listed_now(storage: Storage, request: ReadRequest) -> LandedFile:
+    """The file of a request as it would be listed now: equal to the request's where it did not change since.
+
+    Raises:
+        ConcurrentModification: it was replaced or removed.
+        StorageUnavailable: its entry could not be read.
+    """
+    entry = storage.stat(f"{request.zone}/{request.path}")
     if entry is None or entry.kind is not Kind.FILE or entry.identity != request.file.identity:
-        raise ConcurrentModification(f"{request.path}: no longer the file that was seen")
-    return SightedFile(storage, path, request.path, entry)
+        raise ConcurrentModification(f"{request.path}: replaced or removed since it was listed")
+    return replace(request.file, size=entry.size, modified_ns=entry.modified_ns)

@@ -18,10 +18,10 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import VOID, Column, same_name
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading import row_rules as markers
 from mirror_engine.tables.reading.limits import broken, check_lengths, check_total, too_large
 from mirror_engine.tables.reading.opening import guarded
 from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS, OutOfRange, ParquetType, converted, parquet_type
+from mirror_engine.tables.reading.row_rules import effective_markers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -248,7 +248,7 @@ class ParquetChangeFile:
         if marker is not None:
             names.append(MARKER_COLUMN)
             plain = marker.storage if isinstance(marker, pa.ExtensionArray) else marker
-            arrays.append(markers.effective(plain, self._path, first_row))
+            arrays.append(effective_markers(plain, self._path, first_row))
         return pa.RecordBatch.from_arrays(arrays, names)
 
     def _column(self, column: Column, cells: pa.Array, first_row: int) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Takes the rows of an opened change file into a spool, each held to the protocol on its way."""
+"""The protocol's rules for rows: markers, NULLs, partition folders; and the bytes that rows count for."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from mirror_engine.tables.arrow_types import arrow_type
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.schema import Incoming, Merged
     from mirror_engine.tables.base import RowSource
     from mirror_engine.tables.reading.opening import OpenFile
-    from mirror_engine.tables.reading.spill import Reading
+    from mirror_engine.tables.reading.spill import ReadMode
 
 _MARKERS = tuple(marker.value for marker in RowMarker)
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What the rows of one file are held to.
+class FileContract:
+    """The rules for the rows of one file.
 
     Attributes:
         incoming: the file's schema, and how to speak of it.
@@ -50,7 +49,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Taken:
+class IngestedRows:
     """All rows of one file.
 
     Attributes:
@@ -66,29 +65,36 @@ class Taken:
     null_keys: Counter[str]
 
 
-def take(file: OpenFile, terms: Terms, sighted: LandedFile, reading: Reading) -> Taken:
-    """Read every row once, as thoroughly as `reading` wants.
+def ingest(file: OpenFile, contract: FileContract, size: int, mode: ReadMode) -> IngestedRows:
+    """Read every row once, check it, and store it.
+
+    Args:
+        file: as opened.
+        contract: see `file_contract`.
+        size: of the file, in bytes.
+        mode: how thoroughly, and where the rows go.
 
     Raises:
         RejectedFile: what `OpenFile.batches` raises, ME032, ME037, ME038, ME048.
         StorageUnavailable: the file or the scratch folder failed.
     """
-    columns = reading.columns(sighted, _needed(file, terms))
-    intake = _Intake(file, terms, reading, columns)
-    spool = reading.spool(intake.schema, terms.key_columns)
+    columns = None if size <= mode.max_whole_file else _checked_columns(file, contract)
+    checks = _RowChecks(file, contract, columns, counts_bytes=mode.counts_bytes)
+    rows = mode.store(checks.schema, contract.key_columns)
     try:
         for batch in file.batches(columns):
-            spool.add(intake.accepted(batch))
-        return Taken(spool.finish(), intake.markers, intake.byte_count, intake.null_keys)
+            rows.add(checks.accepted(batch))
+        rows.finish()
     except BaseException:
-        spool.discard()
+        rows.close()
         raise
+    return IngestedRows(rows, checks.markers, checks.byte_count, checks.null_keys)
 
 
-def _needed(file: OpenFile, terms: Terms) -> frozenset[str]:
-    """Columns whose cells the protocol judges: keys, those in which NULL is refused, those of a Hive folder."""
-    compared = {folded(name) for name in (*terms.key_columns, *terms.partition)}
-    filled = {folded(column.name) for column in terms.merged.schema.columns if not column.nullable}
+def _checked_columns(file: OpenFile, contract: FileContract) -> frozenset[str]:
+    """Columns whose cells the protocol has rules for: keys, NOT NULL columns, those of a Hive folder."""
+    compared = {folded(name) for name in (*contract.key_columns, *contract.partition)}
+    filled = {folded(column.name) for column in contract.merged.schema.columns if not column.nullable}
     return frozenset(
         column.name
         for column in file.columns
@@ -97,25 +103,25 @@ def _needed(file: OpenFile, terms: Terms) -> frozenset[str]:
 
 
 @dataclass
-class _Intake:
+class _RowChecks:
     file: OpenFile
-    terms: Terms
-    reading: Reading
-    columns: Collection[str] | None = None
+    contract: FileContract
+    columns: Collection[str] | None
+    counts_bytes: bool
     markers: Counter[int] = field(default_factory=Counter)
     null_keys: Counter[str] = field(default_factory=Counter)
     byte_count: int = 0
     rows: int = 0
 
     def __post_init__(self) -> None:
-        spelling = self.terms.merged.spelling
+        spelling = self.contract.merged.spelling
         read = [c.name for c in self.file.columns if self.columns is None or c.name in self.columns]
         kept = [name for name in read if name in spelling]
-        in_folder = {folded(name): value for name, value in self.terms.partition.items()}
+        in_folder = {folded(name): value for name, value in self.contract.partition.items()}
         named = (column.name for column in self.file.columns)
         self._also_in_folder = {name: in_folder[folded(name)] for name in named if folded(name) in in_folder}
-        known = self.terms.merged.schema
-        self._folder_columns = {_spelled(known, name): value for name, value in self.terms.partition.items()}
+        known = self.contract.merged.schema
+        self._folder_columns = {_spelled(known, name): value for name, value in self.contract.partition.items()}
         names = [*(spelling[name] for name in kept), *self._folder_columns]
         types = {column.name: arrow_type(column.type) for column in known.columns}
         self._kept = [(name, types[spelling[name]]) for name in kept]
@@ -127,7 +133,8 @@ class _Intake:
         effective = self._effective(batch)
         self._check_folder(batch)
         cells = [_fitted(batch.column(own), kind) for own, kind in self._kept]
-        self.byte_count += self.reading.byte_count(cells)
+        if self.counts_bytes:
+            self.byte_count += byte_count(cells)
         cells += [_constant(value, batch.num_rows) for value in self._folder_columns.values()]
         made = pa.RecordBatch.from_arrays([*cells, effective], schema=self.schema)
         self._check_nulls(made, effective)
@@ -137,10 +144,10 @@ class _Intake:
     def _effective(self, batch: pa.RecordBatch) -> pa.Array:
         """The rows' markers, where the file has any, good ones (LZ-4.13, LZ-4.14)."""
         if self.file.marker is None:
-            found = pa.repeat(pa.scalar(self.terms.default_marker.value, pa.int8()), batch.num_rows)
+            found = pa.repeat(pa.scalar(self.contract.default_marker.value, pa.int8()), batch.num_rows)
         else:
             found = batch.column(MARKER_COLUMN)
-        if not self.terms.key_columns:
+        if not self.contract.key_columns:
             at = pc.index(pc.not_equal(found, RowMarker.INSERT.value), True).as_py()
             if at >= 0:
                 raise self._refusal("ME038", at, value=found[at])
@@ -160,7 +167,7 @@ class _Intake:
             if not cells.null_count:
                 continue
             missing = pc.is_null(cells)
-            if not self.terms.deletes_are_full:
+            if not self.contract.deletes_are_full:
                 missing = pc.and_(missing, pc.not_equal(effective, RowMarker.DELETE.value))
             at = pc.index(missing, True).as_py()
             if at >= 0:
@@ -168,21 +175,21 @@ class _Intake:
 
     def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
         self.rows += rows.num_rows
-        for marker, count in self._told_apart(effective):
+        for marker, count in self._marker_counts(effective):
             self.markers[marker] += count
-        for key in self.terms.key_columns:
+        for key in self.contract.key_columns:
             if missing := rows.column(key).null_count:
                 self.null_keys[key] += missing
 
-    def _told_apart(self, effective: pa.Array) -> Sequence[tuple[int, int]]:
+    def _marker_counts(self, effective: pa.Array) -> Sequence[tuple[int, int]]:
         """How many rows of which marker."""
         if self.file.marker is None:
-            return [(self.terms.default_marker.value, len(effective))] if len(effective) else []
+            return [(self.contract.default_marker.value, len(effective))] if len(effective) else []
         found = effective.to_numpy().tobytes()
         return [(marker, count) for marker in _MARKERS if (count := found.count(marker))]
 
     def _refusal(self, code: str, at: int, **details: object) -> RejectedFile:
-        return RejectedFile(self.terms.incoming.say(code, self.rows + at + 1, **details))
+        return RejectedFile(self.contract.incoming.say(code, self.rows + at + 1, **details))
 
 
 def _spelled(schema: TableSchema, name: str) -> str:
@@ -222,7 +229,7 @@ _KNOWN_BYTES = bytes(_KNOWN)
 _SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,6}")
 
 
-def effective(markers: pa.Array, path: str, first_row: int) -> pa.Array:
+def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
     """The markers as int8 (LZ-4.11).
 
     Args:

@@ -19,9 +19,9 @@ from mirror_engine.landing_zone.csv_values import CellFault, parser
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import Column, folded
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading import row_rules as markers
 from mirror_engine.tables.reading.limits import check_total
 from mirror_engine.tables.reading.opening import guarded
+from mirror_engine.tables.reading.row_rules import effective_markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -481,7 +481,7 @@ class TextChangeFile:
         return made
 
     def _markers(self, cells: Sequence[str | None], first_row: int) -> pa.Array:
-        return markers.effective(pa.array(cells, pa.string()), self._path, first_row)
+        return effective_markers(pa.array(cells, pa.string()), self._path, first_row)
 
     def _say(self, code: str, **details: object) -> None:
         diagnostic = diagnose(code, self._path, row=None, strict=self._config.strict, **details)

@@ -9,7 +9,7 @@ from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
 from mirror_engine.tables.passthrough import PassthroughReader
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.spill import EveryRow
+from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tables.spark.cluster import adopted, is_elsewhere, is_spread
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.reading.reader import OrderedReader
+    from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tables.spark.profile import Profile
 
 
@@ -71,11 +71,11 @@ class SparkBackend:
 
     def lying(self) -> PassthroughReader:
         """Looks which files become part of their tables as they lie, in this process: that takes no row."""
-        return PassthroughReader(self._storage, self._config, EveryRow(self._root / SCRATCH))
+        return PassthroughReader(self._storage, self._config, all_rows(self._root / SCRATCH))
 
     def reader_here(self) -> OrderedReader:
         """A reader of change files in this process."""
-        return ChangeFileReader(self._storage, self._config, EveryRow(self._root / SCRATCH))
+        return ChangeFileReader(self._storage, self._config, all_rows(self._root / SCRATCH))
 
     def _start(self) -> SparkSession:
         from mirror_engine.tables.spark.session import start_session  # noqa: PLC0415 - a level zone needs no Spark

@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 from mirror_engine import __version__
 from mirror_engine.errors import MirrorError, SetupError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.tables.reading.reader import ChangeFileReader, ReadFile, ReadRequest
-from mirror_engine.tables.reading.spill import EveryRow, WholeFiles, scratch_trouble
+from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.reading.request import ReadFile, ReadRequest
+from mirror_engine.tables.reading.spill import ReadMode, all_rows, scratch_errors
 from mirror_engine.tables.scratch import PROCESS, remove_of_others
 from mirror_engine.tables.spark.failures import spark_failures
 
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.reading.reader import TableContext, WaitingFiles
+    from mirror_engine.tables.reading.request import PendingFiles, TableContext
 
     Answer: TypeAlias = ReadFile | MirrorError
-    from collections.abc import Collection
 
     from mirror_engine.tables.base import RowSource
 
@@ -78,25 +78,39 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, write_statistics=False)
 
 
-@dataclass(frozen=True)
 class ParquetRows:
-    """Typed rows in file order, a `RowSource` that lies where every node sees it.
+    """A `RowStore` in a file that every node sees; it can be pickled once it is finished.
 
-    Attributes:
-        path: of the file.
-        place: of the change file in its batch, as the file's name says it.
+    Args:
         schema: of its rows.
+        path: of the file; it is made at once.
+        place: of the change file in its batch, as the file's name says it.
+
+    Raises:
+        StorageUnavailable: from every method, when the scratch folder fails.
     """
 
-    path: Path
-    place: int
-    schema: pa.Schema
+    def __init__(self, schema: pa.Schema, path: Path, place: int) -> None:
+        self.schema = schema
+        self.path = path
+        self.place = place
+        self._written_schema = scratch_schema(schema)
+        with scratch_errors():
+            self._writer: pq.ParquetWriter | None = parquet_writer(path, self._written_schema)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        with scratch_errors():
+            self._open_writer().write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._written_schema))
+
+    def finish(self) -> None:
+        with scratch_errors():
+            self._open_writer().close()
+        self._writer = None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in order, all columns or those named."""
         names = self.schema.names if columns is None else list(columns)
         fields = pa.schema([self.schema.field(name) for name in names])
-        with scratch_trouble():
+        with scratch_errors():
             file = pq.ParquetFile(self.path)
         with file:
             for batch in file.iter_batches(columns=[scratch_name(name) for name in names]):
@@ -104,51 +118,14 @@ class ParquetRows:
                 yield pa.RecordBatch.from_arrays(cells, schema=fields)
 
     def close(self) -> None:
-        """Remove the file. Repeatable."""
+        if self._writer is not None:
+            self.finish()
         self.path.unlink(missing_ok=True)
 
-
-class ParquetSpool:
-    """Collects record batches of one schema into `ParquetRows`.
-
-    Raises:
-        StorageUnavailable: the scratch folder takes no more.
-    """
-
-    def __init__(self, schema: pa.Schema, path: Path, place: int) -> None:
-        self._rows = ParquetRows(path, place, schema)
-        self._written = scratch_schema(schema)
-        with scratch_trouble():
-            self._writer = parquet_writer(path, self._written)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
-        with scratch_trouble():
-            self._writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._written))
-
-    def finish(self) -> ParquetRows:
-        """All rows taken so far."""
-        with scratch_trouble():
-            self._writer.close()
-        return self._rows
-
-    def discard(self) -> None:
-        """Forget the rows; they turned out to be no good."""
-        with scratch_trouble():
-            self._writer.close()
-            self._rows.close()
-
-
-class RowsAsParquet(WholeFiles):
-    """A `Reading` that keeps all rows of one change file where every node sees them."""
-
-    def __init__(self, scratch: Path, place: int, token: str) -> None:
-        self._path = scratch / file_name(place, token)
-        self._place = place
-
-    def spool(self, schema: pa.Schema, key_columns: Collection[str]) -> ParquetSpool:  # noqa: ARG002 - keys are nothing special
-        """See `Reading`."""
-        return ParquetSpool(schema, self._path, self._place)
+    def _open_writer(self) -> pq.ParquetWriter:
+        if self._writer is None:
+            raise ValueError("finished rows take no more")
+        return self._writer
 
 
 _TASKS_PER_CORE = 4  # files differ in size
@@ -177,8 +154,9 @@ class _Task:
         """Read the file, on whatever machine this is; a failure is an answer, too, so that Spark tries none again."""
         try:
             self._check_node()
-            reading = RowsAsParquet(self.mark.parent, self.place, f"{self.mark.name}-{uuid4().hex}")
-            return ChangeFileReader(self.storage, self.config, reading).read(self.request)
+            path = self.mark.parent / file_name(self.place, f"{self.mark.name}-{uuid4().hex}")
+            mode = ReadMode(lambda schema, _keys: ParquetRows(schema, path, self.place))
+            return ChangeFileReader(self.storage, self.config, mode).read(self.request)
         except MirrorError as failed:
             return failed
 
@@ -216,10 +194,10 @@ class ExecutorReader:
         self._config = config
         self._scratch = scratch
         self._session = session
-        self._here = ChangeFileReader(storage, config, EveryRow(scratch))
+        self._here = ChangeFileReader(storage, config, all_rows(scratch))
         remove_of_others((*scratch.glob("read-*"), *scratch.glob("rows-*-read-*")))
 
-    def in_order(self, waiting: WaitingFiles) -> Generator[ReadFile, None, None]:
+    def in_order(self, waiting: PendingFiles) -> Generator[ReadFile, None, None]:
         """See `OrderedReader`.
 
         Raises:
@@ -243,7 +221,7 @@ class ExecutorReader:
                     if isinstance(left, ReadFile):
                         left.rows.rows.close()
 
-    def _wave(self, waiting: WaitingFiles, place: int, facts: TableContext) -> list[ReadRequest]:
+    def _wave(self, waiting: PendingFiles, place: int, facts: TableContext) -> list[ReadRequest]:
         """Requests for as many files as may go into one batch and can be foretold; one always goes."""
         requests: list[ReadRequest] = []
         size = 0
@@ -252,10 +230,10 @@ class ExecutorReader:
             if requests and size + request.file.size > self._config.max_batch_size:
                 break
             requests.append(request)
-            foretold = self._here.foretold(request)
+            foretold = self._here.forecast(request)
             if foretold is None:
                 break
-            facts, size = foretold.facts, size + foretold.counted_bytes
+            facts, size = foretold.facts, size + foretold.accounted_bytes
         return requests
 
     def _answers(self, wave: Sequence[ReadRequest], place: int) -> list[Answer]:
@@ -266,7 +244,7 @@ class ExecutorReader:
         ]
         answers: list[Answer] = []
         try:
-            with scratch_trouble():
+            with scratch_errors():
                 self._scratch.mkdir(parents=True, exist_ok=True)
                 mark.touch()
             answers = self._spread(tasks, wave[0].table.normalized)

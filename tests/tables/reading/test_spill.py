@@ -1,4 +1,4 @@
-"""Few rows stay in memory, many wait on disk, and nobody can tell the difference."""
+"""Rows come back in order, from memory or from the scratch folder, which is left clean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.spill import Spool, SpooledRows
+from mirror_engine.tables.reading.spill import RowSpill
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,16 +42,17 @@ def batch(first: int, count: int) -> pa.RecordBatch:
     )
 
 
-def spooled(scratch: Path, memory_bytes: int) -> SpooledRows:
-    spool = Spool(SCHEMA, scratch, memory_bytes)
+def filled(scratch: Path, memory_bytes: int) -> RowSpill:
+    rows = RowSpill(SCHEMA, scratch, memory_bytes)
     for first in range(0, 3000, 100):
-        spool.add(batch(first, 100))
-    return spool.finish()
+        rows.add(batch(first, 100))
+    rows.finish()
+    return rows
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 50_000, 10_000_000])
 def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path: Path, memory_bytes: int) -> None:
-    rows = spooled(tmp_path / "scratch", memory_bytes)
+    rows = filled(tmp_path / "scratch", memory_bytes)
     for _ in range(2):
         assert pa.Table.from_batches(rows.batches(), SCHEMA).equals(pa.Table.from_batches([batch(0, 3000)]))
     assert (tmp_path / "scratch").exists() == (memory_bytes < 10_000_000)
@@ -59,19 +60,19 @@ def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path: 
 
 @pytest.mark.parametrize("memory_bytes", [1, 10_000_000])
 def test_named_columns_come_in_the_order_named(tmp_path: Path, memory_bytes: int) -> None:
-    found = pa.Table.from_batches(spooled(tmp_path, memory_bytes).batches([MARKER_COLUMN, "a"]))
+    found = pa.Table.from_batches(filled(tmp_path, memory_bytes).batches([MARKER_COLUMN, "a"]))
     assert found.equals(pa.Table.from_batches([batch(0, 3000)]).select([MARKER_COLUMN, "a"]))
 
 
 def test_no_rows_at_all_still_have_a_schema(tmp_path: Path) -> None:
-    spool = Spool(SCHEMA, tmp_path)
-    spool.add(batch(0, 0))
-    rows = spool.finish()
+    rows = RowSpill(SCHEMA, tmp_path)
+    rows.add(batch(0, 0))
+    rows.finish()
     assert (list(rows.batches()), rows.schema) == ([], SCHEMA)
 
 
 def test_closing_gives_the_disk_back_and_may_be_repeated(tmp_path: Path) -> None:
-    rows = spooled(tmp_path, 1)
+    rows = filled(tmp_path, 1)
     assert len(list(tmp_path.iterdir())) == 1
     rows.close()
     rows.close()
@@ -79,22 +80,22 @@ def test_closing_gives_the_disk_back_and_may_be_repeated(tmp_path: Path) -> None
 
 
 def test_forgotten_rows_give_the_disk_back(tmp_path: Path) -> None:
-    rows = spooled(tmp_path, 1)
+    rows = filled(tmp_path, 1)
     del rows
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_discarded_rows_leave_nothing(tmp_path: Path) -> None:
-    spool = Spool(SCHEMA, tmp_path, 1)
-    spool.add(batch(0, 100))
-    spool.discard()
+def test_rows_closed_before_they_are_finished_leave_nothing(tmp_path: Path) -> None:
+    rows = RowSpill(SCHEMA, tmp_path, 1)
+    rows.add(batch(0, 100))
+    rows.close()
     assert list(tmp_path.iterdir()) == []
-    Spool(SCHEMA, tmp_path, 1).discard()
+    RowSpill(SCHEMA, tmp_path, 1).close()
 
 
 def test_a_scratch_folder_that_fails_is_tried_again_later(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    spool = Spool(SCHEMA, tmp_path / "file" / "scratch", 1)
+    rows = RowSpill(SCHEMA, tmp_path / "file" / "scratch", 1)
     with pytest.raises(StorageUnavailable, match="scratch folder"):
-        spool.add(batch(0, 100))
+        rows.add(batch(0, 100))

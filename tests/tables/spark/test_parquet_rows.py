@@ -10,12 +10,10 @@ import pytest
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.tables.spark.executors import ParquetRows, RowsAsParquet
+from mirror_engine.tables.spark.executors import ParquetRows, file_name
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from mirror_engine.tables.spark.executors import ParquetSpool
 
 ROWS = pa.table(
     {
@@ -27,15 +25,16 @@ ROWS = pa.table(
 )
 
 
-def spool(folder: Path, place: int = 7) -> ParquetSpool:
-    return RowsAsParquet(folder, place, "token").spool(ROWS.schema, ())
+def store(folder: Path, place: int = 7) -> ParquetRows:
+    return ParquetRows(ROWS.schema, folder / file_name(place, "token"), place)
 
 
 def test_rows_come_back_in_order_under_their_own_names_and_types(tmp_path: Path) -> None:
-    collecting = spool(tmp_path)
+    written = store(tmp_path)
     for batch in ROWS.to_batches(max_chunksize=2):
-        collecting.add(batch)
-    rows: ParquetRows = pickle.loads(pickle.dumps(collecting.finish()))  # noqa: S301 - as from an executor
+        written.add(batch)
+    written.finish()
+    rows: ParquetRows = pickle.loads(pickle.dumps(written))  # noqa: S301 - as from an executor
     assert pa.Table.from_batches(rows.batches()).equals(ROWS)
     assert pa.Table.from_batches(rows.batches([MARKER_COLUMN, "marker"])).equals(ROWS.select([MARKER_COLUMN, "marker"]))
     assert (rows.place, rows.path.name) == (7, "rows-00000007-token.parquet")
@@ -45,18 +44,19 @@ def test_rows_come_back_in_order_under_their_own_names_and_types(tmp_path: Path)
 
 
 def test_a_file_without_rows_is_there_all_the_same(tmp_path: Path) -> None:
-    rows = spool(tmp_path).finish()
+    rows = store(tmp_path)
+    rows.finish()
     assert rows.schema == ROWS.schema
     assert sum(batch.num_rows for batch in rows.batches()) == 0
 
 
 def test_forgotten_rows_leave_nothing_behind(tmp_path: Path) -> None:
-    collecting = spool(tmp_path)
-    collecting.add(ROWS.to_batches()[0])
-    collecting.discard()
+    rows = store(tmp_path)
+    rows.add(ROWS.to_batches()[0])
+    rows.close()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_scratch_folder_that_is_not_there_is_the_machines_fault(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable, match="scratch folder"):
-        spool(tmp_path / "gone")
+        store(tmp_path / "gone")

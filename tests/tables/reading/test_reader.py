@@ -24,8 +24,9 @@ from mirror_engine.landing_zone.metadata import FileFormat, Metadata, parse
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.reading.reader import ChangeFileReader, ReadFile, ReadRequest, TableContext
-from mirror_engine.tables.reading.spill import EveryRow
+from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.reading.request import ReadFile, ReadRequest, TableContext
+from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +78,7 @@ class Zone:
         return self.reads_sighted(self.lands(content, path), metadata, facts)
 
     def reads_sighted(self, file: LandedFile, metadata: Metadata = KEYED, facts: TableContext = EMPTY) -> ReadFile:
-        reader = ChangeFileReader(self.storage, self.config, EveryRow(self.scratch))
+        reader = ChangeFileReader(self.storage, self.config, all_rows(self.scratch))
         return reader.read(ReadRequest(self.folder, ORDERS, file, metadata, facts))
 
     def refuses(self, *arguments: Any, **options: Any) -> RejectedFile:
@@ -485,7 +486,7 @@ def test_real_publishers_tables_come_out_as_expected(tmp_path: Path, zone_folder
     folder = TableName(schema, table)
     metadata, _ = parse((zone_folder / "LandingZone" / folder.folder / "_metadata.json").read_bytes(), folder.folder)
     assert metadata
-    reader = ChangeFileReader(storage, Config(), EveryRow(tmp_path))
+    reader = ChangeFileReader(storage, Config(), all_rows(tmp_path))
     facts, held = TableContext(), []
     for landed in json.loads((zone_folder / "manifest.json").read_text())[name]:
         entry = storage.stat(f"LandingZone/{folder.folder}/{landed['file']}")
