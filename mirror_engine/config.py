@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.errors import ConfigError, StorageUnavailable
@@ -20,7 +22,6 @@ else:  # Python 3.10 has no TOML reader of its own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 CONFIG_FILE = "mirror-engine.toml"
 ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
@@ -415,3 +416,11 @@ def _raise_for(problems: Sequence[str]) -> None:
             "\n".join([f"{count}:", *(f"  {problem}" for problem in problems)]),
             "see the command's --help for options and their values",
         )
+
+
+def cache_folder() -> Path:
+    """`$MIRROR_ENGINE_CACHE`, else `mirror_engine` in the user's cache folder; may not exist, safe to delete."""
+    if chosen := os.environ.get("MIRROR_ENGINE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))  # the XDG specification ignores relative ones
+    return (base if base.is_absolute() else Path.home() / ".cache") / "mirror_engine"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tables.spark.backend import SparkBackend
-    from mirror_engine.tables.spark.profile import Profile
+    from mirror_engine.tables.spark.session import Profile
 
     _Failed = Callable[[str, TransientError], None]
 

@@ -18,13 +18,12 @@ import pytest
 import mirror_engine
 from mirror_engine import Mirror
 from mirror_engine.config import Config
-from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import SCRATCH
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.spark.jars import delta_jars
+from mirror_engine.tables.spark.jars import find_jars
 from mirror_engine.tables.spark.java import find_java
-from mirror_engine.tables.spark.launch import spark_home
+from mirror_engine.tables.spark.session import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DEFAULTS = """\
@@ -176,7 +175,7 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
 
         for orders in landed:
             orders.apply_changes((1, {"no": 1, "at": FIRST, "note": "y"}), (2, {"no": 5, "at": LAST}))
-        jars = ",".join(map(str, delta_jars(Config(), find_java(), ignore)))
+        jars = ",".join(map(str, find_jars(Config()).values()))
         submit = [spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars]
         done = cluster.run(*submit, engine, "once", root, PYSPARK_PYTHON=sys.executable)
         assert done.returncode == REFUSED, done.stderr

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import replace
@@ -20,7 +19,7 @@ from measure import machine
 from speed import page
 from speed.bench import Bench
 from speed.catalogue import SCRIPTS, WORKS, run_script
-from speed.peers import Processes, environment
+from speed.peers import Processes
 from speed.sizes import FULL, SMALL, Sizes
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results.mkdir(exist_ok=True)
         bench = Bench(home, _sizes(options), options.rounds, peers)
         at_first = machine()
-        if not options.small:
-            _make_archives()
         for name in options.work or sorted([*WORKS, *SCRIPTS], key=_is_alone):
             print(f"{name} …", file=sys.stderr, flush=True)
             if _is_alone(name):
@@ -70,15 +67,6 @@ def _sizes(options: argparse.Namespace) -> Sizes:
         return sizes
     given = options.warm_ups
     return replace(sizes, warm_ups=given, tiny_warm_ups=given, merge_warm_ups=given)
-
-
-def _make_archives() -> None:
-    """Java's, as any machine has them after the first run; made beside the measuring they would take a core of it."""
-    for profile in ("brief", "steady"):
-        # our own program
-        subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "mirror_engine.archiving", profile, ""], env=environment(), check=True
-        )
 
 
 def _is_alone(name: str) -> bool:

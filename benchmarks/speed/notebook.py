@@ -11,9 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine import Config
-from mirror_engine.events import ignore
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.tables.spark.jars import delta_jars
+from mirror_engine.tables.spark.jars import download_settings, find_jars
 from mirror_engine.tables.spark.java import find_java
 from speed.engines import HEAP
 from speed.rows import DELETE, KEY
@@ -26,12 +25,12 @@ def plain_session() -> SparkSession:
     """Spark and Delta with their defaults; with jars that are here already, which spares it looking for them."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the tests hand over a session of their own
 
-    java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)
-    jars = delta_jars(Config(), java, ignore)
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    paths = [path for path in find_jars(Config()).values() if path is not None]
+    jars = {"spark.jars": ",".join(path.as_uri() for path in paths)} if paths else download_settings()
     builder = SparkSession.builder.appName("notebook")
     for name, value in {
-        "spark.jars": ",".join(jar.as_uri() for jar in jars),
+        **jars,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": HEAP,

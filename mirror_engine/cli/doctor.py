@@ -49,7 +49,7 @@ def doctor(config: Config, *, root: AnyRoot = None, as_json: Json = False) -> No
     found = [*machine, *tables]
     well = all(check.ok for check in found)
     if as_json:
-        told = [{"name": c.name, "ok": c.ok, "found": c.found, "remedy": c.remedy} for c in found]
+        told = [{"name": c.name, "ok": c.ok, "found": c.found, "remedy": c.help} for c in found]
         print_json({"ok": well, "checks": told})
     else:
         shown = grid("", "Check", "Found")
@@ -57,8 +57,8 @@ def doctor(config: Config, *, root: AnyRoot = None, as_json: Json = False) -> No
             shown.add_row(
                 line("yes" if check.ok else "NO", "green" if check.ok else "bold red"), check.name, line(check.found)
             )
-            if check.remedy and not check.ok:
-                shown.add_row("", "", line(f"-> {check.remedy}", "bold"))
+            if check.help and not check.ok:
+                shown.add_row("", "", line(f"-> {check.help}", "bold"))
         stdout().print(shown)
         stdout().print(line("Yes: the engine can work here." if well else "No: see the lines marked NO."))
     if not all(check.ok for check in machine):
@@ -74,9 +74,9 @@ def _delta_tables(root: Path, config: Config) -> list[Check]:
         with opening.open_mirror(root, config) as mirror:
             tables = mirror.status().tables
     except TransientError as error:
-        return [Check("Delta tables", ok=False, found=error.message, remedy=error.help)]
+        return [Check("Delta tables", ok=False, found=error.message, help=error.help)]
     wrong = [
-        Check(table.name.folder, ok=False, found=said.message, remedy=said.help)
+        Check(table.name.folder, ok=False, found=said.message, help=said.help)
         for table in tables
         for said, _ in table.diagnostics
         if said.code in OF_DELTA_TABLES

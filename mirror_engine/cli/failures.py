@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from mirror_engine.cli import exit_codes
+from mirror_engine.config import cache_folder
 from mirror_engine.errors import MirrorError
-from mirror_engine.tables.spark.cache import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,8 @@
-"""Door 2 with Spark, and the reader that goes with it: where Spark is spread over machines, its executors read."""
+"""Delta writer and change-file readers of one ROOT with Spark; on a cluster, executors read."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWrite
 from mirror_engine.tables.passthrough import PassthroughReader
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.spill import all_rows
-from mirror_engine.tables.spark.cluster import adopted, is_elsewhere, is_spread
+from mirror_engine.tables.spark.session import adopted, is_cluster, is_distributed, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,70 +23,56 @@ if TYPE_CHECKING:
     from mirror_engine.events import Listener
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.reading.request import OrderedReader
-    from mirror_engine.tables.spark.profile import Profile
+    from mirror_engine.tables.spark.session import Profile
 
 
+@dataclass(frozen=True)
 class SparkBackend:
-    """Writer and reader of one ROOT.
+    """Writer and readers of one ROOT.
 
-    Args:
+    Attributes:
         root: ROOT.
         config: all options.
-        storage: door 1.
-        spark: somebody else's session to work in; None starts one, or joins the one that there is.
-        listen: told what takes time before Spark is there.
-        load: what a JVM of our own is set up for, asked when it is started.
+        storage: the `Storage` port.
+        spark: the session of the caller's program; None starts one, or joins a running one.
+        listen: gets `SetupProgress` events.
+        load: how much work a local JVM is started for; called when it is started.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - all that a session, a writer and a reader need
-        self,
-        root: Path,
-        config: Config,
-        storage: Storage,
-        spark: SparkSession | None,
-        listen: Listener,
-        load: Callable[[], Profile],
-    ) -> None:
-        self._root = root
-        self._config = config
-        self._storage = storage
-        self._spark = spark
-        self._listen = listen
-        self._load = load
+    root: Path
+    config: Config
+    storage: Storage
+    spark: SparkSession | None
+    listen: Listener
+    load: Callable[[], Profile]
 
     @cached_property
     def writer(self) -> SparkDeltaWriter:
         """Spark's writer."""
-        most = self._config.driver_batch_limit
-        if most == "auto":
-            most = 0 if is_spread(self._config, self._spark) else DRIVER_BATCH_BYTES
-        return SparkDeltaWriter(self._root / TABLES, self._root / SCRATCH, self._start, most)
+        limit = self.config.driver_batch_limit
+        if limit == "auto":
+            limit = 0 if is_distributed(self.config, self.spark) else DRIVER_BATCH_BYTES
+        return SparkDeltaWriter(self.root / TABLES, self.root / SCRATCH, self._start, limit)
 
     def reader(self) -> OrderedReader:
-        """A reader of change files: executors where there are any beyond this machine, else this process."""
-        if is_spread(self._config, self._spark):
+        """A reader of change files: executors where they may be other machines, else this process."""
+        if is_distributed(self.config, self.spark):
             from mirror_engine.tables.spark.executors import ExecutorReader  # noqa: PLC0415 - most never need it
 
-            return ExecutorReader(self._storage, self._config, self._root / SCRATCH, self.writer.sessions.lent)
+            return ExecutorReader(self.storage, self.config, self.root / SCRATCH, self.writer.sessions.lent)
         return self.reader_here()
 
     def lying(self) -> PassthroughReader:
-        """Looks which files become part of their tables as they lie, in this process: that takes no row."""
-        return PassthroughReader(self._storage, self._config, all_rows(self._root / SCRATCH))
+        """Finds files that can be added to their tables unchanged, in this process: no row is read for that."""
+        return PassthroughReader(self.storage, self.config, all_rows(self.root / SCRATCH))
 
     def reader_here(self) -> OrderedReader:
         """A reader of change files in this process."""
-        return ChangeFileReader(self._storage, self._config, all_rows(self._root / SCRATCH))
+        return ChangeFileReader(self.storage, self.config, all_rows(self.root / SCRATCH))
 
     def _start(self) -> SparkSession:
-        from mirror_engine.tables.spark.session import start_session  # noqa: PLC0415 - a level zone needs no Spark
-
-        if self._spark is not None:
-            return adopted(self._spark)
-        return start_session(
-            self._config,
-            scratch=self._root / SCRATCH,
-            log_file=self._root / LOGS / "spark.log",
-            listen=self._listen,
-            profile="cluster" if is_elsewhere(self._config) else self._load(),
-        )
+        if self.spark is not None:
+            return adopted(self.spark)
+        scratch, log_file = self.root / SCRATCH, self.root / LOGS / "spark.log"
+        profile = "cluster" if is_cluster(self.config) else self.load()
+        return start_session(self.config, scratch=scratch, log_file=log_file, listen=self.listen, profile=profile)

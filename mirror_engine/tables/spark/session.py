@@ -1,123 +1,427 @@
-"""A SparkSession that can do Delta: one quiet JVM for this process, shared by all who ask, gone with the last."""
+"""Start Spark with Delta, share its one JVM within this process, and lend its sessions to worker threads.
+
+Spark starts as Spark starts, through `spark-submit`. Where it runs on this machine, all settings are given here; on a
+cluster, in an application that spark-submit started, or in a notebook, its owner's settings count, and only what
+values depend on is set, in a session of its own.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import re
+import shutil
+import signal
 import sys
 import threading
 from collections import deque
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
 
+from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
-from mirror_engine.tables.spark.archive import begin_to_make
-from mirror_engine.tables.spark.cluster import adopted, is_submitted, submitted_session, with_our_settings
-from mirror_engine.tables.spark.jars import delta_jars
+from mirror_engine.tables.spark import jars
 from mirror_engine.tables.spark.java import find_java
-from mirror_engine.tables.spark.launch import Jvm, LaunchPlan, launch
-from mirror_engine.tables.spark.profile import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    import subprocess
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
-    from mirror_engine.tables.spark.profile import Profile
+
+Profile = Literal["steady", "brief", "cluster"]  # long work, a little work, and a Spark that is set up elsewhere
+
+_EXTENSIONS, _DELTA = "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
+_END_SECONDS = 20.0
+_LOG_BYTES = 16 * 1024 * 1024  # of spark.log before a start: then it is renamed to spark.log.old
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c{1}: %m%n%ex
+# it warns at every MERGE
+logger.sources.name = org.apache.spark.rdd.MapPartitionsRDD
+logger.sources.level = error
+"""
+
+# values stay as they are: in UTC, old dates included, and a value that does not fit is an error
+VALUE_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.caseSensitive": "false",
+}
+_SETTINGS = {
+    **VALUE_SETTINGS,
+    "spark.app.name": "mirror_engine",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # plans of past queries fill the heap of a long run
+    "spark.sql.ui.retainedExecutions": "20",
+    _EXTENSIONS: _DELTA,
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # a table's state is rebuilt after every commit, with 50 partitions by default: 3 s a small MERGE instead of 1 s
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # every tenth commit takes 2-3 s longer with it
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
+    # a small MERGE takes twice as long with them; the writer turns them on for large tables
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # without Hadoop's checksum files: for each file and each checksum, Hadoop starts `chmod`, which takes 17 ms
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+# one task a stage and no plan made again between stages: a third less for a MERGE of a few rows
+_BRIEF_SETTINGS = {
+    "spark.default.parallelism": "1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
+# warm after half the time and half as fast afterwards; the compiler's default of 48 MB fills up and is cleared for ever
+_BRIEF_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m")
+_CHILD_SETTINGS = {
+    **VALUE_SETTINGS,
+    "fs.defaultFS": "file:///",  # paths are those of this process, whatever the cluster's default is
+}
+_WRITER_SETTINGS = {
+    # a table may be called `Items@v1`
+    "spark.databricks.delta.timeTravel.resolveOnIdentifier.enabled": "false",
+    # changes hash faster than a large table sorts: 4.1 s instead of 5.9 s
+    "spark.sql.join.preferSortMergeJoin": "false",
+}
+_AT_LAUNCH = (
+    "spark.master",
+    "spark.driver.",
+    "spark.jars",
+    "spark.local.",
+    "spark.ui.show",
+)  # others: with the context
+
+
+def spark_settings(profile: Profile, scratch: Path, driver_memory: str) -> dict[str, str]:
+    """Spark's configuration; `cluster` leaves master, folders, memory and parallelism to Spark's own settings."""
+    options = ["-Duser.timezone=UTC", "-Duser.language=en", f"-Djava.io.tmpdir={scratch / 'tmp'}"]
+    options += [f"-Dlog4j2.configurationFile={scratch / 'conf/log4j2.properties'}"]
+    options += _BRIEF_OPTIONS if profile == "brief" else ()
+    settings = {
+        **_SETTINGS,
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.driver.extraJavaOptions": " ".join(map(_quoted_option, options)),
+    }
+    if profile == "cluster":
+        return settings
+    cores = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return {
+        **settings,
+        **_LOCAL_SETTINGS,
+        "spark.master": f"local[{cores}]",
+        "spark.default.parallelism": cores,
+        "spark.sql.shuffle.partitions": cores,
+        "spark.driver.memory": driver_memory.rstrip("bB"),  # Java knows no `2gb`
+        "spark.local.dir": str(scratch / "local"),
+        **(_BRIEF_SETTINGS if profile == "brief" else {}),
+    }
+
+
+def _quoted_option(option: str) -> str:
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def launch_environment(profile: Profile, scratch: Path, java_home: Path) -> dict[str, str | None]:
+    """Environment variables while Spark starts; None for those that are removed."""
+    values: dict[str, str | None] = {
+        "JAVA_HOME": str(java_home),
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",  # without a UTF-8 locale Java cannot open files whose names are not ASCII
+        **dict.fromkeys(("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_TESTING")),
+        "SPARK_CONNECT_MODE_ENABLED": None,
+    }
+    if profile == "cluster":
+        python = os.environ.get("PYSPARK_PYTHON", sys.executable)  # of the executors
+        return {**values, "SPARK_HOME": os.environ.get("SPARK_HOME", str(spark_home())), "PYSPARK_PYTHON": python}
+    others = ("HADOOP_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_DIRS", "SPARK_MASTER")
+    local = {"SPARK_HOME": str(spark_home()), "SPARK_CONF_DIR": str(scratch / "conf"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {**values, **local, **dict.fromkeys(others)}
+
+
+def spark_home() -> Path:
+    """The folder of the installed pyspark, which is not imported."""
+    package = find_spec("pyspark")
+    return Path(package.origin).parent if package and package.origin else Path()
 
 
 @dataclass
-class _Shared:
-    """The JVM that this process started, and the sessions of those who hold it."""
+class _Jvm:
+    """The JVM that this process started, and the sessions that are in use."""
 
-    jvm: Jvm
-    config: Config
-    held: list[SparkSession]
-
-    def is_let_go(self, spark: SparkSession) -> bool:
-        """Whether nobody holds it any more, once this session is given back; a stranger's holds nothing."""
-        before = len(self.held)
-        self.held = [each for each in self.held if each is not spark]
-        return before > 0 and not self.held
+    spark: SparkSession
+    process: subprocess.Popen[bytes]
+    scratch: Path
+    sessions: list[SparkSession]
 
     def end(self) -> None:
-        """End it; where the next one could start sooner, that is seen to in the background."""
-        self.jvm.end()
-        plan = self.jvm.plan
-        is_lasting = self.config.spark_profile == "local" and plan.profile != "cluster" and not plan.archive_to
-        if is_lasting and plan.archive().is_wanted:
-            begin_to_make([plan.profile, self.config.delta_jars_dir])
+        """Stop Spark and end the JVM."""
+        with suppress(Exception):
+            self.spark.sparkContext.stop()
+        self.spark.sparkContext.stop()  # what is left of a context whose JVM died
+        _end_gateway(self.process)
+        for name in ("local", "tmp"):
+            shutil.rmtree(self.scratch / name, ignore_errors=True)
 
 
 _lock = threading.Lock()
-_running: list[_Shared] = []  # none or one: Spark allows one context in a process
+_running: list[_Jvm] = []  # none or one: Spark allows one context in a process
 
 
-def start_session(  # noqa: PLR0913 - what is set up, and where
-    config: Config,
-    *,
-    scratch: Path,
-    log_file: Path,
-    listen: Listener = ignore,
-    profile: Profile = "steady",
-    archive_to: Path | None = None,
+def start_session(
+    config: Config, *, scratch: Path, log_file: Path, listen: Listener = ignore, profile: Profile = "steady"
 ) -> SparkSession:
-    """A session of this process's one JVM, which is started if need be; give it back with `end_session`.
+    """A session of this process's one JVM, which is started if need be; `end_session` gives it back.
 
     Args:
-        config: `master`, `driver_memory` and `jars` count; a JVM that already runs keeps its own.
-        scratch: a folder for passing files, made if need be; the caller clears it after the JVM has ended.
-        log_file: takes all that Spark and Java print, after what is there; nothing reaches the terminal.
-        listen: told of jars being fetched and of the start.
-        profile: `brief` for tests and small work: quick to warm up, slow in bulk; `cluster` where Spark is set up
-            elsewhere.
-        archive_to: where the JVM leaves a class-data archive when it ends; it uses one that is there otherwise.
+        config: `spark_master`, `driver_memory` and `delta_jars_dir` count; a JVM that already runs keeps its own.
+        scratch: a folder for temporary files, made if need be; the caller clears it after the JVM has ended.
+        log_file: gets all output of Spark and Java, appended; nothing reaches the terminal.
+        listen: gets `SetupProgress` events.
+        profile: `brief` warms up soon and is slow in bulk; `cluster` where Spark is set up elsewhere.
 
     Raises:
-        SetupError: a Spark that is not ours can do no Delta.
+        SetupError: the Spark that already runs lacks Delta.
         JavaMissing: no Java 17 or 21.
         JarsMissing: the Delta jars cannot be fetched.
         SparkFailed: the JVM or the session did not start; the message names the log file.
     """
-    scratch, log_file = scratch.absolute(), log_file.absolute()
     with _lock:
-        if _running and _running[0].jvm.process.poll() is not None:
-            _running.pop().end()  # killed from outside: begin anew
+        if _running and _running[0].process.poll() is not None:
+            _running.pop().end()  # it was killed: start another
         if _running:
-            shared = _running[0]
-            shared.held.append(shared.jvm.spark.newSession())
-            return shared.held[-1]
+            session = _running[0].spark.newSession()
+            _running[0].sessions.append(session)
+            return session
         if (foreign := _foreign_session()) is not None:
             return foreign
         if is_submitted():
-            return submitted_session(settings(scratch=scratch, driver_memory=config.driver_memory, profile="cluster"))
-        java = find_java()
-        jars = delta_jars(config, java, listen)
-        listen(SetupProgress("the Spark session"))
-        jvm = launch(
-            LaunchPlan(profile, java, jars, config.driver_memory, scratch, archive_to, config.spark_master), log_file
-        )
-        _running.append(_Shared(jvm, config, [jvm.spark]))
-        return jvm.spark
+            from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+            return adopted(_context_session(launch_gateway(), spark_settings("cluster", scratch, "")))
+        _running.append(_started(config, scratch.absolute(), log_file.absolute(), listen, profile))
+        return _running[0].spark
+
+
+def end_session(spark: SparkSession) -> None:
+    """Give a session back: the JVM ends with its last one. A session that the caller's program made stays."""
+    with _lock:
+        if _running and spark in _running[0].sessions:
+            _running[0].sessions.remove(spark)
+            if not _running[0].sessions:
+                _running.pop().end()
 
 
 def child_session(spark: SparkSession) -> SparkSession:
     """A session with confs of its own, for one worker thread; it shares the JVM, the catalog and Delta's log cache."""
-    return with_our_settings(spark.newSession())
+    return with_value_settings(spark.newSession())
 
 
-def end_session(spark: SparkSession) -> None:
-    """Give a session back: the JVM ends with its last holder. A session that the caller's program made stays."""
-    with _lock:
-        if _running and _running[0].is_let_go(spark):
-            _running.pop().end()
+def with_value_settings(spark: SparkSession) -> SparkSession:
+    """The same session, which now treats values and paths as the engine needs it."""
+    for name, value in _CHILD_SETTINGS.items():
+        spark.conf.set(name, value)
+    return spark
+
+
+def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, profile: Profile) -> _Jvm:
+    java = find_java()
+    settings = spark_settings(profile, scratch, config.driver_memory)
+    if config.spark_master:
+        settings["spark.master"] = config.spark_master
+    for name in ("conf", "local", "tmp", "warehouse"):
+        (scratch / name).mkdir(parents=True, exist_ok=True)
+    (scratch / "conf/log4j2.properties").write_text(_LOG4J, encoding="utf-8")
+    with jars.local_jars(config) as paths, _launch_state(launch_environment(profile, scratch, java.home)):
+        if not paths:
+            listen(SetupProgress(f"Delta's jars from {jars.repository()}"))
+            settings |= jars.download_settings()
+            settings["spark.driver.extraJavaOptions"] += "".join(f" {_quoted_option(o)}" for o in jars.proxy_options())
+        elif profile == "cluster":
+            settings["spark.jars"] = ",".join(path.as_uri() for path in paths)
+        else:
+            settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, paths))
+        listen(SetupProgress("the Spark session"))
+        spark, process = _launch(settings, log_file)
+    return _Jvm(spark, process, scratch, [spark])
+
+
+def _launch(settings: Mapping[str, str], log_file: Path) -> tuple[SparkSession, subprocess.Popen[bytes]]:
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    if log_file.exists() and log_file.stat().st_size > _LOG_BYTES:
+        log_file.replace(log_file.with_name(log_file.name + ".old"))
+    log_file.touch(mode=0o600)  # Ivy prints the repository's URL
+    start = log_file.stat().st_size
+    try:
+        with log_file.open("ab") as log:
+            return _launched(settings, log)
+    except MirrorError:
+        raise
+    except Exception as error:
+        with log_file.open("rb") as log:
+            log.seek(start)
+            output = log.read().decode("utf-8", "replace")
+        if "spark.jars.packages" in settings and (reason := jars.download_failure(output)):
+            raise JarsMissing(f"cannot fetch the Delta jars from {jars.repository()}: {reason}", jars.HELP) from error
+        raise SparkFailed(
+            f"the Spark session did not start: {cause_line(output) or type(error).__name__}",
+            f"See {log_file}; `mirror-engine doctor` checks this machine.",
+        ) from error
+
+
+def _launched(settings: Mapping[str, str], log: IO[bytes]) -> tuple[SparkSession, subprocess.Popen[bytes]]:
+    from pyspark import SparkConf  # noqa: PLC0415 - importing mirror_engine must not import Spark
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # its errors are raised, and would also reach the terminal
+    conf: SparkConf = SparkConf(loadDefaults=False)
+    conf.setAll([(name, value) for name, value in settings.items() if name.startswith(_AT_LAUNCH)])
+    # in a process group of its own, Ctrl-C in the terminal does not end it: the current commit is finished
+    gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
+    try:
+        return _context_session(gateway, settings), gateway.proc
+    except BaseException:
+        _end_gateway(gateway.proc)
+        raise
+
+
+def _context_session(gateway: Any, settings: Mapping[str, str]) -> SparkSession:  # noqa: ANN401 - py4j has no types
+    """The first session of a JVM; the settings count where command line and `spark-defaults.conf` say nothing."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    conf: SparkConf = SparkConf(_jvm=gateway.jvm)
+    extensions = conf.get(_EXTENSIONS, "")
+    if extensions and _DELTA not in extensions:
+        conf.set(_EXTENSIONS, f"{extensions},{_DELTA}")
+    for name, value in settings.items():
+        conf.setIfMissing(name, value)
+    return with_value_settings(SparkSession(SparkContext(conf=conf, gateway=gateway)))
+
+
+def _end_gateway(process: subprocess.Popen[bytes]) -> None:
+    """End a JVM, and make pyspark forget it: it would keep it for ever."""
+    from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
+    if process.stdin is not None:
+        process.stdin.close()
+    process.kill()  # what was committed is durable
+    process.wait(_END_SECONDS)
+
+
+@contextmanager
+def _launch_state(environment: Mapping[str, str | None]) -> Iterator[None]:
+    """Set environment variables for a while, and keep the handler of Ctrl-C: Spark's own cancels the current commit."""
+    before = {name: os.environ.get(name) for name in environment}
+    handler = signal.getsignal(signal.SIGINT)
+    _set_environment(environment)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def cause_line(output: str) -> str:
+    """The last line that names a cause, else the last line at all; `""` where there is no output."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if not re.match(r"at |\.\.\. \d+ more", line)]
+    causes = [line for line in lines if re.search(r"Caused by|Exception|[Ee]rror", line)]
+    return (causes or lines or [""])[-1].removeprefix("Caused by: ")
+
+
+# ---- a Spark that something else set up
+
+_LOCAL = re.compile(r"local(\[[^\]]*\])?")
+_NO_DELTA_HELP = (
+    f"Start it with Delta: --packages {jars.COORDINATES[0]} --conf {_EXTENSIONS}={_DELTA}; "
+    "or build it with delta.configure_spark_with_delta_pip."
+)
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether its executors run on this machine."""
+    return bool(_LOCAL.fullmatch(spark.sparkContext.master))
+
+
+def is_cluster(config: Config) -> bool:
+    """Whether Spark is set up elsewhere: `--spark-profile cluster`, implied by a `--spark-master` that is not local."""
+    return config.spark_profile == "cluster" or bool(config.spark_master and not _LOCAL.fullmatch(config.spark_master))
+
+
+def is_distributed(config: Config, spark: SparkSession | None) -> bool:
+    """Whether executors may be other machines: then they read the zone, and no row passes through the driver."""
+    if spark is not None:
+        return not is_local(spark)
+    return is_submitted() or is_cluster(config)
+
+
+def adopted(spark: SparkSession) -> SparkSession:
+    """A session of the same Spark with settings of its own; the argument is not changed.
+
+    Raises:
+        SetupError: Spark lacks Delta, or it is a client of Spark Connect.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise SetupError(
+            "this is a session of Spark Connect", "The engine needs a classic session: Spark's own driver."
+        )
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - importing mirror_engine must not import Spark
+    from pyspark.errors import ParseException  # noqa: PLC0415 - as above
+
+    session: Any = spark._jsparkSession  # noqa: SLF001 - Spark offers its parser to the JVM only
+    try:
+        session.sessionState().sqlParser().parsePlan("VACUUM delta.`/`")  # a statement of Delta's alone
+    except (Py4JJavaError, ParseException):
+        raise SetupError("this Spark session has no Delta", _NO_DELTA_HELP) from None
+    return with_value_settings(spark.newSession())
 
 
 def _foreign_session() -> SparkSession | None:
-    """A new session of the context that the caller's own program already has: Spark allows no second one."""
+    """A new session of the context that the caller's program already has: Spark allows no second one."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
@@ -128,17 +432,12 @@ def _foreign_session() -> SparkSession | None:
     return adopted(SparkSession.builder.getOrCreate())
 
 
-_SETTINGS = {
-    # a table may be called `Items@v1`
-    "spark.databricks.delta.timeTravel.resolveOnIdentifier.enabled": "false",
-    # changes hash faster than a large table sorts
-    "spark.sql.join.preferSortMergeJoin": "false",
-}
+# ---- sessions for worker threads
 
 
 @dataclass(frozen=True)
 class _Spark:
-    """One start of Spark: its first session, and the children that nobody uses."""
+    """One start of Spark: its first session, and its children that are not in use."""
 
     first: Future[SparkSession] = field(default_factory=Future)
     idle: deque[SparkSession] = field(default_factory=deque)
@@ -148,7 +447,7 @@ class Sessions:
     """Sessions of one JVM.
 
     Args:
-        start: starts Spark; what it gives is ended by `close`.
+        start: starts Spark; its session is ended by `close`.
     """
 
     def __init__(self, start: Callable[[], SparkSession]) -> None:
@@ -158,35 +457,25 @@ class Sessions:
 
     @property
     def first(self) -> SparkSession | None:
-        """The session that the others are children of; None where nobody has needed one yet."""
+        """The session that the others are children of; None before it has started."""
         spark = self._spark
         return spark.first.result() if spark and spark.first.done() and not spark.first.exception() else None
 
     def prepare(self) -> None:
-        """Start Spark, without waiting for it; a failure is raised where a session is lent first. Repeatable."""
+        """Start Spark, without waiting for it; a failure is raised by the next `lent`. Repeatable."""
         with self._lock:
             self._begin()
 
     @contextmanager
     def lent(self) -> Iterator[SparkSession]:
-        """A session for one call at a time: what it is set to for a commit must reach no other."""
+        """A session for one call at a time: confs set for a commit must reach no other."""
         with self._lock:
             spark = self._begin()
         with self._lent(spark) as session:
             yield session
 
-    @contextmanager
-    def lent_if_started(self) -> Iterator[SparkSession | None]:
-        """The same where Spark runs already; None where it does not."""
-        spark = self._spark
-        if spark is None or not spark.first.done():
-            yield None
-            return
-        with self._lent(spark) as session:
-            yield session
-
     def close(self) -> None:
-        """End Spark, if it was started; what is lent now is no longer of use."""
+        """End Spark, if it was started; sessions still lent become useless."""
         with self._lock:
             spark, self._spark = self._spark, None
         if spark is not None and not spark.first.exception():
@@ -195,19 +484,20 @@ class Sessions:
     def _begin(self) -> _Spark:
         if self._spark is None:
             self._spark = _Spark()
-            threading.Thread(target=_fulfil, args=(self._spark.first, self._start), name="spark", daemon=True).start()
+            threading.Thread(
+                target=_start_into, args=(self._spark.first, self._start), name="spark", daemon=True
+            ).start()
         return self._spark
 
     @contextmanager
     def _lent(self, spark: _Spark) -> Iterator[SparkSession]:
-        session = self._taken(spark)
+        session = self._idle_or_new(spark)
         try:
             yield session
         finally:
             spark.idle.append(session)
 
-    def _taken(self, spark: _Spark) -> SparkSession:
-
+    def _idle_or_new(self, spark: _Spark) -> SparkSession:
         try:
             first = spark.first.result()
         except BaseException:
@@ -217,13 +507,13 @@ class Sessions:
         with suppress(IndexError):
             return spark.idle.pop()
         child = child_session(first)
-        for name, value in _SETTINGS.items():
+        for name, value in _WRITER_SETTINGS.items():
             child.conf.set(name, value)
         return child
 
 
-def _fulfil(promise: Future[SparkSession], start: Callable[[], SparkSession]) -> None:
+def _start_into(future: Future[SparkSession], start: Callable[[], SparkSession]) -> None:
     try:
-        promise.set_result(start())
-    except BaseException as error:  # noqa: BLE001 - whoever waits raises it
-        promise.set_exception(error)
+        future.set_result(start())
+    except BaseException as error:  # noqa: BLE001 - raised where the result is needed
+        future.set_exception(error)

@@ -17,7 +17,7 @@ from mirror_engine.tables.spark.session import Sessions
 WAIT_SECONDS = 20
 
 
-class ToldWriter(MemoryDeltaWriter):
+class NotingWriter(MemoryDeltaWriter):
     """Notes what it is asked for, in order."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ def orders(tmp_path):
 
 @pytest.fixture
 def asked(tmp_path):
-    writer = ToldWriter()
+    writer = NotingWriter()
 
     def once():
         writer.asked.clear()
@@ -55,18 +55,18 @@ def test_the_writer_gets_ready_once_a_file_has_rows(orders, asked):
     assert asked() == ["prepare", "apply"]
 
 
-def test_a_level_zone_asks_nothing(orders, asked):
+def test_a_zone_that_has_caught_up_starts_nothing(orders, asked):
     orders.insert({"id": 1})
     asked()
     assert asked() == []
 
 
-def test_what_may_come_to_nothing_asks_for_nothing_ahead(orders, asked):
+def test_deletes_that_may_match_nothing_start_nothing_ahead(orders, asked):
     orders.delete({"id": 1})
     assert asked() == ["apply"]
 
 
-def test_a_refused_file_asks_for_nothing(orders, asked):
+def test_a_rejected_file_starts_nothing(orders, asked):
     orders.apply_changes((7, {"id": 1}))
     assert asked() == []
 
@@ -77,7 +77,7 @@ def test_a_large_file_is_not_waited_for(orders, asked):
 
 
 class FakeSession:
-    """As much of a session as is asked for."""
+    """A session that takes confs."""
 
     def __init__(self) -> None:
         self.conf = self
@@ -114,7 +114,7 @@ def test_preparing_waits_for_nothing_and_starts_one_session(ended):
     assert ended == started
 
 
-def test_a_failed_start_is_told_to_who_needs_it_and_tried_again_after_that(ended):
+def test_a_failed_start_is_raised_where_a_session_is_needed_and_tried_again_after_that(ended):
     failures = [SparkFailed("no room"), SparkFailed("no room yet")]
 
     def start():
@@ -149,18 +149,11 @@ def test_a_start_under_way_is_waited_for_and_ended(ended):
     assert len(ended) == 1
 
 
-def test_who_only_wants_a_spark_that_runs_starts_none_and_what_comes_back_late_is_lent_to_nobody(ended):
+def test_a_session_that_comes_back_after_the_end_is_not_lent_again(ended):
     sessions = Sessions(FakeSession)
-    with sessions.lent_if_started() as none:
-        assert none is None
     with sessions.lent() as early:
-        pass
-    with sessions.lent_if_started() as late:
-        assert late is early
         sessions.close()
-        with sessions.lent_if_started() as none:
-            assert none is None
-    with sessions.lent() as anew:
-        assert anew is not late
+    with sessions.lent() as late:
+        assert late is not early
     sessions.close()
     assert len(ended) == 2

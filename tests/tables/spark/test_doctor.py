@@ -1,4 +1,4 @@
-"""What the doctor finds, and what it says to do."""
+"""Checks of this machine, and their help."""
 
 from __future__ import annotations
 
@@ -31,53 +31,34 @@ def _found(root: Path | None = None, config: Config | None = None) -> Mapping[st
     return {check.name: check for check in checks(root, config or Config())}
 
 
-def test_whatever_is_wrong_has_a_remedy_and_whatever_is_right_has_none(tmp_path: Path) -> None:
+def test_every_failed_check_has_help_and_no_other(tmp_path: Path) -> None:
     found = _found(tmp_path)
-    assert all(bool(check.remedy) != check.ok for check in found.values())
-    assert [name for name, check in found.items() if not check.ok] == ["Delta's jars"]
+    assert all(bool(check.help) != check.ok for check in found.values())
+    assert [name for name, check in found.items() if not check.ok] == ["Delta jars"]
 
 
-def test_a_machine_without_java_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_java_fails_with_help(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_none() -> Java:
         raise JavaMissing("none", "get one")
 
     monkeypatch.setattr(doctor, "find_java", find_none)
-    assert _found()["Java"] == Check("Java", ok=False, found="none", remedy="get one")
+    assert _found()["Java"] == Check("Java", ok=False, found="none", help="get one")
 
 
-def test_another_version_of_spark_or_delta_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_spark_or_delta_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _package: "4.1.0")
     found = _found()
-    assert found["Spark"].found == "pyspark 4.1.0, and 4.2.0 is needed"
-    assert found["Delta"].remedy == "Run: python -m pip install delta-spark==4.4.0"
+    assert found["Spark"].found == "pyspark 4.1.0, expected 4.2.0"
+    assert found["Delta"].help == "Run: python -m pip install delta-spark==4.4.0"
 
 
-def test_jars_that_will_be_fetched_are_counted_not_fetched(tmp_path: Path) -> None:
-    assert _found()["Delta's jars"].found == f"0 of 8 in {tmp_path}/cache/jars/delta-4.4.0-spark-4.2.0"
+def test_missing_jars_are_counted_not_fetched(tmp_path: Path) -> None:
+    assert _found()["Delta jars"].found == f"0 of 8 in {tmp_path}/cache/ivy/jars"
+    assert "io.delta:delta-storage:4.4.0" in _found(config=Config(delta_jars_dir=str(tmp_path)))["Delta jars"].help
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_folder_of_jars_is_told_what_it_lacks(tmp_path: Path) -> None:
-    for jar in doctor.JARS[1:]:
-        (tmp_path / jar.file_name).touch()
-    jars = _found(config=Config(delta_jars_dir=str(tmp_path)))["Delta's jars"]
-    assert not jars.ok
-    assert jars.remedy.endswith(f": {doctor.JARS[0].file_name}")
-    (tmp_path / doctor.JARS[0].file_name).touch()
-    assert _found(config=Config(delta_jars_dir=str(tmp_path)))["Delta's jars"].ok
-
-
-def test_archives_are_counted_and_a_failure_is_told(tmp_path: Path) -> None:
-    assert _found()["Archives for a quick start"].found == "none yet"
-    folder = tmp_path / "cache" / "classes"
-    folder.mkdir(parents=True)
-    (folder / "a.jsa").write_bytes(bytes(3 * 1024**2))
-    assert _found()["Archives for a quick start"].found == f"1 of Java's classes, 3 MiB in {folder}"
-    (folder / "b.failed").touch()
-    assert "1 could not be made" in _found()["Archives for a quick start"].found
-
-
-def test_memory_has_room_for_the_driver_and_more() -> None:
+def test_memory_must_hold_the_heap_and_one_gibibyte_more() -> None:
     assert _found(config=Config(driver_memory="7g"))["Memory"].ok
     assert not _found(config=Config(driver_memory="7200m"))["Memory"].ok
 
@@ -89,23 +70,23 @@ def test_sizes_are_read_as_spark_reads_them(written: str, count: int) -> None:
     assert memory_bytes(written) == count
 
 
-def test_the_machine_tells_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_read_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     available = doctor.available_memory()
     assert available is None or available > 0
 
 
-def test_a_root_that_does_not_exist_yet_is_judged_by_the_folder_above(tmp_path: Path) -> None:
+def test_a_root_that_does_not_exist_yet_is_checked_by_the_folder_above(tmp_path: Path) -> None:
     found = _found(tmp_path / "new" / "root")["Write permission"]
     assert (found.ok, found.found) == (True, f"{tmp_path} can be written, {tmp_path}/new/root will be made")
 
 
-def test_a_root_that_is_a_file_is_wrong(tmp_path: Path) -> None:
+def test_a_root_that_is_a_file_fails(tmp_path: Path) -> None:
     (tmp_path / "root").touch()
     assert not _found(tmp_path / "root")["Write permission"].ok
 
 
-def test_a_root_that_cannot_be_written_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_cannot_be_written_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
 

@@ -1,0 +1,333 @@
+"""The Spark session: settings, its one JVM from start to end, and a Spark that something else set up."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from mirror_engine import Config, Mirror, RunResult
+from mirror_engine.errors import JarsMissing, SetupError, SparkFailed
+from mirror_engine.events import ignore
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES
+from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.spark import session as session_module
+from mirror_engine.tables.spark.backend import SparkBackend
+from mirror_engine.tables.spark.executors import ExecutorReader
+from mirror_engine.tables.spark.java import Java
+from mirror_engine.tables.spark.session import (
+    VALUE_SETTINGS,
+    adopted,
+    cause_line,
+    child_session,
+    end_session,
+    is_cluster,
+    is_distributed,
+    launch_environment,
+    spark_settings,
+    start_session,
+    with_value_settings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", ""),
+        ("starting\nOut of luck\n\n", "Out of luck"),
+        ("x.Exception: outer\n\tat a.B(C)\nCaused by: y.Error: inner\n\tat d.E(F)\n\t... 7 more\n", "y.Error: inner"),
+        ("Error: Could not find class\nusage: java\n", "Error: Could not find class"),
+    ],
+)
+def test_the_line_shown_of_a_failed_start_is_the_last_cause(output: str, line: str) -> None:
+    assert cause_line(output) == line
+
+
+def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_path: Path) -> None:
+    scratch = tmp_path / 'a "b" c'
+    settings = spark_settings("steady", scratch, "3gb")
+    assert (settings["spark.local.dir"], settings["spark.driver.memory"]) == (f"{scratch}/local", "3g")
+    assert f'"-Djava.io.tmpdir={tmp_path}/a \\"b\\" c/tmp"' in settings["spark.driver.extraJavaOptions"]
+    environment = launch_environment("steady", scratch, tmp_path)
+    assert environment["SPARK_CONF_DIR"] == f"{scratch}/conf"
+    assert environment["HADOOP_CONF_DIR"] is None
+
+
+def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_path: Path) -> None:
+    settings = spark_settings("cluster", tmp_path, "3g")
+    assert not {"spark.master", "spark.local.dir", "spark.driver.memory", "spark.driver.host"} & set(settings)
+    assert "spark.sql.shuffle.partitions" not in settings
+    environment = launch_environment("cluster", tmp_path, tmp_path)
+    assert not {"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP"} & set(environment)
+
+
+def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> None:
+    options = {p: spark_settings(p, tmp_path, "2g")["spark.driver.extraJavaOptions"] for p in ("brief", "steady")}
+    assert ["-XX:TieredStopAtLevel=1" in text for text in options.values()] == [True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("output", "expected", "message"),
+    [
+        ("Error: no room for the heap", SparkFailed, "the Spark session did not start: Error: no room for the heap"),
+        (
+            "Server access error at url https://x (No route)\nunresolved dependency",
+            JarsMissing,
+            "cannot fetch the Delta jars from Maven Central: No route",
+        ),
+    ],
+)
+def test_a_failed_start_is_one_line_and_leaves_the_process_as_it_was(  # noqa: PLR0913, PLR0917 - cases and fixtures
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    output: str,
+    expected: type[SetupError],
+    message: str,
+) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat >&2 <<END\n{output}\nEND\nexit 1\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(session_module, "find_java", lambda: Java(tmp_path, "17"))
+    monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPARK_HOME", "/another/spark")
+    monkeypatch.delenv("TZ", raising=False)
+    monkeypatch.delenv("DEFAULT_ARTIFACT_REPOSITORY", raising=False)
+    monkeypatch.setattr(session_module, "_running", [])
+    monkeypatch.setattr(session_module, "_foreign_session", lambda: None)
+    handler, log_file = signal.getsignal(signal.SIGINT), tmp_path / "logs" / "spark.log"
+    with pytest.raises(expected) as raised:
+        start_session(Config(), scratch=tmp_path / "scratch", log_file=log_file)
+    assert raised.value.message == message
+    assert raised.value.help
+    assert output in log_file.read_text("utf-8")
+    assert (os.environ["SPARK_HOME"], "TZ" in os.environ) == ("/another/spark", False)
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert capfd.readouterr() == ("", "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # pyspark forgets the pipe to a JVM that did not start
+        del raised
+        gc.collect()
+
+
+@pytest.mark.spark
+def test_values_come_back_from_delta_as_they_went_in(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql(
+        "SELECT DATE'0001-01-01' AS d, TIMESTAMP'0001-01-01 00:00:00.000001' AS t, "
+        "TIMESTAMP_NTZ'1582-10-10 12:00:00' AS n, current_timezone() AS zone"
+    )
+    rows.write.format("delta").save(str(tmp_path / "Größe 表"))
+    assert (tmp_path / "Größe 表" / "_delta_log").is_dir()
+    table = child_session(spark).read.format("delta").load(str(tmp_path / "Größe 表"))
+    row = table.selectExpr("string(d)", "string(t)", "string(n)", "zone").first()
+    assert tuple(row or ()) == ("0001-01-01", "0001-01-01 00:00:00.000001", "1582-10-10 12:00:00", "UTC")
+
+
+@pytest.mark.spark
+def test_sessions_share_the_jvm_but_no_confs_and_only_the_last_one_ends_it(spark: SparkSession, tmp_path: Path) -> None:
+    second = start_session(Config(), scratch=tmp_path / "scratch", log_file=tmp_path / "spark.log")
+    assert second is not spark
+    assert second.sparkContext is spark.sparkContext
+    second.conf.set("spark.databricks.delta.commitInfo.userMetadata", "mine")
+    assert spark.conf.get("spark.databricks.delta.commitInfo.userMetadata", None) is None
+    end_session(second)
+    end_session(second)  # given back already
+    end_session(child_session(spark))
+    assert spark.range(3).count() == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+_PROGRAM = """
+import signal, sys, time
+from pathlib import Path
+from mirror_engine.config import Config
+from mirror_engine.tables.spark import session
+handler = signal.getsignal(signal.SIGINT)
+folder = Path(sys.argv[1])
+def start():
+    files = {"scratch": folder / "scratch", "log_file": folder / "spark.log"}
+    return session.start_session(Config(spark_profile="ci"), **files, profile="brief")
+spark = start()
+assert spark.range(3).count() == 3
+assert signal.getsignal(signal.SIGINT) is handler
+process = session._running[0].process
+session.end_session(spark)
+assert process.poll() is not None and not any((folder / "scratch" / name).exists() for name in ("local", "tmp"))
+spark = start()
+session._running[0].process.kill()
+session._running[0].process.wait()
+spark = start()
+assert spark.range(3).count() == 3
+(folder / "java").write_text(str(session._running[0].process.pid))
+(folder / "java").rename(folder / "pid")
+time.sleep(300)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return state.strip()[:1] not in ("", "Z")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_jvm_prints_nothing_ignores_ctrl_c_and_ends_with_python(tmp_path: Path) -> None:
+    """One that was ended, or killed from outside, is followed by another in the same process."""
+    work = tmp_path / "work"
+    work.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, str(tmp_path)], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as python:
+        try:
+            assert wait_until(lambda: (tmp_path / "pid").exists() or python.poll() is not None, 200)
+            java = int((tmp_path / "pid").read_text(encoding="ascii"))
+            assert os.getpgid(java) != os.getpgid(python.pid)
+            os.kill(java, signal.SIGINT)
+            assert not wait_until(lambda: not is_alive(java), 1)
+        finally:
+            python.kill()
+        output = python.communicate()
+    assert output == (b"", b"")
+    assert wait_until(lambda: not is_alive(java), 30)
+    assert list(work.iterdir()) == []
+
+
+# ---- a Spark that something else set up
+
+
+@dataclass
+class At:
+    """A session with no more than a master."""
+
+    master: str
+
+    @property
+    def sparkContext(self) -> At:  # noqa: N802 - as Spark calls it
+        return self
+
+
+@pytest.mark.parametrize(
+    ("master", "distributed"),
+    [("", False), ("local", False), ("local[*]", False), ("local[2,3]", False)]
+    + [(master, True) for master in ("spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]")],
+)
+def test_a_master_beyond_this_machine_is_a_cluster(master: str, distributed: bool) -> None:  # noqa: FBT001 - a case
+    assert is_cluster(Config(spark_master=master)) is distributed
+    assert is_distributed(Config(spark_master=master), None) is distributed
+    assert is_distributed(Config(), At(master)) is (distributed or not master)  # type: ignore[arg-type]
+
+
+def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_distributed(Config(spark_profile="cluster"), None)
+    assert not is_distributed(Config(), None)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert is_distributed(Config(), None)
+    assert not is_distributed(Config(), At("local[2]"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "on_executors", "driver_bytes"),
+    [
+        ({}, False, DRIVER_BATCH_BYTES),
+        ({"driver_batch_limit": 5}, False, 5),
+        ({"spark_master": "yarn"}, True, 0),
+        ({"spark_master": "yarn", "driver_batch_limit": 5}, True, 5),
+    ],
+)
+def test_on_a_cluster_executors_read_and_make_net_changes_unless_options_say_otherwise(
+    tmp_path: Path,
+    options: dict[str, Any],
+    on_executors: bool,  # noqa: FBT001 - a case
+    driver_bytes: int,
+) -> None:
+    backend = SparkBackend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore, lambda: "brief")
+    assert isinstance(backend.reader(), ExecutorReader if on_executors else ChangeFileReader)
+    assert backend.writer._driver_batch_bytes == driver_bytes
+
+
+def test_a_session_of_spark_connect_is_an_error() -> None:
+    with pytest.raises(SetupError, match="Spark Connect"):
+        adopted(object())  # type: ignore[arg-type]
+
+
+def test_a_session_without_delta_is_an_error_with_what_starts_one() -> None:
+    from pyspark.errors import ParseException  # noqa: PLC0415 - slow to import
+
+    class WithoutDelta:
+        """A session whose parser knows Spark's own statements only."""
+
+        def __getattr__(self, name: str) -> Any:
+            return self if name == "_jsparkSession" else lambda: self
+
+        def parsePlan(self, text: str) -> None:  # noqa: N802 - as Spark calls it
+            raise ParseException(text)
+
+    with pytest.raises(SetupError, match="has no Delta") as raised:
+        adopted(WithoutDelta())  # type: ignore[arg-type]
+    assert "--packages io.delta:delta-spark" in raised.value.help
+
+
+def test_every_session_gets_all_settings_that_values_depend_on() -> None:
+    class Confs:
+        """A session of confs alone."""
+
+        def __init__(self) -> None:
+            self.conf, self.values = self, dict[str, str]()
+
+        def set(self, name: str, value: str) -> None:
+            self.values[name] = value
+
+    session = Confs()
+    assert with_value_settings(session) is session  # type: ignore[arg-type, comparison-overlap]
+    assert session.values == {**VALUE_SETTINGS, "fs.defaultFS": "file:///"}
+    assert session.values["spark.sql.session.timeZone"] == "UTC"
+
+
+@pytest.mark.spark
+def test_the_caller_s_session_is_used_and_not_changed(spark: SparkSession, tmp_path: Path) -> None:
+    mine = child_session(spark)
+    mine.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    mine.conf.set("fs.defaultFS", "hdfs://nowhere/")
+    mine.range(1).createOrReplaceTempView("mine")
+    before = dict(mine.conf.getAll)  # type: ignore[arg-type]
+    root = tmp_path / "näh root"
+    root.mkdir()
+    times = pa.array([0, 2**50], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    table = LandingZoneWriter(root).table("T", keys=["at"])
+    table.land_parquet(pa.table({"at": times}))
+    with Mirror(root, spark=mine) as mirror:
+        assert mirror.sync().result is RunResult.CAUGHT_UP
+        table.apply_changes((2, {"at": times[0].as_py()}))
+        assert mirror.sync().result is RunResult.CAUGHT_UP
+        assert mirror.read_table("T").column("at").combine_chunks().equals(times[1:])
+    assert dict(mine.conf.getAll) == before  # type: ignore[arg-type]
+    assert [view.name for view in mine.catalog.listTables()] == ["mine"]
+    assert not (root / ".mirror-engine/logs/spark.log").exists()
