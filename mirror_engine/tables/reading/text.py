@@ -1,11 +1,10 @@
-"""Opens a delimited-text change file: its header matched to the declared columns, its rows typed (chapter 6)."""
+"""Opens a delimited-text change file: its header matched to the declared columns, its rows typed (LZ-6)."""
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
-import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
@@ -19,7 +18,7 @@ from mirror_engine.landing_zone.csv_values import CellFault, parser
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import Column, folded
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.limits import check_total
+from mirror_engine.tables.reading.limits import broken, check_total
 from mirror_engine.tables.reading.opening import guarded
 from mirror_engine.tables.reading.row_rules import effective_markers
 
@@ -40,12 +39,12 @@ _TIME = r"^(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?$"
 _TO_MICROSECONDS = 26  # characters of a timestamp up to its sixth decimal
 
 
-class ColumnFault(Exception):
-    """A cell that is no value of its type.
+class InvalidCell(Exception):
+    """A cell that is not a value of its column's type.
 
     Attributes:
         position: of the cell, from 0.
-        fault: as `CellFault` tells it.
+        fault: see `CellFault`.
     """
 
     def __init__(self, position: int, fault: str) -> None:
@@ -67,7 +66,7 @@ def column_array(cells: Sequence[str | None], kind: str) -> pa.Array:
         kind: a declared type in Delta's words, or `TIME`.
 
     Raises:
-        ColumnFault: the first cell that is no value of the type.
+        InvalidCell: the first cell that is not a value of the type.
     """
     if kind == "string":
         return pa.array(cells, pa.string())
@@ -75,12 +74,9 @@ def column_array(cells: Sequence[str | None], kind: str) -> pa.Array:
         cells = [cell or None for cell in cells]
     fast = _FAST.get(kind)
     if fast is not None:
-        try:
-            found = fast(pa.array(cells, pa.string()), array_type(kind))
-        except pa.ArrowInvalid:
-            found = None
-        if found is not None:
-            return found
+        with suppress(pa.ArrowInvalid):
+            if (values := fast(pa.array(cells, pa.string()), array_type(kind))) is not None:
+                return values
     return _exact(cells, kind)
 
 
@@ -88,11 +84,10 @@ def _exact(cells: Sequence[str | None], kind: str) -> pa.Array:
     parse = parser(kind)
     values: list[object] = []
     try:
-        # not a comprehension: how far it came says which cell is wrong
         for cell in cells:
-            values.append(None if cell is None else parse(cell))  # noqa: PERF401 - see above
+            values.append(None if cell is None else parse(cell))  # noqa: PERF401 - their number says which cell failed
     except CellFault as fault:
-        raise ColumnFault(len(values), fault.fault) from fault
+        raise InvalidCell(len(values), fault.fault) from fault
     return pa.array(values, array_type(kind))
 
 
@@ -100,40 +95,40 @@ def _all_match(texts: pa.Array, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
 
-def _integers(texts: pa.Array, wanted: pa.DataType) -> pa.Array | None:
-    return texts.cast(wanted) if _all_match(texts, _INTEGER) else None
+def _integers(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
+    return texts.cast(target) if _all_match(texts, _INTEGER) else None
 
 
-def _numbers(texts: pa.Array, wanted: pa.DataType) -> pa.Array | None:
+def _numbers(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
     if not _all_match(texts, _NUMBER):
         return None
-    numbers = texts.cast(pa.float64()).cast(wanted)
+    numbers = texts.cast(pa.float64()).cast(target)
     return None if pc.any(pc.is_inf(numbers)).as_py() else numbers
 
 
-def _booleans(texts: pa.Array, _wanted: pa.DataType) -> pa.Array | None:
+def _booleans(texts: pa.Array, _target: pa.DataType) -> pa.Array | None:
     words = pc.ascii_lower(texts)
     known = pc.all(pc.is_in(words, value_set=pa.array(["true", "false", None])), min_count=0).as_py()
     return pc.equal(words, "true") if known else None
 
 
-def _dates(texts: pa.Array, wanted: pa.DataType) -> pa.Array | None:
-    return texts.cast(wanted) if _all_match(texts, _DATE) and not _in_year_zero(texts) else None
+def _dates(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
+    return texts.cast(target) if _all_match(texts, _DATE) and not _in_year_zero(texts) else None
 
 
-def _timestamps(texts: pa.Array, wanted: pa.DataType) -> pa.Array | None:
+def _timestamps(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
     if not _all_match(texts, _TIMESTAMP) or _in_year_zero(texts):
         return None
     utc = pc.replace_substring(texts, "+00:00", "Z")
     cut = pc.ascii_rtrim(pc.utf8_slice_codeunits(utc, 0, _TO_MICROSECONDS), "Z")
-    return cut.cast(pa.timestamp("us")).cast(wanted)
+    return cut.cast(pa.timestamp("us")).cast(target)
 
 
 def _in_year_zero(texts: pa.Array) -> bool:
     return bool(pc.any(pc.starts_with(texts, "0000")).as_py())
 
 
-def _times(texts: pa.Array, _wanted: pa.DataType) -> pa.Array | None:
+def _times(texts: pa.Array, _target: pa.DataType) -> pa.Array | None:
     return texts if _all_match(texts, _TIME) else None
 
 
@@ -151,56 +146,45 @@ _FAST: dict[str, Callable[[pa.Array, pa.DataType], pa.Array | None]] = {
 
 
 CHUNK_BYTES = 256 * 1024
-_GZIP = b"\x1f\x8b\x08"
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_FRAMED = b"\xff\x06\x00\x00sNaPpY"
-_BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
-_TEXT_CONTROLS = frozenset(b"\t\n\v\f\r\x1b")
-_HEAD_BYTES = 512
+_CODECS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\x06\x00\x00sNaPpY": "snappy"}
+_HEAD_BYTES = max(map(len, _CODECS))
 _MAX_FRAME = 65536
-_MAX_PACKED = 64  # no Snappy block unpacks to more than this many times its size
-_VARINT_BYTES = 5
-_COMPRESSED, _UNCOMPRESSED, _FIRST_SKIPPABLE = 0x00, 0x01, 0x80
+_COMPRESSED, _UNCOMPRESSED, _FIRST_SKIPPABLE = 0x00, 0x01, 0x80  # kinds of chunks in Snappy's framing format
 
 
-class Damaged(Exception):
-    """Compressed data that cannot be unpacked."""
-
-
-def text_bytes(handle: BinaryIO, path: str, config: Config) -> Iterator[bytes]:
-    """The bytes of the text, from its start, in pieces; whatever it is compressed with.
+def text_bytes(handle: BinaryIO, path: str, encoding: str) -> Iterator[bytes]:
+    """Yield the decompressed text from its start; GZIP, ZSTD and framed Snappy are known by their first bytes.
 
     Args:
-        handle: the file, seekable; left open.
+        handle: the file, seekable; stays open.
         path: for messages.
-        config: `max_batch_size` bounds one raw Snappy block.
+        encoding: of the text.
 
     Raises:
-        RejectedFile: ME024 for damaged data, ME075 for a block beyond the bound.
+        RejectedFile: ME024.
         StorageUnavailable: reading failed.
     """
     source = guarded(handle, path)
-    size = source.seek(0, 2)
     source.seek(0)
     head = source.read(_HEAD_BYTES)
     source.seek(0)
-    unpack = _unpacker(head, size)
+    codec = next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), "")
+    if not codec and encoding == "utf-8" and head.startswith(b"\0"):  # Hadoop's blocks of Snappy begin so
+        raise broken(path, "it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format")
     try:
-        yield from unpack(source, config.max_batch_size)
-    except Damaged as fault:
-        raise RejectedFile(diagnose("ME024", path, reason=str(fault))) from fault
-    except _TooLong as fault:
-        limit = f"{config.max_batch_size} bytes"
-        reason = f"a Snappy block of {fault.args[0]} bytes"
-        raise RejectedFile(diagnose("ME075", path, reason=reason, limit=limit, option="max_batch_size")) from fault
+        if not codec:
+            yield from iter(partial(source.read, CHUNK_BYTES), b"")
+        elif codec == "snappy":
+            yield from _snappy_frames(source)
+        else:
+            content = pa.CompressedInputStream(pa.PythonFile(_KeptOpen(source), mode="r"), codec)
+            yield from iter(partial(content.read, CHUNK_BYTES), b"")
+    except (OSError, EOFError, pa.ArrowException) as error:
+        raise broken(path, f"its {codec} data is damaged or ends early") from error
 
 
-class _TooLong(Exception):
-    pass
-
-
-class _Lent(io.RawIOBase):
-    """A reader that Arrow may close, as it does when it is done: the file below is read again."""
+class _KeptOpen(io.RawIOBase):
+    """A reader that Arrow closes at its end; the file below stays open and is read again."""
 
     def __init__(self, source: BinaryIO) -> None:
         super().__init__()
@@ -213,122 +197,28 @@ class _Lent(io.RawIOBase):
         return self._source.read(size)
 
 
-def _unpacker(head: bytes, size: int) -> Callable[[BinaryIO, int], Iterator[bytes]]:
-    if head.startswith(_GZIP):
-        return _gzip
-    if head.startswith(_ZSTD):
-        return _zstd
-    if head.startswith(_FRAMED):
-        return _snappy_frames
-    if head.startswith(_BOMS) or not any(byte < 32 or byte > 127 for byte in head if byte not in _TEXT_CONTROLS):  # noqa: PLR2004 - ASCII
-        return _plain
-    if _looks_like_hadoop(head, size):
-        return _snappy_hadoop
-    return _snappy_raw if _looks_raw(head, size) else _plain
-
-
-def _plain(source: BinaryIO, _limit: int) -> Iterator[bytes]:
-    while chunk := source.read(CHUNK_BYTES):
-        yield chunk
-
-
-def _gzip(source: BinaryIO, _limit: int) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=source, mode="rb") as unpacked:
-        try:
-            while chunk := unpacked.read(CHUNK_BYTES):
-                yield chunk
-        except (OSError, EOFError, zlib.error) as fault:
-            raise Damaged("its gzip data is damaged or ends early") from fault
-
-
-def _zstd(source: BinaryIO, _limit: int) -> Iterator[bytes]:
-    try:
-        unpacked = pa.CompressedInputStream(pa.PythonFile(_Lent(source), mode="r"), "zstd")
-        while chunk := unpacked.read(CHUNK_BYTES):
-            yield chunk
-    except (OSError, pa.ArrowException) as fault:
-        raise Damaged("its ZSTD data is damaged or ends early") from fault
-
-
-def _snappy_frames(source: BinaryIO, limit: int) -> Iterator[bytes]:
+def _snappy_frames(source: BinaryIO) -> Iterator[bytes]:
+    """Decode https://github.com/google/snappy/blob/main/framing_format.txt; EOFError where it is damaged."""
     while head := source.read(4):
         kind, length = head[0], int.from_bytes(head[1:], "little")
-        content = _exactly(source, length)
+        content = source.read(length)
+        if len(content) < length or (kind < _FIRST_SKIPPABLE and kind > _UNCOMPRESSED):
+            raise EOFError
         if kind == _COMPRESSED:
-            yield _block(content[4:], _MAX_FRAME, limit)
+            size = _uncompressed_size(content[4:])
+            yield pa.decompress(content[4:], decompressed_size=size, codec="snappy", asbytes=True)
         elif kind == _UNCOMPRESSED:
             yield content[4:]
-        elif kind < _FIRST_SKIPPABLE or len(head) < 4:  # noqa: PLR2004 - a frame's head
-            raise Damaged("its Snappy frames are damaged")
 
 
-def _snappy_hadoop(source: BinaryIO, limit: int) -> Iterator[bytes]:
-    while head := source.read(4):
-        left = int.from_bytes(head, "big")
-        while left > 0:
-            packed = int.from_bytes(_exactly(source, 4), "big")
-            content = _block(_exactly(source, packed), left, limit)
-            left -= len(content)
-            yield content
-
-
-def _snappy_raw(source: BinaryIO, limit: int) -> Iterator[bytes]:
-    packed = source.read(limit + 1)
-    try:
-        unpacked = _block(packed, limit + 1, limit)
-    except Damaged:  # no Snappy after all: text with strange characters, whose own faults say more
-        source.seek(0)
-        yield from _plain(source, limit)
-        return
-    for at in range(0, len(unpacked), CHUNK_BYTES):
-        yield unpacked[at : at + CHUNK_BYTES]
-
-
-def _exactly(source: BinaryIO, size: int) -> bytes:
-    pieces = []
-    while size > 0:
-        if not (piece := source.read(min(size, CHUNK_BYTES))):
-            raise Damaged("its Snappy data ends early")
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
-
-
-def _block(packed: bytes, most: int, limit: int) -> bytes:
-    """One raw block, unpacked; damaged beyond what its place allows, too long beyond what memory does."""
-    size, _ = _declared_size(packed)
-    if size < 0 or (size > most and most <= limit):
-        raise Damaged("its Snappy data is damaged")
-    if size > limit:
-        raise _TooLong(size)
-    try:
-        unpacked: bytes = pa.decompress(packed, decompressed_size=size, codec="snappy", asbytes=True)
-    except (OSError, pa.ArrowException) as fault:
-        raise Damaged("its Snappy data is damaged") from fault
-    return unpacked
-
-
-def _declared_size(packed: bytes) -> tuple[int, int]:
-    """What a raw block says it unpacks to, and how many bytes say it; -1 where they say nothing."""
+def _uncompressed_size(block: bytes) -> int:
+    """The size that a Snappy block claims to expand to: a varint at its beginning."""
     size = 0
-    for at, byte in enumerate(packed[:_VARINT_BYTES]):
+    for at, byte in enumerate(block[:3]):
         size |= (byte & 0x7F) << 7 * at
-        if byte < 0x80:  # noqa: PLR2004 - the last byte of a varint
-            return size, at + 1
-    return -1, 0
-
-
-def _looks_raw(head: bytes, size: int) -> bool:
-    unpacked, at = _declared_size(head)
-    # whatever its length, a block begins with a literal: there is nothing yet to copy from
-    starts_well = 0 < at < len(head) and head[at] & 0b11 == 0
-    return starts_well and size <= 32 + unpacked + unpacked // 6 and unpacked <= size * _MAX_PACKED
-
-
-def _looks_like_hadoop(head: bytes, size: int) -> bool:
-    whole, packed = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
-    unpacked, at = _declared_size(head[8:])
-    return 0 < packed <= size - 8 and 0 < unpacked <= whole and at > 0 and head[8 + at] & 0b11 == 0
+        if byte < 0x80 and size <= _MAX_FRAME:  # noqa: PLR2004 - the last byte of a varint
+            return size
+    raise EOFError
 
 
 def open_text(handle: BinaryIO, path: str, metadata: Metadata, config: Config) -> TextChangeFile:
@@ -338,7 +228,7 @@ def open_text(handle: BinaryIO, path: str, metadata: Metadata, config: Config) -
         handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
         path: for messages, from the landing zone's top.
         metadata: of a text folder: its dialect and declared columns count here.
-        config: `strict`, `max_row_size` and `max_batch_size` count here.
+        config: `strict` and `max_row_size` count here.
 
     Raises:
         RejectedFile: ME023, ME024, ME036, ME053, ME061, ME075; under `strict` also ME034 and ME052.
@@ -370,7 +260,7 @@ class TextChangeFile:
         self._metadata = metadata
         self._config = config
         self.diagnostics: list[Diagnostic] = []
-        self._told: set[Diagnostic] = set()
+        self._noted: set[Diagnostic] = set()
         self.marker: str | None = None
         self._marker_at: int | None = None
         self._fields: list[_Field] = []
@@ -387,34 +277,34 @@ class TextChangeFile:
         """
         reader = self._reader()
         first_row, skip = 1, 1  # the header comes with the first records
-        unfolded = 0
+        expanded = 0
         for records in self._records(reader):
             rows, skip = records[skip:], 0
             if rows:
                 batch = self._batch(rows, first_row)
                 first_row += len(rows)
-                unfolded += batch.nbytes
-                check_total(unfolded, first_row - 1, self._size, self._path, self._config)
+                expanded += batch.nbytes
+                check_total(expanded, first_row - 1, self._size, self._path, self._config)
                 yield batch
         if reader.other_line_ends:
-            self._say("ME062")
+            self._note("ME062")
         if first_row == 1:
-            self._say("ME058")
+            self._note("ME058")
 
     def _reader(self) -> RecordReader:
         limits = RecordLimits(self._path, self._config.max_row_size, self._config.strict)
         return RecordReader(self._metadata.dialect, limits)
 
     def _records(self, reader: RecordReader) -> Iterator[list[Record]]:
-        content = text_bytes(self._handle, self._path, self._config)
+        content = text_bytes(self._handle, self._path, self._metadata.dialect.encoding)
         return reader.records(decoded(content, self._metadata.dialect.encoding))
 
     def _header(self) -> list[str]:
-        if next(text_bytes(self._handle, self._path, self._config), None) is None:
-            raise self._refused("ME023")
+        if next(text_bytes(self._handle, self._path, self._metadata.dialect.encoding), None) is None:
+            raise self._rejected("ME023")
         first = next(self._records(self._reader()), None)
         if first is None:
-            raise self._refused("ME061", reason="there is no header")
+            raise self._rejected("ME061", reason="there is no header")
         return [name or "" for name in first[0]]
 
     def _match(self, header: list[str]) -> None:
@@ -424,7 +314,7 @@ class TextChangeFile:
         for at, name in enumerate(header):
             key = folded(name)
             if key in seen and name:
-                self._refuse_twice(seen[key], name)
+                self._reject_duplicate(seen[key], name)
             seen[key] = name
             if key == folded(MARKER_COLUMN):
                 self.marker, self._marker_at = name, at
@@ -434,21 +324,21 @@ class TextChangeFile:
                 self._fields.append(_Field(at, column, kind))
                 self._note_case(name, column.name)
             elif "\r" in name or "\n" in name:
-                # nobody names a column so: the header runs into the rows
-                raise self._refused("ME061", reason="header: it does not end in RowSeparator")
+                # no publisher names a column so: the header runs into the rows
+                raise self._rejected("ME061", reason="header: it does not end in RowSeparator")
             else:
-                self._say("ME057", column=name)
+                self._note("ME057", column=name)
         if self._marker_at is not None and self._marker_at != len(header) - 1:
-            self._say("ME034", position=self._marker_at + 1, count=len(header))
+            self._note("ME034", position=self._marker_at + 1, count=len(header))
 
-    def _refuse_twice(self, first: str, second: str) -> None:
+    def _reject_duplicate(self, first: str, second: str) -> None:
         if folded(first) == folded(MARKER_COLUMN):
-            raise self._refused("ME036", found="text")
-        raise self._refused("ME053", column=first, other=second)
+            raise self._rejected("ME036", found="text")
+        raise self._rejected("ME053", column=first, other=second)
 
     def _note_case(self, name: str, other: str) -> None:
         if name != other:
-            self._say("ME052", column=name, other=other)
+            self._note("ME052", column=name, other=other)
 
     def _batch(self, rows: list[Record], first_row: int) -> pa.RecordBatch:
         """Typed rows.
@@ -460,54 +350,43 @@ class TextChangeFile:
         makers = [partial(self._array, field, by_column[field.at], first_row) for field in self._fields]
         if self._marker_at is not None:
             makers.append(partial(self._markers, by_column[self._marker_at], first_row))
-        faults: list[RejectedFile] = []
-        arrays = [_made(maker, faults) for maker in makers]
-        if faults:
-            raise min(faults, key=_row)
+        arrays: list[pa.Array] = []
+        rejections: list[RejectedFile] = []
+        for make in makers:
+            try:
+                arrays.append(make())
+            except RejectedFile as rejected:  # noqa: PERF203 - a few columns
+                rejections.append(rejected)
+        if rejections:
+            raise min(rejections, key=lambda rejected: rejected.diagnostic.row or 0)
+        if not arrays:  # the header names no declared column
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
         names = [column.name for column in self.columns] + [MARKER_COLUMN] * (self._marker_at is not None)
-        return pa.RecordBatch.from_arrays(arrays, names) if arrays else _bare(len(rows))
+        return pa.RecordBatch.from_arrays(arrays, names)
 
     def _array(self, field: _Field, cells: Sequence[str | None], first_row: int) -> pa.Array:
-        name = field.column.name
+        name, strict = field.column.name, self._config.strict
         try:
-            made = column_array(cells, field.kind)
-        except ColumnFault as fault:
-            row = first_row + fault.position
-            details = {"column": name, "type": field.kind, "fault": fault.fault}
-            raise RejectedFile(diagnose("ME060", self._path, row=row, strict=self._config.strict, **details)) from None
-        if made.null_count and not field.column.nullable:
-            row = first_row + made.is_valid().index(pa.scalar(False)).as_py()
-            raise RejectedFile(diagnose("ME048", self._path, row=row, strict=self._config.strict, column=name))
-        return made
+            values = column_array(cells, field.kind)
+        except InvalidCell as cell:
+            row = first_row + cell.position
+            details = {"column": name, "type": field.kind, "fault": cell.fault}
+            raise RejectedFile(diagnose("ME060", self._path, row=row, strict=strict, **details)) from None
+        if values.null_count and not field.column.nullable:
+            row = first_row + values.is_valid().index(pa.scalar(False)).as_py()
+            raise RejectedFile(diagnose("ME048", self._path, row=row, strict=strict, column=name))
+        return values
 
     def _markers(self, cells: Sequence[str | None], first_row: int) -> pa.Array:
         return effective_markers(pa.array(cells, pa.string()), self._path, first_row)
 
-    def _say(self, code: str, **details: object) -> None:
+    def _note(self, code: str, **details: object) -> None:
         diagnostic = diagnose(code, self._path, row=None, strict=self._config.strict, **details)
-        if diagnostic not in self._told:  # rows are read more than once, and a header may name many columns
-            self._told.add(diagnostic)
+        if diagnostic not in self._noted:  # rows are read more than once, and a header may name many columns
+            self._noted.add(diagnostic)
             self.diagnostics.append(diagnostic)
 
-    def _refused(self, code: str, **details: object) -> RejectedFile:
+    def _rejected(self, code: str, **details: object) -> RejectedFile:
         return RejectedFile(
             diagnose(code, self._path, row=None, strict=self._config.strict, **details), self.diagnostics
         )
-
-
-def _made(maker: Callable[[], pa.Array], faults: list[RejectedFile]) -> pa.Array | None:
-    """The array, or None and one more fault: which row is the first wrong one, all columns together know."""
-    try:
-        return maker()
-    except RejectedFile as fault:
-        faults.append(fault)
-        return None
-
-
-def _row(fault: RejectedFile) -> int:
-    return fault.diagnostic.row or 0
-
-
-def _bare(rows: int) -> pa.RecordBatch:
-    """Rows of a file whose header names no declared column."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.tables.reading import text as text_columns
-from mirror_engine.tables.reading.text import ColumnFault, column_array
+from mirror_engine.tables.reading.text import InvalidCell, column_array
 
 KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "time", "binary"]
 CELLS = st.lists(
@@ -33,7 +33,7 @@ def test_the_fast_reading_equals_the_exact_one(kind: str, cells: list[str | None
     def outcome(read: Any) -> object:
         try:
             found = read(cells, kind)
-        except ColumnFault as fault:
+        except InvalidCell as fault:
             return (fault.position, fault.fault)
         return str(found.type), repr(found.to_pylist())
 
