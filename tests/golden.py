@@ -87,7 +87,7 @@ class Golden:
         in_the_end: all diagnostics in the end.
         on_the_way: diagnostics that must be raised at some time, whether or not they are still true.
         not_compared: codes that may be there in the end besides.
-        verdict: `level` or `refused`.
+        verdict: `caught_up` or `needs_attention`.
         files: what the zone must hold in the end; None where that is not the point.
     """
 

@@ -44,22 +44,22 @@ _DIAGNOSTIC = {
     "count": 1,
 }
 JSON: dict[str, Any] = {
-    "fails": True,
-    "places": [
+    "ok": False,
+    "targets": [
         {
-            "zone": "out/LandingZone",
-            "fails": True,
+            "landing_zone": "out/LandingZone",
+            "ok": False,
             "counts": {"error": 1, "warning": 0, "info": 0},
-            "passed_over": 0,
+            "suppressed": 0,
             "tables": [
                 {
                     "table": "Items",
                     "state": "halted",
-                    "state_text": "latched: …",
+                    "message": "latched: …",
                     "files": ["Items/00000000000000000001.csv"],
-                    "waiting": [{"path": "Items/00000000000000000002.csv", "why": "row marker is 3, …"}],
+                    "not_applied": [{"path": "Items/00000000000000000002.csv", "reason": "row marker is 3, …"}],
                     "rows": 3,
-                    "fabric": "",
+                    "fabric_error": None,
                     "diagnostics": [_DIAGNOSTIC],
                 }
             ],
@@ -153,21 +153,22 @@ def validate(  # noqa: PLR0913 - one each for what one may want to say
     from mirror_engine.tables.arrow_types import without_pandas  # noqa: PLC0415 - Arrow and its like take a moment
 
     without_pandas()
-    from mirror_engine.publisher.baseline import Baseline, write_down  # noqa: PLC0415 - Arrow
-    from mirror_engine.publisher.target import place_of  # noqa: PLC0415 - likewise
+    from mirror_engine.publisher import baseline as baselines  # noqa: PLC0415 - Arrow
+    from mirror_engine.publisher.target import find_target  # noqa: PLC0415 - likewise
 
     _check_watching(paths, seconds, watch=watch)
     _check_report(report, as_json=as_json)
     codes = frozenset(known_code(code) for codes in ignore or () for code in codes.split(","))
-    known = Baseline.read(baseline) if baseline else Baseline()
-    places = [place_of(path, config) for path in paths]
+    known = baselines.Baseline.read(baseline) if baseline else baselines.Baseline()
+    places = [find_target(path, config) for path in paths]
     if watch:
         judged = [_watched(places[0], seconds)]
     else:
         judged = [_judged(place, shuffle_ties, keys_only=keys_only) for place in places]
-    judged = [replace(verdicts, fail_on=Severity(fail_on.value), zone=_from_here(verdicts.zone)) for verdicts in judged]
+    severity = Severity(fail_on.value)
+    judged = [replace(each, fail_on=severity, landing_zone=_from_here(each.landing_zone)) for each in judged]
     if write_baseline:
-        count = write_down(write_baseline, judged)
+        count = baselines.write_baseline(write_baseline, judged)
         stderr().print(line(f"{write_baseline}: {count} diagnostics written down"))
         return
     judged = [_kept(verdicts, codes, known) for verdicts in judged]
@@ -191,9 +192,9 @@ def _check_report(report: Format, *, as_json: bool) -> None:
 
 
 def _judged(place: ValidationTarget, shuffles: int, *, keys_only: bool) -> ValidationReport:
-    from mirror_engine.publisher.validate import judge  # noqa: PLC0415 - Arrow and its like take a moment
+    from mirror_engine.publisher.validate import check_landing_zone  # noqa: PLC0415 - Arrow and its like take a moment
 
-    return judge(place, shuffles, LARGE_FILE_BYTES if keys_only else math.inf)
+    return check_landing_zone(place, shuffles, LARGE_FILE_BYTES if keys_only else math.inf)
 
 
 def _watched(place: ValidationTarget, seconds: float | None) -> ValidationReport:
@@ -214,7 +215,7 @@ def _watched(place: ValidationTarget, seconds: float | None) -> ValidationReport
 
 def _kept(verdicts: ValidationReport, codes: frozenset[str], known: Baseline) -> ValidationReport:
     """Without what is to be passed over: by its code, or because it was there before."""
-    return verdicts.where(lambda found: not (found.code in codes or known.knows(verdicts, found)))
+    return verdicts.suppress(lambda found: found.code in codes or known.contains(verdicts, found))
 
 
 def _from_here(zone: str) -> str:
@@ -233,6 +234,6 @@ def _print(paths: Sequence[Path], judged: Sequence[ValidationReport], report: Fo
             stdout().print(verdicts_text(verdicts))
     elif report is Format.JSON:
         told = [verdicts.to_json() for verdicts in judged]
-        print_json({"fails": any(each["fails"] for each in told), "places": told})
+        print_json({"ok": all(each["ok"] for each in told), "targets": told})
     else:
         sys.stdout.write(import_module(f"mirror_engine.cli.reports.{report.value}").render(*judged))

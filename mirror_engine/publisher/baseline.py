@@ -1,4 +1,4 @@
-"""Known diagnostics that a check passes over: what was there when checking began."""
+"""Baselines: diagnostics that are suppressed because they were there when checking began."""
 
 from __future__ import annotations
 
@@ -17,56 +17,57 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.validate import ValidationReport
 
 FORMAT = 1
+_FIELDS = ("landing_zone", "code", "path", "column")
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What is known already.
+    """Suppressed diagnostics.
 
     Attributes:
-        folder: where the file lies, from which it tells the zones: so it may be used from any working folder.
-        known: zone, code, path from the zone and column of each.
+        folder: of the file; paths of landing zones are relative to it, so that it works from any working folder.
+        suppressed: landing zone, code, path from the landing zone and column of each.
     """
 
     folder: Path = Path()
-    known: frozenset[tuple[str, str, str, str | None]] = frozenset()
+    suppressed: frozenset[tuple[str, ...]] = frozenset()
 
     @classmethod
     def read(cls, path: Path) -> Baseline:
-        """What a baseline file knows.
+        """Read a baseline file.
 
         Raises:
             UsageError: there is no such file, or it is no baseline.
         """
         try:
             content: Any = json.loads(path.read_text(encoding="utf-8"))
-            known = frozenset((each["zone"], each["code"], each["path"], each["column"]) for each in content["known"])
+            entries = frozenset(tuple(entry[name] for name in _FIELDS) for entry in content["suppressed"])
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}", "Make one: --write-baseline FILE.") from None
+            raise UsageError(f"{path}: {error.strerror}", "Create one: --write-baseline FILE.") from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise UsageError(f"{path}: is no baseline", "Make it anew: --write-baseline FILE.") from None
-        return cls(path.parent, known)
+            raise UsageError(f"{path}: not a baseline", "Write it again: --write-baseline FILE.") from None
+        return cls(path.parent, entries)
 
-    def knows(self, verdicts: ValidationReport, found: Diagnostic) -> bool:
+    def contains(self, report: ValidationReport, diagnostic: Diagnostic) -> bool:
         """Whether it has a diagnostic; rows and counts may differ."""
-        return _told(self.folder, verdicts, found) in self.known
+        return _entry(self.folder, report, diagnostic) in self.suppressed
 
 
-def write_down(path: Path, verdicts: Iterable[ValidationReport]) -> int:
-    """Write down every diagnostic there is; returns how many.
+def write_baseline(path: Path, reports: Iterable[ValidationReport]) -> int:
+    """Write every diagnostic of the reports to a baseline file; returns how many.
 
     Raises:
         UsageError: the file cannot be written.
     """
-    known = sorted({_told(path.parent, verdict, found) for verdict in verdicts for found, _ in verdict.all()}, key=repr)
-    entries = [dict(zip(("zone", "code", "path", "column"), each, strict=True)) for each in known]
+    entries = {_entry(path.parent, report, diagnostic) for report in reports for diagnostic, _ in report.all()}
+    content = [dict(zip(_FIELDS, entry, strict=True)) for entry in sorted(entries, key=repr)]
     try:
-        path.write_text(json.dumps({"format": FORMAT, "known": entries}, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps({"format": FORMAT, "suppressed": content}, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    return len(known)
+    return len(entries)
 
 
-def _told(folder: Path, verdicts: ValidationReport, found: Diagnostic) -> tuple[str, str, str, str | None]:
-    zone = os.path.relpath(Path(verdicts.zone).absolute(), folder.absolute()).replace(os.sep, "/")
-    return zone, found.code, found.path, found.column
+def _entry(folder: Path, report: ValidationReport, diagnostic: Diagnostic) -> tuple[Any, ...]:
+    landing_zone = os.path.relpath(Path(report.landing_zone).absolute(), folder.absolute()).replace(os.sep, "/")
+    return landing_zone, diagnostic.code, diagnostic.path, diagnostic.column

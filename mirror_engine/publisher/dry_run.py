@@ -1,4 +1,4 @@
-"""The engine without an audience: a zone is replayed into a writer of one's own, and nothing of it is changed."""
+"""Dry run: replay a landing zone into a writer of its own without modifying the zone."""
 
 from __future__ import annotations
 
@@ -28,28 +28,26 @@ if TYPE_CHECKING:
     from mirror_engine.engine.cycle import CycleResult
     from mirror_engine.errors import TransientError
     from mirror_engine.events import Event
-    from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
     from mirror_engine.tables.reading.spill import ReadMode
 
-SECONDS_BETWEEN_TRIES = 0.2
-MAX_TRY_SECONDS = 4.0
+RETRY_SECONDS = 0.2
+MAX_RETRY_SECONDS = 4.0
 
 
 class DryRun:
     """An engine over a landing zone that it only reads, with a ledger in memory.
 
     Args:
-        storage: door 1; whatever it is, nothing is written through it.
-        config: all options; those about cleaning up do not count.
-        writer: door 2, in memory.
+        storage: of the zone; nothing is written to it.
+        config: all options; those about cleanup have no effect.
+        writer: of the tables.
         mode: how thoroughly files are read, and where their rows go: it must suit the writer.
-        tell: called with every event.
-        clock: seconds since 1970.
-        ledger: how far every table is at the beginning; by default nothing is known. It is closed at the end.
+        listener: called with every event.
+        ledger: the progress at the start; none by default. It is closed at the end.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -59,56 +57,47 @@ class DryRun:
         writer: DeltaWriter,
         mode: ReadMode,
         *,
-        tell: Callable[[Event], None] = lambda _: None,
-        clock: Callable[[], float] = time.time,
+        listener: Callable[[Event], None] = lambda _: None,
         ledger: Ledger | None = None,
     ) -> None:
         config = replace(config, cleanup="off")
         storage = ZoneView(storage)
         self._ledger = ledger or Ledger.fresh()
-        self.context = EngineContext(storage, writer, self._ledger, config, clock, tell)
+        self.context = EngineContext(storage, writer, self._ledger, config, time.time, listener)
         self.poller = Poller(storage, config)
         self._reader = ChangeFileReader(storage, config, mode)
-        reader = BatchReader(self._reader, config, tell, writer.prepare)
-        self._engine = Engine(self.context, self.poller, reader, Janitor(storage, config, clock))
+        reader = BatchReader(self._reader, config, listener, writer.prepare)
+        self._engine = Engine(self.context, self.poller, reader, Janitor(storage, config, time.time))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        self._reader.close()
+        self._engine.close()
+        self._ledger.close()
 
     def cycle(self, stop: threading.Event) -> CycleResult:
-        """One cycle of the engine."""
+        """Run one cycle of the engine."""
         return self._engine.cycle(stop)
 
-    def play(self) -> MirrorStatus:
-        """Replay all that can be replayed, and say how every table stands.
+    def run(self) -> MirrorStatus:
+        """Replay all that can be replayed, and return the status of every table.
 
         Raises:
-            TransientError: the zone, or a table of it, could not be read for a while.
+            TransientError: the zone, or a table of it, could not be read for now.
         """
-        deadline = time.monotonic() + MAX_TRY_SECONDS
+        deadline = time.monotonic() + MAX_RETRY_SECONDS
         stop = threading.Event()
         reasons: dict[TableName | None, TransientError] = {}
         while True:
             result = self.cycle(stop)
             if not result.failures:
-                return self.status(result)
-            # a table put off only says so in later cycles: the first word on it tells why
+                zone = result.zone or self.poller.look()
+                return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
+            # later cycles only report that the table is in backoff: the first failure has the reason
             reasons = {table: reasons.get(table, failure) for table, failure in result.failures.items()}
             failure = next(iter(reasons.values()))
             if time.monotonic() > deadline or isinstance(failure, InternalError):
                 raise failure
-            stop.wait(SECONDS_BETWEEN_TRIES)
-
-    def status(self, result: CycleResult) -> MirrorStatus:
-        """How every table stands after a cycle that saw the zone."""
-        zone: ZoneListing = result.zone or self.poller.look()
-        return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
-
-    def close(self) -> None:
-        """End the workers, which read no further file; the ledger goes."""
-        self._reader.close()
-        self._engine.close()
-        self._ledger.close()
+            stop.wait(RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""Finds out what a path is: a ROOT, a landing zone, a table folder or one change file."""
+"""Find what a path to validate is: a ROOT, a landing zone, a table folder or one change file."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationTarget:
-    """Something to be judged.
+    """Files to check.
 
     Attributes:
         path: as the caller named it.
-        zone: the folder that diagnostics' paths begin at.
-        storage: the place as a ROOT.
-        config: the options that suit it.
+        landing_zone: the folder that diagnostics' paths begin at.
+        storage: the files as a ROOT, archived ones at their old paths.
+        config: the options that suit them.
     """
 
     path: Path
-    zone: Path
+    landing_zone: Path
     storage: RestoredView
     config: Config
 
 
-def place_of(path: Path, config: Config) -> ValidationTarget:
-    """What a path is, read as it was before processed files were moved away.
+def find_target(path: Path, config: Config) -> ValidationTarget:
+    """Find what a path is.
 
     Raises:
-        UsageError: there is nothing, nothing that looks like a landing zone, or something the service passes over.
-        StorageUnavailable: it cannot be looked into.
+        UsageError: there is no such path, it is no part of a landing zone, or Fabric ignores it.
+        StorageUnavailable: a folder cannot be listed.
     """
-    whole = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links, which the service has none of
-    if whole.is_file():
-        return replace(_file(whole, config), path=path)
-    if not whole.is_dir():
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links, which Fabric does not have
+    if absolute.is_file():
+        return replace(_file(absolute, config), path=path)
+    if not absolute.is_dir():
         raise UsageError(f"{path}: no such file or folder", "Give a ROOT, a landing zone, a table folder or a file.")
-    return replace(_folder(whole, config), path=path)
+    return replace(_folder(absolute, config), path=path)
 
 
 def _folder(folder: Path, config: Config) -> ValidationTarget:
     is_mirrored = (folder / ENGINE).is_dir()
-    if is_mirrored:  # its first files may be gone, and nobody is to blame
+    if is_mirrored:  # its first files may have been applied and deleted
         config = replace(config, first_file="lowest")
     zone = next((zone for zone in (ZONE, OLDER_ZONE) if (folder / zone).is_dir()), ZONE if is_mirrored else None)
     if zone:
@@ -65,7 +65,7 @@ def _folder(folder: Path, config: Config) -> ValidationTarget:
         return _placed(folder, f"{ZONE}/{folder.name}", folder.parent, config)
     if _is_zone(folder):
         return _placed(folder, ZONE, folder, config)
-    if _holds_data(folder):
+    if _has_change_files(folder):
         return _table(folder, config)
     raise UsageError(
         f"{folder}: neither a landing zone nor a table folder",
@@ -74,27 +74,27 @@ def _folder(folder: Path, config: Config) -> ValidationTarget:
 
 
 def _is_zone(folder: Path) -> bool:
-    """Whether it is called so, or holds what only a zone holds: schema folders, or folders with metadata or data."""
+    """Whether a folder has a zone's name, or holds schema folders, or folders with metadata or change files."""
     return folder.name == OLDER_ZONE or any(
-        each.name.endswith(SCHEMA_SUFFIX) or (each / METADATA_FILE).exists() or _holds_data(each)
-        for each in _below(folder)
-        if each.is_dir() and "=" not in each.name
+        entry.name.endswith(SCHEMA_SUFFIX) or (entry / METADATA_FILE).exists() or _has_change_files(entry)
+        for entry in _entries(folder)
+        if entry.is_dir() and "=" not in entry.name
     )
 
 
-def _holds_data(folder: Path) -> bool:
-    """Whether change files lie in it, or in partitions of it."""
-    below = _below(folder)
-    return any(sequence_of(each.name) and each.is_file() for each in below) or any(
-        "=" in each.name and each.is_dir() and _holds_data(each) for each in below
+def _has_change_files(folder: Path) -> bool:
+    """Whether a folder, or a partition in it, has change files."""
+    entries = _entries(folder)
+    return any(sequence_of(entry.name) and entry.is_file() for entry in entries) or any(
+        "=" in entry.name and entry.is_dir() and _has_change_files(entry) for entry in entries
     )
 
 
-def _below(folder: Path) -> list[Path]:
+def _entries(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError as error:
-        raise StorageUnavailable(f"{folder}: {error.strerror}", "Check path and rights.") from None
+        raise StorageUnavailable(f"{folder}: {error.strerror}", "Check path and permissions.") from None
 
 
 def _restored(storage: Storage) -> RestoredView:
@@ -110,40 +110,40 @@ def _placed(path: Path, at: str, zone: Path, config: Config) -> ValidationTarget
 
 
 def _table(folder: Path, config: Config) -> ValidationTarget:
-    at, zone = _in_its_zone(folder)
+    at, zone = _place_in_zone(folder)
     return _placed(folder, at, zone, config)
 
 
 def _file(file: Path, config: Config) -> ValidationTarget:
-    """One change file, by itself: as its table's first, whatever its number is."""
+    """One change file, as the first of its table, whatever its number is."""
     folder, below, shown = file.parent, file.name, file.name
     while "=" in folder.name or folder.name in ARCHIVES:
         shown = shown if folder.name in ARCHIVES else f"{folder.name}/{shown}"
         folder, below = folder.parent, f"{folder.name}/{below}"
     if file.name[0] in "._":
-        raise _passed_over(file)
+        raise _ignored(file)
     if config.missing_metadata == "wait" and not (folder / METADATA_FILE).exists():
         raise UsageError(
-            f"{file}: no {METADATA_FILE} lies in its table folder, and without it nothing is read",
-            "Land it there, or judge the file as one of an insert-only table: --missing-metadata insert-only.",
+            f"{file}: its table folder has no {METADATA_FILE}, and without it no file is read",
+            "Land it there, or check the file as one of an insert-only table: --missing-metadata insert-only.",
         )
-    at, zone = _in_its_zone(folder)
-    seen = ZoneView(
+    at, zone = _place_in_zone(folder)
+    view = ZoneView(
         _local(folder),
         {"": None, f"{at}/{METADATA_FILE}": Source(METADATA_FILE), f"{at}/{shown}": Source(below)},
     )
-    return ValidationTarget(file, zone, _restored(seen), replace(config, first_file="lowest"))
+    return ValidationTarget(file, zone, _restored(view), replace(config, first_file="lowest"))
 
 
-def _in_its_zone(folder: Path) -> tuple[str, Path]:
-    """Where a table folder lies below a ROOT, and the landing zone it is of."""
-    above = [folder.parent.name] if folder.parent.name.endswith(SCHEMA_SUFFIX) else []
+def _place_in_zone(folder: Path) -> tuple[str, Path]:
+    """A table folder's path from ROOT, and its landing zone."""
+    schema = [folder.parent.name] if folder.parent.name.endswith(SCHEMA_SUFFIX) else []
     if folder.name[0] in "._":
-        raise _passed_over(folder)
-    return "/".join([ZONE, *above, folder.name]), folder.parents[len(above)]
+        raise _ignored(folder)
+    return "/".join([ZONE, *schema, folder.name]), folder.parents[len(schema)]
 
 
-def _passed_over(path: Path) -> UsageError:
+def _ignored(path: Path) -> UsageError:
     return UsageError(
-        f"{path}: the service passes over names that begin with `_` or `.`", "Give a table folder or a change file."
+        f"{path}: Fabric ignores names that begin with `_` or `.`", "Give a table folder or a change file."
     )

@@ -1,4 +1,4 @@
-"""Judges a zone while a publisher writes into it: what a look afterwards no longer shows (LZ-3.10, LZ-3.13)."""
+"""Keep checking a landing zone while a publisher writes: finds what a later check cannot (LZ-3.10, LZ-3.13)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.publisher.dry_run import DryRun
-from mirror_engine.publisher.validate import verdicts_of
+from mirror_engine.publisher.validate import report_of
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 
 if TYPE_CHECKING:
@@ -20,49 +20,39 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.target import ValidationTarget
     from mirror_engine.publisher.validate import ValidationReport
 
-STATES = frozenset({"ME008", "ME019", "ME067", "ME070"})  # true for a while only: what counts is the last look
-MIN_PAUSE_SECONDS = 0.01  # a file is empty under its final name for as short as that
+TRANSIENT_CODES = frozenset({"ME008", "ME019", "ME067", "ME070"})  # true for a while: only the last check counts
+MIN_PAUSE_SECONDS = 0.01  # a file may be empty under its final name for no longer
 
 
-def watch(place: ValidationTarget, stop: threading.Event, say: Callable[[Diagnostic], None]) -> ValidationReport:
-    """Judge a place again and again until `stop` is set; everything that was found on the way counts.
+def watch(target: ValidationTarget, stop: threading.Event, found: Callable[[Diagnostic], None]) -> ValidationReport:
+    """Check a target again and again until `stop` is set, then once more; the report has all diagnostics.
 
     Args:
-        place: what is to be judged.
-        stop: ends the watching; one last look follows.
-        say: called with each diagnostic when it is found.
+        target: the files to check.
+        stop: ends the watching.
+        found: called with each diagnostic when it is raised first.
 
     Raises:
-        TransientError: at the last look, something could not be read.
+        TransientError: at the last check, something could not be read.
     """
-    found = _Found(say)
-    writer = KeyWriter()
-    with DryRun(place.storage, place.config, writer, keys_only(None), tell=found) as rehearsal:
-        while not stop.is_set():
-            started = time.monotonic()
-            rehearsal.cycle(threading.Event())
-            stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
-        status = rehearsal.play()
-        zone = rehearsal.poller.look()
-    return verdicts_of(place, zone, status, writer, found.by_table)
+    by_table: defaultdict[str, list[Diagnostic]] = defaultdict(list)
 
-
-class _Found:
-    """A listener that keeps each diagnostic once, by table folder."""
-
-    def __init__(self, say: Callable[[Diagnostic], None]) -> None:
-        self._say = say
-        self.by_table: dict[str, list[Diagnostic]] = defaultdict(list)
-
-    def __call__(self, event: Event) -> None:
+    def listen(event: Event) -> None:
         match event:
             case DiagnosticRaised(table, diagnostic) | TableHalted(table, diagnostic):
-                if diagnostic.code not in STATES:
-                    self._note(table.folder if table else "", diagnostic)
+                raised = by_table[table.folder if table else ""]
+                if diagnostic.code not in TRANSIENT_CODES and diagnostic not in raised:
+                    raised.append(diagnostic)
+                    found(diagnostic)
             case _:
                 pass
 
-    def _note(self, folder: str, diagnostic: Diagnostic) -> None:
-        if diagnostic not in self.by_table[folder]:
-            self.by_table[folder].append(diagnostic)
-            self._say(diagnostic)
+    writer = KeyWriter()
+    with DryRun(target.storage, target.config, writer, keys_only(None), listener=listen) as dry_run:
+        while not stop.is_set():
+            started = time.monotonic()
+            dry_run.cycle(threading.Event())
+            stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
+        status = dry_run.run()
+        zone = dry_run.poller.look()
+    return report_of(target, zone, status, writer, by_table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.diagnostics import Severity
-from mirror_engine.publisher.validate import holds
+from mirror_engine.publisher.validate import blocks_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def line_of(diagnostic: Diagnostic, table: TableReport) -> int | None:
 
 def severity_of(diagnostic: Diagnostic) -> Severity:
     """How grave it is to whoever reads only this: a gap fails a check as an error does."""
-    return Severity.ERROR if holds(diagnostic) else diagnostic.severity
+    return Severity.ERROR if blocks_progress(diagnostic) else diagnostic.severity
 
 
 def message_of(diagnostic: Diagnostic, times: int) -> str:

@@ -38,12 +38,12 @@ def _suites(verdicts: ValidationReport, *, is_one_of_several: bool) -> Iterator[
     for table in (*zone, *verdicts.tables):
         suite = _suite(table, verdicts)
         if is_one_of_several:
-            suite.set("name", _text(f"{verdicts.zone}/{table.name}"))
+            suite.set("name", _text(f"{verdicts.landing_zone}/{table.name}"))
         yield suite
 
 
 def _suite(table: TableReport, verdicts: ValidationReport) -> ET.Element:
-    unapplied = dict(table.waiting)
+    unapplied = dict(table.not_applied)
     said: dict[str, list[Counted]] = {path: [] for path in (*table.files, *unapplied)}
     for found, times in table.diagnostics:
         said.setdefault(found.path, []).append((found, times))

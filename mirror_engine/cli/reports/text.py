@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mirror_engine.cli.output import NAMES, STYLES, bullet, line
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, count, printable
-from mirror_engine.publisher.validate import STUCK
+from mirror_engine.publisher.validate import HALTING_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ def verdicts_text(verdicts: ValidationReport) -> RenderableType:
     """Everything there is to say, and a summary."""
     parts: list[RenderableType] = []
     if verdicts.diagnostics:
-        parts += [line(verdicts.zone, "bold"), *_told(verdicts.diagnostics, ""), Text()]
+        parts += [line(verdicts.landing_zone, "bold"), *_told(verdicts.diagnostics, ""), Text()]
     for table in verdicts.tables:
         parts += [_heading(table), *_told(table.diagnostics, table.name), *_fabric(table)]
     return Group(
@@ -41,14 +41,14 @@ def verdicts_text(verdicts: ValidationReport) -> RenderableType:
 def _heading(table: TableReport) -> Text:
     style = {"caught_up": "green", "halted": "bold red", "blocked": "bold red"}.get(table.state, "yellow")
     applied = f"  {count(len(table.files), 'file')}, {count(table.rows, 'row')}" if table.files else ""
-    waiting = f"  {count(len(table.waiting), 'file')} not applied" if table.waiting else ""
+    waiting = f"  {count(len(table.not_applied), 'file')} not applied" if table.not_applied else ""
     return Text.assemble(line(table.name, "bold"), "  ", line(table.state, style), applied, waiting)
 
 
 def _fabric(table: TableReport) -> Iterator[RenderableType]:
     """What to look for in the service's own monitoring."""
-    if table.fabric:
-        yield bullet("Fabric says:", table.fabric, "dim")
+    if table.fabric_error:
+        yield bullet("Fabric says:", table.fabric_error, "dim")
 
 
 def _told(diagnostics: Iterable[Counted], folder: str) -> Iterator[RenderableType]:
@@ -94,12 +94,12 @@ def _remedy(same: Sequence[Counted]) -> RenderableType:
 def _summary(verdicts: ValidationReport) -> Text:
     files = sum(len(table.files) for table in verdicts.tables)
     rows = sum(table.rows for table in verdicts.tables)
-    waiting = sum(len(table.waiting) for table in verdicts.tables)
+    waiting = sum(len(table.not_applied) for table in verdicts.tables)
     judged = f"{count(len(verdicts.tables), 'table')}, {count(files, 'file')}, {count(rows, 'row')}"
     unread = f", {count(waiting, 'file')} not applied" if waiting else ""
     numbers = {severity: verdicts.count(severity) for severity in reversed(SEVERITY_ORDER)}
     told = [count(number, NAMES[severity]) for severity, number in numbers.items() if number]
-    told += [count(verdicts.passed_over, "known finding") + " passed over"] if verdicts.passed_over else []
+    told += [count(verdicts.suppressed, "known finding") + " passed over"] if verdicts.suppressed else []
     worst = next((severity for severity, number in numbers.items() if number), None)
     words = ", ".join(told) or ("clean" if files else "nothing has landed yet")
     return Text.assemble(
@@ -119,6 +119,8 @@ def _more(verdicts: ValidationReport) -> Iterator[Text]:
 
 def _stuck(verdicts: ValidationReport) -> Text:
     """Why the check fails though there may be no error: what stands still."""
-    found = [sum(table.is_stuck and table.state == state for table in verdicts.tables) for state in STUCK]
-    told = ", ".join(f"{count(number, 'table')} {state}" for number, state in zip(found, STUCK, strict=True) if number)
+    found = [sum(table.is_stuck and table.state == state for table in verdicts.tables) for state in HALTING_STATES]
+    told = ", ".join(
+        f"{count(number, 'table')} {state}" for number, state in zip(found, HALTING_STATES, strict=True) if number
+    )
     return line(f"; {told}" if told else "", "bold red")

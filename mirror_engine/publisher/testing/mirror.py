@@ -16,8 +16,8 @@ from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_a_person
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.words import advice, in_words
-from mirror_engine.publisher.target import place_of
-from mirror_engine.publisher.validate import NEVER_CAME, judge
+from mirror_engine.publisher.target import find_target
+from mirror_engine.publisher.validate import UNMATCHED_CHANGE_CODES, check_landing_zone
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -192,8 +192,8 @@ class MirrorInTest:
         """ME077 and ME078 (LZ-4.7): the engine applies such files without a diagnostic, as Fabric does."""
         if not self.has_synced:
             return []
-        report = judge(place_of(self.root, self.config))
-        return [diagnostic for diagnostic, _ in report.all() if diagnostic.code in NEVER_CAME]
+        report = check_landing_zone(find_target(self.root, self.config))
+        return [diagnostic for diagnostic, _ in report.all() if diagnostic.code in UNMATCHED_CHANGE_CODES]
 
     def _record(self, event: Event) -> None:
         match event:

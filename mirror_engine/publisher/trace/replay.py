@@ -71,8 +71,8 @@ def replay_table(
     ledger = Ledger.fresh()
     if beginning:
         ledger.record(scene.name, _begun(scene, beginning, ledger.mirror, writer, mode))
-    with DryRun(storage or scene.storage, scene.context.config, writer, mode, ledger=ledger) as rehearsal:
-        (status,) = rehearsal.play().tables
+    with DryRun(storage or scene.storage, scene.context.config, writer, mode, ledger=ledger) as dry_run:
+        (status,) = dry_run.run().tables
     return status
 
 

@@ -35,7 +35,7 @@ def items(*diagnostics: Diagnostic, **facts: Any) -> TableReport:
 
 
 def zone(*tables: TableReport, **facts: Any) -> ValidationReport:
-    return ValidationReport(tables, zone="out/LandingZone", **facts)
+    return ValidationReport(tables, landing_zone="out/LandingZone", **facts)
 
 
 def annotations(text: str) -> list[tuple[str, dict[str, str], str]]:
@@ -76,7 +76,7 @@ def test_where_nothing_is_to_be_said_no_annotation_is_made() -> None:
 
 
 def test_a_diagnostic_about_the_zone_points_at_its_folder_and_is_counted() -> None:
-    verdicts = ValidationReport(diagnostics=((diagnose("ME001", ""), 2),), zone="out/LandingZone/")
+    verdicts = ValidationReport(diagnostics=((diagnose("ME001", ""), 2),), landing_zone="out/LandingZone/")
     assert annotations(github.render(verdicts))[0][1]["file"] == "out/LandingZone"
     assert "(2 times)" in github.render(verdicts)
     assert github.render(ValidationReport(diagnostics=((diagnose("ME001", ""), 1),))).startswith(

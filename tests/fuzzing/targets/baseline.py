@@ -12,11 +12,11 @@ from quick_folder import quick_folder
 from mirror_engine.errors import UsageError
 from mirror_engine.publisher.baseline import Baseline
 
-SEED = b'{"format": 1, "known": [{"zone": "shop", "code": "ME019", "path": "Orders", "column": null}]}'
+SEED = b'{"format": 1, "suppressed": [{"landing_zone": "shop", "code": "ME019", "path": "Orders", "column": null}]}'
 
 
 def run(content: bytes) -> None:
-    """What is known, or that it is no baseline."""
+    """A baseline, or a message that it is none."""
     with quick_folder() as folder:
         path = Path(folder) / "baseline.json"
         path.write_bytes(content)
