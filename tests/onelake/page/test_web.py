@@ -12,10 +12,10 @@ from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, shop
 from starlette.testclient import TestClient
 
 from mirror_engine.monitoring.words import advice, in_words, tone, watermark, word
-from mirror_engine.onelake.items import DatabaseStatus
 from mirror_engine.onelake.page import status_cache as sights
-from mirror_engine.onelake.page.pages import address, last_diagnostic
+from mirror_engine.onelake.page.pages import last_diagnostic, table_url
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
+from mirror_engine.onelake.replication import DatabaseStatus
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ def test_every_table_stands_on_the_page_with_the_words_of_status(still, client) 
     read = words_of(page)
     for item in still.shown:
         for table in item.view().status().tables:
-            assert f'href="{address(item, table)}"' in page
+            assert f'href="{table_url(item, table)}"' in page
             last = last_diagnostic(table)
             told = [
                 table.name.folder,
@@ -68,14 +68,14 @@ def test_the_shop_has_tables_in_every_state(still) -> None:
     """Else the page would not be tested with it."""
     states = {word(table.state) for table in still.shown[0].view().status().tables}
     assert states == {"unconfigured", "empty", "loading", "behind", "blocked", "halted"}
-    assert [word(table.state) for table in still.shown[1].view().status().tables] == ["level"]
+    assert [word(table.state) for table in still.shown[1].view().status().tables] == ["caught_up"]
 
 
 def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, client) -> None:
     for item in still.shown:
         status = item.view().status()
         for table in status.tables:
-            answer = client.get(address(item, table))
+            answer = client.get(table_url(item, table))
             assert answer.status_code == 200
             read = words_of(answer.text)
             told = [
@@ -175,7 +175,7 @@ def test_a_table_without_readable_rows_still_has_its_page(window, visitor, monke
 
 
 def test_an_engine_s_failure_stands_on_the_page(window, visitor) -> None:
-    window.change(SHOP, state=DatabaseStatus.STOPPED, error="No <Java>")
+    window.change(SHOP, status=DatabaseStatus.STOPPED, error="No <Java>")
     assert "Stopped" in words_of(visitor.get("/").text)
     assert "No &lt;Java&gt;" in visitor.get("/").text
 
@@ -208,7 +208,7 @@ def test_looking_takes_a_fifth_of_the_time_at_most(window) -> None:
     looks = sights.StatusCache(window, clock=slow_clock)
     looks.one(SHOP)
     before = window.views
-    now[0] += 5 * sights.REST - 11
+    now[0] += 5 * sights.IDLE_FACTOR - 11
     looks.one(SHOP)
     assert window.views == before
 
