@@ -261,8 +261,8 @@ class Mirror:
     def _reader(self) -> OrderedReader:
         return self._spark_door.reader() if self._has_own_writer else self._spark_door.reader_here()
 
-    def _lying(self) -> PassthroughReader:
-        return self._spark_door.lying()
+    def _passthrough(self) -> PassthroughReader:
+        return self._spark_door.passthrough()
 
     def _poller(self) -> Poller:
         return Poller(self._storage, self.config)
@@ -279,7 +279,7 @@ class Mirror:
             engine = Engine(
                 context,
                 self._poller(),
-                BatchReader(LazyReader(self._reader), self.config, self._tell, self._writer.prepare, self._lying),
+                BatchReader(LazyReader(self._reader), self.config, self._tell, self._writer.prepare, self._passthrough),
                 Janitor(self._storage, self.config, self._clock),
             )
             try:

@@ -15,7 +15,6 @@ from mirror_engine.engine.plan import (
     RecordFolderState,
     StartGeneration,
     UpdateFolderIdentity,
-    VerifyPassthroughFiles,
 )
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.monitoring.words import advice, in_words, word
@@ -84,7 +83,7 @@ def trace_plan(scene: TraceContext) -> PlanReport:
     )
 
 
-def _planned(step: Step, scene: TraceContext) -> PlannedStep:  # noqa: PLR0911 - one line per step, read as a table
+def _planned(step: Step, scene: TraceContext) -> PlannedStep:
     match step:
         case DropTable(diagnostic):
             return PlannedStep("drop_table", f"drop the Delta table and forget it: {diagnostic.coded_message}")
@@ -96,8 +95,6 @@ def _planned(step: Step, scene: TraceContext) -> PlannedStep:  # noqa: PLR0911 -
             return PlannedStep("remember", _remembered(step))
         case MarkFolderMissing():
             return PlannedStep("note_gone", "note that the folder is gone; its table is dropped once the delay is over")
-        case VerifyPassthroughFiles():
-            return PlannedStep("inspect_files", "look at the rows of files that went in as they lay")
         case ApplyBatch(files):
             commits = _commits(files, scene.context.config)
             return PlannedStep("apply_batch", _applied(files, commits), tuple(file.path for file in files), commits)
