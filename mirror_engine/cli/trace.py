@@ -48,7 +48,7 @@ WhatIf = Annotated[
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Most rows of a kind of --what-if; 0 for all.")]
 
 
-@configured(*READING)
+@configured(*READING, "memory_limit")
 def trace(  # noqa: PLR0913 - as many things as a person may say
     root: Root,
     table: Table,
