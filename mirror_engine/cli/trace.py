@@ -41,7 +41,7 @@ WhatIf = Annotated[
     typer.Option(
         "--what-if",
         metavar="CHANGE",
-        help="skip=3, or order=3,2: 3 takes the place of 2, and 2 that of 3; may be given again.",
+        help="skip=3, or swap=3,2: 3 takes the place of 2, and 2 that of 3; may be given again.",
         show_default=False,
     ),
 ]

@@ -129,7 +129,7 @@ def mode(shop, say, *words):
         ("key", ["--key", "42"]),
         ("file", ["--file", "4"]),
         ("plan", ["--plan"]),
-        ("what_if", ["--what-if", "order=4,2"]),
+        ("what_if", ["--what-if", "swap=4,2"]),
     ],
 )
 def test_json_has_the_shape_that_is_documented(shop, say, name, words) -> None:
@@ -227,11 +227,11 @@ def test_a_file_that_is_refused_says_why(shop, say) -> None:
     [
         (["Items"], "trace: nothing to trace"),
         (["Items", "--plan", "--key", "1"], "trace: one thing at a time"),
-        (["Items", "--key", "Sku=1"], "--key Id=Sku=1: no value of type long"),
-        (["Items", "--key", "seven"], "--key Id=seven: no value of type long"),
+        (["Items", "--key", "Sku=1"], "key Id=Sku=1: no value of type long"),
+        (["Items", "--key", "seven"], "key Id=seven: no value of type long"),
         (["Items", "--file", "9"], "9: Items has no such change file"),
-        (["Items", "--what-if", "skip"], "--what-if skip: nothing to suppose"),
-        (["Items", "--what-if", "order=1,1"], "they are in this order already"),
+        (["Items", "--what-if", "skip"], "skip: nothing to suppose"),
+        (["Items", "--what-if", "swap=1,1"], "they are in this order already"),
         (["Stores", "--plan"], "Stores: no such table"),
     ],
 )
