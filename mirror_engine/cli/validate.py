@@ -123,7 +123,7 @@ Seconds = Annotated[
 ]
 
 
-@configured(*READING, "memory_limit")
+@configured(*READING)
 def validate(  # noqa: PLR0913 - one each for what one may want to say
     paths: Paths,
     config: Config,

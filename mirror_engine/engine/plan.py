@@ -70,7 +70,20 @@ class ApplyBatch:
     metadata: Metadata
 
 
-Step = DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | MarkFolderMissing | ApplyBatch
+@dataclass(frozen=True)
+class VerifyPassthroughFiles:
+    """Files that became part of the table as they lay are read at last."""
+
+
+Step = (
+    DropTable
+    | StartGeneration
+    | UpdateFolderIdentity
+    | RecordFolderState
+    | MarkFolderMissing
+    | VerifyPassthroughFiles
+    | ApplyBatch
+)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
-from mirror_engine.tables.reading.limits import unlimited_memory
 from mirror_engine.tables.spark import jars
 from mirror_engine.tables.spark.java import find_java
 
@@ -302,8 +301,7 @@ def _launched(settings: Mapping[str, str], log: IO[bytes]) -> tuple[SparkSession
     conf: SparkConf = SparkConf(loadDefaults=False)
     conf.setAll([(name, value) for name, value in settings.items() if name.startswith(_AT_LAUNCH)])
     # in a process group of its own, Ctrl-C in the terminal does not end it: the current commit is finished
-    with unlimited_memory():  # the JVM has limits of its own
-        gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
+    gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
     try:
         return _context_session(gateway, settings), gateway.proc
     except BaseException:

@@ -1,4 +1,4 @@
-"""The promise of `LocalStore`, held by every implementation."""
+"""The promise of `WritableStorage`, held by every implementation."""
 
 from __future__ import annotations
 
@@ -8,59 +8,64 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_storage import WritableMemoryStorage
 
-from mirror_engine.onelake.store import LocalStore
+from mirror_engine.onelake.store import WritableLocalStorage
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.onelake.store import StagedFile
+    from mirror_engine.onelake.store import StagedFile, WritableStorage
     from mirror_engine.storage.base import Entry
 
 OUTSIDE = ["..", "../x", "a/..", "./a", "/a", "a//b", "a\0b", "\udcff"]
 NOW = 1_700_000_000_123_456_789
 
 
-@pytest.fixture
-def storage(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "root")
+@pytest.fixture(params=["memory", "local"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> WritableStorage:
+    made: dict[str, WritableStorage] = {
+        "memory": WritableMemoryStorage(),
+        "local": WritableLocalStorage(tmp_path / "root"),
+    }
+    return made[request.param]
 
 
-def staged(storage: LocalStore, content: bytes) -> StagedFile:
+def staged(storage: WritableStorage, content: bytes) -> StagedFile:
     file = storage.stage()
     file.write(content)
     return file
 
 
-def put(storage: LocalStore, path: str, content: bytes) -> Entry:
+def put(storage: WritableStorage, path: str, content: bytes) -> Entry:
     storage.make_folder(path.rpartition("/")[0])
     return storage.publish(staged(storage, content), path, NOW)
 
 
-def read(storage: LocalStore, path: str) -> bytes:
+def read(storage: WritableStorage, path: str) -> bytes:
     with storage.open(path) as file:
         return file.read()
 
 
-def found(storage: LocalStore, path: str) -> Entry:
+def found(storage: WritableStorage, path: str) -> Entry:
     entry = storage.stat(path)
     assert entry is not None
     return entry
 
 
-def names(storage: LocalStore, folder: str) -> list[str]:
+def names(storage: WritableStorage, folder: str) -> list[str]:
     return [entry.name for entry in storage.list(folder) or () if entry.name != ".mirror-engine"]
 
 
-def test_a_folder_is_made_with_the_folders_on_its_way(storage: LocalStore) -> None:
+def test_a_folder_is_made_with_the_folders_on_its_way(storage: WritableStorage) -> None:
     entry = storage.make_folder("a/b/c")
     assert (entry.name, entry.kind) == ("c", Kind.FOLDER)
     assert found(storage, "a/b/c") == entry
     assert storage.make_folder("").kind is Kind.FOLDER
 
 
-def test_a_folder_made_again_is_left_alone(storage: LocalStore) -> None:
+def test_a_folder_made_again_is_left_alone(storage: WritableStorage) -> None:
     before = storage.make_folder("a")
     put(storage, "a/f", b"x")
     assert storage.make_folder("a").identity == before.identity
@@ -68,14 +73,14 @@ def test_a_folder_made_again_is_left_alone(storage: LocalStore) -> None:
 
 
 @pytest.mark.parametrize("path", ["f", "f/below"])
-def test_no_folder_is_made_where_a_file_stands(storage: LocalStore, path: str) -> None:
+def test_no_folder_is_made_where_a_file_stands(storage: WritableStorage, path: str) -> None:
     put(storage, "f", b"x")
     with pytest.raises(FileExistsError):
         storage.make_folder(path)
     assert read(storage, "f") == b"x"
 
 
-def test_what_is_staged_is_seen_at_no_path(storage: LocalStore) -> None:
+def test_what_is_staged_is_seen_at_no_path(storage: WritableStorage) -> None:
     storage.make_folder("a")
     file = staged(storage, b"abc")
     file.write(memoryview(b"def"))
@@ -85,7 +90,7 @@ def test_what_is_staged_is_seen_at_no_path(storage: LocalStore) -> None:
     file.close()
 
 
-def test_a_staged_file_can_be_read_closed_and_written_further(storage: LocalStore) -> None:
+def test_a_staged_file_can_be_read_closed_and_written_further(storage: WritableStorage) -> None:
     file = staged(storage, b"abc")
     with file.open() as reader:
         file.write(b"def")
@@ -97,14 +102,14 @@ def test_a_staged_file_can_be_read_closed_and_written_further(storage: LocalStor
         assert reader.read() == b"abcdefghi"
 
 
-def test_a_staged_file_never_written_is_empty(storage: LocalStore) -> None:
+def test_a_staged_file_never_written_is_empty(storage: WritableStorage) -> None:
     with storage.stage().open() as reader:
         assert reader.read() == b""
     storage.publish(storage.stage(), "f", NOW)
     assert read(storage, "f") == b""
 
 
-def test_a_staged_file_takes_over_what_a_reader_still_gives(storage: LocalStore) -> None:
+def test_a_staged_file_takes_over_what_a_reader_still_gives(storage: WritableStorage) -> None:
     file, reader = staged(storage, b"0"), io.BytesIO(b"12345")
     reader.read(1)
     file.copy_from(reader)
@@ -116,7 +121,7 @@ def test_a_staged_file_takes_over_what_a_reader_still_gives(storage: LocalStore)
     assert file.size == 5
 
 
-def test_a_discarded_file_is_gone_and_discarding_again_does_nothing(storage: LocalStore) -> None:
+def test_a_discarded_file_is_gone_and_discarding_again_does_nothing(storage: WritableStorage) -> None:
     file = staged(storage, b"abc")
     with file.open() as reader:
         file.discard()
@@ -125,14 +130,14 @@ def test_a_discarded_file_is_gone_and_discarding_again_does_nothing(storage: Loc
     assert storage.list(".mirror-engine/staging") in (None, [])
 
 
-def test_publishing_shows_the_file_with_the_time_it_is_given(storage: LocalStore) -> None:
+def test_publishing_shows_the_file_with_the_time_it_is_given(storage: WritableStorage) -> None:
     entry = put(storage, "a/f", b"abc")
     assert (entry.name, entry.kind, entry.size, entry.modified_ns) == ("f", Kind.FILE, 3, NOW)
     assert found(storage, "a/f") == entry
     assert storage.list("a") == [entry]
 
 
-def test_publishing_replaces_a_file_whose_reader_reads_on(storage: LocalStore) -> None:
+def test_publishing_replaces_a_file_whose_reader_reads_on(storage: WritableStorage) -> None:
     before = put(storage, "f", b"old")
     with storage.open("f") as reader:
         after = put(storage, "f", b"newer")
@@ -141,14 +146,14 @@ def test_publishing_replaces_a_file_whose_reader_reads_on(storage: LocalStore) -
     assert before.identity != after.identity
 
 
-def test_discarding_what_was_published_does_nothing(storage: LocalStore) -> None:
+def test_discarding_what_was_published_does_nothing(storage: WritableStorage) -> None:
     file = staged(storage, b"abc")
     storage.publish(file, "f", NOW)
     file.discard()
     assert read(storage, "f") == b"abc"
 
 
-def test_publishing_makes_no_folders_and_replaces_none(storage: LocalStore) -> None:
+def test_publishing_makes_no_folders_and_replaces_none(storage: WritableStorage) -> None:
     storage.make_folder("a")
     put(storage, "f", b"x")
     for path in ["b/f", "f/g", "", *OUTSIDE]:
@@ -161,7 +166,7 @@ def test_publishing_makes_no_folders_and_replaces_none(storage: LocalStore) -> N
     file.discard()
 
 
-def test_renaming_a_file_keeps_all_but_its_name_and_replaces_a_file(storage: LocalStore) -> None:
+def test_renaming_a_file_keeps_all_but_its_name_and_replaces_a_file(storage: WritableStorage) -> None:
     before = put(storage, "a/_f", b"new")
     put(storage, "a/f", b"old")
     storage.rename("a/_f", "a/f")
@@ -171,7 +176,7 @@ def test_renaming_a_file_keeps_all_but_its_name_and_replaces_a_file(storage: Loc
     assert read(storage, "a/f") == b"new"
 
 
-def test_renaming_a_folder_takes_along_what_lies_in_it_and_keeps_its_identity(storage: LocalStore) -> None:
+def test_renaming_a_folder_takes_along_what_lies_in_it_and_keeps_its_identity(storage: WritableStorage) -> None:
     put(storage, "a/deep/f", b"x")
     before = found(storage, "a")
     storage.make_folder("z")
@@ -181,14 +186,14 @@ def test_renaming_a_folder_takes_along_what_lies_in_it_and_keeps_its_identity(st
     assert read(storage, "z/b/deep/f") == b"x"
 
 
-def test_a_rename_to_itself_changes_nothing(storage: LocalStore) -> None:
+def test_a_rename_to_itself_changes_nothing(storage: WritableStorage) -> None:
     put(storage, "a/f", b"x")
     storage.rename("a/f", "a/f")
     storage.rename("a", "a")
     assert read(storage, "a/f") == b"x"
 
 
-def test_a_rename_needs_its_source_and_the_folder_of_its_target(storage: LocalStore) -> None:
+def test_a_rename_needs_its_source_and_the_folder_of_its_target(storage: WritableStorage) -> None:
     put(storage, "a/f", b"x")
     for source, target in [("a/g", "a/h"), ("a/f", "b/f"), ("a/f", "a/f/g"), ("b", "c"), ("", "b"), ("a/f", "")]:
         with pytest.raises(FileNotFoundError):
@@ -202,7 +207,9 @@ def test_a_rename_needs_its_source_and_the_folder_of_its_target(storage: LocalSt
 
 
 @pytest.mark.parametrize(("source", "target"), [("f", "a"), ("a", "f"), ("a", "empty"), ("a", "full"), ("f", "empty")])
-def test_a_rename_never_replaces_a_folder_nor_a_file_by_a_folder(storage: LocalStore, source: str, target: str) -> None:
+def test_a_rename_never_replaces_a_folder_nor_a_file_by_a_folder(
+    storage: WritableStorage, source: str, target: str
+) -> None:
     put(storage, "f", b"x")
     put(storage, "full/g", b"y")
     storage.make_folder("a")
@@ -212,7 +219,7 @@ def test_a_rename_never_replaces_a_folder_nor_a_file_by_a_folder(storage: LocalS
     assert names(storage, "") == ["a", "empty", "f", "full"]
 
 
-def test_a_folder_never_comes_to_lie_inside_itself(storage: LocalStore) -> None:
+def test_a_folder_never_comes_to_lie_inside_itself(storage: WritableStorage) -> None:
     put(storage, "a/b/f", b"x")
     with pytest.raises(OSError, match="Invalid argument") as problem:
         storage.rename("a", "a/b/c")
@@ -220,7 +227,7 @@ def test_a_folder_never_comes_to_lie_inside_itself(storage: LocalStore) -> None:
     assert read(storage, "a/b/f") == b"x"
 
 
-def test_touching_a_file_sets_its_time_and_nothing_else(storage: LocalStore) -> None:
+def test_touching_a_file_sets_its_time_and_nothing_else(storage: WritableStorage) -> None:
     before = put(storage, "a/f", b"x")
     storage.touch("a/f", NOW + 5)
     after = found(storage, "a/f")
@@ -231,11 +238,11 @@ def test_touching_a_file_sets_its_time_and_nothing_else(storage: LocalStore) -> 
             storage.touch(path, NOW)
 
 
-def test_what_is_taken_away_vanishes_at_once_and_is_deleted_later(storage: LocalStore) -> None:
+def test_what_is_taken_away_vanishes_at_once_and_is_deleted_later(storage: WritableStorage) -> None:
     put(storage, "a/b/f", b"x")
     put(storage, "g", b"x")
     for path in ["a", "g"]:
-        taken = storage.move_to_trash(path)
+        taken = storage.take_away(path)
         assert storage.stat(path) is None
         taken.discard()
         taken.discard()
@@ -243,32 +250,32 @@ def test_what_is_taken_away_vanishes_at_once_and_is_deleted_later(storage: Local
     assert storage.list(".mirror-engine/staging") in (None, [])
 
 
-def test_only_what_is_there_can_be_taken_away(storage: LocalStore) -> None:
+def test_only_what_is_there_can_be_taken_away(storage: WritableStorage) -> None:
     for path in ["a", "a/b", "", *OUTSIDE]:
         with pytest.raises(FileNotFoundError):
-            storage.move_to_trash(path)
+            storage.take_away(path)
 
 
-def test_a_folder_made_anew_at_once_has_another_identity_every_time(storage: LocalStore) -> None:
+def test_a_folder_made_anew_at_once_has_another_identity_every_time(storage: WritableStorage) -> None:
     seen = []
     for _ in range(5):
         seen.append(storage.make_folder("T").identity)
-        storage.move_to_trash("T").discard()
+        storage.take_away("T").discard()
     assert len(set(seen)) == 5
 
 
-def test_sweeping_leaves_what_is_shown(storage: LocalStore) -> None:
+def test_sweeping_leaves_what_is_shown(storage: WritableStorage) -> None:
     put(storage, "a/f", b"x")
     put(storage, "b/f", b"x")
     staged(storage, b"left by a process that died").close()
-    storage.move_to_trash("b")
-    storage.remove_stale()
+    storage.take_away("b")
+    storage.sweep()
     assert names(storage, "") == ["a"]
     assert storage.list(".mirror-engine/staging") in (None, [])
     assert put(storage, "c", b"y").size == 1
 
 
-def test_of_many_writers_each_leaves_a_whole_file(storage: LocalStore) -> None:
+def test_of_many_writers_each_leaves_a_whole_file(storage: WritableStorage) -> None:
     def write(number: int) -> None:
         storage.make_folder("T/deep")
         file = staged(storage, bytes([number]) * 1000)
