@@ -231,6 +231,13 @@ class Config:
         "Largest batch processed in the driver; larger ones go to Spark executors. `auto`: 512MiB, none on a cluster.",
     )
     max_row_size: int = _option(64 * 1024 * 1024, _BATCH, size(), "Maximum row size; larger rows are rejected (ME075).")
+    memory_limit: int | Literal["none"] = _option(
+        "none",
+        _BATCH,
+        size(words=("none",)),
+        "Address space that the process may take beyond its start, 512MiB or more (Linux); files that need more are "
+        "rejected (ME075).",
+    )
     passthrough: bool = _option(
         True,
         _BATCH,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from mirror_engine.engine.cycle import CycleResult
 from mirror_engine.errors import InternalError, StorageUnavailable
 from mirror_engine.events import RetryScheduled
-from mirror_engine.landing_zone.states import Behind, CaughtUp, Loading, needs_attention
-from mirror_engine.monitoring.fabric_files import MonitoringFiles
+from mirror_engine.landing_zone.states import Behind, CaughtUp, Loading, needs_a_person
+from mirror_engine.monitoring.status import Traces
 
 if TYPE_CHECKING:
     import threading
@@ -60,29 +60,29 @@ class EngineRun:
         self.context = context
         self.engine = engine
         self.last = CycleResult(None)
-        self._monitoring_files = MonitoringFiles(context)
+        self._traces = Traces(context)
         self._started = time.monotonic()
         self._batches = self._files = self._rows = 0
 
     def cycle(
         self, stop: threading.Event, at_hand: TableName | None = None, is_called: Callable[[], bool] | None = None
     ) -> None:
-        """One cycle of the engine, and its monitoring files."""
+        """One cycle of the engine, with its traces for Fabric's own tools."""
         self.last = self.engine.cycle(stop, at_hand, is_called)
         self._batches += self.last.batches
         self._files += self.last.files
         self._rows += self.last.rows
         if self.last.zone:
-            self._write_monitoring_files()
+            self._leave_traces()
 
     def finish(self, stop: threading.Event) -> None:
         """Once `stop` is set: wait for the turns that are still under way, and count what they come to."""
         if self.engine.under_way:
             self.cycle(stop)
 
-    def _write_monitoring_files(self) -> None:
+    def _leave_traces(self) -> None:
         try:
-            self._monitoring_files.write(self.last.plans)
+            self._traces.leave(self.last.plans)
         except StorageUnavailable as error:
             self.context.tell(RetryScheduled(None, str(error), 0.0))
             self.last = replace(self.last, failures={**self.last.failures, None: error})
@@ -118,6 +118,6 @@ def result_of(result: CycleResult) -> RunResult:
         return RunResult.RETRY
     return (
         RunResult.NEEDS_ATTENTION
-        if any(needs_attention(plan.state) for plan in result.plans.values())
+        if any(needs_a_person(plan.state) for plan in result.plans.values())
         else RunResult.CAUGHT_UP
     )

@@ -25,8 +25,7 @@ from mirror_engine.errors import StorageUnavailable, TransientError, UnknownTabl
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.monitoring.fabric_files import Heartbeat
-from mirror_engine.monitoring.status import mirror_status
+from mirror_engine.monitoring.status import Heart, mirror_status
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.tables.deferred import DeferredWriter
@@ -262,8 +261,8 @@ class Mirror:
     def _reader(self) -> OrderedReader:
         return self._spark_door.reader() if self._has_own_writer else self._spark_door.reader_here()
 
-    def _lying(self) -> PassthroughReader:
-        return self._spark_door.lying()
+    def _passthrough(self) -> PassthroughReader:
+        return self._spark_door.passthrough()
 
     def _poller(self) -> Poller:
         return Poller(self._storage, self.config)
@@ -280,11 +279,11 @@ class Mirror:
             engine = Engine(
                 context,
                 self._poller(),
-                BatchReader(LazyReader(self._reader), self.config, self._tell, self._writer.prepare, self._lying),
+                BatchReader(LazyReader(self._reader), self.config, self._tell, self._writer.prepare, self._passthrough),
                 Janitor(self._storage, self.config, self._clock),
             )
             try:
-                with Heartbeat(context):
+                with Heart(context):
                     yield EngineRun(context, engine)
             finally:
                 engine.close()

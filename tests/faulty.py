@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from wire import running
 
 from mirror_engine.onelake.faults import EmulatorOptions, parse_fault
-from mirror_engine.onelake.items import Items, NullReplication
+from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.serving import application
-from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.onelake.replication import NullReplication
+from mirror_engine.onelake.serving import services
+from mirror_engine.onelake.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,11 +75,13 @@ class Client:
 def faulty(folder: Path, *faults: str, databases: Any = None) -> Iterator[Client]:
     """A client of a OneLake with the item `shop/orders` and the folder of a table; the folder's PUT comes first."""
     told: list[Any] = []
-    storage = WritableLocalStorage(folder)
+    storage = LocalStore(folder)
     items = Items(storage)
     items.ensure("shop", "orders")
     storage.make_folder(TABLE)
-    switches = EmulatorOptions(faults=[parse_fault(text) for text in faults], tell=told.append)
-    lake = Lake(storage, items, switches, tell=told.append)
-    with running(application(lake, databases or NullReplication(), None)) as endpoint:
+    switches = EmulatorOptions(
+        faults=[parse_fault(text) for text in faults], on_fault=lambda *fault: told.append(fault)
+    )
+    lake = Lake(storage, items, switches, on_lost_file=told.append)
+    with running(services(lake, databases or NullReplication(), None)) as endpoint:
         yield Client(endpoint.http_port, told, lake)

@@ -8,25 +8,23 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from memory_storage import WritableMemoryStorage
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.app import OneLake
+from mirror_engine.onelake.conditions import NONE, Conditions
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.faults import EmulatorOptions
 from mirror_engine.onelake.items import Items
-from mirror_engine.onelake.lake import Lake, LostFile
-from mirror_engine.onelake.requests import NONE, Conditions
-from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.onelake.lake import Lake
+from mirror_engine.onelake.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mirror_engine.onelake.errors import Fault
-    from mirror_engine.onelake.lake import Properties
-    from mirror_engine.onelake.requests import Address
-    from mirror_engine.onelake.store import WritableStorage
+    from mirror_engine.onelake.address import Address
+    from mirror_engine.onelake.conditions import Properties
+    from mirror_engine.onelake.errors import StorageErrorCode
 
 DFS = "https://onelake.dfs.fabric.microsoft.com"
 BLOB = "https://onelake.blob.fabric.microsoft.com"
@@ -36,18 +34,18 @@ ZONE = "ws/db/Files/LandingZone"
 SECOND = 1_000_000_000
 
 
-class Shore:
+class ZoneClient:
     """A lake, and short words for what a publisher does to it."""
 
-    def __init__(self, storage: WritableStorage, **options: Any) -> None:
+    def __init__(self, storage: LocalStore, **options: Any) -> None:
         self.storage = storage
         self.items = Items(storage)
         self.items.ensure("ws", "db")
-        self.switches = EmulatorOptions()
-        self.told: list[LostFile] = []
+        self.options = EmulatorOptions()
+        self.lost_files: list[str] = []
         ticks = count(1_700_000_000 * SECOND, 1000)
         options.setdefault("clock", lambda: next(ticks))
-        self.lake = Lake(storage, self.items, self.switches, tell=self.told.append, **options)
+        self.lake = Lake(storage, self.items, self.options, on_lost_file=self.lost_files.append, **options)
 
     def at(self, path: str) -> Address:
         return self.raw(f"/{ZONE}/{path}")
@@ -101,11 +99,11 @@ class Shore:
 
 
 @contextmanager
-def refused(fault: Fault) -> Iterator[None]:
+def refused(code: StorageErrorCode) -> Iterator[None]:
     """A block that is refused with just that fault."""
     with pytest.raises(StorageApiError) as problem:
         yield
-    assert problem.value.fault is fault
+    assert problem.value.code is code
 
 
 def matching(properties: Properties) -> Conditions:
@@ -115,13 +113,9 @@ def matching(properties: Properties) -> Conditions:
 ABSENT_ONLY = Conditions.of({"if-none-match": "*"})
 
 
-def storage_called(name: str, folder: Path) -> WritableStorage:
-    return WritableMemoryStorage() if name == "memory" else WritableLocalStorage(folder / "store")
-
-
-def onelake(folder: Path | None) -> TestClient:
-    """A OneLake with the item `shop/orders`, in a folder or in memory; `.lake` is what it speaks for."""
-    storage = WritableLocalStorage(folder) if folder else WritableMemoryStorage()
+def onelake(folder: Path) -> TestClient:
+    """A client of a OneLake with the item `shop/orders`, without a network; `.lake` is its lake."""
+    storage = LocalStore(folder)
     lake = Lake(storage, Items(storage), EmulatorOptions())
     lake.items.ensure("shop", "orders")
     client = TestClient(OneLake(lake), DFS)

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.onelake.authority import Authority, authority
-from mirror_engine.onelake.network import Endpoint
+from mirror_engine.onelake.authority import Authority, create_authority
+from mirror_engine.onelake.network import Listeners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,14 +21,14 @@ PATIENCE_SECONDS = 10
 
 
 @cache
-def made_authority() -> Authority:
-    return authority(Path(tempfile.mkdtemp()) / "tls")
+def shared_authority() -> Authority:
+    return create_authority(Path(tempfile.mkdtemp()) / "tls")
 
 
 @contextlib.contextmanager
-def running(app: Any, **options: Any) -> Iterator[Endpoint]:
+def running(app: Any, **options: Any) -> Iterator[Listeners]:
     """The endpoint that serves an application, until left."""
-    endpoint = Endpoint(app, made_authority().context(), **options)
+    endpoint = Listeners(app, shared_authority().context(), **options)
     endpoint.start()
     try:
         yield endpoint
@@ -69,7 +69,7 @@ def request(method: str = "GET", target: str = "/", host: str = "localhost", *he
 
 def trusting(*, checks_name: bool = True) -> ssl.SSLContext:
     """A client that trusts the endpoint's authority alone, as strictly as Python can be."""
-    context = ssl.create_default_context(cafile=str(made_authority().ca))
+    context = ssl.create_default_context(cafile=str(shared_authority().ca))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.check_hostname = checks_name
     return context

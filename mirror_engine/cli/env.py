@@ -91,12 +91,12 @@ def env(  # noqa: PLR0913 - one each for what one may want to say
     4 not level in time, or STORE is being served already · 130 stopped by Ctrl+C
     """
     need_extra()
-    from mirror_engine.onelake.background import Listening  # noqa: PLC0415 - only when something is served
+    from mirror_engine.onelake.connection import Listening  # noqa: PLC0415 - only when something is served
 
     ways = Ways(lenient, rename_touches, blob_batch, fault, control)
     plan = plan_of(root, config, workspace, item, ways, listening=Listening(), has_engines=not no_engine)
     with opened(plan, log_to_stderr()) as server:
-        code = _run(command, server.card.around(os.environ)) or _finish(server, wait)
+        code = _run(command, server.connection.around(os.environ)) or _finish(server, wait)
     raise typer.Exit(code)
 
 
@@ -131,11 +131,11 @@ def _finish(server: Server, seconds: float | None) -> int:
     with Stopping() as stopping:
         while True:
             behind = server.unfinished()
-            is_over = all(each.needs_attention for _, each in behind)
+            is_over = all(each.needs_a_person for _, each in behind)
             if is_over or time.monotonic() >= ends or stopping.stop.wait(LOOK_SECONDS):
                 break
     for item, each in behind:
-        stderr().print(line(f"{item.path}: {each.message}"))
+        stderr().print(line(f"{item.path}: {f'{each.table} ' if each.table else ''}{each.reason}"))
     if seconds is None:
         if behind:
             stderr().print(bullet("->", "To end only when the tables are level: env --wait SECONDS"))

@@ -41,7 +41,12 @@ def configured(*names: str) -> Callable[[Command], Command]:
         def with_flags(*, config_file: Path | None = None, **arguments: Any) -> None:  # noqa: ANN401 - any command's own
             flags = {name: arguments.pop(name) for name in names}
             given = {name: value for name, value in flags.items() if value is not None}
-            command(**arguments, config=load(_place(arguments), given, os.environ, config_file))
+            config = load(_place(arguments), given, os.environ, config_file)
+            if config.memory_limit != "none":
+                from mirror_engine.tables.reading.limits import limit_memory  # noqa: PLC0415 - imports Arrow
+
+                limit_memory(config.memory_limit)
+            command(**arguments, config=config)
 
         own = inspect.signature(command, eval_str=True)
         kept = [parameter for parameter in own.parameters.values() if parameter.name != "config"]

@@ -36,7 +36,7 @@ from mirror_engine.config import Config
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.onelake.background import ConnectionInfo
+    from mirror_engine.onelake.connection import ConnectionInfo
     from mirror_engine.onelake.serving import ServerPlan
 
 JSON: dict[str, Any] = {
@@ -120,12 +120,12 @@ def serve(  # noqa: PLR0913 - one each for what one may want to say
     130 stopped by Ctrl+C
     """
     need_extra()
-    from mirror_engine.onelake.background import Listening  # noqa: PLC0415 - only when something is served
+    from mirror_engine.onelake.connection import Listening  # noqa: PLC0415 - only when something is served
 
     if stop:
         _stop(root)
         return
-    listening = Listening(listen, token, port, beyond_loopback=listen_anyway)
+    listening = Listening(listen, token, port, allow_remote=listen_anyway)
     ways = Ways(lenient, rename_touches, blob_batch, fault, control)
     plan = plan_of(root, config, workspace, item, ways, listening=listening, has_engines=not no_engine)
     if background or print_env:
@@ -138,7 +138,7 @@ def _serve(plan: ServerPlan, log_format: LogFormat, *, as_json: bool) -> int:
     """Until told to stop; the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # libraries' own words would break the lines
     with Stopping() as stopping, opened(plan, log_to_stderr(log_format)) as server:
-        _tell(server.card, as_json=as_json, exports_only=False)
+        _tell(server.connection, as_json=as_json, exports_only=False)
         stopping.wait()
     return stopping.exit_code(exit_codes.SUCCESS)
 

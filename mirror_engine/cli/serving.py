@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.onelake.background import Listening
-    from mirror_engine.onelake.error_responses import Refused
+    from mirror_engine.onelake.connection import Listening
+    from mirror_engine.onelake.middleware import RejectedRequest
     from mirror_engine.onelake.serving import Server, ServerPlan
 
 _EXTRA = ("cryptography", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
@@ -92,23 +92,25 @@ def plan_of(  # noqa: PLR0913 - one each for what one may want to say
 
     faults = [parse_fault(text) for text in ways.faults]
     switches = EmulatorOptions(ways.lenient, ways.rename_touches, ways.blob_batch.value, faults)
-    return ServerPlan(store, workspace, item, has_engines, listening, switches, config, has_control=ways.has_control)
+    return ServerPlan(store, workspace, item, has_engines, listening, switches, config, has_fault_api=ways.has_control)
 
 
 def opened(plan: ServerPlan, log: Log) -> Server:
     """The server of a plan; what goes wrong in it, or is refused, is logged."""
     from mirror_engine.onelake.serving import Server  # noqa: PLC0415 - the endpoint takes a moment
 
-    plan.switches.tell = lambda what: log.say("warning", "fault", about=what)
+    plan.options.on_fault = lambda fault, method, path: log.say(
+        "warning", "fault_injected", fault=fault, method=method, path=path
+    )
     return Server(
         plan,
-        lambda what: log.say("error", "endpoint", about=what),
+        lambda what: log.say("error", "emulator_error", message=what),
         lambda item, event: log.tell(event, mirror=item.path),
         lambda refused: _log_refused(log, refused),
     )
 
 
-def _log_refused(log: Log, refused: Refused) -> None:
+def _log_refused(log: Log, refused: RejectedRequest) -> None:
     name, fields = refused.to_json()
     log.say("warning", name, **fields)
 

@@ -41,14 +41,14 @@ WhatIf = Annotated[
     typer.Option(
         "--what-if",
         metavar="CHANGE",
-        help="skip=3, or order=3,2: 3 takes the place of 2, and 2 that of 3; may be given again.",
+        help="skip=3, or swap=3,2: 3 takes the place of 2, and 2 that of 3; may be given again.",
         show_default=False,
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Most rows of a kind of --what-if; 0 for all.")]
 
 
-@configured(*READING)
+@configured(*READING, "memory_limit")
 def trace(  # noqa: PLR0913 - as many things as a person may say
     root: Root,
     table: Table,
@@ -121,4 +121,4 @@ def _told(  # noqa: PLR0913, PLR0917 - the four things that can be traced, and o
         otherwise = trace_what_if(scene, what_if, limit=limit)
         return _Told("what_if", what_if_json(otherwise), what_if_text(scene.name.normalized, otherwise))
     plan = trace_plan(scene)
-    return _Told("plan", plan_json(plan), plan_text(plan))
+    return _Told("plan", plan_json(plan), plan_text(scene.name.normalized, plan))

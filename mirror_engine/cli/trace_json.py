@@ -56,8 +56,8 @@ JSON: dict[str, Any] = {
         "unread": [
             {
                 "path": "…",
-                "state": "pending",
-                "why": "… is missing",
+                "state": "waiting",
+                "why": "comes after …, not there",
                 "rows": [{"row": 3, "marker": 2, "marker_name": "delete"}],
             }
         ],
@@ -90,18 +90,18 @@ JSON: dict[str, Any] = {
     },
     "plan": {
         "state": "blocked",
-        "state_text": "Items is blocked: …",
-        "advice": "land …",
+        "state_text": "blocked: waits for …",
+        "advice": "Land …",
         "steps": [_STEP],
         "left": [
             {
                 "path": "…",
-                "state": "pending",
-                "reason": "… is missing",
-                "delta_version": None,
+                "state": "waiting",
+                "why": "comes after …, not there",
+                "version": None,
                 "rows": None,
-                "applied_by": None,
-                "passthrough_skipped_because": None,
+                "way": "",
+                "reason": "",
             }
         ],
         "ignored": [_DIAGNOSTIC],

@@ -123,7 +123,7 @@ Seconds = Annotated[
 ]
 
 
-@configured(*READING)
+@configured(*READING, "memory_limit")
 def validate(  # noqa: PLR0913 - one each for what one may want to say
     paths: Paths,
     config: Config,

@@ -74,7 +74,7 @@ class BatchReader:
         config: the bounds.
         tell: called with every event.
         prepare: called, more than once, while files are still read, where the batch is sure to change rows.
-        lying: makes what looks which files become part of the table as they lie; None where rows are always read.
+        passthrough: makes the reader of files that are added unchanged; None where rows are always read.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class BatchReader:
         config: Config,
         tell: Callable[[Event], None],
         prepare: Callable[[], None],
-        lying: Callable[[], PassthroughReader] | None = None,
+        passthrough: Callable[[], PassthroughReader] | None = None,
     ) -> None:
-        self.lying = cache(lying) if lying else None
+        self._passthrough = cache(passthrough) if passthrough else None
         self._reader = reader
         self._config = config
         self._tell = tell
         self._prepare = prepare
 
     def cut(self, waiting: PendingFiles, known: Progress) -> PreparedBatch:
-        """Read the next batch of a table folder: files that are all read, or that all stay as they lie.
+        """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged.
 
         Raises:
             ConcurrentModification: a file is no longer what was sighted.
@@ -103,7 +103,7 @@ class BatchReader:
         refusal, facts = None, waiting.facts
         try:
             for found in (
-                self._lying_run(waiting, first) if isinstance(first, ReadFile) else self._read_run(waiting, first)
+                self._passthrough_run(waiting, first) if isinstance(first, ReadFile) else self._read_run(waiting, first)
             ):
                 read.append(found.rows)
                 facts = found.facts
@@ -123,10 +123,10 @@ class BatchReader:
     def _look(self, waiting: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
         if waiting.files[place].size >= SURELY_ROWS_BYTES:
             self._prepare()
-        return "" if self.lying is None else self.lying().look(waiting.request(place, facts))
+        return "" if self._passthrough is None else self._passthrough().read(waiting.request(place, facts))
 
-    def _lying_run(self, waiting: PendingFiles, found: ReadFile) -> Iterator[ReadFile]:
-        """Files that stay as they lie: they take no room here, so only their number is bounded."""
+    def _passthrough_run(self, waiting: PendingFiles, found: ReadFile) -> Iterator[ReadFile]:
+        """Files that are added unchanged: they take no memory, so only their number is bounded."""
         for place in range(1, len(waiting.files) + 1):
             yield found
             if place == min(len(waiting.files), self._config.max_batch_files):
@@ -137,7 +137,7 @@ class BatchReader:
             found = look
 
     def _read_run(self, waiting: PendingFiles, reason: str) -> Iterator[ReadFile]:
-        """Files that are read, up to one that stays as it lies."""
+        """Files whose rows are applied, up to one that is added unchanged."""
         size, facts = 0, waiting.facts
         with closing(self._reader.in_order(waiting)) as reading:
             for place, file in enumerate(waiting.files):

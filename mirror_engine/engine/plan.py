@@ -70,20 +70,7 @@ class ApplyBatch:
     metadata: Metadata
 
 
-@dataclass(frozen=True)
-class VerifyPassthroughFiles:
-    """Files that became part of the table as they lay are read at last."""
-
-
-Step = (
-    DropTable
-    | StartGeneration
-    | UpdateFolderIdentity
-    | RecordFolderState
-    | MarkFolderMissing
-    | VerifyPassthroughFiles
-    | ApplyBatch
-)
+Step = DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | MarkFolderMissing | ApplyBatch
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.ownership import around, changed_by_others, taken_places
-from mirror_engine.engine.passthrough_verifier import damage_of
 from mirror_engine.engine.plan import (
     ApplyBatch,
     DropTable,
@@ -17,7 +16,6 @@ from mirror_engine.engine.plan import (
     StartGeneration,
     Step,
     UpdateFolderIdentity,
-    VerifyPassthroughFiles,
 )
 from mirror_engine.engine.root_identity import RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged
@@ -402,8 +400,6 @@ class ZonePlanner:
         if said and said.severity is Severity.ERROR:
             refusal = said
         made = self._planned(listing, progress, Circumstances(self._doors.config, self._doors.clock(), refusal, moved))
-        if progress and progress.owed and not refusal and not begins_anew:
-            made = replace(made, steps=(VerifyPassthroughFiles(), *made.steps))
         return replace(made, diagnostics=(*made.diagnostics, said)) if said and not refusal else made
 
     def _planned(self, listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:
@@ -421,8 +417,6 @@ class ZonePlanner:
     def _said_of_its_delta_table(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
         """That it cannot be read (ME081), or that its rows are not ours alone (ME080)."""
         folder = self._doors.delta_folder(table)
-        if progress and progress.damage:
-            return damage_of(table, progress.damage)
         try:
             if folder in self.found.damaged:
                 raise self.found.damaged[folder]

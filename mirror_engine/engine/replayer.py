@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from mirror_engine.engine.ownership import changed_by_others, disagreement, is_as_known
-from mirror_engine.engine.passthrough_verifier import PassthroughVerifier
 from mirror_engine.engine.plan import (
     ApplyBatch,
     DropTable,
@@ -22,7 +21,6 @@ from mirror_engine.engine.plan import (
     StartGeneration,
     Step,
     UpdateFolderIdentity,
-    VerifyPassthroughFiles,
 )
 from mirror_engine.engine.planner import with_identity
 from mirror_engine.engine.poller import is_as_sighted
@@ -56,7 +54,7 @@ def after_batch(known: Progress, cut: PreparedBatch, now: float) -> Progress:
     applied = dict(known.applied)
     watermarks = dict(known.watermarks)
     for sighted, file in zip(cut.files, cut.batch.files, strict=True):
-        way = STAGED if file.original else ""
+        way = STAGED if file.passthrough else ""
         applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, way, file.reason)
         if (sequence := cut.sequence_of(sighted)) is not None:
             watermarks[sighted.partition] = max(sequence, watermarks.get(sighted.partition, 0))
@@ -74,7 +72,6 @@ def after_batch(known: Progress, cut: PreparedBatch, now: float) -> Progress:
         bytes_processed=known.bytes_processed + sum(file.byte_count for file in cut.batch.files),
         synced_at=now,
         waiting={path: etag for path, etag in known.waiting.items() if path not in applied},
-        owed={**known.owed, **{file.path: file.original.name for file in cut.batch.files if file.original}},
     )
 
 
@@ -149,7 +146,6 @@ class Replayer:
     def __init__(self, context: EngineContext, reader: BatchReader) -> None:
         self._doors = context
         self._reader = reader
-        self._inspector = PassthroughVerifier(context, reader.lying) if reader.lying else None
 
     def advance(self, work: TableTask) -> BatchCommitted | None:
         """Do the next piece of work: all steps up to and with one commit, which is returned.
@@ -163,20 +159,8 @@ class Replayer:
             if isinstance(step, ApplyBatch):
                 return self._apply(work, step)
             work.steps.popleft()
-            if isinstance(step, VerifyPassthroughFiles):
-                self._inspected(work)
-                return None
             self._note(work, step)
         return None
-
-    def _inspected(self, work: TableTask) -> Progress | None:
-        """The progress once what is owed was looked at; nothing more is done with a table that holds damage."""
-        if self._inspector:
-            self._inspector.inspect(work.table)
-        known = self._doors.ledger.progress(work.table)
-        if known and known.damage:
-            work.steps.clear()
-        return known
 
     def _note(
         self,
@@ -237,10 +221,6 @@ class Replayer:
         facts = self._facts(work.table, known, state)
         cut = self._reader.cut(PendingFiles(work.zone, work.table, tuple(work.waiting), step.metadata, facts), known)
         try:
-            if known.owed and not cut.batch.originals:  # what changes rows meets only files that were looked at
-                known = self._inspected(work) or known
-                if known.damage:
-                    return None
             committed = self._commit(work, cut, known, state, started) if cut.files else None
         finally:
             cut.release()
@@ -250,7 +230,6 @@ class Replayer:
             self._latch(work.table, cut.refusal, work.waiting[0])
         if cut.refusal or not work.waiting:
             work.steps.popleft()
-            work.steps.extend([VerifyPassthroughFiles()] if cut.batch.originals else [])
         return committed
 
     def _facts(self, table: TableName, known: Progress, state: DeltaState | None) -> TableContext:
@@ -269,7 +248,7 @@ class Replayer:
             self._doors.ledger.mirror, work.anchor, as_committed(known, work.listing), (), work.table.folder
         )
         self._check_unchanged(work, cut)
-        if state is None and not cut.batch.originals:
+        if state is None and not cut.batch.passthrough:
             self._doors.writer.create(folder, cut.batch.schema, record)
         progress = after_batch(known, cut, self._doors.clock())
         progress = replace(progress, foreign_version=changed_by_others(self._doors, work.table, known))

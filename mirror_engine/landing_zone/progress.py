@@ -86,8 +86,6 @@ class Progress:
         markers_seen: whether a file with markers has been applied (ME042).
         rows_processed, bytes_processed: of the whole generation (LZ-9.2, LZ-9.3).
         foreign_version: the newest Delta version in which another program changed rows or columns; -1 for none.
-        owed: data files whose rows have not been looked at, by the paths of the change files they were.
-        damage: what was wrong with one that was looked at, in words; the table is made anew before it goes on.
         synced_at: seconds since 1970 of the last commit; 0 before the first.
         armed_at: seconds since 1970 when usable metadata was first seen (LZ-7.1).
         gone_at: seconds since 1970 when its folder was first missed; 0 while it is there (LZ-7.4).
@@ -110,8 +108,6 @@ class Progress:
     rows_processed: int = 0
     bytes_processed: int = 0
     foreign_version: int = -1
-    owed: Mapping[str, str] = field(default_factory=dict)
-    damage: str = ""
     synced_at: float = 0.0
     armed_at: float = 0.0
     gone_at: float = 0.0
@@ -129,7 +125,6 @@ class Progress:
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "watermarks": dict(self.watermarks),
-            "owed": dict(self.owed),
             "applied": {path: asdict(file) for path, file in self.applied.items()},
             "key_columns": None if self.key_columns is None else list(self.key_columns),
             "declared_columns": [asdict(column) for column in self.declared_columns],
@@ -151,7 +146,6 @@ class Progress:
             made = cls(
                 **{name: value[name] for name in _PLAIN if name in value},
                 watermarks=dict(value["watermarks"]),
-                owed=dict(value.get("owed", {})),
                 applied={path: AppliedFile(**file) for path, file in value["applied"].items()},
                 key_columns=None if value["key_columns"] is None else tuple(value["key_columns"]),
                 declared_columns=tuple(Column(**column) for column in value["declared_columns"]),
@@ -176,7 +170,6 @@ _PLAIN = (
     "rows_processed",
     "bytes_processed",
     "foreign_version",
-    "damage",
     "synced_at",
     "armed_at",
     "gone_at",
@@ -191,7 +184,6 @@ def _check(found: Progress) -> None:
     """
     columns = found.declared_columns
     texts = [
-        *(found.damage, *found.owed, *found.owed.values()),
         *(found.generation, found.identity, *found.watermarks, *found.applied, *(found.key_columns or ())),
         *(*found.naive_columns, *found.utc_columns, *found.waiting, *found.waiting.values()),
         *(text for column in columns for text in (column.name, column.type)),

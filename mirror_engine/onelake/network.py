@@ -1,202 +1,211 @@
-"""The endpoint on the wire: https, http and the proxy, each on a port of its own, in a thread of its own.
+"""The emulator's listeners: https, http and a CONNECT proxy, on one accept loop in a thread of its own.
 
-All three are one accept loop: a connection to the proxy becomes one to https once the tunnel is agreed to.
+A connection to the proxy becomes one to https once its tunnel is granted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
-import hmac
 import logging
 import socket
 import threading
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 import httptools
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake.entra import carries
-from mirror_engine.onelake.error_responses import Refused, RejectedRequestLog, refuse
-from mirror_engine.onelake.internal_error import InternalErrorMiddleware
-from mirror_engine.onelake.limits import IDLE_SECONDS, MAX_CONNECTIONS, MAX_HEAD_BYTES, LimitedBodies, LimitedProtocol
-from mirror_engine.onelake.requests import LOGINS, LOOPBACK_ADDRESSES, LOOPBACK_NAMES, is_served, named_host
+from mirror_engine.onelake.errors import RESET_EXTENSION
+from mirror_engine.onelake.hosts import LOOPBACK, is_served
+from mirror_engine.onelake.middleware import Guard, InternalErrors, LimitedBodies, RejectedRequest, RequestLog
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
+    from uvicorn.server import ServerState
 
+MAX_HEAD_BYTES = 16 * 1024
+MAX_HEADERS = 100
+MAX_CONNECTIONS = 256
+READ_BYTES = 1024**2  # from a connection at once
+CHUNK_BYTES = READ_BYTES // 2  # of a body, passed on at once
+CHUNK_SECONDS = 0.1  # after which a smaller chunk is passed on
+HEAD_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
-PORT = "443"
-_REFUSAL = (
-    "mirror-engine: this proxy joins OneLake, Fabric's API and Entra on port 443, and nothing else.\n"
-    "It stands in HTTPS_PROXY of the environment that `mirror-engine serve` printed.\n"
+HANDSHAKE_SECONDS = 10.0
+IDLE_SECONDS = 120  # between two requests of a connection
+SHUTDOWN_SECONDS = 3  # for responses in progress
+
+logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # the emulator logs for itself
+
+
+class HeadTooLarge(ValueError):
+    """The head of a request is longer than allowed."""
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """HTTP with heads of bounded length and time; else 400, as IIS answers.
+
+    Attributes:
+        lost: set when the connection has ended.
+    """
+
+    _head_bytes = 0
+    _is_in_head = True
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.access_log = False  # it would write queries, which may hold signatures
+        self.lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined] # a plain transport reads a quarter of it
+        self._start_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
+        self.transport.close()  # Python 3.10's TLS transport needs it
+        self.lost.set()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_in_head:  # it may never end
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response("The request's head is too long.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {RESET_EXTENSION: {"now": self.transport.abort}}
+        self._start_head()
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if length > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
+            raise HeadTooLarge  # the parser's caller answers 400
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Pass bodies on in large chunks, as each costs a turn of the loop and of a thread."""
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        if cycle.body or len(body) < CHUNK_BYTES:
+            if not cycle.body:
+                self.loop.call_later(CHUNK_SECONDS, cycle.message_event.set)
+            cycle.body += body
+        else:
+            cycle.body = body  # type: ignore[assignment] # uvicorn makes bytes of it, which copies nothing
+        if len(cycle.body) >= CHUNK_BYTES:
+            self.flow.pause_reading()
+            cycle.message_event.set()
+
+    def _start_head(self) -> None:
+        self._is_in_head, self._head_bytes = True, 0
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _end_head(self) -> None:
+        self._is_in_head = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+PROXY_ERROR = (
+    "mirror-engine: this proxy connects to OneLake, Fabric's API and Entra on port 443 only.\n"
+    "HTTPS_PROXY of the environment that `mirror-engine emulator` printed points to it.\n"
 )
 
 
-async def agrees(connection: socket.socket, tell: Callable[[Refused], None] = lambda _: None) -> bool:
-    """Read what a client asks of the proxy and answer it; whether TLS to the endpoint may follow.
-
-    Args:
-        connection: not blocking; left open. Within `CONNECT_SECONDS` the whole request must be there, or nothing is
-            answered.
-        tell: is told of a tunnel that is refused.
-    """
-    head = _Head()
-    try:
-        status = await asyncio.wait_for(_asked(connection, head), CONNECT_SECONDS)
-    except asyncio.TimeoutError:
-        return False
-    if status is not None:
-        tell(Refused(head.method, head.host, "", int(status[:3]), ""))
-    answer = b"HTTP/1.1 200 Connection established\r\n\r\n" if status is None else _refused(status)
-    await asyncio.get_running_loop().sock_sendall(connection, answer)
-    return status is None
-
-
-async def _asked(connection: socket.socket, head: _Head) -> str | None:
-    """Why a request is refused; None where it is not."""
-    loop = asyncio.get_running_loop()
-    parser = httptools.HttpRequestParser(head)
-    read = 0
-    while not head.is_whole:
-        data = await loop.sock_recv(connection, MAX_HEAD_BYTES)
-        read += len(data)
-        if read > MAX_HEAD_BYTES:
-            return "431 Request Header Fields Too Large"
-        try:
-            parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            if upgrade.args[0] < len(data):  # whoever speaks on before the answer knows nothing of tunnels
-                return "400 Bad Request"
-        except httptools.HttpParserError:
-            return "400 Bad Request"
-        if not data:
-            return "400 Bad Request"
-    head.method = parser.get_method().decode("ascii")
-    is_tunnel = head.method == "CONNECT" and parser.get_http_version() in {"1.0", "1.1"}
-    host, _, port = head.target.decode("latin-1").rpartition(":")
-    return None if is_tunnel and port == PORT and is_served(host) else "403 Forbidden"
-
-
-class _Head:
-    """What the parser found so far."""
+class _ConnectHead:
+    """The head of a proxy request."""
 
     def __init__(self) -> None:
         self.target = b""
-        self.method = ""
-        self.is_whole = False
-
-    @property
-    def host(self) -> str:
-        """Where a tunnel was to lead, without a password; what else is asked of a proxy may hold a signature."""
-        return self.target.decode("latin-1").rpartition("@")[2] if self.method == "CONNECT" else ""
+        self.is_complete = False
+        self._parser = httptools.HttpRequestParser(self)
 
     def on_url(self, url: bytes) -> None:
         self.target += url
 
     def on_headers_complete(self) -> None:
-        self.is_whole = True
+        self.is_complete = True
+
+    async def receive(self, connection: socket.socket) -> str | None:
+        """Read it; the error status of a tunnel that is not granted, else None."""
+        length = 0
+        while not self.is_complete:
+            data = await asyncio.get_running_loop().sock_recv(connection, MAX_HEAD_BYTES)
+            length += len(data)
+            if length > MAX_HEAD_BYTES:
+                return "431 Request Header Fields Too Large"
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if upgrade.args[0] < len(data):  # data before the tunnel is granted
+                    return "400 Bad Request"
+            except httptools.HttpParserError:
+                return "400 Bad Request"
+            if not data:
+                return "400 Bad Request"
+        is_tunnel = self.is_connect and self._parser.get_http_version() in {"1.0", "1.1"}
+        host, _, port = self.target.decode("latin-1").rpartition(":")
+        return None if is_tunnel and port == "443" and is_served(host) else "403 Forbidden"
+
+    @property
+    def is_connect(self) -> bool:
+        return self.is_complete and bool(self._parser.get_method() == b"CONNECT")
+
+    def rejected(self, status: str) -> RejectedRequest:
+        """What may be logged: a tunnel's host without a password; other targets may hold a signature."""
+        method = self._parser.get_method().decode("ascii") if self.is_complete else ""
+        host = self.target.decode("latin-1").rpartition("@")[2] if self.is_connect else ""
+        return RejectedRequest(method, host, "", int(status[:3]), "")
 
 
-def _refused(status: str) -> bytes:
-    body = _REFUSAL.encode()
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + body
-
-
-_ASKS_FOR = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
-
-
-class Guard:
-    """An ASGI application behind its guard.
+async def grant_tunnel(
+    connection: socket.socket, on_rejected: Callable[[RejectedRequest], None] = lambda _: None
+) -> bool:
+    """Read and answer a proxy request; whether TLS may follow.
 
     Args:
-        app: what is guarded.
-        secret: where set, all but Entra's own requests must carry it: as a token that Entra's stub gave for it, as it
-            stands, or as the password of a browser's form. Entra's stub asks for it as the client's secret.
-        is_open: whether it listens beyond loopback, where hosts may have any name.
+        connection: non-blocking, left open; its request must arrive within `CONNECT_SECONDS`, or nothing is answered.
+        on_rejected: gets each tunnel that is not granted.
     """
-
-    def __init__(self, app: ASGIApp, secret: str | None = None, *, is_open: bool = False) -> None:
-        self._app = app
-        self._secret = secret
-        self._is_open = is_open
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
-        host = named_host(scope["headers"])
-        if host is None:
-            await refuse(scope, send, 400, "InvalidHeaderValue", "A request names one host.")
-        elif not self._knows(host):
-            await refuse(scope, send, 421, "InvalidUri", "This endpoint does not answer to that host name.")
-        elif not self._is_from_here(scope):
-            await refuse(scope, send, 403, "AuthorizationFailure", "Pages of other sites may not use this endpoint.")
-        elif host not in LOGINS and not self._is_authorized(scope):
-            challenge = {"www-authenticate": _ASKS_FOR}
-            message = "This endpoint asks for the token it was started with."
-            await refuse(scope, send, 401, "Unauthorized", message, headers=challenge)
-        else:
-            await self._app(scope, receive, send)
-
-    def _knows(self, host: str) -> bool:
-        return self._is_open or host in (*LOOPBACK_NAMES, *LOOPBACK_ADDRESSES) or is_served(host)
-
-    def _is_from_here(self, scope: Scope) -> bool:
-        """Whether a request comes from no page, or from one of the host it goes to."""
-        origins = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"origin"]
-        hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
-        return all(_authority(origin) in hosts for origin in origins)
-
-    def _is_authorized(self, scope: Scope) -> bool:
-        if self._secret is None:
-            return True
-        said = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, credentials = said.decode("latin-1").partition(" ")
-        if scheme.lower() == "bearer":
-            return carries(credentials.strip(), self._secret)
-        return scheme.lower() == "basic" and hmac.compare_digest(_password(credentials), self._secret.encode())
-
-
-class OwnGuard(Guard):
-    """The guard of what stands behind no name of the real service's: every request must carry the secret."""
-
-    def _knows(self, host: str) -> bool:
-        return host in (*LOOPBACK_NAMES, *LOOPBACK_ADDRESSES)
-
-
-def _authority(origin: str) -> str | None:
+    head = _ConnectHead()
     try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return None
-
-
-def _password(credentials: str) -> bytes:
-    try:
-        return base64.b64decode(credentials, validate=True).partition(b":")[2]
-    except binascii.Error:
-        return b""
-
-
-logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # what matters is told in words of our own
-
-LOOPBACK = "127.0.0.1"
-HANDSHAKE_SECONDS = 10.0
-GOODBYE_SECONDS = 3  # for answers that are on their way when the endpoint stops
+        status = await asyncio.wait_for(head.receive(connection), CONNECT_SECONDS)
+    except asyncio.TimeoutError:
+        return False
+    answer = "HTTP/1.1 200 Connection established\r\n\r\n"
+    if status is not None:
+        on_rejected(head.rejected(status))
+        length = f"Content-Length: {len(PROXY_ERROR)}\r\nConnection: close"
+        answer = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n{length}\r\n\r\n{PROXY_ERROR}"
+    await asyncio.get_running_loop().sock_sendall(connection, answer.encode())
+    return status is None
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the three listen; 0 for any free port."""
+    """Ports of the three listeners; 0 for any free one."""
 
     proxy: int = 0
     http: int = 0
@@ -208,20 +217,20 @@ class Ports:
         return Ports(port, port + 1, port + 2) if port else Ports()
 
 
-class Endpoint:
+class Listeners:
     """An ASGI application on https, http and behind the proxy, guarded and limited.
 
     Args:
-        app: speaks all dialects, told apart by `Host`; gets no lifespan events.
-        tls: see `mirror_engine.onelake.authority`.
-        listen: an address of this machine; http stays on the loopback.
-        ports: asked for; `https_port`, `http_port` and `proxy_port` tell what was got.
+        app: speaks all dialects, selected by `Host`; gets no lifespan events.
+        tls: see `authority`.
+        listen: an address of this machine; http stays on loopback.
+        ports: requested; `https_port`, `http_port` and `proxy_port` are the ones in use.
         secret: see `Guard`.
-        tell: is told of faults of the program, in words without anything a client sent.
-        tell_refused: is told of each refused request and tunnel.
+        on_error: gets internal errors, without request content.
+        on_rejected: gets each rejected request and tunnel.
     """
 
-    def __init__(  # noqa: PLR0913 - every part may be replaced
+    def __init__(  # noqa: PLR0913 - the settings of a server
         self,
         app: ASGIApp,
         tls: ssl.SSLContext,
@@ -229,34 +238,30 @@ class Endpoint:
         listen: str = LOOPBACK,
         ports: Ports | None = None,
         secret: str | None = None,
-        tell: Callable[[str], None] = lambda _: None,
-        tell_refused: Callable[[Refused], None] = lambda _: None,
+        on_error: Callable[[str], None] = lambda _: None,
+        on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
-        is_open = not ip_address(listen).is_loopback
-        self._app = RejectedRequestLog(
-            Guard(LimitedBodies(InternalErrorMiddleware(app, tell)), secret, is_open=is_open), tell_refused
+        guard = Guard(
+            LimitedBodies(InternalErrors(app, on_error)), secret, allows_any_host=not ip_address(listen).is_loopback
         )
-        self._tell_refused = tell_refused
+        self._app = RequestLog(guard, on_rejected)
+        self._on_rejected = on_rejected
         self._tls = tls
         self._listen = listen
-        self._wanted = ports or Ports()
+        self._requested = ports or Ports()
         self._connections: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="endpoint", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="emulator", daemon=True)
 
     def start(self) -> None:
-        """Listen; returns when requests are answered.
-
-        Raises:
-            UsageError: a port or the address cannot be had.
-        """
+        """Listen; returns when requests are answered. UsageError where a port or the address cannot be used."""
         with contextlib.ExitStack() as opened:
             self._https, self._http, self._proxy = (
-                opened.enter_context(bound(address, port))
+                opened.enter_context(listening_socket(address, port))
                 for address, port in (
-                    (self._listen, self._wanted.https),
-                    (LOOPBACK, self._wanted.http),  # in the clear, tokens go nowhere else
-                    (self._listen, self._wanted.proxy),
+                    (self._listen, self._requested.https),
+                    (LOOPBACK, self._requested.http),  # tokens in the clear stay on this machine
+                    (self._listen, self._requested.proxy),
                 )
             )
             opened.pop_all()
@@ -264,13 +269,13 @@ class Endpoint:
         self._ready.wait()
 
     def stop(self) -> None:
-        """End; returns when nothing is answered any more. Answers on their way get a moment."""
+        """Stop; returns when nothing is answered any more."""
         self._server.should_exit = True
         self._thread.join()
 
     @property
     def https_port(self) -> int:
-        """For clients with tokens that name the endpoint themselves."""
+        """For clients with tokens that address the emulator directly."""
         return int(self._https.getsockname()[1])
 
     @property
@@ -280,27 +285,24 @@ class Endpoint:
 
     @property
     def proxy_port(self) -> int:
-        """For clients that name the real service."""
+        """For clients with production URLs."""
         return int(self._proxy.getsockname()[1])
 
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
     async def _serve(self) -> None:
-        self._server = uvicorn.Server(limited_http(self._app))
+        self._server = uvicorn.Server(http_config(self._app))
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.001)
-        listening = [
+        accepting = [
             asyncio.create_task(self._accept(self._https, self._tls)),
             asyncio.create_task(self._accept(self._http, None)),
             asyncio.create_task(self._accept(self._proxy, self._tls, is_proxy=True)),
         ]
         self._ready.set()
         await serving
-        for left in list(self._server.server_state.connections):
-            left.transport.abort()
-        for task in [*listening, *self._connections]:
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        for task in [*accepting, *self._connections]:
             task.cancel()
         for listener in (self._https, self._http, self._proxy):
             listener.close()
@@ -310,21 +312,21 @@ class Endpoint:
         while not self._server.should_exit:
             try:
                 connection, _ = await loop.sock_accept(listener)
-            except OSError:  # no descriptors left, or the client has gone already
+            except OSError:  # no descriptors left, or the client has disconnected already
                 await asyncio.sleep(0.05)
                 continue
             if len(self._connections) >= MAX_CONNECTIONS:
                 connection.close()
                 continue
-            task = loop.create_task(self._talk(connection, tls, is_proxy=is_proxy))
+            task = loop.create_task(self._connect(connection, tls, is_proxy=is_proxy))
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
 
-    async def _talk(self, connection: socket.socket, tls: ssl.SSLContext | None, *, is_proxy: bool) -> None:
-        """One connection, from its first byte to its end."""
+    async def _connect(self, connection: socket.socket, tls: ssl.SSLContext | None, *, is_proxy: bool) -> None:
+        """Serve one connection until it ends."""
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may go whenever they like
-            if is_proxy and not await agrees(connection, self._tell_refused):
+        with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may disconnect at any time
+            if is_proxy and not await grant_tunnel(connection, self._on_rejected):
                 return
             protocol = LimitedProtocol(self._server.config, self._server.server_state, {})
             handshake = HANDSHAKE_SECONDS if tls else None
@@ -332,13 +334,15 @@ class Endpoint:
             await protocol.lost.wait()
 
 
-def limited_http(app: ASGIApp, *, idle_seconds: int = IDLE_SECONDS, most_at_once: int | None = None) -> uvicorn.Config:
-    """How an application is served: within limits, and nothing of a request in any log.
+def http_config(
+    app: ASGIApp, *, idle_seconds: int = IDLE_SECONDS, max_concurrency: int | None = None
+) -> uvicorn.Config:
+    """Serve an application within limits, and log nothing of a request.
 
     Args:
         app: gets no lifespan events.
-        idle_seconds: between two requests on one connection.
-        most_at_once: connections and answers on their way; None where the caller counts them.
+        idle_seconds: between two requests of a connection.
+        max_concurrency: connections and responses in progress; None where the caller counts them.
     """
     return uvicorn.Config(
         app,
@@ -350,23 +354,19 @@ def limited_http(app: ASGIApp, *, idle_seconds: int = IDLE_SECONDS, most_at_once
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=most_at_once,
+        limit_concurrency=max_concurrency,
         timeout_keep_alive=idle_seconds,
-        timeout_graceful_shutdown=GOODBYE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
 
 
-def bound(address: str, port: int) -> socket.socket:
-    """A socket that listens and does not block.
-
-    Raises:
-        UsageError: the port or the address cannot be had.
-    """
+def listening_socket(address: str, port: int) -> socket.socket:
+    """A non-blocking socket that listens; UsageError where the port or address cannot be used."""
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET  # noqa: PLR2004 - IPv6
     try:
         listener = socket.create_server((address, port), family=family, backlog=MAX_CONNECTIONS)
     except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{address}, port {port}: {why}", "Name another port, or 0 for any.") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{address}, port {port}: {reason}", "Use another port, or 0 for any.") from None
     listener.setblocking(False)
     return listener

@@ -1,10 +1,8 @@
-"""A STORE that is served: its endpoint and the engines behind it, from the first request to the last."""
+"""The emulator: a STORE's listeners, page and engines, from the first request to the last."""
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,65 +11,61 @@ from filelock import FileLock, Timeout
 
 from mirror_engine.config import Config
 from mirror_engine.errors import RootLocked, UsageError
+from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.onelake import background as az
 from mirror_engine.onelake.app import OneLake, Services
-from mirror_engine.onelake.authority import Renewal, authority
-from mirror_engine.onelake.background import ConnectionInfo, Listening, Private, control_variables, variables
-from mirror_engine.onelake.engine_pool import EnginePool, ShownStore, unfinished
-from mirror_engine.onelake.entra import entra_app
+from mirror_engine.onelake.authority import create_authority
+from mirror_engine.onelake.background import StateFolder
+from mirror_engine.onelake.connection import ConnectionInfo, Listening, variables
+from mirror_engine.onelake.engine_pool import EnginePool, StoreDashboard
+from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.fabric_rest import FabricApi, fabric_app
-from mirror_engine.onelake.faults import Control, EmulatorOptions, PlayedFabric
-from mirror_engine.onelake.items import Items, NameInUse, NameUnusable, NullReplication
+from mirror_engine.onelake.fault_injection import FAULT_API_PATH, FabricFaults, FaultApi
+from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.items import Items, NameInUse, NameUnusable
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.network import Endpoint, Ports
-from mirror_engine.onelake.page.web import Counted, Web, WebServer
-from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.onelake.network import Listeners, Ports
+from mirror_engine.onelake.page.web import CountedRequests, PageServer, Web
+from mirror_engine.onelake.replication import NullReplication
+from mirror_engine.onelake.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from starlette.types import ASGIApp
     from typing_extensions import Self
 
     from mirror_engine.events import Event
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
-    from mirror_engine.onelake.error_responses import Refused
-    from mirror_engine.onelake.items import Item, MirroredDatabases
+    from mirror_engine.onelake.items import Item
+    from mirror_engine.onelake.middleware import RejectedRequest
+    from mirror_engine.onelake.replication import MirroredDatabases
     from mirror_engine.tables.base import DeltaWriter
 
+LOCK_SECONDS = 0.5  # `background.running` holds the lock for a moment, too
+WORKSPACE, ITEM = "Workspace", "Mirror"  # created in an empty STORE
 
-def application(lake: Lake, databases: MirroredDatabases, secret: str | None) -> Services:
-    """All services, told apart by the host that a request names.
 
-    Args:
-        lake: what is stored.
-        databases: who mirrors it.
-        secret: which Entra asks for; None where any passes.
-    """
-    lake.switches.poll = databases.poll
-    fabric = PlayedFabric(fabric_app(FabricApi(lake.items, databases)), lake.switches)
+def services(lake: Lake, databases: MirroredDatabases, secret: str | None) -> Services:
+    """All services of an emulator; `secret` is the only client secret that Entra accepts, None for any."""
+    lake.options.poll = databases.poll
+    fabric = FabricFaults(fabric_app(FabricApi(lake.items, databases)), lake.options)
     return Services(OneLake(lake), entra_app(secret), fabric)
-
-
-MAX_LOOK_SECONDS = 0.5  # whoever asks whether a STORE is served holds the lock for a moment, too
-WORKSPACE, ITEM = "Workspace", "Mirror"  # made in a STORE that has none, where nobody named others
 
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """What is to be served, and how.
+    """What an emulator serves, and how.
 
     Attributes:
-        store: the folder of workspaces and items; made if need be.
-        workspace, item: which are made where missing, and told to the publisher; None for the first there is.
-        has_engines: whether what is published is applied, too.
+        store: the folder of workspaces and items; created where missing.
+        workspace, item: the default mirrored database, created where missing; None for the first.
+        has_engines: whether landed files are applied.
         listening: where.
-        switches: how it differs from the real service.
+        options: how it differs from OneLake.
         config: of the engines.
-        new_writer: door 2 of an item; Spark where it gives None.
-        has_control: whether faults may be switched while it runs.
+        new_writer: the Delta writer of an item; Spark's where it gives None.
+        has_fault_api: whether faults can be switched while it runs.
         resumes: whether a stopped item that starts again keeps its tables, which Fabric rebuilds.
     """
 
@@ -80,180 +74,161 @@ class ServerPlan:
     item: str | None = None
     has_engines: bool = True
     listening: Listening = field(default_factory=Listening)
-    switches: EmulatorOptions = field(default_factory=EmulatorOptions)
+    options: EmulatorOptions = field(default_factory=EmulatorOptions)
     config: Config = field(default_factory=Config)
     new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
-    has_control: bool = False
+    has_fault_api: bool = False
     resumes: bool = False
 
 
 class Server:
-    """While entered, serves a STORE.
+    """A running emulator while entered.
 
     Args:
         plan: what and how.
-        tell: is told of what goes wrong, in words without anything a client sent.
-        tell_event: gets every event of the engines, with the item it is of.
-        tell_refused: gets every request that was refused.
+        on_error: gets messages about failures, without request content.
+        on_event: gets every event of the engines, with its item.
+        on_rejected: gets every rejected request.
+
+    Attributes:
+        connection: how it is reached.
 
     Raises:
-        RootLocked: on entering, where another process serves this STORE.
-        UsageError: on entering, where the store is no folder, a name cannot be a folder's, or a port is taken.
+        RootLocked: on entering, another process serves this STORE.
+        UsageError: on entering, the store is not a folder, a name cannot be a folder's, or a port is in use.
     """
 
     def __init__(
         self,
         plan: ServerPlan,
-        tell: Callable[[str], None],
-        tell_event: Callable[[Item, Event], None] = lambda *_: None,
-        tell_refused: Callable[[Refused], None] = lambda _: None,
+        on_error: Callable[[str], None],
+        on_event: Callable[[Item, Event], None] = lambda *_: None,
+        on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
         self._plan = plan
-        self._tell = tell
-        self._tell_event = tell_event
-        self._tell_refused = tell_refused
-        self._private = Private.of(plan.store.absolute())
+        self._on_error = on_error
+        self._on_event = on_event
+        self._on_rejected = on_rejected
+        self._store = plan.store.absolute()
+        self._state = StateFolder.of(plan.store)
 
     def __enter__(self) -> Self:
-        with ExitStack() as entered:
-            self._hold(entered)
-            storage = WritableLocalStorage(self._plan.store.absolute())
+        with ExitStack() as stack:
+            self._lock_store(stack)
+            storage = LocalStore(self._store)
             items = Items(storage)
-            item = _wanted(items, self._plan)
-            fleet = self._engines = self._fleet(items)
-            databases = self._databases(entered, fleet)
-            web = Web(ShownStore(items, databases, fleet.mirror))
-            lake = Lake(storage, items, self._plan.switches, tell=lambda lost: self._tell(lost.words))
-            services = application(lake, databases, self._plan.listening.token)
-            endpoint = self._endpoint(entered, Counted(services, web.metrics.requests))
-            page = self._page(entered, web)
-            self.card = self._card(endpoint, page, item)
-            _put(self._private.card, self.card)
-            entered.callback(self._private.card.unlink, missing_ok=True)
-            self._entered = entered.pop_all()
+            item = self._default_item(items)
+            plan = self._plan
+            self._engines = EnginePool(
+                self._store,
+                items,
+                plan.config,
+                on_event=self._on_event,
+                on_failure=self._on_error,
+                new_writer=plan.new_writer,
+                delays=plan.options.delays,
+                resumes=plan.resumes,
+            )
+            databases: MirroredDatabases = NullReplication()
+            if plan.has_engines:
+                databases = self._engines
+                stack.callback(self._engines.end)
+                self._engines.start_all()
+            web = Web(StoreDashboard(items, databases, self._engines.mirror))
+            lake = Lake(storage, items, plan.options, on_lost_file=self._report_lost_file)
+            application = CountedRequests(services(lake, databases, plan.listening.token), web.metrics.requests)
+            self.connection = self._listen(stack, application, web, item)
+            self._state.write_info(self.connection)
+            stack.callback(self._state.info.unlink, missing_ok=True)
+            self._stack = stack.pop_all()
         return self
 
-    def unfinished(self) -> list[tuple[Item, UnmetCondition]]:
-        """What keeps the tables from holding all that has landed; nothing where no engines are to apply it."""
-        return unfinished(self._engines) if self._plan.has_engines else []
-
     def __exit__(self, *_: object) -> None:
-        self._entered.close()
+        self._stack.close()
 
-    def _hold(self, entered: ExitStack) -> None:
-        """The STORE, for one process at a time."""
-        _check_no_root(self._plan.store)
-        try:
-            self._private.make()
-        except OSError as error:
-            raise UsageError(f"{error.filename}: {error.strerror}", "Name a folder that you may write to.") from None
-        try:
-            entered.enter_context(FileLock(self._private.lock, timeout=MAX_LOOK_SECONDS))
-        except Timeout:
-            raise RootLocked(
-                f"{self._plan.store}: is being served already",
-                "Use that one: mirror-engine serve STORE --print-env; or end it: mirror-engine serve STORE --stop.",
-            ) from None
-        self._private.card.unlink(missing_ok=True)  # of a server that was killed
-
-    def _fleet(self, items: Items) -> EnginePool:
-        plan, store = self._plan, self._plan.store.absolute()
-        return EnginePool(
-            store,
-            items,
-            plan.config,
-            tell=self._tell_event,
-            tell_end=self._tell,
-            new_writer=plan.new_writer,
-            late=plan.switches.late,
-            resumes=plan.resumes,
-        )
-
-    def _databases(self, entered: ExitStack, fleet: EnginePool) -> MirroredDatabases:
-        """Engines for all items, at work until the server ends; or none."""
+    def unfinished(self) -> list[tuple[Item, UnmetCondition]]:
+        """Tables that have not caught up, and engines that ended; nothing without engines."""
         if not self._plan.has_engines:
-            return NullReplication()
-        entered.callback(fleet.end)
-        fleet.begin()
-        return fleet
+            return []
+        items = self._engines.items.all()
+        return [(item, condition) for item in items for condition in self._engines.unmet_conditions(item)]
 
-    def _endpoint(self, entered: ExitStack, services: ASGIApp) -> Endpoint:
-        listening = self._plan.listening
-        self._authority = authority(self._private.tls, listening.address)
-        tls = self._authority.context()
-        self._control = Control(services, self._plan.switches) if self._plan.has_control else None
-        endpoint = Endpoint(
-            self._control or services,
-            tls,
+    def _report_lost_file(self, path: str) -> None:
+        self._on_error(f"{printable(path)}: a rename without a condition replaced this file; its content is lost")
+
+    def _lock_store(self, stack: ExitStack) -> None:
+        store = self._plan.store
+        zones = [*store.glob(ZONE), *store.glob(f"*/{ZONE}")]
+        if zones:  # a ROOT, or a workspace: its `Files` would be served as an item
+            raise UsageError(
+                f"{store}: contains {zones[0].relative_to(store)}, but a STORE contains WORKSPACE/ITEM/{ZONE}",
+                "Use the folder that contains the workspaces.",
+            )
+        try:
+            self._state.create()
+        except OSError as error:
+            raise UsageError(f"{error.filename}: {error.strerror}", "Use a folder that you can write to.") from None
+        try:
+            stack.enter_context(FileLock(self._state.lock, timeout=LOCK_SECONDS))
+        except Timeout:
+            info = self._state.read_info()
+            pid = f" (pid {info.pid})" if info else ""
+            raise RootLocked(
+                f"an emulator is already running for {store}{pid}",
+                f"Use it: mirror-engine emulator env {store}; or stop it: mirror-engine emulator stop {store}.",
+            ) from None
+        self._state.info.unlink(missing_ok=True)  # of an emulator that was killed
+
+    def _default_item(self, items: Items) -> Item:
+        """The named mirrored database, the first one, or a new one."""
+        plan = self._plan
+        workspace = plan.workspace or next((workspace.name for workspace in items.workspaces()), WORKSPACE)
+        present = items.workspace(workspace)
+        first = next((item.name for item in items.items(present)), ITEM) if present else ITEM
+        try:
+            return items.ensure(workspace, plan.item or first)
+        except NameInUse as error:
+            raise UsageError(
+                f"--workspace, --item: {error} exists as a file, a link or in another spelling",
+                "Use the existing spelling, or another name.",
+            ) from None
+        except NameUnusable as error:
+            raise UsageError(f"--workspace, --item: {error}", "Use a name that a folder can have.") from None
+
+    def _listen(self, stack: ExitStack, application: CountedRequests, web: Web, item: Item) -> ConnectionInfo:
+        plan, listening = self._plan, self._plan.listening
+        authority = create_authority(self._state.tls, listening.address)
+        fault_api = FaultApi(application, plan.options) if plan.has_fault_api else None
+        listeners = Listeners(
+            fault_api or application,
+            authority.context(),
             listen=listening.address,
             ports=Ports.from_first(listening.port),
             secret=listening.token,
-            tell=self._tell,
-            tell_refused=self._tell_refused,
+            on_error=self._on_error,
+            on_rejected=self._on_rejected,
         )
-        endpoint.start()
-        entered.callback(endpoint.stop)
-        entered.enter_context(Renewal(self._private.tls, listening.address, tls, self._tell))
-        return endpoint
-
-    def _page(self, entered: ExitStack, web: Web) -> WebServer:
-        listening = self._plan.listening
-        page = WebServer(web, port=listening.page_port, secret=listening.token, tell=self._tell)
+        listeners.start()
+        stack.callback(listeners.stop)
+        page = PageServer(web, port=listening.page_port, secret=listening.token, on_error=self._on_error)
         page.start()
-        entered.callback(page.stop)
-        return page
-
-    def _card(self, endpoint: Endpoint, page: WebServer, item: Item) -> ConnectionInfo:
-        az.install(self._private.programs)
-        listening = self._plan.listening
-        proxy = f"http://{listening.reached_at}:{endpoint.proxy_port}"
-        http = f"http://127.0.0.1:{endpoint.http_port}"
-        told = variables(proxy, self._authority, self._private.programs, item, listening.token)
-        if self._control:
-            told |= control_variables(http, self._control.token)
+        stack.callback(page.stop)
+        install_az(self._state.programs)
+        http = f"http://127.0.0.1:{listeners.http_port}"
+        proxy = f"http://{listening.reached_at}:{listeners.proxy_port}"
+        environment = variables(proxy, authority, self._state.programs, item, listening.token)
+        if fault_api:
+            environment["MIRROR_ENGINE_FAULT_API"] = f"{http}{FAULT_API_PATH}"
+            environment["MIRROR_ENGINE_FAULT_API_TOKEN"] = fault_api.token
         return ConnectionInfo(
-            store=str(self._plan.store.absolute()),
+            store=str(self._store),
             pid=os.getpid(),
             workspace=item.workspace.name,
             workspace_id=item.workspace.id,
             item=item.name,
             item_id=item.id,
-            environment=told,
-            https=f"https://{listening.reached_at}:{endpoint.https_port}",
+            environment=environment,
+            https=f"https://{listening.reached_at}:{listeners.https_port}",
             http=http,
             page=f"http://127.0.0.1:{page.port}/",
         )
-
-
-def _check_no_root(store: Path) -> None:
-    """A ROOT, or the workspace around it, would be served as if its `Files` were an item, and written into."""
-    zones = [*store.glob(ZONE), *store.glob(f"*/{ZONE}")]
-    if zones:
-        raise UsageError(
-            f"{store}: holds {zones[0].relative_to(store)}, but a STORE holds WORKSPACE/ITEM/{ZONE}",
-            "Name the folder that the workspaces lie in.",
-        )
-
-
-def _wanted(items: Items, plan: ServerPlan) -> Item:
-    """The item that is told to the publisher: the one that was named, or the first, or a new one."""
-    workspace = plan.workspace or next((each.name for each in items.workspaces()), WORKSPACE)
-    known = items.workspace(workspace)
-    first = next((each.name for each in items.items(known)), ITEM) if known else ITEM
-    try:
-        return items.ensure(workspace, plan.item or first)
-    except NameInUse as error:
-        raise UsageError(
-            f"--workspace, --item: a file, a link or another spelling of {error} stands in its way",
-            "Take the name as it is spelled there, or another one.",
-        ) from None
-    except NameUnusable as error:
-        raise UsageError(f"--workspace, --item: {error}", "Take a name that a folder may have.") from None
-
-
-def _put(path: Path, card: ConnectionInfo) -> None:
-    """Write the card in one step, for its owner alone: a token may stand in it."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent)  # made with mode 0600
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(card.to_json(), file)
-    os.replace(name, path)  # noqa: PTH105 - the name is text

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import BinaryIO
+    from pathlib import Path
 
     import pyarrow as pa
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.schema import TableSchema
-    from mirror_engine.tables.passthrough import PassthroughFile
 
     Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array[Any]]  # which rows of a batch, as booleans
 
@@ -49,12 +48,11 @@ class FileRows:
             Partition columns are there, constant.
         markers: how many rows of each effective marker.
         has_marker: whether the file had a marker column.
-        byte_count: of its data columns (LZ-9.3); 0 where its rows have not been looked at.
+        byte_count: of its data columns (LZ-9.3).
         diagnostics: warnings and information about it.
         landed_bytes: its size.
-        original: the file itself, where it becomes part of the table as it lies; its rows are then read only if
-            somebody asks for them.
-        reason: why it has no original, in words; `""` where nobody asked.
+        passthrough: a verified copy, to be added to the table unchanged (LZ-4.19); None where rows are applied.
+        reason: why it has none, in words; `""` where that was not looked at.
     """
 
     path: str
@@ -67,7 +65,7 @@ class FileRows:
     byte_count: int
     diagnostics: tuple[Diagnostic, ...] = ()
     landed_bytes: int = 0
-    original: PassthroughFile | None = None
+    passthrough: Path | None = None
     reason: str = ""
 
     @property
@@ -86,7 +84,7 @@ class ChangeBatch:
     """Consecutive change files that go into one commit.
 
     Attributes:
-        files: in detection order; may be empty when only a table is to be created. All have an original, or none.
+        files: in detection order; may be empty when only a table is to be created. All are passthrough, or none.
         schema: the table's schema after this batch: that before it, plus new columns at the end.
         key_columns: in the table's spelling; empty in a keyless table (then every marker is 0).
     """
@@ -96,9 +94,9 @@ class ChangeBatch:
     key_columns: tuple[str, ...] = ()
 
     @property
-    def originals(self) -> tuple[PassthroughFile, ...]:
-        """The files themselves, where they become part of the table as they lie; empty where rows are applied."""
-        return tuple(file.original for file in self.files if file.original)
+    def passthrough(self) -> tuple[Path, ...]:
+        """The verified copies, where files are added to the table unchanged; empty where rows are applied."""
+        return tuple(file.passthrough for file in self.files if file.passthrough)
 
     @property
     def accounted_bytes(self) -> int:
@@ -142,7 +140,7 @@ class DeltaState:
         schema: columns in order, with nullability; partition columns.
         record: of the newest commit that carries one (foreign commits carry none); None where none does.
         record_version: that commit's version; -1 where none does.
-        takes_files: whether change files can become part of it as they lie.
+        takes_files: whether data files can be added to it without Spark.
     """
 
     version: int
@@ -166,7 +164,7 @@ class Outcome:
 
     Attributes:
         version: the Delta version.
-        met: per file of the batch, in order; empty for files that became part of the table as they lie.
+        met: per file of the batch, in order.
         operation: how it was applied: `CREATE`, `STAGE`, `APPEND`, `MERGE`, `NOTHING`.
     """
 
@@ -215,30 +213,12 @@ class DeltaWriter(Protocol):
         already carries this application id at this version or above, nothing is done and `CommitConflict` is
         raised, so that the caller reads the state again. The commit is on the disk when this returns.
 
-        Originals become part of the table as they lie, and nobody looks at their rows: the caller does, afterwards,
-        with `data_file` and `met`. Where the table is new they come in the commit that makes it.
+        Passthrough files are added unchanged; a new table's first ones in the commit that creates it.
 
         Raises:
             CommitConflict: another writer was first, or the table no longer takes files; nothing was committed.
-            ConcurrentModification: an original was replaced; nothing was committed.
             CommitFailed: Spark could not do it; nothing was committed.
             RejectedFile: a file of the batch turned out to be unreadable after all; nothing was committed.
-        """
-
-    def data_file(self, table: str, name: str) -> BinaryIO | None:
-        """The bytes of a file that became part of the table as it lay. Starts no JVM.
-
-        None where it is gone, and part of the table no longer: it was rewritten, then vacuumed.
-
-        Raises:
-            TableDamaged: it is part of the table, but not there.
-        """
-
-    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[MatchCounts]:
-        """Per file of a batch what its rows meet in the table as it was at a version, -1 for none. Starts no JVM.
-
-        Raises:
-            UsageError: the table has no such version, or no longer.
         """
 
     def changed_by_others(self, table: str, since: int) -> int:

@@ -25,7 +25,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 def test_others_are_let_in_only_on_purpose_and_with_a_token(say, tmp_path, monkeypatch) -> None:
     said = say("serve", tmp_path / "store", "--listen", "0.0.0.0")  # noqa: S104 - what is refused
     assert said.code == 2
-    assert "--listen-anyway" in said.err
+    assert "--allow-remote" in said.err
     said = say("serve", tmp_path / "store", "--listen", "0.0.0.0", "--listen-anyway")  # noqa: S104 - likewise
     assert said.code == 2
     assert "MIRROR_ENGINE_TOKEN" in said.err
@@ -84,7 +84,8 @@ def test_a_refused_request_is_a_line_of_the_log(say, tmp_path) -> None:
     )
     said = say("env", tmp_path, "--no-engine", "--", PYTHON, "-c", ask)
     assert said.code == 0
-    assert "event=refused method=GET host=onelake.dfs.fabric.microsoft.com path=/nowhere/x status=404" in said.err
+    assert "event=request_rejected method=GET host=onelake.dfs.fabric.microsoft.com" in said.err
+    assert "path=/nowhere/x status=404" in said.err
     assert "code=WorkspaceNotFound" in said.err
     assert "hush" not in said.err
 
@@ -92,7 +93,7 @@ def test_a_refused_request_is_a_line_of_the_log(say, tmp_path) -> None:
 def test_it_serves_until_sigterm_and_prints_what_to_paste(say, tmp_path) -> None:
     def end_when_served() -> None:
         ends = time.monotonic() + 20
-        while not (tmp_path / ".mirror-engine/serve.json").exists() and time.monotonic() < ends:
+        while not (tmp_path / ".mirror-engine/emulator.json").exists() and time.monotonic() < ends:
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -134,7 +135,7 @@ def test_a_server_in_the_background_outlives_its_command_and_ends_when_told(say,
         stopped = say("serve", store, "--stop")
     assert stopped.code == 0
     assert background.running(store) is None
-    log = store / ".mirror-engine/serve.log"
+    log = store / ".mirror-engine/emulator.log"
     assert TOKEN not in log.read_text()
     assert log.stat().st_mode & 0o077 == 0
 

@@ -129,7 +129,7 @@ def mode(shop, say, *words):
         ("key", ["--key", "42"]),
         ("file", ["--file", "4"]),
         ("plan", ["--plan"]),
-        ("what_if", ["--what-if", "order=4,2"]),
+        ("what_if", ["--what-if", "swap=4,2"]),
     ],
 )
 def test_json_has_the_shape_that_is_documented(shop, say, name, words) -> None:
@@ -204,22 +204,22 @@ def test_the_plan_says_why_not_more(shop, say) -> None:
     block(shop)
     said = say("trace", shop.root, "Sales.Orders", "--plan")
     assert "apply 1 file in 1 commit: 00000000000000000001.parquet" in said.out
-    assert "left: 00000000000000000003.parquet: 00000000000000000002.parquet is missing" in said.out
+    assert "left: 00000000000000000003.parquet: comes after 00000000000000000002.parquet, not there" in said.out
     say("once", shop.root)
     shop.items.land(b"")
     say("once", shop.root)
     said = say("trace", shop.root, "Items", "--plan")
     assert said.out.startswith(
-        "Items is halted: 00000000000000000002.parquet: file is empty (0 bytes) [ME023]; 1 file pending\n"
+        "Items is latched: 00000000000000000002.parquet: file is empty (0 bytes) [ME023], 1 file unread\n"
     )
     assert "  nothing is to be done\n" in said.out
-    assert "-> delete it, write under a temporary name, then rename" in said.out
+    assert "-> Delete it and land it again; write under another name first, then rename." in said.out
 
 
 def test_a_file_that_is_refused_says_why(shop, say) -> None:
     shop.items.land(b"")
     said = say("trace", shop.root, "Items", "--file", "00000000000000000002.parquet")
-    assert said.out.startswith("Items, 00000000000000000002.parquet: rejected\n  file is empty (0 bytes)\n")
+    assert said.out.startswith("Items, 00000000000000000002.parquet: refused\n  0 bytes\n")
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def test_a_file_that_is_refused_says_why(shop, say) -> None:
     [
         (["Items"], "trace: nothing to trace"),
         (["Items", "--plan", "--key", "1"], "trace: one thing at a time"),
-        (["Items", "--key", "Sku=1"], "--key Id=Sku=1: no value of type long"),
-        (["Items", "--key", "seven"], "--key Id=seven: no value of type long"),
+        (["Items", "--key", "Sku=1"], "key Id=Sku=1: no value of type long"),
+        (["Items", "--key", "seven"], "key Id=seven: no value of type long"),
         (["Items", "--file", "9"], "9: Items has no such change file"),
-        (["Items", "--what-if", "skip"], "--what-if skip: nothing to suppose"),
-        (["Items", "--what-if", "order=1,1"], "they are in this order already"),
+        (["Items", "--what-if", "skip"], "skip: nothing to suppose"),
+        (["Items", "--what-if", "swap=1,1"], "they are in this order already"),
         (["Stores", "--plan"], "Stores: no such table"),
     ],
 )

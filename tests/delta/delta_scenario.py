@@ -14,7 +14,7 @@ from mirror_engine.landing_zone.progress import AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, DeltaWriter, FileRows
-from mirror_engine.tables.passthrough import PassthroughFile, data_file_name
+from mirror_engine.tables.passthrough import CopiedRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,15 +59,12 @@ def file_rows(path: str, schema: TableSchema, names: Sequence[str], *rows: Seque
     return FileRows(path, "etag", "digest", 1, TableRows(table), Counter(row[0] for row in rows), True, 0)
 
 
-def lying_rows(landed: Path, rows: FileRows) -> FileRows:
-    """The same file, landed as Parquet without its markers, to become part of the table as it lies."""
+def passthrough_rows(landed: Path, rows: FileRows) -> FileRows:
+    """The same file as a verified copy without markers, to be added unchanged."""
     table = pa.Table.from_batches(rows.rows.batches()).drop_columns([MARKER_COLUMN])
     path = landed / rows.path
     pq.write_table(table, path, store_schema=False)
-    size, footer = path.stat().st_size, pq.read_metadata(path)
-    return replace(
-        rows, original=PassthroughFile(data_file_name(), size, footer, lambda: path.open("rb"), lambda: None)
-    )
+    return replace(rows, rows=CopiedRows(path).of(rows.rows.schema), passthrough=path)
 
 
 class Scenario:

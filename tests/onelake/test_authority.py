@@ -13,9 +13,9 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from wire import connected, made_authority, running, tunnel
+from wire import connected, running, shared_authority, tunnel
 
-from mirror_engine.onelake.authority import LIFE, MIN_LEFT, Authority, authority
+from mirror_engine.onelake.authority import Authority, create_authority
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ Names = x509.SubjectAlternativeName
 
 @pytest.fixture
 def made(tmp_path: Path) -> Authority:
-    return authority(tmp_path / "tls", now=NOW)
+    return create_authority(tmp_path / "tls", now=NOW)
 
 
 def certificate(path: Path) -> x509.Certificate:
@@ -46,10 +46,10 @@ async def silent(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI applic
     await send({"type": "http.response.body", "body": b""})
 
 
-def test_no_certificate_lives_longer_than_seven_days(made) -> None:
+def test_no_certificate_lives_longer_than_thirty_days(made) -> None:
     for path in (made.ca, made.leaf):
         found = certificate(path)
-        assert found.not_valid_after_utc - found.not_valid_before_utc <= timedelta(days=7)
+        assert found.not_valid_after_utc - found.not_valid_before_utc <= timedelta(days=30)
         assert found.not_valid_before_utc <= NOW <= found.not_valid_after_utc
 
 
@@ -66,7 +66,7 @@ def test_a_key_is_readable_by_its_owner_alone_and_the_authority_s_is_nowhere(mad
 
 def test_a_folder_that_was_open_is_closed(tmp_path) -> None:
     (tmp_path / "tls").mkdir(mode=0o755)
-    assert mode(authority(tmp_path / "tls").leaf.parent) == 0o700
+    assert mode(create_authority(tmp_path / "tls").leaf.parent) == 0o700
 
 
 def test_the_authority_is_good_for_the_endpoint_s_names_alone(made) -> None:
@@ -96,8 +96,7 @@ def test_a_stolen_authority_could_sign_for_no_other_name(tmp_path, name, is_take
     address = x509.IPAddress if name[0].isdigit() else x509.DNSName
     value = module.ip_address(name) if name[0].isdigit() else name
     monkeypatch.setattr(module.x509, "SubjectAlternativeName", lambda _: Names([address(value)]))
-    made = Authority(tmp_path / "ca.pem", tmp_path / "bundle.pem", tmp_path / "leaf.pem")
-    module._make(made, ["127.0.0.1", "::1"], NOW)
+    made = create_authority(tmp_path)
     done = subprocess.run(
         [OPENSSL, "verify", "-x509_strict", "-CAfile", made.ca, made.leaf], capture_output=True, text=True, check=False
     )
@@ -115,7 +114,7 @@ def test_python_at_its_strictest_trusts_the_real_names(host) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_python_at_its_strictest_trusts_the_loopback(host) -> None:
-    context = ssl.create_default_context(cafile=str(made_authority().ca))
+    context = ssl.create_default_context(cafile=str(shared_authority().ca))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     with running(silent) as endpoint, connected(endpoint.https_port) as plain:
         context.wrap_socket(plain, server_hostname=host).close()
@@ -154,38 +153,25 @@ def test_node_trusts_the_authority_it_was_given() -> None:
     with running(silent) as endpoint:
         words = [NODE, "-e", script, str(endpoint.https_port)]
         trusted = subprocess.run(
-            words, env={"NODE_EXTRA_CA_CERTS": str(made_authority().ca)}, capture_output=True, text=True, check=False
+            words, env={"NODE_EXTRA_CA_CERTS": str(shared_authority().ca)}, capture_output=True, text=True, check=False
         )
         untrusted = subprocess.run(words, env={}, capture_output=True, text=True, check=False)
     assert trusted.stdout == "204\n", trusted.stderr
     assert untrusted.returncode == 1
 
 
-def test_a_good_authority_is_kept_and_one_that_ends_soon_made_anew(made) -> None:
-    folder, first = made.leaf.parent, made.leaf.read_bytes()
-    authority(folder, now=NOW + LIFE - MIN_LEFT - timedelta(minutes=6))
-    assert made.leaf.read_bytes() == first
-    authority(folder, now=NOW + LIFE - MIN_LEFT)
-    assert made.leaf.read_bytes() != first
-
-
-@pytest.mark.parametrize("name", ["ca.pem", "bundle.pem", "endpoint.pem"])
-def test_an_authority_that_is_damaged_or_open_is_made_anew(made, name, tmp_path) -> None:
+def test_every_start_has_a_new_authority(made) -> None:
     first = made.leaf.read_bytes()
-    other = authority(tmp_path / "other")
-    shutil.copy(other.leaf.parent / name, made.leaf.parent / name)
-    authority(made.leaf.parent)
-    assert made.leaf.read_bytes() != first
     made.leaf.chmod(0o644)
-    second = made.leaf.read_bytes()
-    authority(made.leaf.parent)
-    assert made.leaf.read_bytes() != second
+    again = create_authority(made.leaf.parent)
+    assert again == made
+    assert made.leaf.read_bytes() != first
     assert mode(made.leaf) == 0o600
 
 
 def test_another_address_is_named_beside_the_loopback(tmp_path) -> None:
     def addresses(listen: str) -> set[str]:
-        leaf = certificate(authority(tmp_path / "tls", listen).leaf)
+        leaf = certificate(create_authority(tmp_path / "tls", listen).leaf)
         named = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return {str(each) for each in named.get_values_for_type(x509.IPAddress)}
 
@@ -195,7 +181,7 @@ def test_another_address_is_named_beside_the_loopback(tmp_path) -> None:
 
 def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(made, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(made.bundle))  # as in a shell of another STORE
-    inner = authority(tmp_path / "inner")
+    inner = create_authority(tmp_path / "inner")
     ours = sum(root.count(b"mirror-engine local authority") // 2 for root in roots(inner.bundle))  # issuer and subject
     assert ours == 1
     assert len(roots(inner.bundle)) == len(roots(made.bundle)) > 1

@@ -9,20 +9,18 @@ import time
 
 import pytest
 
-from mirror_engine.onelake import background as az
+from mirror_engine.onelake.entra import az, install_az
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_token_is_told_as_json_or_bare(capsys) -> None:
-    assert az.main(["account", "get-access-token", "--output", "json", "--scope", "https://x/.default"]) == 0
+    assert az(["account", "get-access-token", "--output", "json", "--scope", "https://x/.default"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {"accessToken", "expiresOn", "expires_on", "subscription", "tenant", "tokenType"}
     assert told["tokenType"] == "Bearer"
     assert 3500 < told["expires_on"] - time.time() <= 3600
-    assert (
-        az.main(["account", "get-access-token", "--resource", "https://x", "-o", "tsv", "--query", "accessToken"]) == 0
-    )
+    assert az(["account", "get-access-token", "--resource", "https://x", "-o", "tsv", "--query", "accessToken"]) == 0
     bare = capsys.readouterr().out
     assert bare.count(".") == 2
     assert len(bare.split()) == 1
@@ -30,14 +28,14 @@ def test_a_token_is_told_as_json_or_bare(capsys) -> None:
 
 @pytest.mark.parametrize("words", [[], ["login"], ["account"], ["account", "show"], ["storage", "blob", "list"]])
 def test_everything_else_is_refused(words, capsys) -> None:
-    assert az.main(words) == 2
+    assert az(words) == 2
     assert "mirror-engine" in capsys.readouterr().err
 
 
 def test_it_runs_from_any_folder_whatever_lies_there(tmp_path) -> None:
     folder = tmp_path / "it's a folder" / "bin"
     folder.parent.mkdir()
-    az.install(folder)
+    install_az(folder)
     (tmp_path / "json.py").write_text("raise SystemExit('not this one')")
     environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
     words = ["az", "account", "get-access-token", "--tenant", "t"]

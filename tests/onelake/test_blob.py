@@ -7,16 +7,14 @@ import base64
 import pytest
 from lakes import BLOB, ITEM, LANDING, onelake, parsed
 
-pytestmark = pytest.mark.slow
-
 URL = f"{BLOB}/{LANDING}"
 BELOW = f"{ITEM}/Files/LandingZone"
 BLOCK = {"x-ms-blob-type": "BlockBlob"}
 
 
-@pytest.fixture(params=["memory", "disk"])
-def client(request, tmp_path):
-    return onelake(tmp_path if request.param == "disk" else None)
+@pytest.fixture
+def client(tmp_path):
+    return onelake(tmp_path)
 
 
 def code(response):
@@ -177,7 +175,7 @@ def test_batches_are_refused_as_onelake_does(client):
 
 
 def test_a_switch_lets_batches_delete(client):
-    client.lake.switches.blob_batch = "accept"
+    client.lake.options.blob_batch = "accept"
     answer = delete_both(client)
     assert answer.status_code == 202
     assert answer.headers["content-type"].startswith("multipart/mixed; boundary=")
@@ -191,6 +189,6 @@ def test_a_switch_lets_batches_delete(client):
 @pytest.mark.parametrize("shown", ["batch_G/x+B", '"batch_G/x+B"'])
 def test_a_batch_s_boundary_may_hold_any_letter_of_base64(client, shown):
     """Rust's clients write such boundaries without quotes, though a slash would need them."""
-    client.lake.switches.blob_batch = "accept"
+    client.lake.options.blob_batch = "accept"
     assert delete_both(client, "batch_G/x+B", shown).status_code == 202
     assert client.head(f"{URL}/T/x").status_code == 404

@@ -1,13 +1,12 @@
-"""What `If-Match` and its kin demand (endpoint chapters 3 and 4)."""
+"""What `If-Match` and its kin demand."""
 
 from __future__ import annotations
 
 import pytest
 from lakes import SECOND, refused
 
+from mirror_engine.onelake.conditions import NONE, Conditions, Properties
 from mirror_engine.onelake.errors import StorageErrorCode
-from mirror_engine.onelake.lake import Properties
-from mirror_engine.onelake.requests import NONE, Conditions
 
 NOON = "Sun, 06 Nov 1994 12:00:00 GMT"
 NOON_SECONDS = 784123200

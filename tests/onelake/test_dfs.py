@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from lakes import DFS, ITEM, LANDING, onelake
 
-pytestmark = pytest.mark.slow
 URL = f"{DFS}/{LANDING}"
 
 
-@pytest.fixture(params=["memory", "disk"])
-def client(request, tmp_path):
-    return onelake(tmp_path if request.param == "disk" else None)
+@pytest.fixture
+def client(tmp_path):
+    return onelake(tmp_path)
 
 
 def code(response):

@@ -11,7 +11,7 @@ from faulty import TABLE, faulty
 from mirror_engine.config import Config
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.onelake.items import DatabaseStatus
+from mirror_engine.onelake.replication import DatabaseStatus
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -59,12 +59,12 @@ def served(tmp_path):
         at_work = faulty(tmp_path)
         client = at_work.__enter__()
         opened.append(lambda: at_work.__exit__(None, None, None))
-        switches = client.lake.switches
-        fleet = EnginePool(tmp_path, client.lake.items, config, new_writer=lambda _: writer, late=switches.late)
+        switches = client.lake.options
+        fleet = EnginePool(tmp_path, client.lake.items, config, new_writer=lambda _: writer, delays=switches.delays)
         switches.poll = fleet.poll
         switches.add([parse_fault(text) for text in faults])
         opened.append(fleet.end)
-        fleet.begin()
+        fleet.start_all()
         at = Served(tmp_path, client, fleet, writer)
         at.until(lambda: fleet.status(at.item)[0] is DatabaseStatus.RUNNING)
         return at

@@ -12,10 +12,10 @@ import pytest
 from wire import exchange, request, running, status_of
 
 from mirror_engine.onelake.entra import entra_app
-from mirror_engine.onelake.requests import LOGINS
+from mirror_engine.onelake.hosts import LOGINS
 
 if TYPE_CHECKING:
-    from mirror_engine.onelake.network import Endpoint
+    from mirror_engine.onelake.network import Listeners
 
 GRANT = {"grant_type": "client_credentials", "client_id": "c", "client_secret": "x"}
 
@@ -26,7 +26,7 @@ def endpoint():
         yield started
 
 
-def asked(endpoint: Endpoint, method: str, target: str, form: bytes = b"") -> tuple[int, dict]:
+def asked(endpoint: Listeners, method: str, target: str, form: bytes = b"") -> tuple[int, dict]:
     length = f"Content-Length: {len(form)}"
     answer = exchange(endpoint.http_port, request(method, target, LOGINS[0], length, body=form))
     return status_of(answer), json.loads(answer.partition(b"\r\n\r\n")[2])
@@ -37,7 +37,7 @@ def claims(token: str) -> dict:
     return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
 
 
-def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(endpoint: Endpoint) -> None:
+def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(endpoint: Listeners) -> None:
     form = urlencode(GRANT | {"scope": "https://storage.azure.com/.default"}).encode()
     status, told = asked(endpoint, "POST", "/any-tenant/oauth2/v2.0/token", form)
     assert status == 200
@@ -52,30 +52,30 @@ def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(endpoint: Endpoint
     assert abs(found["iat"] - time.time()) < 60
 
 
-def test_the_form_may_stand_in_the_query(endpoint: Endpoint) -> None:
+def test_the_form_may_stand_in_the_query(endpoint: Listeners) -> None:
     status, told = asked(endpoint, "POST", f"/t/oauth2/v2.0/token?{urlencode(GRANT)}")
     assert (status, told["token_type"]) == (200, "Bearer")
 
 
 @pytest.mark.parametrize("grant", ["password", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code", "x"])
-def test_other_grants_are_refused(endpoint: Endpoint, grant) -> None:
+def test_other_grants_are_refused(endpoint: Listeners, grant) -> None:
     form = urlencode(GRANT | {"grant_type": grant}).encode()
     status, told = asked(endpoint, "POST", "/t/oauth2/v2.0/token", form)
     assert (status, told["error"], told["error_codes"]) == (400, "unsupported_grant_type", [70003])
 
 
 @pytest.mark.parametrize("form", [b"", b"grant_type", b"\xff\xfe=%zz&&&=", b"grant_type=&client_id=c"])
-def test_a_form_without_a_grant_is_refused(endpoint: Endpoint, form) -> None:
+def test_a_form_without_a_grant_is_refused(endpoint: Listeners, form) -> None:
     status, told = asked(endpoint, "POST", "/t/oauth2/v2.0/token", form)
     assert (status, told["error"]) == (400, "invalid_request")
 
 
-def test_a_form_without_end_is_refused(endpoint: Endpoint) -> None:
+def test_a_form_without_end_is_refused(endpoint: Listeners) -> None:
     status, told = asked(endpoint, "POST", "/t/oauth2/v2.0/token", b"a=" + b"b" * 70_000)
     assert (status, told["error"]) == (413, "invalid_request")
 
 
-def test_the_documents_of_discovery_name_entra_s_own_endpoints(endpoint: Endpoint) -> None:
+def test_the_documents_of_discovery_name_entra_s_own_endpoints(endpoint: Listeners) -> None:
     _, configuration = asked(endpoint, "GET", "/t/v2.0/.well-known/openid-configuration")
     names = ("issuer", "token_endpoint", "authorization_endpoint", "device_authorization_endpoint")
     assert all(configuration[name].startswith("https://login.microsoftonline.com/t/") for name in names)

@@ -7,12 +7,13 @@ import itertools
 import json
 
 import pytest
-from memory_storage import WritableMemoryStorage
 from starlette.testclient import TestClient
 
-from mirror_engine.onelake import items as unmirrored
-from mirror_engine.onelake.fabric_rest import TABLES_A_PAGE, FabricApi, fabric_app
-from mirror_engine.onelake.items import DatabaseStatus, FabricError, Items, NullReplication, TableReport
+from mirror_engine.onelake import replication
+from mirror_engine.onelake.fabric_rest import TABLES_PER_PAGE, FabricApi, fabric_app
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.replication import DatabaseStatus, FabricError, NullReplication, TableReport
+from mirror_engine.onelake.store import LocalStore
 
 FABRIC = "https://api.fabric.microsoft.com"
 MIRRORING = {
@@ -37,8 +38,8 @@ def databases():
 
 
 @pytest.fixture
-def client(databases):
-    storage = WritableMemoryStorage()
+def client(databases, tmp_path):
+    storage = LocalStore(tmp_path)
     items = Items(storage)
     items.ensure("shop", "orders")
     client = TestClient(fabric_app(FabricApi(items, databases)), FABRIC)
@@ -160,7 +161,7 @@ def test_a_definition_comes_back_as_it_was_given(client):
 
 
 def test_tables_come_in_pages(client, databases, monkeypatch):
-    many = [TableReport("Sales", f"T{number}", "Replicating", 8, 1, None) for number in range(TABLES_A_PAGE + 1)]
+    many = [TableReport("Sales", f"T{number}", "Replicating", 8, 1, None) for number in range(TABLES_PER_PAGE + 1)]
     many[0] = TableReport(
         "", "T", "Replicating", 40, 4, "2026-11-02T08:15:29.5Z", FabricError("SchemaMergeFailure", "x")
     )
@@ -176,7 +177,7 @@ def test_tables_come_in_pages(client, databases, monkeypatch):
         "error": {"errorCode": "SchemaMergeFailure", "message": "x"},
     }
     second = client.post(first["continuationUri"]).json()
-    assert [each["sourceTableName"] for each in second["data"]] == [f"T{TABLES_A_PAGE}"]
+    assert [each["sourceTableName"] for each in second["data"]] == [f"T{TABLES_PER_PAGE}"]
     assert second.keys() == {"data"}
     assert refused(client.post(f"{at}?continuationToken=x")) == (400, "InvalidRequest")
 
@@ -216,7 +217,7 @@ def test_a_new_database_takes_a_moment():
     now = [0.0]
     databases.add(item)
     assert databases.status(item)[0] is DatabaseStatus.INITIALIZING
-    now[0] = unmirrored.INITIALIZING_SECONDS
+    now[0] = replication.INITIALIZING_SECONDS
     assert databases.status(item)[0] is DatabaseStatus.INITIALIZED
 
 

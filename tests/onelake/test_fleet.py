@@ -13,8 +13,9 @@ import pytest
 from mirror_engine.config import Config
 from mirror_engine.errors import SetupError, StorageUnavailable
 from mirror_engine.onelake.engine_pool import EnginePool
-from mirror_engine.onelake.items import DatabaseStatus, Items
-from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.replication import DatabaseStatus
+from mirror_engine.onelake.store import LocalStore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -28,7 +29,7 @@ class Store:
     """A store with one item, and engines that write to memory."""
 
     def __init__(self, folder):
-        self.items = Items(WritableLocalStorage(folder))
+        self.items = Items(LocalStore(folder))
         self.item = self.items.ensure("shop", "orders")
         self.writers = {}
         self.root = folder / "shop" / "orders"
@@ -38,7 +39,7 @@ class Store:
     def open(self, folder):
         config = Config(poll_interval_seconds=0.05)
         self.said = []
-        self.fleet = EnginePool(folder, self.items, config, new_writer=self.writer_of, tell_end=self.said.append)
+        self.fleet = EnginePool(folder, self.items, config, new_writer=self.writer_of, on_failure=self.said.append)
 
     def writer_of(self, item):
         return self.writers.setdefault(item.id, MemoryDeltaWriter())
@@ -69,7 +70,7 @@ def store(tmp_path):
 
 def test_what_lies_in_a_store_is_mirrored_from_the_start(store):
     store.publish((0, {"id": 1, "n": 1}))
-    store.fleet.begin()
+    store.fleet.start_all()
     store.until(lambda: store.rows() == [{"id": 1, "n": 1}])
     store.until(lambda: store.fleet.tables(store.item))
     [report] = store.fleet.tables(store.item)
@@ -80,7 +81,7 @@ def test_what_lies_in_a_store_is_mirrored_from_the_start(store):
 
 def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
     store.publish((0, {"id": 1, "n": 1}))
-    store.fleet.begin()
+    store.fleet.start_all()
     store.until(lambda: store.fleet.tables(store.item))
     store.fleet.stop(store.item)
     store.until(lambda: store.status() is DatabaseStatus.STOPPED)
@@ -94,18 +95,18 @@ def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
 
 
 def test_what_was_stopped_stays_so_when_the_store_is_served_anew(store, tmp_path):
-    store.fleet.begin()
+    store.fleet.start_all()
     store.fleet.stop(store.item)
     store.fleet.end()
     store.open(tmp_path)
-    store.fleet.begin()
+    store.fleet.start_all()
     assert store.status() is DatabaseStatus.STOPPED
     store.fleet.start(store.item)
     store.until(lambda: store.status() is DatabaseStatus.RUNNING)
 
 
 def test_a_folder_made_beside_the_engines_waits_until_it_is_started(store, tmp_path):
-    store.fleet.begin()
+    store.fleet.start_all()
     made = LandingZoneWriter(tmp_path / "shop" / "byhand")
     made.table("Orders", keys=["id"], types=TYPES).apply_changes((0, {"id": 1, "n": 1}))
     [item] = [item for item in store.fleet.items.all() if item.name == "byhand"]
@@ -116,12 +117,12 @@ def test_a_folder_made_beside_the_engines_waits_until_it_is_started(store, tmp_p
 
 def test_what_ran_goes_on_when_the_store_is_served_anew(store, tmp_path):
     store.publish((0, {"id": 1, "n": 1}))
-    store.fleet.begin()
+    store.fleet.start_all()
     store.until(store.rows)
     store.fleet.end()
     store.publish((1, {"id": 1, "n": 2}))
     store.open(tmp_path)
-    store.fleet.begin()
+    store.fleet.start_all()
     store.until(lambda: store.rows() == [{"id": 1, "n": 2}])
     commits = [entry.files for entry in store.writer_of(store.item).history("dbo/Orders") if entry.files]
     assert len(commits) == 2
@@ -154,13 +155,13 @@ def test_what_was_never_started_waits_when_the_store_is_served_anew_too(store, t
     store.fleet.add(item)
     store.fleet.end()
     store.open(tmp_path)
-    store.fleet.begin()
+    store.fleet.start_all()
     assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
     assert store.status() in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
 
 
 def test_a_stopped_item_stays_so_under_a_new_name(store):
-    store.fleet.begin()
+    store.fleet.start_all()
     store.fleet.stop(store.item)
     store.fleet.forget(store.item)
     renamed = store.items.change(replace(store.item, name="sold"))
@@ -169,11 +170,11 @@ def test_a_stopped_item_stays_so_under_a_new_name(store):
 
 def test_a_start_that_comes_too_late_leaves_no_engine_behind(store):
     """It waited while the item was let go of; were it started, an engine would write into a removed folder."""
-    life = store.fleet._life(store.item)
-    with life.turn:
+    life = store.fleet._engine(store.item)
+    with life.change:
         late = threading.Thread(target=store.fleet.start, args=(store.item,))
         late.start()
-        del store.fleet._lives[store.item.id]
+        del store.fleet._engines[store.item.id]
     late.join()
     assert life.thread is None
 
@@ -200,7 +201,7 @@ def test_an_engine_that_cannot_run_says_why(store, monkeypatch):
     monkeypatch.setattr("mirror_engine.mirror.Mirror.run", refuse)
     store.fleet.start(store.item)
     store.until(lambda: store.fleet.status(store.item)[1])
-    assert store.said == ["shop/orders is mirrored no longer: no Java 17 was found\n  -> Install one."]
+    assert store.said == ["replication of shop/orders ended: no Java 17 was found\n  -> Install one."]
     status, error = store.fleet.status(store.item)
     assert (status, error.code) == (DatabaseStatus.STOPPED, "InternalError")
     assert error.message.startswith("no Java 17 was found")
@@ -219,7 +220,7 @@ def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
 
 def test_a_schema_that_changes_while_stopped_leaves_no_table_under_the_old_one(store):
     store.publish((0, {"id": 1, "n": 1}))
-    store.fleet.begin()
+    store.fleet.start_all()
     store.until(store.rows)
     store.fleet.stop(store.item)
     store.until(lambda: store.status() is DatabaseStatus.STOPPED)

@@ -11,17 +11,17 @@ import pytest
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, trusting
 
 from mirror_engine.onelake.entra import entra_app
-from mirror_engine.onelake.requests import LOGINS, named_host
+from mirror_engine.onelake.hosts import LOGINS, host_of
 
 if TYPE_CHECKING:
-    from mirror_engine.onelake.network import Endpoint
+    from mirror_engine.onelake.network import Listeners
 
 SECRET = "let me in"  # noqa: S105 - a test's own
 
 
 async def services(scope, receive, send) -> None:
     """Entra behind its host name, and 204 behind all others."""
-    if named_host(scope["headers"]) in LOGINS:
+    if host_of(scope["headers"]) in LOGINS:
         await entra_app(SECRET)(scope, receive, send)
         return
     await send({"type": "http.response.start", "status": 204, "headers": []})
@@ -41,19 +41,19 @@ def locked():
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1", "[::1]:1", "LocalHost", ONELAKE])
-def test_own_names_are_answered_to(unlocked: Endpoint, host) -> None:
+def test_own_names_are_answered_to(unlocked: Listeners, host) -> None:
     assert status_of(exchange(unlocked.http_port, request(host=host))) == 204
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", f"{ONELAKE}.evil.example", "127.0.0.1.evil.example", ""]
 )
-def test_a_name_that_was_bound_to_our_address_elsewhere_is_refused(unlocked: Endpoint, host) -> None:
+def test_a_name_that_was_bound_to_our_address_elsewhere_is_refused(unlocked: Listeners, host) -> None:
     """DNS rebinding: a page of evil.example must not read what lies here."""
     assert status_of(exchange(unlocked.http_port, request(host=host))) == 421
 
 
-def test_a_request_names_one_host(unlocked: Endpoint) -> None:
+def test_a_request_names_one_host(unlocked: Listeners) -> None:
     assert status_of(exchange(unlocked.http_port, request("GET", "/", "localhost", "Host: localhost"))) == 400
     assert status_of(exchange(unlocked.http_port, b"GET / HTTP/1.0\r\n\r\n")) == 400
 
@@ -61,17 +61,17 @@ def test_a_request_names_one_host(unlocked: Endpoint) -> None:
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://localhost", "http://localhost:2", "http://[", ""]
 )
-def test_a_page_of_elsewhere_may_change_nothing(unlocked: Endpoint, origin) -> None:
+def test_a_page_of_elsewhere_may_change_nothing(unlocked: Listeners, origin) -> None:
     asked = request("POST", "/v1/workspaces", "localhost:1", f"Origin: {origin}")
     assert status_of(exchange(unlocked.http_port, asked)) == 403
 
 
-def test_our_own_page_may(unlocked: Endpoint) -> None:
+def test_our_own_page_may(unlocked: Listeners) -> None:
     asked = request("POST", "/x", "localhost:1", "Origin: http://localhost:1")
     assert status_of(exchange(unlocked.http_port, asked)) == 204
 
 
-def said(locked: Endpoint, *headers: str, host: str = "localhost") -> int:
+def said(locked: Listeners, *headers: str, host: str = "localhost") -> int:
     return status_of(exchange(locked.http_port, request("GET", "/", host, *headers)))
 
 
@@ -92,17 +92,17 @@ def said(locked: Endpoint, *headers: str, host: str = "localhost") -> int:
     ],
 )
 @pytest.mark.parametrize("host", ["localhost", ONELAKE, "api.fabric.microsoft.com"])
-def test_without_the_token_nobody_gets_in(locked: Endpoint, header, host) -> None:
+def test_without_the_token_nobody_gets_in(locked: Listeners, header, host) -> None:
     assert said(locked, header, host=host) == 401
 
 
-def test_with_the_token_as_it_stands_or_as_a_browser_s_password_one_gets_in(locked: Endpoint) -> None:
+def test_with_the_token_as_it_stands_or_as_a_browser_s_password_one_gets_in(locked: Listeners) -> None:
     password = base64.b64encode(f"anybody:{SECRET}".encode()).decode()
     assert said(locked, f"Authorization: Bearer {SECRET}") == 204
     assert said(locked, f"Authorization: Basic {password}") == 204
 
 
-def token_for(locked: Endpoint, secret: str) -> tuple[int, dict]:
+def token_for(locked: Listeners, secret: str) -> tuple[int, dict]:
     form = (
         f"grant_type=client_credentials&client_id=a&client_secret={secret.replace(' ', '+')}&scope=s/.default".encode()
     )
@@ -111,7 +111,7 @@ def token_for(locked: Endpoint, secret: str) -> tuple[int, dict]:
     return status_of(answer), json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
-def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked: Endpoint) -> None:
+def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked: Listeners) -> None:
     status, told = token_for(locked, SECRET)
     assert status == 200
     assert said(locked, f"Authorization: Bearer {told['access_token']}") == 204
@@ -121,7 +121,7 @@ def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked: Endpoint) -
     assert "access_token" not in told
 
 
-def test_entra_s_name_opens_nothing_but_entra(locked: Endpoint) -> None:
+def test_entra_s_name_opens_nothing_but_entra(locked: Listeners) -> None:
     asked = request("GET", "/ws/item/Files/x", LOGINS[0])
     assert status_of(exchange(locked.http_port, asked)) == 404
 
@@ -137,7 +137,7 @@ def test_beyond_the_loopback_hosts_may_have_any_name_and_http_stays_behind() -> 
             connected(endpoint.http_port, "127.0.0.2")
 
 
-def test_no_token_stands_in_any_log(locked: Endpoint, caplog, capfd) -> None:
+def test_no_token_stands_in_any_log(locked: Listeners, caplog, capfd) -> None:
     hush = "hush"
     with caplog.at_level(logging.DEBUG):
         said(locked, f"Authorization: Bearer {hush}")

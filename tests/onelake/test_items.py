@@ -1,4 +1,4 @@
-"""Workspaces and items: folders with GUIDs that stay (endpoint chapters 2 and 6)."""
+"""Workspaces and items: folders with GUIDs that stay."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from memory_storage import WritableMemoryStorage
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.items import Item, Items, NameInUse, NameUnusable, Workspace
-from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.onelake.store import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +22,12 @@ GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @pytest.fixture
-def storage() -> WritableMemoryStorage:
-    return WritableMemoryStorage()
+def storage(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path)
 
 
 @pytest.fixture
-def items(storage: WritableMemoryStorage) -> Items:
+def items(storage: LocalStore) -> Items:
     return Items(storage)
 
 
@@ -37,7 +36,7 @@ def workspace(items: Items) -> Workspace:
     return items.ensure_workspace("ws")
 
 
-def test_what_is_ensured_is_made_once_with_its_landing_zone(storage: WritableMemoryStorage, items: Items) -> None:
+def test_what_is_ensured_is_made_once_with_its_landing_zone(storage: LocalStore, items: Items) -> None:
     item = items.ensure("ws", "db")
     assert items.ensure("ws", "db") == item
     assert (item.path, item.workspace.path) == ("ws/db", "ws")
@@ -47,7 +46,7 @@ def test_what_is_ensured_is_made_once_with_its_landing_zone(storage: WritableMem
     assert storage.list("ws/db/Tables") == []
 
 
-def test_guids_outlast_the_process(storage: WritableMemoryStorage, items: Items) -> None:
+def test_guids_outlast_the_process(storage: LocalStore, items: Items) -> None:
     item = replace(items.ensure("ws", "db"), description="d", definition=b'{"\xff')
     items.change(item)
     again = Items(storage)
@@ -55,7 +54,7 @@ def test_guids_outlast_the_process(storage: WritableMemoryStorage, items: Items)
     assert list(again.workspaces()) == [item.workspace]
 
 
-def test_folders_made_beside_get_a_guid_that_stays(storage: WritableMemoryStorage, items: Items) -> None:
+def test_folders_made_beside_get_a_guid_that_stays(storage: LocalStore, items: Items) -> None:
     storage.make_folder("other/new")
     storage.make_folder("ws/.hidden")
     storage.write("ws/file", b"")
@@ -79,7 +78,7 @@ def test_an_item_is_found_by_guid_name_and_name_with_its_type(items: Items) -> N
 
 
 def test_a_name_is_looked_for_as_written_before_its_suffix_is_dropped(
-    storage: WritableMemoryStorage, items: Items, workspace: Workspace
+    storage: LocalStore, items: Items, workspace: Workspace
 ) -> None:
     storage.make_folder("ws/db.MirroredDatabase")
     items.create(workspace, "db")
@@ -88,7 +87,7 @@ def test_a_name_is_looked_for_as_written_before_its_suffix_is_dropped(
     assert found.name == "db.MirroredDatabase"
 
 
-def test_a_folder_called_like_a_guid_is_found_by_it(storage: WritableMemoryStorage, items: Items) -> None:
+def test_a_folder_called_like_a_guid_is_found_by_it(storage: LocalStore, items: Items) -> None:
     name = "1B4E28BA-2fa1-11d2-883f-0016d3cca427"
     storage.make_folder(name)
     found = items.workspace(name)
@@ -134,7 +133,7 @@ def test_a_name_can_be_used_once_in_any_case(items: Items, workspace: Workspace,
     ],
 )
 def test_names_that_no_folder_can_have_everywhere_are_refused(
-    storage: WritableMemoryStorage, items: Items, workspace: Workspace, name: str
+    storage: LocalStore, items: Items, workspace: Workspace, name: str
 ) -> None:
     item = items.create(workspace, "db")
     for attempt in (
@@ -149,7 +148,7 @@ def test_names_that_no_folder_can_have_everywhere_are_refused(
     assert list(items.items(workspace)) == [item]
 
 
-def test_a_renamed_item_keeps_its_guid_and_content(storage: WritableMemoryStorage, items: Items) -> None:
+def test_a_renamed_item_keeps_its_guid_and_content(storage: LocalStore, items: Items) -> None:
     item = items.ensure("ws", "db")
     storage.write("ws/db/Files/LandingZone/T/f", b"x")
     renamed = items.change(replace(item, name="Db", description="new"))
@@ -164,9 +163,7 @@ def test_an_item_nobody_knows_cannot_be_changed(items: Items, workspace: Workspa
         items.change(Item("no-such-id", "db", workspace))
 
 
-def test_a_removed_item_lies_in_the_trash_and_one_made_anew_is_another(
-    storage: WritableMemoryStorage, items: Items
-) -> None:
+def test_a_removed_item_lies_in_the_trash_and_one_made_anew_is_another(storage: LocalStore, items: Items) -> None:
     item = items.ensure("ws", "db")
     storage.write("ws/db/Files/f", b"x")
     items.remove(item)
@@ -179,22 +176,22 @@ def test_a_removed_item_lies_in_the_trash_and_one_made_anew_is_another(
     assert items.create(item.workspace, "db").id != item.id
 
 
-def test_a_damaged_book_says_what_to_do(storage: WritableMemoryStorage) -> None:
-    for content in (b"{", b"[]", b"{}", b'{"workspaces": {"ws": {"id": "x"}}}', b'{"workspaces": [1]}', b"\xff"):
-        storage.write(".mirror-engine/endpoint.json", content)
+def test_a_damaged_registry_names_the_way_to_restore_it(storage: LocalStore) -> None:
+    for content in (b"{", b"[1]", b'{"ws": {"id": "x"}}', b'{"ws": [1]}', b"\xff"):
+        storage.write(".mirror-engine/items.json", content)
         with pytest.raises(UsageError, match="is damaged") as problem:
             Items(storage)
         assert "delete it" in problem.value.help
 
 
 def test_what_is_kept_is_readable_and_its_owners_alone(tmp_path: Path) -> None:
-    Items(WritableLocalStorage(tmp_path)).ensure("ws", "db")
+    Items(LocalStore(tmp_path)).ensure("ws", "db")
     private = tmp_path / ".mirror-engine"
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
-    assert list(json.loads((private / "endpoint.json").read_text())["workspaces"]["ws"]["items"]) == ["db"]
+    assert "ws/db" in json.loads((private / "items.json").read_text())
 
 
-def test_of_many_who_create_one_name_one_succeeds(storage: WritableMemoryStorage, items: Items) -> None:
+def test_of_many_who_create_one_name_one_succeeds(storage: LocalStore, items: Items) -> None:
     workspace = items.ensure_workspace("ws")
 
     def create(_: int) -> Item | None:

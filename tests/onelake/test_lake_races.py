@@ -8,22 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lakes import ABSENT_ONLY, Shore, matching, refused, storage_called
+from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
 WRITERS = 8
-
-
-@pytest.fixture(params=["memory", "local"])
-def shore(request: pytest.FixtureRequest, tmp_path: Path) -> Shore:
-    return Shore(storage_called(request.param, tmp_path))
 
 
 def at_once(attempt: Callable[[int], Any]) -> list[Any]:
@@ -35,7 +29,7 @@ def at_once(attempt: Callable[[int], Any]) -> list[Any]:
         try:
             return attempt(number)
         except StorageApiError as problem:
-            return problem.fault
+            return problem.code
 
     with ThreadPoolExecutor(WRITERS) as pool:
         return list(pool.map(one, range(WRITERS)))
@@ -47,79 +41,77 @@ def slowly() -> int:
 
 
 @pytest.mark.parametrize("way", ["create", "put", "blocks", "copy", "rename", "folder"])
-def test_of_eight_writers_racing_for_a_name_one_wins(shore: Shore, way: str) -> None:
-    shore = Shore(shore.storage, clock=slowly)  # between a condition and what it guards the others have time
+def test_of_eight_writers_racing_for_a_name_one_wins(zone: ZoneClient, way: str) -> None:
+    zone = ZoneClient(zone.storage, clock=slowly)  # between a condition and what it guards the others have time
 
     def attempt(number: int) -> object:
         own = f"T/_{number}"
         if way == "create":
-            return shore.create("T/1.csv", ABSENT_ONLY)
+            return zone.create("T/1.csv", ABSENT_ONLY)
         if way == "put":
-            return shore.put("T/1.csv", bytes([number]), ABSENT_ONLY)
+            return zone.put("T/1.csv", bytes([number]), ABSENT_ONLY)
         if way == "folder":
-            return shore.lake.create_folder(shore.at("T/1.csv"), ABSENT_ONLY)
+            return zone.lake.create_folder(zone.at("T/1.csv"), ABSENT_ONLY)
         if way == "blocks":
-            shore.put_block("T/1.csv", f"{number}", bytes([number]))
-            return shore.lake.put_block_list(shore.at("T/1.csv"), [f"{number}"], ABSENT_ONLY)
-        shore.put(own, bytes([number]))
+            zone.put_block("T/1.csv", f"{number}", bytes([number]))
+            return zone.lake.put_block_list(zone.at("T/1.csv"), [f"{number}"], ABSENT_ONLY)
+        zone.put(own, bytes([number]))
         if way == "copy":
-            return shore.lake.copy(shore.at(own), shore.at("T/1.csv"), ABSENT_ONLY)
-        return shore.rename(own, "T/1.csv", ABSENT_ONLY)
+            return zone.lake.copy(zone.at(own), zone.at("T/1.csv"), ABSENT_ONLY)
+        return zone.rename(own, "T/1.csv", ABSENT_ONLY)
 
-    shore.lake.create_folder(shore.at("T"))
+    zone.lake.create_folder(zone.at("T"))
     outcomes = at_once(attempt)
     assert sum(not isinstance(outcome, StorageErrorCode) for outcome in outcomes) == 1
     assert outcomes.count(StorageErrorCode.PATH_ALREADY_EXISTS) == WRITERS - 1
 
 
-def test_of_eight_writers_that_change_what_they_know_one_wins(shore: Shore) -> None:
-    known = matching(shore.put("T/f", b""))
-    outcomes = at_once(lambda number: shore.put("T/f", bytes([number]), known))
+def test_of_eight_writers_that_change_what_they_know_one_wins(zone: ZoneClient) -> None:
+    known = matching(zone.put("T/f", b""))
+    outcomes = at_once(lambda number: zone.put("T/f", bytes([number]), known))
     (winner,) = (number for number, outcome in enumerate(outcomes) if not isinstance(outcome, StorageErrorCode))
     assert outcomes.count(StorageErrorCode.CONDITION_NOT_MET) == WRITERS - 1
-    assert shore.read("T/f") == bytes([winner])
+    assert zone.read("T/f") == bytes([winner])
 
 
-def test_eight_unconditional_renames_onto_one_name_all_succeed(shore: Shore) -> None:
-    """Rule 7.5."""
+def test_eight_unconditional_renames_onto_one_name_all_succeed(zone: ZoneClient) -> None:
     for number in range(WRITERS):
-        shore.put(f"T/_{number}", bytes([number]))
-    outcomes = at_once(lambda number: shore.rename(f"T/_{number}", "T/1.csv"))
+        zone.put(f"T/_{number}", bytes([number]))
+    outcomes = at_once(lambda number: zone.rename(f"T/_{number}", "T/1.csv"))
     assert not any(isinstance(outcome, StorageErrorCode) for outcome in outcomes)
-    assert len(shore.told) == WRITERS - 1
+    assert len(zone.lost_files) == WRITERS - 1
 
 
-def test_eight_appends_side_by_side_all_count(shore: Shore) -> None:
-    shore.create("T/f")
-    at_once(lambda number: shore.append("T/f", number * 1000, bytes([number]) * 1000))
-    shore.flush("T/f", WRITERS * 1000)
-    assert shore.read("T/f") == b"".join(bytes([number]) * 1000 for number in range(WRITERS))
+def test_eight_appends_side_by_side_all_count(zone: ZoneClient) -> None:
+    zone.create("T/f")
+    at_once(lambda number: zone.append("T/f", number * 1000, bytes([number]) * 1000))
+    zone.flush("T/f", WRITERS * 1000)
+    assert zone.read("T/f") == b"".join(bytes([number]) * 1000 for number in range(WRITERS))
 
 
-def test_a_commit_asked_for_again_while_it_is_still_made_succeeds_as_the_first_one(shore: Shore) -> None:
+def test_a_commit_asked_for_again_while_it_is_still_made_succeeds_as_the_first_one(zone: ZoneClient) -> None:
     for _ in range(5):
-        shore.create("T/f")
-        shore.append("T/f", 0, b"abc")
-        shore.append("T/f", 3, b"def")
-        assert set(at_once(lambda _: shore.flush("T/f", 6))) == {shore.properties("T/f")}
-        assert shore.read("T/f") == b"abcdef"
-        shore.put_block("T/g", "a", b"abc")
-        shore.put_block("T/g", "b", b"def")
-        blocks = at_once(lambda _: shore.lake.put_block_list(shore.at("T/g"), ["a", "b"]))
-        assert set(blocks) == {shore.properties("T/g")}
-        assert shore.read("T/g") == b"abcdef"
-    assert shore.lake._uploads.taken_bytes == 0
+        zone.create("T/f")
+        zone.append("T/f", 0, b"abc")
+        zone.append("T/f", 3, b"def")
+        assert set(at_once(lambda _: zone.flush("T/f", 6))) == {zone.properties("T/f")}
+        assert zone.read("T/f") == b"abcdef"
+        zone.put_block("T/g", "a", b"abc")
+        zone.put_block("T/g", "b", b"def")
+        blocks = at_once(lambda _: zone.lake.put_block_list(zone.at("T/g"), ["a", "b"]))
+        assert set(blocks) == {zone.properties("T/g")}
+        assert zone.read("T/g") == b"abcdef"
+    assert zone.lake._uploads.used_bytes == 0
 
 
-def test_no_reader_ever_sees_a_torn_file(shore: Shore) -> None:
-    """Rule 7.3."""
-    shore.put("T/f", b"0" * 5000)
+def test_no_reader_ever_sees_a_torn_file(zone: ZoneClient) -> None:
+    zone.put("T/f", b"0" * 5000)
     torn: list[bytes] = []
     done = threading.Event()
 
     def read() -> None:
         while not done.is_set():
-            properties, reader = shore.lake.read(shore.at("T/f"))
+            properties, reader = zone.lake.read(zone.at("T/f"))
             with reader:
                 content = reader.read()
             if len(content) != properties.size or len(set(content)) != 1:
@@ -128,9 +120,9 @@ def test_no_reader_ever_sees_a_torn_file(shore: Shore) -> None:
     def write(number: int) -> None:
         content = bytes([65 + number])
         for turn in range(5):
-            shore.put("T/f", content * (5000 + number))
-            shore.put(f"T/_{number}", content * (6000 + turn))
-            shore.rename(f"T/_{number}", "T/f")
+            zone.put("T/f", content * (5000 + number))
+            zone.put(f"T/_{number}", content * (6000 + turn))
+            zone.rename(f"T/_{number}", "T/f")
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
@@ -142,56 +134,55 @@ def test_no_reader_ever_sees_a_torn_file(shore: Shore) -> None:
     assert torn == []
 
 
-def test_a_slow_body_holds_up_nobody(shore: Shore) -> None:
-    with shore.lake.receive() as slow:
+def test_a_slow_body_holds_up_nobody(zone: ZoneClient) -> None:
+    with zone.lake.receive() as slow:
         slow.write(b"x")
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(shore.put, "T/f", b"abc").result(timeout=30)
-    assert shore.read("T/f") == b"abc"
+            pool.submit(zone.put, "T/f", b"abc").result(timeout=30)
+    assert zone.read("T/f") == b"abc"
 
 
 def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_content(
-    shore: Shore, monkeypatch: pytest.MonkeyPatch
+    zone: ZoneClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule 7.3."""
-    shore.put("T/f", b"abc")
-    shore.append("T/f", 3, b"def")
-    stage = shore.storage.stage
+    zone.put("T/f", b"abc")
+    zone.append("T/f", 3, b"def")
+    stage = zone.storage.stage
 
     def raced() -> object:
-        monkeypatch.setattr(shore.storage, "stage", stage)
-        shore.put("T/f", b"newer")
+        monkeypatch.setattr(zone.storage, "stage", stage)
+        zone.put("T/f", b"newer")
         return stage()
 
-    monkeypatch.setattr(shore.storage, "stage", raced)
+    monkeypatch.setattr(zone.storage, "stage", raced)
     with refused(StorageErrorCode.PATH_NOT_FOUND):
-        shore.flush("T/f", 6)
-    assert shore.read("T/f") == b"newer"
+        zone.flush("T/f", 6)
+    assert zone.read("T/f") == b"newer"
 
 
-@pytest.mark.parametrize("step", ["publish", "rename", "touch", "take_away", "open"])
+@pytest.mark.parametrize("step", ["publish", "rename", "touch", "move_to_trash", "open"])
 def test_what_goes_away_between_two_steps_is_met_as_absent(
-    shore: Shore, monkeypatch: pytest.MonkeyPatch, step: str
+    zone: ZoneClient, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """The engine moves processed files away without asking."""
-    shore.put("T/f", b"abc")
-    shore.append("T/f", 3, b"def")
-    call = getattr(shore.storage, step)
+    zone.put("T/f", b"abc")
+    zone.append("T/f", 3, b"def")
+    call = getattr(zone.storage, step)
 
     def raced(*arguments: Any) -> Any:
-        monkeypatch.setattr(shore.storage, step, call)
-        shore.storage.delete(shore.at("T").path)
+        monkeypatch.setattr(zone.storage, step, call)
+        zone.storage.delete(zone.at("T").path)
         return call(*arguments)
 
     attempts: dict[str, tuple[Callable[[], object], StorageErrorCode]] = {
-        "publish": (lambda: shore.flush("T/f", 6), StorageErrorCode.PATH_NOT_FOUND),
-        "rename": (lambda: shore.rename("T/f", "g"), StorageErrorCode.SOURCE_PATH_NOT_FOUND),
-        "touch": (lambda: shore.lake.set_metadata(shore.at("T/f")), StorageErrorCode.PATH_NOT_FOUND),
-        "take_away": (lambda: shore.lake.delete(shore.at("T/f")), StorageErrorCode.PATH_NOT_FOUND),
-        "open": (lambda: shore.lake.copy(shore.at("T/f"), shore.at("g")), StorageErrorCode.SOURCE_PATH_NOT_FOUND),
+        "publish": (lambda: zone.flush("T/f", 6), StorageErrorCode.PATH_NOT_FOUND),
+        "rename": (lambda: zone.rename("T/f", "g"), StorageErrorCode.SOURCE_PATH_NOT_FOUND),
+        "touch": (lambda: zone.lake.set_metadata(zone.at("T/f")), StorageErrorCode.PATH_NOT_FOUND),
+        "move_to_trash": (lambda: zone.lake.delete(zone.at("T/f")), StorageErrorCode.PATH_NOT_FOUND),
+        "open": (lambda: zone.lake.copy(zone.at("T/f"), zone.at("g")), StorageErrorCode.SOURCE_PATH_NOT_FOUND),
     }
     attempt, fault = attempts[step]
-    monkeypatch.setattr(shore.storage, step, raced)
+    monkeypatch.setattr(zone.storage, step, raced)
     with refused(fault):
         attempt()
-    assert shore.names() == []
+    assert zone.names() == []

@@ -10,10 +10,8 @@ import pytest
 from wire import connected, exchange, request, rest_of, running, status_of, trusting
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake import limits
 from mirror_engine.onelake import network as server
-from mirror_engine.onelake.limits import LimitedBodies
-from mirror_engine.onelake.network import Endpoint, Ports
+from mirror_engine.onelake.network import LimitedBodies, Listeners, Ports
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +35,7 @@ def endpoint():
 @pytest.fixture
 def small():
     """Takes bodies of 1000 bytes, and waits a moment for their next piece."""
-    with running(LimitedBodies(counting, most_bytes=1000, pause_seconds=0.3)) as started:
+    with running(LimitedBodies(counting, max_bytes=1000, pause_seconds=0.3)) as started:
         yield started
 
 
@@ -45,9 +43,9 @@ def body_of(answer: bytes) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(endpoint: Endpoint) -> None:
+def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(endpoint: Listeners) -> None:
     bare = (
-        limits.MAX_HEAD_BYTES
+        server.MAX_HEAD_BYTES
         - len("/")
         - sum(len(name) + len(value) + 4 for name, value in (("host", "localhost"), ("connection", "close"), ("x", "")))
     )
@@ -58,7 +56,7 @@ def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(endpoint:
 
 
 @pytest.mark.parametrize("count", [90, 101])
-def test_headers_are_counted(endpoint: Endpoint, count) -> None:
+def test_headers_are_counted(endpoint: Listeners, count) -> None:
     many = request("GET", "/", "localhost", *[f"X-{number}: a" for number in range(count)])
     assert status_of(exchange(endpoint.http_port, many)) == (200 if count < 100 else 400)
 
@@ -71,16 +69,16 @@ def test_headers_are_counted(endpoint: Endpoint, count) -> None:
         b"GET /" + b"a" * 1_000_000,
     ],
 )
-def test_a_head_without_an_end_is_cut(endpoint: Endpoint, flood) -> None:
+def test_a_head_without_an_end_is_cut(endpoint: Listeners, flood) -> None:
     started = time.monotonic()
     answer = exchange(endpoint.http_port, flood)
-    assert time.monotonic() - started < limits.HEAD_SECONDS / 2  # for its length, not for its slowness
+    assert time.monotonic() - started < server.HEAD_SECONDS / 2  # for its length, not for its slowness
     assert status_of(answer) in {0, 400}  # 0: the answer was lost with what was still on its way
     assert len(answer) < 1000
 
 
-def test_a_head_that_dribbles_is_cut(endpoint: Endpoint, monkeypatch) -> None:
-    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.2)
+def test_a_head_that_dribbles_is_cut(endpoint: Listeners, monkeypatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     started = time.monotonic()
     with connected(endpoint.http_port) as silent, connected(endpoint.http_port) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHo")
@@ -89,7 +87,7 @@ def test_a_head_that_dribbles_is_cut(endpoint: Endpoint, monkeypatch) -> None:
 
 
 def test_a_second_request_s_head_may_not_dribble_either(monkeypatch) -> None:
-    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
 
     with running(named_length) as lasting, connected(lasting.http_port) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -113,7 +111,7 @@ def test_silence_instead_of_tls_is_cut(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("size", [4 * 1024**3 + 1, 10**30])
-def test_a_body_that_is_told_too_large_is_refused_before_a_byte_of_it(endpoint: Endpoint, size) -> None:
+def test_a_body_that_is_told_too_large_is_refused_before_a_byte_of_it(endpoint: Listeners, size) -> None:
     answer = exchange(endpoint.http_port, request("PUT", "/", "localhost", f"Content-Length: {size}"))
     assert status_of(answer) in {400, 413}
     assert size > 2**64 or b"x-ms-error-code: RequestBodyTooLarge\r\n" in answer
@@ -127,7 +125,7 @@ def test_a_body_that_is_told_too_large_is_refused_before_a_byte_of_it(endpoint: 
         ("api.fabric.microsoft.com", b'"errorCode": "RequestBodyTooLarge"', b"x-ms-public-api-error-code"),
     ],
 )
-def test_a_body_that_is_too_large_is_refused_in_the_form_of_who_was_asked(small: Endpoint, host, form, header) -> None:
+def test_a_body_that_is_too_large_is_refused_in_the_form_of_who_was_asked(small: Listeners, host, form, header) -> None:
     told = request("PUT", "/", host, "Content-Length: 1001", "x-ms-blob-type: BlockBlob")
     chunks = b"64\r\n" + b"a" * 100 + b"\r\n"
     untold = request("PUT", "/", host, "Transfer-Encoding: chunked") + chunks * 11
@@ -138,19 +136,19 @@ def test_a_body_that_is_too_large_is_refused_in_the_form_of_who_was_asked(small:
         assert header + b": RequestBodyTooLarge\r\n" in answer
 
 
-def test_a_body_of_unknown_length_is_cut_where_it_gets_too_large(small: Endpoint) -> None:
+def test_a_body_of_unknown_length_is_cut_where_it_gets_too_large(small: Listeners) -> None:
     chunk = b"64\r\n" + b"a" * 100 + b"\r\n"
     head = request("PUT", "/", "localhost", "Transfer-Encoding: chunked")
     assert body_of(exchange(small.http_port, head + chunk * 10 + b"0\r\n\r\n")) == b"4\r\n1000\r\n0\r\n\r\n"
     assert status_of(exchange(small.http_port, head + chunk * 11)) == 413
 
 
-def test_a_body_that_does_not_go_on_is_given_up(small: Endpoint) -> None:
+def test_a_body_that_does_not_go_on_is_given_up(small: Listeners) -> None:
     head = request("PUT", "/", "localhost", "Content-Length: 100")
     assert status_of(exchange(small.http_port, head + b"a" * 50)) == 408
 
 
-def test_a_body_that_goes_on_slowly_is_waited_for(small: Endpoint) -> None:
+def test_a_body_that_goes_on_slowly_is_waited_for(small: Listeners) -> None:
     with connected(small.http_port) as connection:
         connection.sendall(request("PUT", "/", "localhost", "Content-Length: 100"))
         for _ in range(10):
@@ -159,7 +157,7 @@ def test_a_body_that_goes_on_slowly_is_waited_for(small: Endpoint) -> None:
         assert body_of(rest_of(connection)) == b"3\r\n100\r\n0\r\n\r\n"
 
 
-def test_a_body_of_two_lengths_is_refused(endpoint: Endpoint) -> None:
+def test_a_body_of_two_lengths_is_refused(endpoint: Listeners) -> None:
     """Request smuggling: where the body ends must not be a matter of taste."""
     for headers in (
         ("Content-Length: 5", "Transfer-Encoding: chunked"),
@@ -198,12 +196,12 @@ def test_a_fault_of_ours_is_answered_and_told_without_what_a_client_sent() -> No
         raise KeyError(dict(scope["headers"])[b"authorization"])
 
     told: list[str] = []
-    with running(broken, tell=told.append) as endpoint:
+    with running(broken, on_error=told.append) as endpoint:
         answer = exchange(endpoint.http_port, request("GET", "/?sig=hush", "localhost", "Authorization: Bearer hush"))
     assert status_of(answer) == 500
     assert b"hush" not in answer
     assert len(told) == 1
-    assert told[0].startswith("unforeseen KeyError in broken, line ")
+    assert told[0].startswith("internal error: KeyError in broken, line ")
     assert "hush" not in told[0]
 
 
@@ -214,7 +212,7 @@ def test_an_endpoint_ends_within_moments_though_an_answer_never_does(monkeypatch
             await send({"type": "http.response.body", "body": b"tick\n", "more_body": True})
             await asyncio.sleep(0.05)
 
-    monkeypatch.setattr(server, "GOODBYE_SECONDS", 0)
+    monkeypatch.setattr(server, "SHUTDOWN_SECONDS", 0)
     with running(endless) as endpoint:
         connection = connected(endpoint.http_port)
         connection.sendall(request())
@@ -228,10 +226,10 @@ def test_an_endpoint_ends_within_moments_though_an_answer_never_does(monkeypatch
 
 def test_a_port_that_is_taken_is_wrong_usage() -> None:
     with running(counting) as endpoint, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
-        Endpoint(counting, None, ports=Ports(http=endpoint.http_port)).start()
+        Listeners(counting, None, ports=Ports(http=endpoint.http_port)).start()
 
 
-def test_large_bodies_go_through_every_door(endpoint: Endpoint) -> None:
+def test_large_bodies_go_through_every_door(endpoint: Listeners) -> None:
     body = bytes(3_000_000)
     asked = request("PUT", "/", "localhost", f"Content-Length: {len(body)}") + body
     with trusting().wrap_socket(connected(endpoint.https_port), server_hostname="localhost") as secure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake.background import Listening
+from mirror_engine.onelake.connection import Listening
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 
@@ -21,17 +21,17 @@ def test_every_other_address_needs_both(address) -> None:
         Listening(address)
     with pytest.raises(UsageError, match="others could reach"):
         Listening(address, token=TOKEN)
-    with pytest.raises(UsageError, match="no token"):
-        Listening(address, beyond_loopback=True)
-    with pytest.raises(UsageError, match="no token"):
-        Listening(address, beyond_loopback=True, token=TOKEN[1:])
-    assert Listening(address, beyond_loopback=True, token=TOKEN).address == address
+    with pytest.raises(UsageError, match="requires a token"):
+        Listening(address, allow_remote=True)
+    with pytest.raises(UsageError, match="requires a token"):
+        Listening(address, allow_remote=True, token=TOKEN[1:])
+    assert Listening(address, allow_remote=True, token=TOKEN).address == address
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "example.com", "127.0.0.1:80", "0", "127.1", "*"])
 def test_what_is_no_address_is_refused(address) -> None:
-    with pytest.raises(UsageError, match="no IP address"):
-        Listening(address, beyond_loopback=True, token=TOKEN)
+    with pytest.raises(UsageError, match="not an IP address"):
+        Listening(address, allow_remote=True, token=TOKEN)
 
 
 @pytest.mark.parametrize("token", ["with a space in it", "täglich-anderer-ton", "line\nline-line-line", ""])
@@ -51,4 +51,4 @@ def test_a_token_can_stand_in_a_header(token) -> None:
     ],
 )
 def test_programs_here_reach_it_by_an_address_that_is_one(address, reached) -> None:
-    assert Listening(address, beyond_loopback=True, token=TOKEN).reached_at == reached
+    assert Listening(address, allow_remote=True, token=TOKEN).reached_at == reached

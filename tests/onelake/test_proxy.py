@@ -12,7 +12,7 @@ from wire import ONELAKE, connected, exchange, request, rest_of, running, status
 from mirror_engine.onelake import network as proxy
 
 if TYPE_CHECKING:
-    from mirror_engine.onelake.network import Endpoint
+    from mirror_engine.onelake.network import Listeners
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def connect(target: str) -> bytes:
         "login.microsoft.com",
     ],
 )
-def test_a_name_of_the_closed_list_ends_in_the_endpoint(endpoint: Endpoint, host) -> None:
+def test_a_name_of_the_closed_list_ends_in_the_endpoint(endpoint: Listeners, host) -> None:
     with tunnel(endpoint.proxy_port, host) as secure:
         secure.sendall(request(host=host))
         answer = rest_of(secure)
@@ -85,11 +85,11 @@ def test_a_name_of_the_closed_list_ends_in_the_endpoint(endpoint: Endpoint, host
         "xlogin.microsoftonline.com:443",
     ],
 )
-def test_every_other_target_is_refused_and_the_connection_closed(endpoint: Endpoint, target) -> None:
+def test_every_other_target_is_refused_and_the_connection_closed(endpoint: Listeners, target) -> None:
     assert status_of(exchange(endpoint.proxy_port, connect(target))) in {400, 403}
 
 
-def test_a_refusal_says_what_the_proxy_is_for(endpoint: Endpoint) -> None:
+def test_a_refusal_says_what_the_proxy_is_for(endpoint: Listeners) -> None:
     answer = exchange(endpoint.proxy_port, connect("pypi.org:443"))
     assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
     assert b"HTTPS_PROXY" in answer
@@ -99,11 +99,11 @@ def test_a_refusal_says_what_the_proxy_is_for(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     "target", [f"http://{ONELAKE}/", f"{ONELAKE}:443", "http://example.com/", "http://127.0.0.1:22/", "/"]
 )
-def test_nothing_is_fetched_for_anybody(endpoint: Endpoint, method, target) -> None:
+def test_nothing_is_fetched_for_anybody(endpoint: Listeners, method, target) -> None:
     assert status_of(exchange(endpoint.proxy_port, request(method, target, ONELAKE))) in {400, 403}
 
 
-def test_no_name_is_resolved_and_no_connection_made(endpoint: Endpoint, monkeypatch) -> None:
+def test_no_name_is_resolved_and_no_connection_made(endpoint: Listeners, monkeypatch) -> None:
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("the proxy went out")
 
@@ -130,26 +130,26 @@ def test_no_name_is_resolved_and_no_connection_made(endpoint: Endpoint, monkeypa
         b"SSH-2.0-x\r\n",
     ],
 )
-def test_what_is_no_http_is_refused(endpoint: Endpoint, rubbish) -> None:
+def test_what_is_no_http_is_refused(endpoint: Listeners, rubbish) -> None:
     with connected(endpoint.proxy_port) as connection:
         connection.sendall(rubbish)
         connection.shutdown(socket.SHUT_WR)
         assert status_of(rest_of(connection)) in {400, 403}
 
 
-def test_whoever_speaks_on_before_the_answer_is_refused(endpoint: Endpoint) -> None:
+def test_whoever_speaks_on_before_the_answer_is_refused(endpoint: Listeners) -> None:
     answer = exchange(endpoint.proxy_port, connect(f"{ONELAKE}:443") + b"GET / HTTP/1.1\r\n\r\n")
     assert status_of(answer) == 400
 
 
 @pytest.mark.parametrize("flood", [b"X-A: b\r\n" * 4000, b"X-A: " + b"b" * 40_000, b"A" * 40_000])
-def test_a_flood_of_headers_is_refused(endpoint: Endpoint, flood) -> None:
+def test_a_flood_of_headers_is_refused(endpoint: Listeners, flood) -> None:
     answer = exchange(endpoint.proxy_port, connect(f"{ONELAKE}:443")[:-2], flood)
     assert status_of(answer) in {0, 431}  # 0: the answer was lost with what was still on its way
     assert len(answer) < 1000
 
 
-def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(endpoint: Endpoint, monkeypatch) -> None:
+def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(endpoint: Listeners, monkeypatch) -> None:
     monkeypatch.setattr(proxy, "CONNECT_SECONDS", 0.2)
     started = time.monotonic()
     with connected(endpoint.proxy_port) as silent, connected(endpoint.proxy_port) as slow:
@@ -159,7 +159,7 @@ def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(endpoint: E
     assert time.monotonic() - started < 5
 
 
-def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(endpoint: Endpoint) -> None:
+def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(endpoint: Listeners) -> None:
     with connected(endpoint.proxy_port) as connection:
         connection.sendall(connect(f"{ONELAKE}:443"))
         assert status_of(connection.recv(65536)) == 200

@@ -6,7 +6,7 @@ import pytest
 from lakes import LANDING, onelake
 from wire import ONELAKE, exchange, request, running
 
-from mirror_engine.onelake.error_responses import Refused
+from mirror_engine.onelake.middleware import RejectedRequest
 
 pytestmark = pytest.mark.slow
 
@@ -20,8 +20,8 @@ def told():
 
 
 @pytest.fixture(scope="module")
-def endpoint(told):
-    with running(onelake(None).app, tell_refused=told.append) as started:
+def endpoint(told, tmp_path_factory):
+    with running(onelake(tmp_path_factory.mktemp("store")).app, on_rejected=told.append) as started:
         yield started
 
 
@@ -34,8 +34,8 @@ def test_a_refusal_is_told_with_its_path_and_code(endpoint, told) -> None:
     exchange(endpoint.http_port, request("GET", f"/{LANDING}/T/%C3%BC.csv?sv=1&sig={HUSH}", ONELAKE))
     exchange(endpoint.http_port, request("PUT", "/shop/orders/Files?resource=directory", "localhost:80"))
     assert told == [
-        Refused("GET", ONELAKE, f"/{LANDING}/T/%C3%BC.csv", 404, "PathNotFound"),
-        Refused("PUT", "localhost", "/shop/orders/Files", 403, "ManagedFolderOperationNotAllowed"),
+        RejectedRequest("GET", ONELAKE, f"/{LANDING}/T/%C3%BC.csv", 404, "PathNotFound"),
+        RejectedRequest("PUT", "localhost", "/shop/orders/Files", 403, "ManagedFolderOperationNotAllowed"),
     ]
 
 
@@ -43,8 +43,8 @@ def test_what_the_guard_and_the_proxy_refuse_is_told_too(endpoint, told) -> None
     exchange(endpoint.http_port, request("GET", "/x", "evil.example"))
     exchange(endpoint.proxy_port, request("CONNECT", "account.dfs.core.windows.net:443", "x"))
     assert told == [
-        Refused("GET", "evil.example", "/x", 421, "InvalidUri"),
-        Refused("CONNECT", "account.dfs.core.windows.net:443", "", 403, ""),
+        RejectedRequest("GET", "evil.example", "/x", 421, "InvalidUri"),
+        RejectedRequest("CONNECT", "account.dfs.core.windows.net:443", "", 403, ""),
     ]
 
 
@@ -53,8 +53,10 @@ def test_a_write_that_does_not_tell_its_length_is_told_as_the_real_service_refus
     for header in ("Content-Length: 0", "X: none"):
         exchange(endpoint.http_port, request("PUT", url, ONELAKE, header))
     [one] = told
-    assert one == Refused("PUT", ONELAKE, f"/{LANDING}/T/1.csv", 411, "MissingContentLengthHeader", is_tolerated=True)
-    assert one.to_json()[0] == "tolerated"
+    assert one == RejectedRequest(
+        "PUT", ONELAKE, f"/{LANDING}/T/1.csv", 411, "MissingContentLengthHeader", is_tolerated=True
+    )
+    assert one.to_json()[0] == "request_tolerated"
 
 
 def test_what_is_answered_is_not_told_nor_that_head_found_nothing(endpoint, told) -> None:
@@ -63,7 +65,7 @@ def test_what_is_answered_is_not_told_nor_that_head_found_nothing(endpoint, told
     assert told == []
 
 
-def test_nothing_that_a_client_keeps_secret_is_told(told) -> None:
+def test_nothing_that_a_client_keeps_secret_is_told(told, tmp_path) -> None:
     secrets = (
         f"Authorization: Bearer {HUSH}",
         f"x-ms-rename-source: /shop/x?sig={HUSH}",
@@ -76,7 +78,7 @@ def test_nothing_that_a_client_keeps_secret_is_told(told) -> None:
         f"/shop/x?a=b&sig={HUSH}%00#{HUSH}",
     )
     bodies = [f"Content-Length: {len(HUSH)}"]
-    with running(onelake(None).app, secret=TOKEN, tell_refused=told.append) as locked:
+    with running(onelake(tmp_path).app, secret=TOKEN, on_rejected=told.append) as locked:
         for target in targets:
             for header in secrets:
                 asked = request("PUT", target, "localhost", header, *bodies, body=HUSH.encode())

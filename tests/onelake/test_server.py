@@ -17,7 +17,8 @@ from wire import exchange, request, status_of
 
 from mirror_engine.errors import RootLocked, TransientError, UsageError
 from mirror_engine.onelake import background
-from mirror_engine.onelake.background import ConnectionInfo, Listening, Private
+from mirror_engine.onelake.background import StateFolder
+from mirror_engine.onelake.connection import ConnectionInfo, Listening
 from mirror_engine.onelake.serving import Server, ServerPlan
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 
 
 def served(store: Path, **options: object) -> Server:
-    return Server(ServerPlan(store, has_engines=False, **options), tell=pytest.fail)
+    return Server(ServerPlan(store, has_engines=False, **options), on_error=pytest.fail)
 
 
 def port(url: str) -> int:
@@ -39,15 +40,15 @@ def port(url: str) -> int:
 def test_the_first_item_is_made_and_keeps_its_guids(tmp_path) -> None:
     store = tmp_path / "new" / "store"
     with served(store) as first:
-        card = first.card
+        card = first.connection
     assert (store / "Workspace/Mirror/Files/LandingZone").is_dir()
     with served(store) as again:
-        assert (again.card.workspace_id, again.card.item_id) == (card.workspace_id, card.item_id)
+        assert (again.connection.workspace_id, again.connection.item_id) == (card.workspace_id, card.item_id)
     with served(store, workspace="Sales", item="Orders") as other:
-        assert (other.card.workspace, other.card.item) == ("Sales", "Orders")
-        assert other.card.item_id != card.item_id
+        assert (other.connection.workspace, other.connection.item) == ("Sales", "Orders")
+        assert other.connection.item_id != card.item_id
     with served(store) as first:
-        assert first.card.workspace == "Sales"  # the first by name; nothing was made beside
+        assert first.connection.workspace == "Sales"  # the first by name; nothing was made beside
     assert sorted(path.name for path in store.iterdir() if not path.name.startswith(".")) == ["Sales", "Workspace"]
 
 
@@ -65,7 +66,7 @@ def test_what_stands_in_a_name_s_way_is_wrong_usage(tmp_path) -> None:
     (tmp_path / "elsewhere").symlink_to(tmp_path / "shop")
     names = (("shop", "ORDERS"), ("Shop", "orders"), ("notes", "x"), ("shop", "list"), ("elsewhere", "orders"))
     for workspace, item in names:
-        with pytest.raises(UsageError, match="stands in its way"), served(tmp_path, workspace=workspace, item=item):
+        with pytest.raises(UsageError, match="exists as"), served(tmp_path, workspace=workspace, item=item):
             pass
     assert {path.name for path in tmp_path.iterdir()} == {"shop", "notes", "elsewhere", ".mirror-engine"}
 
@@ -81,47 +82,47 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path, above) -> None:
 
 def test_one_process_serves_a_store(tmp_path) -> None:
     with served(tmp_path) as first:
-        with pytest.raises(RootLocked, match="being served already"), served(tmp_path):
+        with pytest.raises(RootLocked, match="already running"), served(tmp_path):
             pass
-        assert background.running(tmp_path) == first.card
-        assert status_of(exchange(port(first.card.http), request())) != 0
+        assert background.running(tmp_path) == first.connection
+        assert status_of(exchange(port(first.connection.http), request())) != 0
     assert background.running(tmp_path) is None
-    assert not Private.of(tmp_path).card.exists()
+    assert not StateFolder.of(tmp_path).info.exists()
 
 
 def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp_path) -> None:
-    private = Private.of(tmp_path)
-    private.folder.mkdir(mode=0o755)
+    private = StateFolder.of(tmp_path)
+    private.path.mkdir(mode=0o755)
     with served(tmp_path, listening=Listening(token=TOKEN)):
-        told = [private.folder, private.tls, private.tls / "endpoint.pem", private.card]
+        told = [private.path, private.tls, private.tls / "emulator.pem", private.info]
         assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in told] == ["0o700", "0o700", "0o600", "0o600"]
-    assert (private.folder / ".gitignore").read_text() == "*\n"
+    assert (private.path / ".gitignore").read_text() == "*\n"
 
 
 def test_who_serves_a_store_without_a_card_that_can_be_read_is_not_known(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(background, "START_SECONDS", 0.1)
     with served(tmp_path) as server:
         for left in ("{", '{"pid": 1}'):
-            Private.of(tmp_path).card.write_text(left)
+            StateFolder.of(tmp_path).info.write_text(left)
             for ask in (background.running, background.stop):
-                with pytest.raises(TransientError, match="does not say"):
+                with pytest.raises(TransientError, match="connection info"):
                     ask(tmp_path)
-        Private.of(tmp_path).card.write_text(json.dumps(server.card.to_json()))
-        assert background.running(tmp_path) == server.card
+        StateFolder.of(tmp_path).info.write_text(json.dumps(server.connection.to_json()))
+        assert background.running(tmp_path) == server.connection
 
 
 def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path) -> None:
     with served(tmp_path) as server:
-        card = json.dumps(server.card.to_json())
-    private = Private.of(tmp_path)
+        card = json.dumps(server.connection.to_json())
+    private = StateFolder.of(tmp_path)
     with ThreadPoolExecutor(1) as pool:
         with FileLock(private.lock):
             starting = pool.submit(background.running, tmp_path)
             time.sleep(0.2)
             assert not starting.done()
-            private.card.write_text(card)
-            assert starting.result(10) == server.card
-            private.card.unlink()
+            private.info.write_text(card)
+            assert starting.result(10) == server.connection
+            private.info.unlink()
             ending = pool.submit(background.running, tmp_path)
             time.sleep(0.2)
             assert not ending.done()
@@ -130,35 +131,35 @@ def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path) -> Non
 
 def test_a_token_is_asked_for_and_told_to_the_publisher(tmp_path) -> None:
     with served(tmp_path, listening=Listening(token=TOKEN)) as server:
-        http = port(server.card.http)
+        http = port(server.connection.http)
         assert status_of(exchange(http, request())) == 401
         assert status_of(exchange(http, request("GET", "/", "localhost", f"Authorization: Bearer {TOKEN}"))) != 401
-        assert server.card.environment["AZURE_CLIENT_SECRET"] == TOKEN
+        assert server.connection.environment["AZURE_CLIENT_SECRET"] == TOKEN
 
 
 def test_a_card_can_be_written_down_and_read_again(tmp_path) -> None:
     with served(tmp_path) as server:
-        assert ConnectionInfo.of(json.loads(json.dumps(server.card.to_json()))) == server.card
+        assert ConnectionInfo.of(json.loads(json.dumps(server.connection.to_json()))) == server.connection
 
 
 def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_path) -> None:
     store = tmp_path / 'it\'s $HOME; "a store"'
     with served(store) as server:
-        script = "\n".join([*server.card.lines(), "env -0"])
+        script = "\n".join([*server.connection.lines(), "env -0"])
         done = subprocess.run(
             ["/bin/sh", "-eu"], input=script.encode(), env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=True
         )
         pasted = dict(pair.split("=", 1) for pair in done.stdout.decode().split("\0") if pair)
-        around = server.card.around({"PATH": "/usr/bin:/bin"})
+        around = server.connection.around({"PATH": "/usr/bin:/bin"})
     assert {name: pasted[name] for name in around} == around
     assert around["REQUESTS_CA_BUNDLE"] == str(store / ".mirror-engine/tls/bundle.pem")
-    assert shlex.split(server.card.lines()[0])[0] == "export"
+    assert shlex.split(server.connection.lines()[0])[0] == "export"
     assert os.pathsep.join([str(store / ".mirror-engine/bin"), "/usr/bin:/bin"]) == around["PATH"]
 
 
 def test_the_environment_is_the_one_that_is_documented(tmp_path) -> None:
     with served(tmp_path) as server:
-        told = server.card.environment
+        told = server.connection.environment
     assert told["HTTPS_PROXY"] == told["https_proxy"]
     assert told["NO_PROXY"] == told["no_proxy"] == "localhost,127.0.0.1"
     assert told["REQUESTS_CA_BUNDLE"] == told["SSL_CERT_FILE"] == str(tmp_path / ".mirror-engine/tls/bundle.pem")
@@ -169,7 +170,7 @@ def test_the_environment_is_the_one_that_is_documented(tmp_path) -> None:
 
 def test_the_page_stands_on_a_port_of_its_own_and_counts_what_the_endpoint_answers(tmp_path) -> None:
     with served(tmp_path, workspace="Sales", item="Orders") as server:
-        page, http = port(server.card.page.rstrip("/")), port(server.card.http)
+        page, http = port(server.connection.page.rstrip("/")), port(server.connection.http)
         shown = exchange(page, request("GET", "/")).decode()
         assert "Sales" in shown
         assert "no engine is running, never ran here" in shown
@@ -179,10 +180,10 @@ def test_the_page_stands_on_a_port_of_its_own_and_counts_what_the_endpoint_answe
 
 
 def test_the_page_asks_for_the_token_and_stays_on_the_loopback(tmp_path) -> None:
-    listening = Listening("0.0.0.0", beyond_loopback=True, token=TOKEN)  # noqa: S104 - what is tested
+    listening = Listening("0.0.0.0", allow_remote=True, token=TOKEN)  # noqa: S104 - what is tested
     with served(tmp_path, listening=listening) as server:
-        assert server.card.page.startswith("http://127.0.0.1:")
-        page = port(server.card.page.rstrip("/"))
+        assert server.connection.page.startswith("http://127.0.0.1:")
+        page = port(server.connection.page.rstrip("/"))
         assert status_of(exchange(page, request("GET", "/"))) == 401
         assert status_of(exchange(page, request("GET", "/", "localhost", f"Authorization: Bearer {TOKEN}"))) == 200
 

@@ -9,10 +9,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from mirror_engine.config import Config
-from mirror_engine.onelake.engine_pool import EnginePool, ShownStore
+from mirror_engine.onelake.engine_pool import EnginePool, StoreDashboard
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.page.web import Web
-from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.onelake.store import LocalStore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -24,14 +24,14 @@ PATIENCE_SECONDS = 20.0
 @pytest.fixture
 def mirrored(tmp_path):
     """A store with two items and their engines."""
-    items = Items(WritableLocalStorage(tmp_path))
+    items = Items(LocalStore(tmp_path))
     writers = {items.ensure("Shop", name).id: MemoryDeltaWriter() for name in ("Orders", "Customers")}
     config = Config(poll_interval_seconds=0.05)
     fleet = EnginePool(tmp_path, items, config, new_writer=lambda item: writers[item.id])
     table = LandingZoneWriter(tmp_path / "Shop" / "Orders").table("Orders", keys=["Id"], types={"Id": pa.int64()})
     table.insert({"Id": 4711})
-    fleet.begin()
-    yield fleet, ShownStore(items, fleet, fleet.mirror)
+    fleet.start_all()
+    yield fleet, StoreDashboard(items, fleet, fleet.mirror)
     fleet.end()
 
 
@@ -49,7 +49,7 @@ def test_what_engines_do_is_shown_and_whoever_was_stopped_need_not_run(mirrored)
     assert (customers.workspace, customers.name, orders.name) == ("Shop", "Customers", "Orders")
     until(lambda: client.get("/readyz").text == "ready\n")
     until(lambda: "4711" in client.get(f"/tables/{orders.id}/Orders").text)
-    until(lambda: ">caught up<" in client.get("/").text)
+    until(lambda: ">caught_up<" in client.get("/").text)
     assert client.get("/").text.count("engine is running") == 2
     assert 'mirror_engine_up{item="Orders",workspace="Shop"} 1.0' in client.get("/metrics").text
     fleet.stop(next(item for item in fleet.items.all() if item.name == "Orders"))

@@ -28,10 +28,10 @@ class Attacked:
         (folder / "secret").write_bytes(SECRET)
         self.secret = folder / "secret"
         self.told = []
-        self.server = Server(ServerPlan(self.store, has_engines=False), tell=self.told.append)
+        self.server = Server(ServerPlan(self.store, has_engines=False), on_error=self.told.append)
 
     def __enter__(self):
-        card = self.server.__enter__().card
+        card = self.server.__enter__().connection
         self.port = urlsplit(card.http).port
         self.client = Client(self.port, self.told)
         self.before = self.files()
@@ -117,9 +117,9 @@ def test_the_source_of_a_rename_or_copy_leads_out_as_little(attacked, way, heade
 @pytest.mark.parametrize(
     "source",
     [
-        "/Workspace/.mirror-engine/tls/endpoint.pem",
-        "/.mirror-engine/tls/endpoint.pem",
-        "/.mirror-engine/serve.json",
+        "/Workspace/.mirror-engine/tls/emulator.pem",
+        "/.mirror-engine/tls/emulator.pem",
+        "/.mirror-engine/emulator.json",
         "/Workspace/Mirror/.mirror-engine/ledger.sqlite",
         "file:///etc/passwd",
         "http://169.254.169.254/latest/meta-data",
@@ -136,7 +136,7 @@ def test_keys_and_other_hosts_are_no_source(attacked, source, header) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["/.mirror-engine/serve.json", "/Workspace/.mirror-engine", "/Workspace/Mirror/.mirror-engine/x"]
+    "target", ["/.mirror-engine/emulator.json", "/Workspace/.mirror-engine", "/Workspace/Mirror/.mirror-engine/x"]
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
 def test_what_is_private_is_not_there(attacked, target, method) -> None:
@@ -245,7 +245,7 @@ def test_an_xml_bomb_is_refused(attacked, document, status) -> None:
 
 def test_a_batch_that_unfolds_without_end_is_refused(tmp_path) -> None:
     with Attacked(tmp_path) as attacked:
-        attacked.server._plan.switches.blob_batch = "accept"
+        attacked.server._plan.options.blob_batch = "accept"
         kind = {"Content_Type": "multipart/mixed; boundary=b"}
         many = b"--b\r\nContent-Type: application/http\r\n\r\nDELETE /x HTTP/1.1\r\n\r\n" * 300 + b"--b--"
         assert attacked.client("POST", "Workspace?restype=container&comp=batch", many, **kind).status == 400

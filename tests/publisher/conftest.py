@@ -1,16 +1,23 @@
-"""Runs of pytest within tests leave out the plugins that ours leave out: some load what cannot be loaded twice."""
+"""Fixtures of the publisher's tests: a mirror to trace, and runs of pytest within a test."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import pytest
+from shop import Shop
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path)
 
 
 @pytest.fixture
 def pytester(
     pytester: pytest.Pytester, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
-    left_out = [name for flag, name in pairwise(pytestconfig.getini("addopts")) if flag == "-p"]
-    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p {name}" for name in left_out))
+    """Without the plugins that this project leaves out: some of them cannot be loaded twice."""
+    disabled = [name for flag, name in pairwise(pytestconfig.getini("addopts")) if flag == "-p"]
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p {name}" for name in disabled))
     return pytester

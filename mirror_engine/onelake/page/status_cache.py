@@ -1,4 +1,4 @@
-"""Looks at the mirrored databases for all who ask at about the same time, so that watching costs little."""
+"""Cached status of mirrored databases, shared by all readers of the page, so that watching costs little."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from mirror_engine.errors import MirrorError
-from mirror_engine.onelake.items import DatabaseStatus
+from mirror_engine.onelake.replication import DatabaseStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,116 +19,18 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.tables.base import HistoryEntry
 
-
 FRESH_SECONDS = 1.0
-REST = 4  # times as long as a look took, nobody looks again
+IDLE_FACTOR = 4  # minimum refresh interval as a multiple of the last refresh's duration: at most 20 % of the time
 MAX_COMMITS = 20
 MAX_ROWS = 20
-_KEPT = 64  # tables whose first rows are remembered
+CACHED_TABLES = 64  # whose first rows are kept
 
 
-@dataclass(frozen=True)
-class CachedStatus:
-    """One mirrored database as it was a moment ago.
-
-    Attributes:
-        item: which.
-        status: what `mirror-engine status` says of it; None where that could not be told.
-        trouble: why; `""` where it could.
-    """
-
-    item: ShownItem
-    status: MirrorStatus | None
-    trouble: str = ""
-
-
-@dataclass
-class _Eye:
-    """The last look at one item."""
-
-    turn: threading.Lock
-    status: MirrorStatus | None = None
-    trouble: str = ""
-    fresh_until: float = 0.0
-
-
-class StatusCache:
-    """Looks, each as fresh as a second, or as looking allows.
-
-    Args:
-        shown: what is looked at.
-        clock: seconds that only grow.
-    """
-
-    def __init__(self, shown: DashboardSource, clock: Callable[[], float] = time.monotonic) -> None:
-        self._shown = shown
-        self._clock = clock
-        self._eyes: dict[str, _Eye] = {}
-        self._first_rows = lru_cache(_KEPT)(_read_rows)  # a version's rows stay as they are
-
-    def all(self) -> Sequence[CachedStatus]:
-        """Every mirrored database."""
-        items = self._shown.items()
-        for gone in self._eyes.keys() - {item.id for item in items}:
-            self._eyes.pop(gone, None)
-        return [self._of(item) for item in items]
-
-    def one(self, item_id: str) -> CachedStatus | None:
-        """A mirrored database by its GUID."""
-        return next((self._of(item) for item in self._shown.items() if item.id == item_id), None)
-
-    def history(self, item: ShownItem, delta_folder: str) -> Sequence[HistoryEntry]:
-        """A table's newest commits.
-
-        Raises:
-            MirrorError: they cannot be read.
-        """
-        return item.view().history(delta_folder, limit=MAX_COMMITS)
-
-    def rows(self, item: ShownItem, delta_folder: str, newest: HistoryEntry) -> pa.Table:
-        """A table's first rows at its newest commit.
-
-        Raises:
-            MirrorError: they cannot be read.
-        """
-        return self._first_rows(_Source(item), delta_folder, newest.version, newest.timestamp_ms)
-
-    def _of(self, item: ShownItem) -> CachedStatus:
-        eye = self._eyes.setdefault(item.id, _Eye(threading.Lock()))
-        with eye.turn:
-            began = self._clock()
-            if began >= eye.fresh_until:
-                try:
-                    eye.status, eye.trouble = item.view().status(), ""
-                except MirrorError as error:
-                    eye.status, eye.trouble = None, str(error)
-                ended = self._clock()
-                eye.fresh_until = ended + max(FRESH_SECONDS, REST * (ended - began))
-            return CachedStatus(item, eye.status, eye.trouble)
-
-
-class _Source:
-    """An item as a key: the same for all its states."""
-
-    def __init__(self, item: ShownItem) -> None:
-        self.item = item
-
-    def __hash__(self) -> int:
-        return hash(self.item.id)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Source) and other.item.id == self.item.id
-
-
-def _read_rows(source: _Source, delta_folder: str, version: int, _committed_ms: int) -> pa.Table:
-    return source.item.view().read_table(delta_folder, version=version, limit=MAX_ROWS)
-
-
-class Viewed(Protocol):
-    """A mirror that is looked at; every method raises `MirrorError` where it cannot tell."""
+class ReadableMirror(Protocol):
+    """A mirror to be read; every method may raise `MirrorError`."""
 
     def status(self) -> MirrorStatus:
-        """How every table is: a fresh look."""
+        """Status of every table, from a new scan."""
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """The commits of a Delta folder, newest first."""
@@ -143,27 +45,98 @@ class ShownItem:
 
     Attributes:
         id: its GUID.
-        workspace, name: as they are displayed.
-        state: in Fabric's words (LZ-9.4).
+        workspace, name: as displayed.
+        status: its Fabric status (LZ-9.4).
         error: why its engine ended; `""` where it did not.
-        view: its mirror, to be looked at; raises `MirrorError` where it has gone.
+        view: opens its mirror; raises `MirrorError` where it is gone.
     """
 
     id: str
     workspace: str
     name: str
-    state: DatabaseStatus
+    status: DatabaseStatus
     error: str
-    view: Callable[[], Viewed]
+    view: Callable[[], ReadableMirror]
 
     @property
     def should_run(self) -> bool:
-        """Whether somebody wants it mirrored now: started and not stopped, or ended by a failure."""
-        return bool(self.error) or self.state in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
+        """Whether it was started and not stopped, or its engine failed."""
+        return bool(self.error) or self.status in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
 
 
 class DashboardSource(Protocol):
-    """The mirrored databases of one server; may be asked by several threads."""
+    """The mirrored databases of one emulator; thread-safe."""
 
     def items(self) -> Sequence[ShownItem]:
-        """Every one there is, by workspace and name."""
+        """All, by workspace and name."""
+
+
+@dataclass(frozen=True)
+class CachedStatus:
+    """A mirrored database's status; None, and an error message, where it cannot be read."""
+
+    item: ShownItem
+    status: MirrorStatus | None
+    error: str = ""
+
+
+class _Entry:
+    """The last scan of one item."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.status: MirrorStatus | None = None
+        self.error = ""
+        self.fresh_until = 0.0
+
+
+class StatusCache:
+    """Statuses that are at most a second old, or as old as scanning takes.
+
+    Args:
+        source: what is scanned.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, source: DashboardSource, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._clock = clock
+        self._entries: dict[str, _Entry] = {}
+        self._views: dict[str, Callable[[], ReadableMirror]] = {}
+        self._first_rows = lru_cache(CACHED_TABLES)(self._read_rows)  # a version's rows never change
+
+    def all(self) -> Sequence[CachedStatus]:
+        """Every mirrored database."""
+        items = self._source.items()
+        for gone in self._entries.keys() - {item.id for item in items}:
+            self._entries.pop(gone, None)
+        return [self._of(item) for item in items]
+
+    def one(self, item_id: str) -> CachedStatus | None:
+        """A mirrored database by its GUID."""
+        return next((self._of(item) for item in self._source.items() if item.id == item_id), None)
+
+    def history(self, item: ShownItem, delta_folder: str) -> Sequence[HistoryEntry]:
+        """A table's newest commits; MirrorError."""
+        return item.view().history(delta_folder, limit=MAX_COMMITS)
+
+    def rows(self, item: ShownItem, delta_folder: str, newest: HistoryEntry) -> pa.Table:
+        """A table's first rows at its newest commit; MirrorError."""
+        self._views[item.id] = item.view
+        return self._first_rows(item.id, delta_folder, newest.version, newest.timestamp_ms)
+
+    def _read_rows(self, item_id: str, delta_folder: str, version: int, _committed_ms: int) -> pa.Table:
+        return self._views[item_id]().read_table(delta_folder, version=version, limit=MAX_ROWS)
+
+    def _of(self, item: ShownItem) -> CachedStatus:
+        entry = self._entries.setdefault(item.id, _Entry())
+        with entry.lock:
+            started = self._clock()
+            if started >= entry.fresh_until:
+                try:
+                    entry.status, entry.error = item.view().status(), ""
+                except MirrorError as error:
+                    entry.status, entry.error = None, str(error)
+                ended = self._clock()
+                entry.fresh_until = ended + max(FRESH_SECONDS, IDLE_FACTOR * (ended - started))
+            return CachedStatus(item, entry.status, entry.error)

@@ -1,4 +1,4 @@
-"""The page, the metrics and the two questions of an orchestra's conductor, over HTTP: for reading only."""
+"""Read-only HTTP: the page, `/metrics`, and the `/healthz` and `/readyz` probes for orchestrators."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from starlette.routing import Route
 
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.monitoring.words import span
-from mirror_engine.onelake.internal_error import InternalErrorMiddleware
-from mirror_engine.onelake.items import DatabaseStatus
-from mirror_engine.onelake.limits import LimitedBodies
-from mirror_engine.onelake.network import OwnGuard, bound, limited_http
+from mirror_engine.onelake.hosts import LOOPBACK
+from mirror_engine.onelake.middleware import Guard, InternalErrors, LimitedBodies
+from mirror_engine.onelake.network import http_config, listening_socket
 from mirror_engine.onelake.page.metrics import Metrics
 from mirror_engine.onelake.page.pages import Pages
 from mirror_engine.onelake.page.status_cache import StatusCache
+from mirror_engine.onelake.replication import DatabaseStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -36,78 +36,15 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.page.status_cache import CachedStatus, DashboardSource
 
 MAX_STREAMS = 32
-LOOK_SECONDS = 1.0
-SILENT_LOOKS = 15  # after which a comment tells that the connection still stands
-
-
-class Live:
-    """The streams of one server."""
-
-    def __init__(self) -> None:
-        self._ended = threading.Event()
-        self._streams = 0
-
-    def end(self) -> None:
-        """End all streams, within `LOOK_SECONDS`; from any thread."""
-        self._ended.set()
-
-    def answer(self, make: Callable[[], str]) -> Response:
-        """A stream of what `make` gives, whenever it gives something else; 503 where there are too many.
-
-        Args:
-            make: gives HTML without carriage returns; may take a while.
-        """
-        if self._streams >= MAX_STREAMS:
-            return PlainTextResponse("Too many pages are open.\n", 503, {"Retry-After": "60"})
-        return StreamingResponse(self._events(make), media_type="text/event-stream")
-
-    async def _events(self, make: Callable[[], str]) -> AsyncIterator[str]:
-        self._streams += 1
-        try:
-            last, silent = "", 0
-            while not self._ended.is_set():
-                shown = await run_in_threadpool(make)
-                silent += 1
-                if shown != last:
-                    yield "".join(f"data: {line}\n" for line in shown.split("\n")) + "\n"
-                    last, silent = shown, 0
-                elif silent >= SILENT_LOOKS:
-                    yield ": still here\n\n"
-                    silent = 0
-                await asyncio.sleep(LOOK_SECONDS)
-        finally:
-            self._streams -= 1
-
-
-OLDEST_HEARTBEAT_SECONDS = 120.0  # an engine beats every 30 s while it works, and once a cycle
-
-
-def unready(sights: Iterable[CachedStatus], now: float) -> list[str]:
-    """A line for each mirrored database that should run and does not; what nobody wants mirrored is well as it is.
-
-    Args:
-        sights: all there are.
-        now: seconds since 1970.
-    """
-    whys = [(sight.item, _why(sight, now)) for sight in sights if sight.item.should_run]
-    return [printable(f"{item.workspace}/{item.name}: {why}") for item, why in whys if why]
-
-
-def _why(sight: CachedStatus, now: float) -> str:
-    if sight.item.error:
-        return f"its engine ended: {sight.item.error}"
-    if sight.item.state is not DatabaseStatus.RUNNING:
-        return str(sight.item.state.value)
-    if sight.status is None:
-        return sight.trouble
-    if sight.status.last_heartbeat_at is None:
-        return "Running, no heartbeat yet"
-    age = now - sight.status.last_heartbeat_at
-    return f"Running, last heartbeat {span(age)} ago" if age >= OLDEST_HEARTBEAT_SECONDS else ""
-
-
-# Nothing on the page runs or comes from elsewhere but its own two files, and nobody may frame or embed it.
-HEADERS = {
+REFRESH_SECONDS = 1.0
+KEEP_ALIVE_REFRESHES = 15  # without a change, after which a comment keeps the connection open
+MAX_HEARTBEAT_AGE_SECONDS = 120.0  # an engine writes one every 30 s while it works, and once a cycle
+MAX_BODY_BYTES = 1024
+MAX_CONNECTIONS = 64
+IDLE_SECONDS = 30
+EVENT_STREAM = "text/event-stream"
+ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+HEADERS = {  # no scripts or styles but the page's own, no framing, no embedding
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -118,29 +55,90 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-EVENTS = "text/event-stream"
+
+
+class EventStreams:
+    """The server-sent event streams of one emulator."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._count = 0
+
+    def end(self) -> None:
+        """End all streams, within `REFRESH_SECONDS`; from any thread."""
+        self._ended.set()
+
+    def response(self, render: Callable[[], str]) -> Response:
+        """A stream of what `render` returns, whenever that changes; 503 where there are too many streams.
+
+        Args:
+            render: gives HTML without carriage returns; may take a while.
+        """
+        if self._count >= MAX_STREAMS:
+            return PlainTextResponse("Too many pages are open.\n", 503, {"Retry-After": "60"})
+        return StreamingResponse(self._events(render), media_type=EVENT_STREAM)
+
+    async def _events(self, render: Callable[[], str]) -> AsyncIterator[str]:
+        self._count += 1
+        try:
+            last, unchanged = "", 0
+            while not self._ended.is_set():
+                html = await run_in_threadpool(render)
+                unchanged += 1
+                if html != last:
+                    yield "".join(f"data: {line}\n" for line in html.split("\n")) + "\n"
+                    last, unchanged = html, 0
+                elif unchanged >= KEEP_ALIVE_REFRESHES:
+                    yield ": keep-alive\n\n"
+                    unchanged = 0
+                await asyncio.sleep(REFRESH_SECONDS)
+        finally:
+            self._count -= 1
+
+
+def unready(statuses: Iterable[CachedStatus], now: float) -> list[str]:
+    """A line for each mirrored database that should run and does not.
+
+    Args:
+        statuses: of all.
+        now: seconds since 1970.
+    """
+    reasons = [(cached.item, _reason(cached, now)) for cached in statuses if cached.item.should_run]
+    return [printable(f"{item.workspace}/{item.name}: {reason}") for item, reason in reasons if reason]
+
+
+def _reason(cached: CachedStatus, now: float) -> str:
+    if cached.item.error:
+        return f"its engine ended: {cached.item.error}"
+    if cached.item.status is not DatabaseStatus.RUNNING:
+        return str(cached.item.status.value)
+    if cached.status is None:
+        return cached.error
+    if cached.status.heartbeat is None:
+        return "Running, no heartbeat yet"
+    age = now - cached.status.heartbeat
+    return f"Running, last heartbeat {span(age)} ago" if age >= MAX_HEARTBEAT_AGE_SECONDS else ""
 
 
 class Web:
-    """What a browser, Prometheus and an orchestrator ask.
+    """Page, metrics and probes.
 
     Args:
-        shown: the mirrored databases.
+        source: the mirrored databases.
         clock: seconds since 1970.
 
     Attributes:
-        app: the ASGI application; guarded by whoever serves it, gets no lifespan events.
+        app: the ASGI application, to be guarded; gets no lifespan events.
         metrics: to which others may add.
-        live: the streams of events, which end with `live.end()`.
+        streams: must be ended before the server stops.
     """
 
-    def __init__(self, shown: DashboardSource, clock: Callable[[], float] = time.time) -> None:
-        self._sights = StatusCache(shown)
-        self._pages = Pages(self._sights)
+    def __init__(self, source: DashboardSource, clock: Callable[[], float] = time.time) -> None:
+        self._statuses = StatusCache(source)
+        self._pages = Pages(self._statuses)
         self._clock = clock
-        self.metrics = Metrics(self._sights)
-        self.live = Live()
+        self.metrics = Metrics(self._statuses)
+        self.streams = EventStreams()
         routes = [
             Route("/", self._overview),
             Route("/tables/{item}/{folder:path}", self._table),
@@ -152,24 +150,24 @@ class Web:
         self.app: ASGIApp = _WithHeaders(Starlette(routes=routes))
 
     async def _overview(self, request: Request) -> Response:
-        return await self._shown(request, self._pages.overview)
+        return await self._respond(request, self._pages.overview)
 
     async def _table(self, request: Request) -> Response:
         item, folder = request.path_params["item"], request.path_params["folder"]
-        return await self._shown(request, lambda: self._pages.table(item, folder))
+        return await self._respond(request, lambda: self._pages.table(item, folder))
 
-    async def _shown(self, request: Request, make: Callable[[], Page]) -> Response:
-        """A page, or for a script the same page's changes."""
-        if EVENTS in request.headers.get("accept", ""):
-            return self.live.answer(lambda: make().main)
-        page = await run_in_threadpool(make)
-        return HTMLResponse(self._pages.whole(page), 200 if page.is_found else 404, headers={"Vary": "Accept"})
+    async def _respond(self, request: Request, render: Callable[[], Page]) -> Response:
+        """A page, or for its script a stream of changes."""
+        if EVENT_STREAM in request.headers.get("accept", ""):
+            return self.streams.response(lambda: render().main)
+        page = await run_in_threadpool(render)
+        return HTMLResponse(self._pages.document(page), 200 if page.exists else 404, headers={"Vary": "Accept"})
 
     async def _metrics(self, _: Request) -> Response:
         return Response(await run_in_threadpool(self.metrics.text), media_type=CONTENT_TYPE_LATEST)
 
     async def _readyz(self, _: Request) -> Response:
-        lines = await run_in_threadpool(lambda: unready(self._sights.all(), self._clock()))
+        lines = await run_in_threadpool(lambda: unready(self._statuses.all(), self._clock()))
         return PlainTextResponse("\n".join(["not ready", *lines, ""]), 503) if lines else PlainTextResponse("ready\n")
 
 
@@ -183,28 +181,23 @@ def _asset(name: str, kind: str) -> Callable[[Request], Response]:
 
 
 class _WithHeaders:
-    """An ASGI application whose every answer carries `HEADERS`."""
+    """ASGI middleware: adds `HEADERS` to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
+        async def add_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self._headers]
             await send(message)
 
-        await self._app(scope, receive, sending)
+        await self._app(scope, receive, add_headers)
 
 
-class Counted:
-    """An ASGI application whose answers are counted.
-
-    Args:
-        app: what answers.
-        requests: has the labels `method` and `status`.
-    """
+class CountedRequests:
+    """ASGI middleware: counts responses by `method` and `status`."""
 
     def __init__(self, app: ASGIApp, requests: Counter) -> None:
         self._app = app
@@ -213,48 +206,39 @@ class Counted:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
 
-        async def sending(message: Message) -> None:
+        async def count(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._requests.labels(scope["method"], message["status"]).inc()
             await send(message)
 
-        await self._app(scope, receive, sending)
+        await self._app(scope, receive, count)
 
 
-LOOPBACK = "127.0.0.1"
-MAX_BODY_BYTES = 1024  # nobody has to send one
-MAX_CONNECTIONS = 64
-IDLE_SECONDS = 30
-
-
-class WebServer:
-    """Serves the page, guarded and limited.
+class PageServer:
+    """Serves the page on loopback, guarded and limited.
 
     Args:
         web: what is served.
-        port: asked for; 0 for any.
+        port: requested; 0 for any.
         secret: which every request must carry; None where any passes.
-        tell: is told of faults of the program, in words without anything a client sent.
+        on_error: gets internal errors, without request content.
 
     Attributes:
-        port: what was got, once started.
+        port: the one in use, once started.
     """
 
     def __init__(
-        self, web: Web, *, port: int = 0, secret: str | None = None, tell: Callable[[str], None] = lambda _: None
+        self, web: Web, *, port: int = 0, secret: str | None = None, on_error: Callable[[str], None] = lambda _: None
     ) -> None:
         self.port = port
         self._web = web
-        app = OwnGuard(LimitedBodies(InternalErrorMiddleware(web.app, tell), MAX_BODY_BYTES), secret)
-        self._server = uvicorn.Server(limited_http(app, idle_seconds=IDLE_SECONDS, most_at_once=MAX_CONNECTIONS))
+        limited = LimitedBodies(InternalErrors(web.app, on_error), MAX_BODY_BYTES)
+        guard = Guard(limited, secret, serves_production_names=False)
+        self._server = uvicorn.Server(http_config(guard, idle_seconds=IDLE_SECONDS, max_concurrency=MAX_CONNECTIONS))
 
     def start(self) -> None:
-        """Listen; returns when requests are answered.
-
-        Raises:
-            UsageError: the port cannot be had.
-        """
-        listener = bound(LOOPBACK, self.port)
+        """Listen; returns when requests are answered. UsageError where the port cannot be used."""
+        listener = listening_socket(LOOPBACK, self.port)
         self.port = int(listener.getsockname()[1])
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="page", daemon=True)
         self._thread.start()
@@ -262,7 +246,7 @@ class WebServer:
             time.sleep(0.001)  # it has no event for that
 
     def stop(self) -> None:
-        """End; returns when nothing is answered any more."""
-        self._web.live.end()
+        """Stop; returns when nothing is answered any more."""
+        self._web.streams.end()
         self._server.should_exit = True
         self._thread.join()

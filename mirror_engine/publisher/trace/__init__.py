@@ -1,1 +1,1 @@
-"""Says why a table is what it is: its files are replayed once more, beside the Delta table, and nothing is changed."""
+"""Why a table is as it is: its files are replayed in memory, and nothing is changed."""

@@ -1,4 +1,4 @@
-"""Tells what one change file did: its rows by marker, what they met, where it went, or why it has not."""
+"""What one change file did: its rows by marker, the rows they matched, its commit, or why it is not applied."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Literal
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.publisher.trace.plan_report import PlannedStep, trace_plan
-from mirror_engine.publisher.trace.replay import beginning_of, read_unapplied, replay_table, standing
+from mirror_engine.publisher.trace.replay import file_state, read_pending, replay_start, replay_table
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Outcome
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome
     from mirror_engine.tables.merge.keys_only import ChangeEffects
+
+    FileState = Literal["applied", "waiting", "refused", "ignored"]
 
 
 @dataclass(frozen=True)
@@ -27,19 +29,19 @@ class FileReport:
 
     Attributes:
         path: from the table folder.
-        state: how it really is.
-        why: it is not applied, or what it did cannot be told; `""` where neither is so.
-        has_marker: whether it has a marker column; None where it cannot be read.
-        markers: how many rows of each effective marker; empty where it cannot be read.
-        effects: what its changes met and did; None where that is not known.
-        version: the Delta version it went into; None where it is in none, or that is not known any more.
-        batch: the files that went into that commit, itself among them.
-        step: of the plan, to which it belongs; None where it belongs to none, or a refused file keeps it out.
-        diagnostics: everything there is to say about it.
+        state: its state in the mirror.
+        why: why it is not applied, or why its effect is not known; `""` if neither is so.
+        has_marker: whether it has a marker column; None if it cannot be read.
+        markers: how many rows of each effective marker; empty if it cannot be read.
+        effects: what its changes matched and did; None if that is not known.
+        version: the Delta version it went into; None if it is in none, or that is not known any more.
+        batch: the files of that commit, itself among them.
+        step: of the plan, to which it belongs; None if it belongs to none, or a rejected file keeps it out.
+        diagnostics: all about it.
     """
 
     path: str
-    state: Literal["applied", "pending", "rejected", "ignored"]
+    state: FileState
     why: str
     has_marker: bool | None
     markers: Mapping[int, int]
@@ -56,109 +58,87 @@ class FileReport:
 
 
 class _FileWriter(KeyWriter):
-    """A `KeyWriter` that also knows the files' markers, by path."""
+    """A `KeyWriter` that also keeps each file's rows by path."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.markers: dict[str, tuple[bool, dict[int, int]]] = {}
+        self.files: dict[str, FileRows] = {}
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
-        """See `DeltaWriter`."""
-        self.markers |= {file.path: (file.has_marker, dict(sorted(file.markers.items()))) for file in batch.files}
+        self.files |= {file.path: file for file in batch.files}
         return super().apply(table, batch, record)
 
 
-def trace_file(scene: TraceContext, named: str) -> FileReport:
-    """Replay a table and tell of one file.
+def trace_file(scene: TraceContext, name: str) -> FileReport:
+    """Replay a table and report on one file.
 
     Args:
         scene: the table.
-        named: its path from the table folder, its name alone, or its number.
+        name: the file's path from the table folder, its name alone, or its number.
 
     Raises:
         UsageError: there is no such file, or there are several.
-        TransientError: something could not be read for a while.
+        TransientError: something could not be read for now.
     """
-    path = find_file(scene, named)
-    writer, beginning = _FileWriter(), beginning_of(scene)
-    replayed = replay_table(scene, beginning, writer, keys_only(file.size for file in scene.listing.files))
+    path = find_file(scene, name)
+    writer, start = _FileWriter(), replay_start(scene)
+    replayed = replay_table(scene, start, writer, keys_only(file.size for file in scene.listing.files))
     state, why = _state(scene, replayed, path)
-    has_marker, markers = writer.markers.get(path) or _unapplied(scene, path, writer)
-    steps = trace_plan(scene).steps if path in writer.markers or beginning else ()
-    real = scene.files.get(path)
+    file = writer.files.get(path) or read_pending(scene, path, writer, keys_only(None))
+    steps = trace_plan(scene).steps if path in writer.files or start else ()
+    place = f"{scene.name.folder}/{path}"
+    counted = [*scene.status.diagnostics, *replayed.diagnostics]
     return FileReport(
         path=path,
         state=state,
-        why=why or _untold(beginning, path, replayed),
-        has_marker=has_marker,
-        markers=markers,
+        why=why or _unknown_effect(start, path, replayed),
+        has_marker=file.has_marker if file else None,
+        markers=dict(sorted(file.markers.items())) if file else {},
         effects=writer.effects.get(scene.status.delta_folder, {}).get(path),
-        version=real.delta_version if real else None,
+        version=scene.files[path].version if path in scene.files else None,
         batch=scene.batch_of(path),
         step=next((step for step in steps if path in step.files), None),
-        diagnostics=_diagnostics(scene, replayed, path),
+        diagnostics=tuple(dict.fromkeys(diagnostic for diagnostic, _ in counted if diagnostic.path == place)),
     )
 
 
-def find_file(scene: TraceContext, named: str) -> str:
-    """A change file's path from the table folder, by path, name or number.
+def find_file(scene: TraceContext, name: str) -> str:
+    """Return a change file's path from the table folder, by path, name or number.
 
     Raises:
         UsageError: there is no such file, or there are several.
     """
-    known = sorted({*scene.files, *(file.path for file in scene.listing.files)})
-    wanted = named.removeprefix(f"{scene.name.folder}/").strip("/")
-    names = {path: path.rpartition("/")[2] for path in known}
-    choices = (
-        [path for path in known if path == wanted],
-        [path for path, name in names.items() if name == wanted],
-        [path for path, name in names.items() if _is_number(wanted) and sequence_of(name) == int(wanted)],
+    paths = sorted({*scene.files, *(file.path for file in scene.listing.files)})
+    wanted = name.removeprefix(f"{scene.name.folder}/").strip("/")
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
+    matches = (
+        [path for path in paths if path == wanted]
+        or [path for path in paths if path.rpartition("/")[2] == wanted]
+        or [path for path in paths if number and sequence_of(path.rpartition("/")[2]) == number]
     )
-    found = next((paths for paths in choices if paths), [])
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"{named}: may be {' or '.join(found)}", "Name its folder, too.")
-    there = f"{known[0]} … {known[-1]}" if len(known) > 1 else "".join(known) or "none"
-    raise UsageError(f"{named}: {scene.name.normalized} has no such change file", f"There are: {there}.")
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"{name}: may be {' or '.join(matches)}", "name its folder, too")
+    known = f"{paths[0]} … {paths[-1]}" if len(paths) > 1 else "".join(paths) or "none"
+    raise UsageError(f"{name}: {scene.name.normalized} has no such change file", f"available: {known}")
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) > 0
+def _state(scene: TraceContext, replayed: TableStatus, path: str) -> tuple[FileState, str]:
+    actual = scene.files.get(path)
+    if actual is None:
+        ignored = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
+        return "ignored", next((diagnostic.coded_message for diagnostic in ignored), "not a change file")
+    pending = next((file for file in replayed.waiting if file.path == path), None)
+    status = file_state(scene, pending) if pending and actual.state != "applied" else actual
+    return status.state, status.why
 
 
-def _state(
-    scene: TraceContext, replayed: TableStatus, path: str
-) -> tuple[Literal["applied", "pending", "rejected", "ignored"], str]:
-    real = scene.files.get(path)
-    if real is None:
-        passed_over = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
-        return "ignored", next((found.coded_message for found in passed_over), "it is no change file")
-    seen = next((file for file in replayed.pending_files if file.path == path), None)
-    told = standing(scene, seen) if seen and real.state != "applied" else real
-    return told.state, told.reason
-
-
-def _unapplied(scene: TraceContext, path: str, writer: _FileWriter) -> tuple[bool | None, dict[int, int]]:
-    """Whether a file that cannot be applied yet has a marker column, and its markers, if it can be read."""
-    found = read_unapplied(scene, path, writer, keys_only(None))
-    return (found.has_marker, dict(sorted(found.markers.items()))) if found else (None, {})
-
-
-def _untold(beginning: ReplayStart | None, path: str, replayed: TableStatus) -> str:
-    """Why it is not known what an applied file did; `""` where it is."""
-    if beginning and path in beginning.earlier:
-        return "it was applied along with or before a file that is gone: what it met is not known"
-    if beginning and path in beginning.paths:
-        return "it is gone: what it held is not known"
-    unread = (file for file in replayed.pending_files if file.path == path)
-    return next((f"it was applied, but cannot be replayed: {file.reason}" for file in unread), "")
-
-
-def _diagnostics(scene: TraceContext, replayed: TableStatus, path: str) -> tuple[Diagnostic, ...]:
-    """What the engine said of the file, and what the replay says."""
-    place = f"{scene.name.folder}/{path}"
-    said: Iterable[Diagnostic] = (
-        found for status in (scene.status, replayed) for found, _ in status.diagnostics if found.path == place
-    )
-    return tuple(dict.fromkeys(said))
+def _unknown_effect(start: ReplayStart | None, path: str, replayed: TableStatus) -> str:
+    """Why the effect of an applied file is not known; `""` if it is."""
+    if start and path in start.earlier:
+        return "it was applied along with or before a deleted file: the rows it matched are not known"
+    if start and path in start.paths:
+        return "it was deleted: its rows are not known"
+    pending = (file for file in replayed.waiting if file.path == path)
+    return next((f"it was applied, but cannot be replayed: {file.why}" for file in pending), "")

@@ -1,4 +1,4 @@
-"""Tells what the engine would do with a table now, step by step, and why not more."""
+"""What the next cycle would do with a table, step by step, and why not more."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from mirror_engine.engine.plan import (
     RecordFolderState,
     StartGeneration,
     UpdateFolderIdentity,
-    VerifyPassthroughFiles,
 )
 from mirror_engine.landing_zone.diagnostics import count, printable
-from mirror_engine.monitoring.words import describe, help_for
+from mirror_engine.monitoring.words import advice, in_words, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,10 +35,10 @@ class PlannedStep:
     """One step of the plan.
 
     Attributes:
-        step: its kind, `apply_batch`.
-        text: what is done, in one sentence.
-        files: that are applied, in order, by path from the table folder.
-        commits: how many commits they make, at most.
+        step: its kind: `apply_batch` …
+        text: its effect, in one sentence.
+        files: applied by it, in order, by path from the table folder.
+        commits: how many commits it makes, at most.
     """
 
     step: str
@@ -53,11 +52,11 @@ class PlanReport:
     """A table's plan in words.
 
     Attributes:
-        state, state_text, advice: how the table is, in a word, in a sentence, and what a person can do about it.
-        steps: in order; empty where there is nothing to do.
-        left: files that stay unread all the same, each with its reason.
-        ignored: paths passed over, each with its reason.
-        next_expected: by partition, the name that comes next.
+        state, state_text, advice: the table's state, the same in a sentence, and help.
+        steps: in order; empty if there is nothing to do.
+        left: files that are not applied, each with its reason.
+        ignored: ignored paths, each with its reason.
+        next_expected: by partition, the name of the next file.
     """
 
     state: str
@@ -70,47 +69,46 @@ class PlanReport:
 
 
 def trace_plan(scene: TraceContext) -> PlanReport:
-    """What the next cycle would do with a table; nothing is read but its folder, nothing is changed."""
-    steps = tuple(_planned(step, scene) for step in scene.plan.steps)
+    """Report what the next cycle would do; reads only the table folder's listing."""
+    steps = tuple(_planned(step, scene.context.config) for step in scene.plan.steps)
     applied = {path for step in steps for path in step.files}
     return PlanReport(
-        state=scene.plan.state.code,
-        state_text=describe(scene.name, scene.plan.state),
-        advice=help_for(scene.plan.state, engine_running=True),
+        state=word(scene.plan.state),
+        state_text=in_words(scene.plan.state),
+        advice=advice(scene.plan.state, engine_running=True),
         steps=steps,
-        left=tuple(file for file in scene.status.pending_files if file.path not in applied),
+        left=tuple(file for file in scene.status.waiting if file.path not in applied),
         ignored=scene.status.ignored,
-        next_expected=scene.status.next_files,
+        next_expected=scene.status.next_expected,
     )
 
 
-def _planned(step: Step, scene: TraceContext) -> PlannedStep:  # noqa: PLR0911 - one line per step, read as a table
+def _planned(step: Step, config: Config) -> PlannedStep:
     match step:
         case DropTable(diagnostic):
-            return PlannedStep("drop_table", f"drop the Delta table and forget it: {diagnostic.coded_message}")
+            return PlannedStep("drop_table", f"drop the Delta table: {diagnostic.coded_message}")
         case StartGeneration():
-            return PlannedStep("begin_generation", "begin a new life of the folder: nothing of it is applied yet")
+            return PlannedStep("start_generation", "start a new generation of the folder: nothing of it is applied yet")
         case UpdateFolderIdentity():
-            return PlannedStep("learn_identity", "know the folder again: ROOT was copied, moved or restored")
+            return PlannedStep("update_folder_identity", "update the folder's identity: ROOT was copied or restored")
         case RecordFolderState():
-            return PlannedStep("remember", _remembered(step))
+            return PlannedStep("record_folder_state", _recorded(step))
         case MarkFolderMissing():
-            return PlannedStep("note_gone", "note that the folder is gone; its table is dropped once the delay is over")
-        case VerifyPassthroughFiles():
-            return PlannedStep("inspect_files", "look at the rows of files that went in as they lay")
+            text = "record that the folder is missing; its table is dropped after the delay"
+            return PlannedStep("mark_folder_missing", text)
         case ApplyBatch(files):
-            commits = _commits(files, scene.context.config)
+            commits = _commits(files, config)
             return PlannedStep("apply_batch", _applied(files, commits), tuple(file.path for file in files), commits)
         case _:
             assert_never(step)
 
 
-def _remembered(step: RecordFolderState) -> str:
-    waiting = "no file waits" if not step.waiting else f"{count(len(step.waiting), 'file')} not applied yet"
+def _recorded(step: RecordFolderState) -> str:
+    pending = f"record: {count(len(step.waiting), 'pending file')}"
     if step.latch:
-        found = step.latch.diagnostic
-        return f"remember: {waiting}; latched at {printable(found.path)}: {found.coded_message}"
-    return f"remember: {waiting}" if step.armed else f"remember: {waiting}, and the folder is no table yet"
+        diagnostic = step.latch.diagnostic
+        return f"{pending}; halted at {printable(diagnostic.path)}: {diagnostic.coded_message}"
+    return pending if step.armed else f"{pending}; the folder is not configured yet"
 
 
 def _applied(files: Sequence[LandedFile], commits: int) -> str:
@@ -119,10 +117,10 @@ def _applied(files: Sequence[LandedFile], commits: int) -> str:
 
 
 def _commits(files: Sequence[LandedFile], config: Config) -> int:
-    """How many commits the files make by count and size (LZ-4.16)."""
-    commits, held, size = 1, 0, 0
+    """How many commits the files make by number and size (LZ-4.16)."""
+    commits, in_batch, size = 1, 0, 0
     for file in files:
-        if is_full(config, held, size, file):
-            commits, held, size = commits + 1, 0, 0
-        held, size = held + 1, size + file.size
+        if is_full(config, in_batch, size, file):
+            commits, in_batch, size = commits + 1, 0, 0
+        in_batch, size = in_batch + 1, size + file.size
     return commits

@@ -1,9 +1,8 @@
-"""Tells why a row is what it is: every change to its key in order, what each met and did, and where it went."""
+"""Every change to one key in order: the rows it matched, its effect, and the commit it went into."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, DecimalException
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,15 +13,16 @@ from typing_extensions import assert_never
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.change import comparable as comparable_value
-from mirror_engine.landing_zone.csv_values import CellFault, integer, parser, timestamp
+from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.schema import folded
+from mirror_engine.publisher.diff import InvalidValue, typed
 from mirror_engine.publisher.trace.replay import (
     AT_THE_BEGINNING,
     ReplayStart,
-    beginning_of,
-    read_unapplied,
+    file_state,
+    read_pending,
+    replay_start,
     replay_table,
-    standing,
 )
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.changes.net_changes import comparable
@@ -37,28 +37,15 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome
 
 Row: TypeAlias = dict[str, Any]
+Did = Literal["inserted", "updated", "deleted", "nothing"]
 
-
-def plain_rows(rows: pa.RecordBatch) -> list[Row]:
-    """Rows as dicts; a point in time beyond Python's is told as text."""
-    columns = [[_plain(cell) for cell in column] for column in rows.columns]
-    return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def changed_columns(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Columns whose values differ; one that is lacking is NULL."""
-    names = dict.fromkeys((*before, *after))
-    return tuple(name for name in names if comparable_value(before.get(name)) != comparable_value(after.get(name)))
-
-
-def _plain(cell: pa.Scalar[Any]) -> object:
-    try:
-        return cell.as_py()
-    except (ValueError, OverflowError):
-        return str(cell.value)
-
-
-ROW_COLUMN = "__row__"  # where a row stands in its file, from 1; before the marker
+ROW_COLUMN = "__row__"  # a row's number in its file, from 1; before the marker
+_LIKELY: dict[RowMarker, Did] = {  # effects of changes that matched unknown rows
+    RowMarker.INSERT: "inserted",
+    RowMarker.UPDATE: "updated",
+    RowMarker.DELETE: "deleted",
+    RowMarker.UPSERT: "updated",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +54,7 @@ class KeyChange:
 
     Attributes:
         file: by path from the table folder.
-        row: its place in the file, from 1, the header not counted.
+        row: its number in the file, from 1, the header not counted.
         marker: the effective one.
         has_marker: whether the file has a marker column.
         before, after: the rows of the key, before and after it, over all columns known at that time.
@@ -79,6 +66,163 @@ class KeyChange:
     has_marker: bool
     before: tuple[Row, ...]
     after: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class TracedChange:
+    """One change to the key and its effect.
+
+    Attributes:
+        change: the change itself.
+        is_known: whether the rows it matched are known; where old files were deleted, they may not be.
+        did: `nothing` if the rows are the same as before.
+        why: the rows it matched, if its marker expects others, or why it did nothing; `""` otherwise.
+        columns: those whose values it changed.
+        version: the Delta version its file went into; None if it is in none, or that is not known any more.
+        batch: the files of that commit, its own among them.
+        waits: why its file is not applied; `""` if it is.
+    """
+
+    change: KeyChange
+    is_known: bool
+    did: Did
+    why: str
+    columns: tuple[str, ...]
+    version: int | None
+    batch: tuple[str, ...]
+    waits: str
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A file that is not applied.
+
+    Attributes:
+        path: from the table folder.
+        state, why: its status.
+        rows: numbers of its rows with the key, each with its marker; None if they are not known.
+    """
+
+    path: str
+    state: str
+    why: str
+    rows: tuple[tuple[int, RowMarker], ...] | None
+
+
+@dataclass(frozen=True)
+class RowHistory:
+    """Everything about one key.
+
+    Attributes:
+        key: its values as written, by column.
+        beginning: where the replay starts, if not at the first file.
+        first: the key's rows there.
+        changes: in order.
+        unread: files that are not applied, each with its reason and its changes to the key.
+        overwritten: files of these changes whose content is not the one that was applied.
+        end: the key's rows after all changes.
+        applied: the key's rows after the changes that are applied.
+        real: the key's rows in the Delta table; None if there is no table.
+    """
+
+    key: Mapping[str, str]
+    beginning: ReplayStart | None
+    first: tuple[Row, ...]
+    changes: tuple[TracedChange, ...]
+    unread: tuple[Unread, ...]
+    overwritten: tuple[str, ...]
+    end: tuple[Row, ...]
+    applied: tuple[Row, ...]
+    real: tuple[Row, ...] | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the row at the start of the replay is known."""
+        return self.beginning is None or self.beginning.rows is not None
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the Delta table has the rows of the replay; None if there is nothing to compare."""
+        return same_rows(self.applied, self.real) if self.is_known and self.real is not None else None
+
+
+class KeyFilter:
+    """A key as text, which finds its rows in batches of any schema that has its columns.
+
+    Attributes:
+        texts: by key column, as `_metadata.json` spells it.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.texts = dict(texts)
+        self._values: dict[tuple[str, pa.DataType], pa.Scalar[Any]] = {}
+
+    @classmethod
+    def parse(
+        cls, arguments: Sequence[str], table: str, key_columns: Sequence[str], columns: Collection[str] = ()
+    ) -> KeyFilter:
+        """Parse a key: `COLUMN=VALUE` for each column; of a single key column `VALUE` alone will do, and may hold `=`.
+
+        Args:
+            arguments: of the command line.
+            table: its name, for messages.
+            key_columns: of the metadata.
+            columns: all known columns of the table: a name before `=` may be one of them by mistake.
+
+        Raises:
+            UsageError: a column is no key column, or one is missing.
+        """
+        if not key_columns:
+            raise UsageError(
+                f"{table}: has no keyColumns, so that no row can be identified",
+                "trace a file instead: mirror-engine trace file; or show all rows: mirror-engine show",
+            )
+        known = {folded(name): name for name in key_columns}
+        others = {folded(name) for name in columns} - set(known)
+        help_text = f"the key is {', '.join(key_columns)}: {' '.join(f'{name}=…' for name in key_columns)}"
+        texts: dict[str, str] = {}
+        for argument in arguments:
+            name, has_name, value = argument.partition("=")
+            if len(known) == 1 and folded(name) not in ({*known, *others} if has_name else ()):
+                name, has_name, value = key_columns[0], "=", argument
+            column = known.get(folded(name))
+            if column is None or column in texts:
+                problem = "named twice" if column else "is not a key column" if has_name else "names no column"
+                raise UsageError(f"key {argument}: {name if has_name else argument} {problem} of {table}", help_text)
+            texts[column] = value
+        if missing := [name for name in key_columns if name not in texts]:
+            raise UsageError(f"key: {', '.join(missing)} of {table} is missing", help_text)
+        return cls({name: texts[name] for name in key_columns})
+
+    def rows_of(self, batch: pa.RecordBatch) -> pa.Array[Any]:
+        """Which rows have the key, as booleans; rows with NULL in it, or without a column of it, never do (LZ-4.8).
+
+        Raises:
+            UsageError: a value is not of its column's type.
+        """
+        matches: pa.Array[Any] = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
+        columns = {folded(name): name for name in batch.schema.names}
+        for name, text in self.texts.items():
+            if folded(name) not in columns:
+                return pa.array(np.zeros(batch.num_rows, dtype=np.bool_))
+            cells = batch.column(columns[folded(name)])
+            is_equal = pc.equal(
+                comparable(pa.chunked_array([cells])).combine_chunks(), self._value(name, text, cells.type)
+            )
+            matches = pc.and_(matches, pc.fill_null(is_equal, False))
+        return matches
+
+    def _value(self, name: str, text: str, kind: pa.DataType) -> pa.Scalar[Any]:
+        if (name, kind) not in self._values:
+            try:
+                values = typed(pa.chunked_array([pa.array([text])]), kind)
+            except InvalidValue:
+                word = delta_type(kind) or kind
+                raise UsageError(
+                    f"key {name}={text}: no value of type {word}", f"key column {name} is {word}"
+                ) from None
+            self._values[name, kind] = comparable(values)[0]
+        return self._values[name, kind]
 
 
 def one_key(key: KeyFilter) -> ReadMode:
@@ -116,272 +260,101 @@ class OneKeyRows:
 
 
 class OneKeyWriter(MemoryDeltaWriter):
-    """`DeltaWriter` of the rows of one key, fed by a `one_key`; each change is held to `replay` by itself.
+    """`DeltaWriter` of the rows of one key, in mode `one_key`; each change is replayed by itself.
 
     Attributes:
         changes: all that were applied, in order.
-        first: the rows it had before them.
+        first: the key's rows before them.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.changes: list[KeyChange] = []
         self.first: tuple[Row, ...] = ()
-        self._now: tuple[Row, ...] = ()
+        self._rows_now: tuple[Row, ...] = ()
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
-        """See `DeltaWriter`."""
         for file in batch.files:
-            self._now = tuple({name: row.get(name) for name in batch.schema.names} for row in self._now)
-            told = list(_told(self._now, file, batch))
-            if told:
-                self._now = told[-1].after
+            rows = tuple({name: row.get(name) for name in batch.schema.names} for row in self._rows_now)
+            changes = list(_changes(rows, file, batch))
+            self._rows_now = changes[-1].after if changes else rows
             if file.path == AT_THE_BEGINNING:
-                self.first = self._now
+                self.first = self._rows_now
             else:
-                self.changes += told
+                self.changes += changes
         return super().apply(table, batch, record)
 
-    def row_count(self, table: str) -> int | None:  # noqa: ARG002 - whichever it is
-        """Never known: only one key's rows are here, and a table without them need not be empty (LZ-5.5)."""
+    def row_count(self, table: str) -> int | None:  # noqa: ARG002 - as writers are called
+        """Unknown: only one key's rows are here, and a table without them need not be empty (LZ-5.5)."""
         return None
 
 
-def _told(now: tuple[Row, ...], file: FileRows, batch: ChangeBatch) -> Iterator[KeyChange]:
-    for rows in file.rows.batches():
-        for found in plain_rows(rows):
-            marker = RowMarker(found[MARKER_COLUMN])
-            row = {name: found.get(name) for name in batch.schema.names}
+def _changes(rows: tuple[Row, ...], file: FileRows, batch: ChangeBatch) -> Iterator[KeyChange]:
+    for rows_of_file in file.rows.batches():
+        for entry in plain_rows(rows_of_file):
+            marker = RowMarker(entry[MARKER_COLUMN])
+            row = {name: entry.get(name) for name in batch.schema.names}
             change = Change(marker, tuple(row[name] for name in batch.key_columns), row)
-            after, _ = replay(now, [change], batch.key_columns)
-            yield KeyChange(file.path, found[ROW_COLUMN], marker, file.has_marker, now, tuple(after))
-            now = tuple(after)
+            after, _ = replay(rows, [change], batch.key_columns)
+            yield KeyChange(file.path, entry[ROW_COLUMN], marker, file.has_marker, rows, tuple(after))
+            rows = tuple(after)
 
 
-class KeyFilter:
-    """A key as it was written, found in rows of any schema that has its columns.
-
-    Attributes:
-        texts: by key column, as `_metadata.json` spells it.
-    """
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self.texts = dict(texts)
-        self._values: dict[tuple[str, pa.DataType], pa.ChunkedArray[Any]] = {}
-
-    @classmethod
-    def parse(
-        cls, given: Sequence[str], table: str, key_columns: Sequence[str], columns: Collection[str] = ()
-    ) -> KeyFilter:
-        """Read `--key` as it was given, once for each column; a single key needs no name and may hold `=`.
-
-        Args:
-            given: as it stands on the command line.
-            table: its name, for messages.
-            key_columns: as the metadata declares them.
-            columns: all that the table is known to have; what stands before `=` may be one of them by mistake.
-
-        Raises:
-            UsageError: a column is no key column, or one is missing.
-        """
-        if not key_columns:
-            raise UsageError(
-                f"{table}: has no keyColumns, so that no row can be told from another",
-                "Trace a file instead: --file NAME; or look at all rows: mirror-engine show.",
-            )
-        known = {folded(name): name for name in key_columns}
-        others = {folded(name) for name in columns} - set(known)
-        help = f"The key is {', '.join(key_columns)}: {' '.join(f'--key {name}=…' for name in key_columns)}"
-        texts: dict[str, str] = {}
-        for text in given:
-            name, has_name, value = text.partition("=")
-            if len(known) == 1 and folded(name) not in ({*known, *others} if has_name else ()):
-                name, has_name, value = key_columns[0], "=", text
-            column = known.get(folded(name))
-            if column is None or column in texts:
-                fault = "named twice" if column else "is not a key column" if has_name else "names no column"
-                raise UsageError(f"--key {text}: {name if has_name else text} {fault} of {table}", help)
-            texts[column] = value
-        if lacking := [name for name in key_columns if name not in texts]:
-            raise UsageError(f"--key: {', '.join(lacking)} of {table} is not given", help)
-        return cls({name: texts[name] for name in key_columns})
-
-    def rows_of(self, batch: pa.RecordBatch) -> pa.Array[Any]:
-        """Which rows have the key, as booleans; rows with NULL in it, or without a column of it, never do (LZ-4.8).
-
-        Raises:
-            UsageError: a value is none of its column's type.
-        """
-        found: pa.Array[Any] = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
-        columns = {folded(name): name for name in batch.schema.names}
-        for name, text in self.texts.items():
-            if folded(name) not in columns:
-                return pa.array(np.zeros(batch.num_rows, dtype=np.bool_))
-            cells = batch.column(columns[folded(name)])
-            wanted = self._value(name, text, cells.type)
-            same = pc.equal(comparable(pa.chunked_array([cells])).combine_chunks(), wanted[0])
-            found = pc.and_(found, pc.fill_null(same, False))
-        return found
-
-    def _value(self, name: str, text: str, kind: pa.DataType) -> pa.ChunkedArray[Any]:
-        if (name, kind) not in self._values:
-            self._values[name, kind] = comparable(pa.chunked_array([_parsed(name, text, kind)]))
-        return self._values[name, kind]
+def plain_rows(rows: pa.RecordBatch) -> list[Row]:
+    """Rows as dicts; a point in time beyond Python's becomes text."""
+    columns = [[_plain(cell) for cell in column] for column in rows.columns]
+    return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _parsed(name: str, text: str, kind: pa.DataType) -> pa.Array[Any]:
-    """One value in a column's type, by the rules of delimited text (LZ-6.9)."""
-    word = delta_type(kind) or str(kind)
+def _plain(cell: pa.Scalar[Any]) -> object:
     try:
-        return pa.array([_plain_wanted_key(text, word)], kind)
-    except (CellFault, pa.ArrowException, DecimalException, OverflowError):
-        raise UsageError(f"--key {name}={text}: no value of type {word}", f"Key column {name} is {word}.") from None
+        return cell.as_py()
+    except (ValueError, OverflowError):
+        return str(cell.value)
 
 
-def _plain_wanted_key(text: str, word: str) -> object:
-    if word.startswith("decimal"):
-        return Decimal(text)
-    if word == "byte":
-        return integer(text, 8)
-    if word == "timestamp_ntz":
-        return timestamp(text).replace(tzinfo=None)
-    return parser(word)(text)
-
-
-Did = Literal["inserted", "updated", "deleted", "nothing"]
-# what a change most likely did to rows that nobody knows
-_UNSEEN: dict[RowMarker, Did] = {
-    RowMarker.INSERT: "inserted",
-    RowMarker.UPDATE: "updated",
-    RowMarker.DELETE: "deleted",
-    RowMarker.UPSERT: "updated",
-}
-
-
-@dataclass(frozen=True)
-class TracedChange:
-    """One change to the key, and what became of it.
-
-    Attributes:
-        change: the change itself.
-        is_known: whether it is known what it met; where old files are gone, it may not be.
-        did: `nothing` where the rows are the same as before.
-        why: what it met, where that is not what its marker expects, or why it did nothing; `""` otherwise.
-        columns: those whose values it changed.
-        version: the Delta version its file went into; None where it is in none, or that is not known any more.
-        batch: the files that went into that commit, its own among them.
-        waits: why its file is not in the table yet; `""` for one that is.
-    """
-
-    change: KeyChange
-    is_known: bool
-    did: Did
-    why: str
-    columns: tuple[str, ...]
-    version: int | None
-    batch: tuple[str, ...]
-    waits: str
-
-
-@dataclass(frozen=True)
-class Unread:
-    """A file the table cannot read.
-
-    Attributes:
-        path: from the table folder.
-        state: `waiting` or `refused`.
-        why: so.
-        rows: places in it of rows with the key, each with its marker; None where they cannot be told.
-    """
-
-    path: str
-    state: str
-    why: str
-    rows: tuple[tuple[int, RowMarker], ...] | None
-
-
-@dataclass(frozen=True)
-class RowHistory:
-    """Everything there is to say about one key.
-
-    Attributes:
-        key: its values as given, by column.
-        beginning: where the replay begins, if not at the first file.
-        first: the rows the key had there.
-        changes: in order.
-        unread: files the table cannot read, each with its reason and the changes to the key that wait in it.
-        overwritten: files of these changes whose content is another than the one that was applied.
-        end: the key's rows after all changes.
-        applied: the key's rows after the changes that are in the table.
-        real: the key's rows in the Delta table; None where there is no table.
-    """
-
-    key: Mapping[str, str]
-    beginning: ReplayStart | None
-    first: tuple[Row, ...]
-    changes: tuple[TracedChange, ...]
-    unread: tuple[Unread, ...]
-    overwritten: tuple[str, ...]
-    end: tuple[Row, ...]
-    applied: tuple[Row, ...]
-    real: tuple[Row, ...] | None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the row the replay begins with is known."""
-        return self.beginning is None or self.beginning.rows is not None
-
-    @property
-    def agrees(self) -> bool | None:
-        """Whether the Delta table has what the replay has; None where there is nothing to compare."""
-        return same_rows(self.applied, self.real) if self.is_known and self.real is not None else None
-
-
-def trace_key(scene: TraceContext, given: Sequence[str]) -> RowHistory:
+def trace_key(scene: TraceContext, key: Sequence[str]) -> RowHistory:
     """Replay the changes to one key.
 
     Args:
         scene: the table.
-        given: the key, as `KeyFilter.parse` takes it.
+        key: as `KeyFilter.parse` takes it.
 
     Raises:
-        UsageError: the key is none of this table's.
-        TransientError: something could not be read for a while.
+        UsageError: the table has no such key.
+        TransientError: something could not be read for now.
     """
-    known = _columns_of(scene)
-    key = KeyFilter.parse(given, scene.name.normalized, scene.key_columns, known.names)
-    key.rows_of(pa.RecordBatch.from_pylist([], known))  # a key that no row can have is refused before all is read
-    writer, beginning = OneKeyWriter(), beginning_of(scene, key.rows_of)
-    replayed = replay_table(scene, beginning, writer, one_key(key))
-    changes = tuple(_traced_all(writer.changes, scene, beginning))
-    is_applied = [change.waits == "" for change in changes]
+    columns = _columns_of(scene)
+    key_filter = KeyFilter.parse(key, scene.name.normalized, scene.key_columns, columns.names)
+    key_filter.rows_of(pa.RecordBatch.from_pylist([], columns))  # refuse a key that no row can have before all is read
+    writer, start = OneKeyWriter(), replay_start(scene, key_filter.rows_of)
+    replayed = replay_table(scene, start, writer, one_key(key_filter))
+    changes = tuple(_traced_all(writer.changes, scene, start))
     files = dict.fromkeys(change.file for change in writer.changes)
-    last = len(changes) - is_applied[::-1].index(True) if any(is_applied) else 0
+    applied = [change for change in changes if not change.waits]
     return RowHistory(
-        key=key.texts,
-        beginning=beginning,
+        key=key_filter.texts,
+        beginning=start,
         first=writer.first,
         changes=changes,
-        unread=tuple(_unread(file, scene, writer, key) for file in replayed.pending_files),
+        unread=tuple(_unread(file, scene, writer, key_filter) for file in replayed.waiting),
         overwritten=tuple(path for path in files if path in scene.overwritten),
         end=changes[-1].change.after if changes else writer.first,
-        applied=changes[last - 1].change.after if last else writer.first,
-        real=_real(scene, key),
+        applied=applied[-1].change.after if applied else writer.first,
+        real=_delta_rows(scene, key_filter),
     )
 
 
 def _columns_of(scene: TraceContext) -> pa.Schema:
-    """The Delta table's columns, or those declared; none where neither tells them."""
+    """The Delta table's columns, or the declared ones; none if neither are known."""
     state = scene.context.writer.state(scene.status.delta_folder) if scene.commits else None
     declared = scene.metadata.declared_columns if scene.metadata else ()
     return arrow_schema(state.schema.columns if state else declared)
 
 
-def _traced_all(
-    changes: Iterable[KeyChange], scene: TraceContext, beginning: ReplayStart | None
-) -> Iterator[TracedChange]:
-    """All changes; what the first of them met is only known where the beginning is, up to one that leaves no doubt."""
-    is_known = beginning is None or beginning.rows is not None
+def _traced_all(changes: Iterable[KeyChange], scene: TraceContext, start: ReplayStart | None) -> Iterator[TracedChange]:
+    """All changes; without the rows at the start, matches are known from the first change that replaces the row on."""
+    is_known = start is None or start.rows is not None
     for change in changes:
         yield _traced(change, scene, is_known=is_known)
         is_known = is_known or change.marker is not RowMarker.INSERT
@@ -389,80 +362,66 @@ def _traced_all(
 
 def _traced(change: KeyChange, scene: TraceContext, *, is_known: bool) -> TracedChange:
     file = scene.files.get(change.file)
-    did, why = _effect(change) if is_known else (_UNSEEN[change.marker], "what it met is not known")
-    columns = _columns(change) if did == "updated" and is_known else ()
+    did, why = _effect(change) if is_known else (_LIKELY[change.marker], "the rows it matched are not known")
+    waits = "it was archived, and the table never held it"
+    if file is not None:
+        waits = "" if file.state == "applied" else file.why
     return TracedChange(
         change=change,
         is_known=is_known,
         did=did,
         why=why,
-        columns=columns,
-        version=file.delta_version if file else None,
+        columns=_changed_columns(change) if did == "updated" and is_known else (),
+        version=file.version if file else None,
         batch=scene.batch_of(change.file),
-        waits=_waits(file),
+        waits=waits,
     )
 
 
-def _waits(file: FileStatus | None) -> str:
-    """Why what a file holds is not in the table; `""` where it is."""
-    if file is None:
-        return "it was moved away, and the table never held it"
-    return "" if file.state == "applied" else file.reason
-
-
-def _columns(change: KeyChange) -> tuple[str, ...]:
-    found = (changed_columns(before, after) for before, after in zip(change.before, change.after, strict=True))
-    return tuple(dict.fromkeys(name for names in found for name in names))
+def _changed_columns(change: KeyChange) -> tuple[str, ...]:
+    """Columns whose values differ in any row; a missing one is NULL."""
+    changed: dict[str, None] = {}
+    for before, after in zip(change.before, change.after, strict=True):
+        for name in (*before, *after):
+            if comparable_value(before.get(name)) != comparable_value(after.get(name)):
+                changed[name] = None
+    return tuple(changed)
 
 
 def _effect(change: KeyChange) -> tuple[Did, str]:
-    """What a change did, and why it did nothing or not what its marker says (LZ-4.1, LZ-4.3, LZ-4.4)."""
-    met = len(change.before)
+    """The effect of a change, and why it is none or another than its marker says (LZ-4.1, LZ-4.3, LZ-4.4)."""
+    matched = len(change.before)
+    rows = count(matched, "row")
     match change.marker:
         case RowMarker.INSERT:
-            return "inserted", f"a marker 0 never replaces: {_rows(met + 1)} have this key now [ME039]" if met else ""
+            return "inserted", f"duplicate key: {count(matched + 1, 'row')} have it now [ME039]" if matched else ""
+        case RowMarker.UPDATE | RowMarker.UPSERT if not matched:
+            return "inserted", "no row had the key" if change.marker is RowMarker.UPDATE else ""
+        case RowMarker.UPDATE | RowMarker.UPSERT if same_rows(change.before, change.after):
+            return "nothing", "the row had these values already"
         case RowMarker.UPDATE | RowMarker.UPSERT:
-            if not met:
-                return "inserted", "no row had the key" if change.marker is RowMarker.UPDATE else ""
-            if same_rows(change.before, change.after):
-                return "nothing", "the row had these values already"
-            return "updated", f"all {_rows(met)} with this key became this row [ME043]" if met > 1 else ""
+            return "updated", f"all {rows} with this key became this row [ME043]" if matched > 1 else ""
+        case RowMarker.DELETE if not matched:
+            return "nothing", "no row had the key"
         case RowMarker.DELETE:
-            if not met:
-                return "nothing", "no row had the key"
-            return "deleted", f"all {_rows(met)} with this key went [ME043]" if met > 1 else ""
+            return "deleted", f"all {rows} with this key were deleted [ME043]" if matched > 1 else ""
         case _:
             assert_never(change.marker)
 
 
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
-
-
 def _unread(replayed: FileStatus, scene: TraceContext, writer: OneKeyWriter, key: KeyFilter) -> Unread:
-    """A file the replay could not read; with the engine's own reason, where it has met what stops the replay."""
-    told = standing(scene, replayed)
-    rows = None if replayed.state == "rejected" else _waiting_rows(replayed.path, scene, writer, key)
-    return Unread(replayed.path, told.state, told.reason, rows)
+    status = file_state(scene, replayed)
+    file = None if replayed.state == "refused" else read_pending(scene, replayed.path, writer, one_key(key))
+    if file is None:
+        return Unread(replayed.path, status.state, status.why, None)
+    entries = (row for batch in file.rows.batches([ROW_COLUMN, MARKER_COLUMN]) for row in batch.to_pylist())
+    rows = tuple((entry[ROW_COLUMN], RowMarker(entry[MARKER_COLUMN])) for entry in entries)
+    return Unread(replayed.path, status.state, status.why, rows)
 
 
-def _waiting_rows(
-    path: str, scene: TraceContext, writer: OneKeyWriter, key: KeyFilter
-) -> tuple[tuple[int, RowMarker], ...] | None:
-    """Rows with the key in a file that cannot be applied yet: where they stand and what they ask for."""
-    read = read_unapplied(scene, path, writer, one_key(key))
-    if read is None:
-        return None
-    return tuple(
-        (row[ROW_COLUMN], RowMarker(row[MARKER_COLUMN]))
-        for batch in read.rows.batches([ROW_COLUMN, MARKER_COLUMN])
-        for row in batch.to_pylist()
-    )
-
-
-def _real(scene: TraceContext, key: KeyFilter) -> tuple[Row, ...] | None:
+def _delta_rows(scene: TraceContext, key: KeyFilter) -> tuple[Row, ...] | None:
     """The key's rows in the Delta table itself."""
     if not scene.commits:
         return None
-    found = scene.context.writer.rows(scene.status.delta_folder, where=key.rows_of)
-    return None if found is None else tuple(row for batch in found.to_batches() for row in plain_rows(batch))
+    table = scene.context.writer.rows(scene.status.delta_folder, where=key.rows_of)
+    return None if table is None else tuple(row for batch in table.to_batches() for row in plain_rows(batch))

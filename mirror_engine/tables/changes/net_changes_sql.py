@@ -15,7 +15,7 @@ from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges
 from mirror_engine.tables.merge.statements import confs
-from mirror_engine.tables.spark.executors import MARKER, PLACE, ParquetRows, file_name, scratch_name, write_rows
+from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ def _laid_down(batch: ChangeBatch, folder: Path) -> list[str]:
     folder.mkdir(parents=True)
     paths = []
     for place, file in enumerate(batch.files):
-        if isinstance(file.rows, ParquetRows) and file.rows.place == place:
+        if isinstance(file.rows, ParquetRows) and file.rows.number == place:
             paths.append(file.rows.path)
         else:
             paths.append(folder / file_name(place, "rows"))
@@ -153,8 +153,8 @@ def _changes(spark: SparkSession, batch: ChangeBatch, paths: Sequence[str]) -> D
     types = [f"{quoted(scratch_name(column.name))} {spark_type(column.type)}" for column in batch.schema.columns]
     reader = spark.read.schema(", ".join([*types, f"{MARKER} TINYINT"])).option("__globPaths__", "false")
     cells = [f"{quoted(scratch_name(name))} AS c{place}" for place, name in enumerate(batch.schema.names)]
-    position = f"{PLACE} * {_FILE_ROWS} + _metadata.row_index AS pos"
-    return reader.parquet(*paths).selectExpr(*cells, MARKER, f"{PLACE} AS file", position)
+    position = f"{FILE_NUMBER} * {_FILE_ROWS} + _metadata.row_index AS pos"
+    return reader.parquet(*paths).selectExpr(*cells, MARKER, f"{FILE_NUMBER} AS file", position)
 
 
 def _target(spark: SparkSession, batch: ChangeBatch, log: DeltaLog) -> DataFrame:

@@ -11,6 +11,7 @@ import json
 import os
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import CommitConflict, StorageUnavailable
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord
-    from mirror_engine.tables.log.data_commit import NewFile
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
@@ -89,6 +89,24 @@ _PROPERTIES = {
 }
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A data file to be added to a table.
+
+    Attributes:
+        path: in the table's folder.
+        statistics: Delta's, as JSON.
+    """
+
+    path: Path
+    statistics: str
+
+    @property
+    def modified_ms(self) -> int:
+        """Its modification time, milliseconds since 1970."""
+        return self.path.stat().st_mtime_ns // 1_000_000
 
 
 def create_table(

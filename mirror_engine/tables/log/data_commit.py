@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import uuid
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -18,16 +18,17 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
+from mirror_engine.tables.log.commit import NewFile, create_table, properties_of
 from mirror_engine.tables.log.record import now_ms, refuse_repeated, to_metadata
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.statistics import statistics_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from mirror_engine.landing_zone.schema import Column, TableSchema
-    from mirror_engine.tables.base import BatchRecord
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 _log = logging.getLogger(__name__)
@@ -35,54 +36,72 @@ _INDEXED_COLUMNS, _NAMED_COLUMNS = "delta.dataSkippingNumIndexedCols", "delta.da
 _INDEXED_BY_DEFAULT = 32
 
 
-@dataclass(frozen=True)
-class NewFile:
-    """A data file to be added to a table.
-
-    Attributes:
-        path: in the table's folder.
-        statistics: Delta's, as JSON.
-    """
-
-    path: Path
-    statistics: str
-
-    @property
-    def modified_ms(self) -> int:
-        """Its modification time, milliseconds since 1970."""
-        return self.path.stat().st_mtime_ns // 1_000_000
-
-
 def data_file_name() -> str:
     """A new name for a data file."""
     return f"part-00000-{uuid.uuid4()}-c000.parquet"
 
 
-def add_parts(table: str, folder: Path, schema: TableSchema, parts: Path, record: BatchRecord) -> None:
-    """Move the Parquet files of a folder into a table's folder and add them to the table in one commit.
-
-    Files left by a failure belong to no version; VACUUM deletes them.
+def add_parts(table: str, folder: Path, schema: TableSchema, parts: Iterable[Path], record: BatchRecord) -> None:
+    """Move Parquet files into a table's folder and add them to the table in one commit.
 
     Args:
         table: its folder from `ROOT/Tables`.
         folder: the table's folder.
         schema: its columns, in the files under the same names and in the same types.
-        parts: folder of the files.
+        parts: the files.
         record: of the batch.
 
     Raises:
         CommitConflict: another writer was first; nothing was committed.
-        CommitFailed: deltalake could not commit.
-        StorageUnavailable: a file cannot be moved or written.
+        CommitFailed: deltalake could not commit; nothing was committed.
+        StorageUnavailable: a file cannot be moved or written; nothing was committed.
     """
     log = _opened(table, folder)
-    wanted = indexed_columns(log.table.metadata().configuration, schema)
-    files = []
-    for part in sorted(parts.glob("*.parquet")):
-        target = folder / data_file_name()
-        shutil.move(part, target)
-        files.append(NewFile(target, statistics_of(pq.read_metadata(target), wanted)))
-    add_files(table, log, schema, files, record)
+    with _moved(parts, folder, indexed_columns(log.table.metadata().configuration, schema)) as files:
+        add_files(table, log, schema, files, record)
+
+
+def create_with_files(table: str, folder: Path, batch: ChangeBatch, record: BatchRecord) -> None:
+    """Create a table whose first version holds a batch's passthrough files.
+
+    Raises:
+        CommitConflict: another writer created one first; nothing was committed.
+        StorageUnavailable: a file cannot be moved or written; nothing was committed.
+    """
+    wanted = indexed_columns(properties_of(batch.schema, batch.key_columns), batch.schema)
+    with _moved(batch.passthrough, folder, wanted) as files:
+        if not create_table(folder, batch.schema, record, files, batch.key_columns):
+            raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads the table's state.")
+
+
+@contextmanager
+def _moved(parts: Iterable[Path], folder: Path, columns: Sequence[Column]) -> Iterator[list[NewFile]]:
+    """Files moved into a table's folder for a commit; they are deleted again where nothing was committed."""
+    targets: list[Path] = []
+    try:
+        with _disk_trouble(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for part in parts:
+                targets.append(folder / data_file_name())
+                shutil.move(part, targets[-1])
+        yield [NewFile(target, statistics_of(pq.read_metadata(target), columns)) for target in targets]
+    except Exception:
+        with suppress(OSError):
+            for target in targets:
+                target.unlink(missing_ok=True)
+            folder.rmdir()  # of a table that was not created; any other is not empty
+        raise
+
+
+@contextmanager
+def _disk_trouble(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{folder}: a data file cannot be written: {error.strerror or error}",
+            "Check the disk and the rights on the folder.",
+        ) from error
 
 
 def add_files(table: str, log: DeltaLog, schema: TableSchema, files: Sequence[NewFile], record: BatchRecord) -> None:

@@ -23,7 +23,6 @@ from mirror_engine.tables.reading.spill import ReadMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import BinaryIO
 
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, HistoryEntry
@@ -475,18 +474,6 @@ class KeyWriter:
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
         found = tuple(MatchCounts(told[file.path].repeated, told[file.path].spread) for file in batch.files)
         return Outcome(known.version, found, "MERGE")
-
-    def data_file(self, table: str, name: str) -> BinaryIO:
-        """Never any.
-
-        Raises:
-            UsageError: it keeps no files.
-        """
-        raise UsageError(f"{table}/{name}: files are not kept when a landing zone is only judged")
-
-    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[MatchCounts]:  # noqa: ARG002 - `apply` tells all
-        """See `DeltaWriter`; what changes met, `apply` has told."""
-        return ()
 
     def changed_by_others(self, table: str, since: int) -> int:  # noqa: ARG002 - nobody else writes
         """See `DeltaWriter`; nobody does."""

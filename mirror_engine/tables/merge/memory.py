@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +11,15 @@ import pyarrow as pa
 
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
-from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import DeltaState, HistoryEntry, MatchCounts, Outcome, gone, reasons_of, way_of_record
 from mirror_engine.tables.log.record import beginning, from_metadata, now_ms, refuse_repeated, rows_of, to_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-    from typing import BinaryIO
 
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows
-    from mirror_engine.tables.passthrough import PassthroughFile
 
 Row = dict[str, Any]
 
@@ -85,7 +80,6 @@ class MemoryDeltaWriter:
 
     def __init__(self) -> None:
         self._tables: dict[str, list[_Commit]] = {}
-        self._files: dict[tuple[str, str], bytes] = {}
         self._lock = threading.RLock()
 
     def tables(self) -> Sequence[str]:
@@ -122,17 +116,16 @@ class MemoryDeltaWriter:
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """See `DeltaWriter`."""
         with self._lock:
-            if table not in self._tables and not batch.originals:
+            if table not in self._tables and not batch.passthrough:
                 self.create(table, batch.schema, beginning(record))
             commits = self._tables.get(table, [])
             last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
             if commits:
                 refuse_repeated(table, record, last.transactions.get(record.application))
             keyed = _KeyedRows.of((_widened(row, batch.schema) for row in last.rows), batch.key_columns)
-            self._keep(table, batch.originals)
             met = tuple(_met(keyed, _changes(file, batch)) for file in batch.files)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
-            operation = "STAGE" if batch.originals else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
+            operation = "STAGE" if batch.passthrough else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
             transactions = {**last.transactions, record.application: record.progress.batch}
             self._tables[table] = [
                 *commits,
@@ -145,24 +138,7 @@ class MemoryDeltaWriter:
                     transactions,
                 ),
             ]
-            return Outcome(len(commits), () if batch.originals else met, operation)
-
-    def data_file(self, table: str, name: str) -> BinaryIO | None:
-        """See `DeltaWriter`."""
-        found = self._files.get((table, name))
-        return None if found is None else io.BytesIO(found)
-
-    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[MatchCounts]:
-        """See `DeltaWriter`."""
-        rows = self._tables[table][version].rows if version >= 0 else ()
-        keyed = _KeyedRows.of(rows, batch.key_columns)
-        return tuple(_met(keyed, _changes(file, batch)) for file in batch.files)
-
-    def _keep(self, table: str, originals: Iterable[PassthroughFile]) -> None:
-        for original in originals:
-            with original.open() as opened:
-                self._files[table, original.name] = opened.read()
-            original.check()
+            return Outcome(len(commits), met, operation)
 
     def changed_by_others(self, table: str, since: int) -> int:
         """See `DeltaWriter`; only `write_as_another` makes such commits."""
@@ -264,13 +240,12 @@ def _widened(row: Row, schema: TableSchema) -> Row:
 
 
 def _met(keyed: _KeyedRows, changes: Iterator[Change]) -> MatchCounts:
-    """Apply the changes of one file; what they meet. Damage in a file that is staged is found by who inspects it."""
+    """Apply the changes of one file; returns how many rows they matched."""
     inserts = copies = 0
-    with suppress(RejectedFile):
-        for change in changes:
-            rows = keyed.apply(change)
-            inserts += change.marker is RowMarker.INSERT and rows > 0
-            copies += change.marker is not RowMarker.INSERT and rows > 1
+    for change in changes:
+        rows = keyed.apply(change)
+        inserts += change.marker is RowMarker.INSERT and rows > 0
+        copies += change.marker is not RowMarker.INSERT and rows > 1
     return MatchCounts(inserts, copies)
 
 

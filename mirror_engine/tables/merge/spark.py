@@ -11,7 +11,7 @@ from mirror_engine.tables.base import Outcome, gone
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import allow_vectors, create_table, evolve, record_only
-from mirror_engine.tables.log.data_commit import add_parts
+from mirror_engine.tables.log.data_commit import add_parts, create_with_files
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.history import changed_by_others, refuse_changed
 from mirror_engine.tables.log.record import (
@@ -23,9 +23,8 @@ from mirror_engine.tables.log.record import (
 )
 from mirror_engine.tables.log.snapshot import count_rows, open_log, read_rows
 from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
-from mirror_engine.tables.meetings import met_in
+from mirror_engine.tables.merge.key_matches import count_matches
 from mirror_engine.tables.merge.statements import append, confs, merge_changes, merge_plan, says, sized
-from mirror_engine.tables.passthrough import copied, data_file, stage
 from mirror_engine.tables.scratch import Leftovers
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions
@@ -33,7 +32,6 @@ from mirror_engine.tables.spark.session import Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import BinaryIO
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -162,7 +160,7 @@ class SparkDeltaWriter:
         log = open_log(self._tables.path(table))
         if log:
             refuse_repeated(table, record, log.transaction_version(record.application))
-        apply = self._stage_files if batch.originals else self._apply_rows
+        apply = self._add_files if batch.passthrough else self._apply_rows
         operation, met = apply(table, batch, record, log)
         self.make_durable(table, _durable_since(record, log))
         return Outcome(self._version_of(table, record), met, operation)
@@ -179,23 +177,6 @@ class SparkDeltaWriter:
                 return self._commit(table, batch, changes, record, version), changes.met
             record_only(log.folder, log, version + 1, record)
             return "NOTHING", changes.met
-
-    def data_file(self, table: str, name: str) -> BinaryIO | None:
-        """See `DeltaWriter`.
-
-        Raises:
-            TableDamaged: it is not there.
-        """
-        return data_file(self._tables.path(table), name)
-
-    def met(self, table: str, batch: ChangeBatch, version: int) -> Sequence[MatchCounts]:
-        """See `DeltaWriter`.
-
-        Raises:
-            UsageError: the table has no such version, or no longer.
-        """
-        log = open_log(self._tables.path(table), version) if version >= 0 else None
-        return met_in(batch, log)
 
     def changed_by_others(self, table: str, since: int) -> int:
         """See `DeltaWriter`.
@@ -274,7 +255,7 @@ class SparkDeltaWriter:
         record = gone(record, operation)
         if changes.is_data:
             refuse_changed(table, folder, since)
-            add_parts(table, folder, batch.schema, changes.folder, record)
+            add_parts(table, folder, batch.schema, sorted(changes.folder.glob("*.parquet")), record)
             return operation
         with spark_failures(table, "commit"), self.sessions.lent() as spark:
             log = self._log(table)
@@ -289,21 +270,23 @@ class SparkDeltaWriter:
                 commit(spark, folder, batch, changes, replace(record, plan=plan))
         return operation
 
-    def _stage_files(
+    def _add_files(
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
-        """Make files part of a table as they lie, or a table of them."""
+        """Add passthrough files to a table, or create it with them."""
         folder = self._tables.path(table)
-        if log and not log.can_add_files(batch.schema):
-            raise CommitConflict(f"{table}: it was changed and takes no files now", "The next cycle reads their rows.")
-        with copied(batch.originals, folder):
-            if log:
-                evolve(folder, log, batch.schema, batch.key_columns)
-                log = self._log(table)
-            stage(table, folder, log, batch, gone(record, "STAGE"))
-        if not log:
+        matches = count_matches(batch, log)
+        record = gone(record, "STAGE")
+        if log is None:
+            create_with_files(table, folder, batch, record)
             self._forget(folder)
-        return "STAGE", ()
+        else:
+            if not log.can_add_files(batch.schema):
+                raise CommitConflict(f"{table}: its features have changed", "The next cycle reads the rows.")
+            version = evolve(folder, log, batch.schema, batch.key_columns)
+            refuse_changed(table, folder, version)
+            add_parts(table, folder, batch.schema, batch.passthrough, record)
+        return "STAGE", matches
 
     def _version_of(self, table: str, record: BatchRecord) -> int:
         """The version in which a batch was committed: Delta passes over a transaction it knows without a word."""

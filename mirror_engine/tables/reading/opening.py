@@ -46,10 +46,6 @@ class OpenFile(Protocol):
         """Timestamp columns with a time zone."""
 
     @property
-    def promised_rows(self) -> int | None:
-        """Number of rows according to the footer; None for text."""
-
-    @property
     def diagnostics(self) -> list[Diagnostic]:
         """Warnings and information; grows while rows are read."""
 

@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import VOID, Column, same_name
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.limits import broken, check_lengths, check_total, too_large
+from mirror_engine.tables.reading.limits import broken, check_lengths, check_total, out_of_memory, too_large
 from mirror_engine.tables.reading.opening import guarded
 from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS, OutOfRange, ParquetType, converted, parquet_type
 from mirror_engine.tables.reading.row_rules import effective_markers
@@ -223,7 +223,7 @@ class ParquetChangeFile:
                 use_threads=self._threads and unfolded > _THREADED_BYTES,
             )
         except MemoryError as error:
-            raise RejectedFile(self._out_of_memory(group)) from error
+            raise out_of_memory(self._path, f"row group {group + 1}", self._config) from error
         except PARSE_ERRORS as error:
             reason = f"the pages of row group {group + 1} cannot be read"
             raise broken(self._path, "it is encrypted" if "crypt" in str(error) else reason) from error
@@ -266,10 +266,6 @@ class ParquetChangeFile:
 
     def _diagnostic(self, code: str, **details: object) -> Diagnostic:
         return diagnose(code, self._path, row=None, strict=self._config.strict, **details)
-
-    def _out_of_memory(self, group: int) -> Diagnostic:
-        reason = f"the memory for row group {group + 1}"
-        return self._diagnostic("ME075", reason=reason, limit="this process's memory", option="it")
 
     def _marker_diagnostics(self) -> Iterator[Diagnostic]:
         if self._marker_at is None:

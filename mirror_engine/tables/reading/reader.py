@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from mirror_engine.errors import MirrorError, StorageUnavailable
+from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.partitions import parse_folder
@@ -20,10 +20,10 @@ from mirror_engine.landing_zone.schema import (
     merge,
     mixed_times,
 )
-from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, FileRows
+from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.opening import guarded, in_memory, listed_now, open_listed
 from mirror_engine.tables.reading.parquet import open_parquet
-from mirror_engine.tables.reading.request import Forecast, ReadFile, TableContext
+from mirror_engine.tables.reading.request import ReadFile, TableContext
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows, ingest, null_key_counts
 from mirror_engine.tables.reading.spill import digest
 from mirror_engine.tables.reading.text import open_text
@@ -96,18 +96,6 @@ class ChangeFileReader:
             _close(outcome)  # a file that is being written fails in odd ways: none of them is what is wrong
             request = replace(request, file=now)
         raise self._changed(request)
-
-    def forecast(self, request: ReadRequest) -> Forecast | None:
-        """What the header or footer lets expect of a file; None where only reading it tells, or it is not there."""
-        try:
-            with self._storage.open(f"{request.zone}/{request.path}") as handle:
-                file = self._parsed(in_memory(guarded(handle, request.path), request.file.size), request)
-                contract = file_contract(file, request, self._config)
-        except (RejectedFile, StorageUnavailable, FileNotFoundError):
-            return None
-        rows = file.promised_rows
-        facts = facts_after(file, contract, request.facts, fills=rows is None or rows > 0)
-        return Forecast(facts, max(request.file.size, (rows or 0) * MIN_ACCOUNTED_ROW_BYTES))
 
     def _outcome(self, request: ReadRequest) -> ReadFile | RejectedFile:
         try:

@@ -45,14 +45,6 @@ class ReadFile:
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What a header or footer lets expect of a file: the context after it, and its bytes in a batch."""
-
-    facts: TableContext
-    accounted_bytes: int
-
-
-@dataclass(frozen=True)
 class ReadRequest:
     """One file to read.
 

@@ -251,7 +251,6 @@ class TextChangeFile:
 
     naive_columns: frozenset[str] = frozenset()
     utc_columns: frozenset[str] = frozenset()
-    promised_rows: int | None = None
 
     def __init__(self, handle: BinaryIO, path: str, metadata: Metadata, config: Config) -> None:
         self._handle = handle

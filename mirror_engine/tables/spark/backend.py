@@ -62,9 +62,9 @@ class SparkBackend:
             return ExecutorReader(self.storage, self.config, self.root / SCRATCH, self.writer.sessions.lent)
         return self.reader_here()
 
-    def lying(self) -> PassthroughReader:
-        """Finds files that can be added to their tables unchanged, in this process: no row is read for that."""
-        return PassthroughReader(self.storage, self.config, all_rows(self.root / SCRATCH))
+    def passthrough(self) -> PassthroughReader:
+        """A reader of files that are added to their tables unchanged, in this process."""
+        return PassthroughReader(self.storage, self.config, self.root / SCRATCH)
 
     def reader_here(self) -> OrderedReader:
         """A reader of change files in this process."""

@@ -1,18 +1,17 @@
-"""Reads change files on Spark's executors, many at once, with the very reader that reads them here.
+"""Reads change files on Spark's executors, many at once, with the reader of this process; their rows become Parquet.
 
-Each file is read against the facts after the one before. The driver foretells these from headers and footers, so that
-a wave of files can be read side by side; where a file's rows say otherwise, what was read after it goes, and the next
-wave begins there. So the meaning is that of reading one after the other.
+Each file is read against the table's context after the file before. A wave of files is read against the context
+before its first one. The first file that changes the context ends the wave: later answers are thrown away, and the
+next wave begins there. So the result is that of reading one file after the other.
 """
 
 from __future__ import annotations
 
 import re
 import socket
-from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from mirror_engine.errors import MirrorError, SetupError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import ReadFile, ReadRequest
-from mirror_engine.tables.reading.spill import ReadMode, all_rows, scratch_errors
+from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 from mirror_engine.tables.scratch import PROCESS, remove_of_others
 from mirror_engine.tables.spark.failures import spark_failures
 
@@ -36,46 +35,38 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
+    from mirror_engine.tables.base import RowSource
     from mirror_engine.tables.reading.request import PendingFiles, TableContext
 
     Answer: TypeAlias = ReadFile | MirrorError
 
-    from mirror_engine.tables.base import RowSource
-
 MARKER = "marker"
-PLACE = "CAST(substring(_metadata.file_name, 6, 8) AS BIGINT)"  # of a row's change file in the batch, in Spark's SQL
+FILE_NUMBER = "CAST(substring(_metadata.file_name, 6, 8) AS BIGINT)"  # of a row's change file in the batch, in SQL
+_TASKS_PER_CORE = 4  # of one wave: files differ in size
+_NO_ENGINE = re.compile(r"No module named '(mirror_engine|pyarrow|numpy)[.\w]*'|PYTHON_VERSION_MISMATCH")
+_SAME_ENVIRONMENT = "Every node needs the same Python environment as the driver; PYSPARK_PYTHON names its program."
 
 
 def scratch_name(name: str) -> str:
-    """How a table's column, or the marker's, is called in such a file."""
+    """The column's name in scratch files; `name` is the table's, or the marker's."""
     return MARKER if name == MARKER_COLUMN else f"_{name}"
 
 
-def file_name(place: int, token: str) -> str:
-    """A name for the rows of the change file at `place` of its batch; the token tells it from other batches' files."""
-    return f"rows-{place:08}-{token}.parquet"
+def file_name(number: int, token: str) -> str:
+    """The scratch file of change file `number` of a batch; the token is the batch's own."""
+    return f"rows-{number:08}-{token}.parquet"
 
 
 def write_rows(rows: RowSource, path: Path) -> None:
-    """Lay rows down in a file, record batch by record batch.
+    """Write rows to a scratch file, record batch by record batch.
 
     Raises:
-        OSError: the file cannot be written.
+        StorageUnavailable: the file cannot be written.
     """
-    schema = scratch_schema(rows.schema)
-    with parquet_writer(path, schema) as writer:
-        for batch in rows.batches():
-            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
-
-
-def scratch_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns as such a file names them."""
-    return pa.schema(list(zip(map(scratch_name, schema.names), schema.types, strict=True)))
-
-
-def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer of passing rows: quick, and without what only helps those who look for some of them."""
-    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, write_statistics=False)
+    store = ParquetRows(rows.schema, path, 0)
+    for batch in rows.batches():
+        store.add(batch)
+    store.finish()
 
 
 class ParquetRows:
@@ -84,27 +75,28 @@ class ParquetRows:
     Args:
         schema: of its rows.
         path: of the file; it is made at once.
-        place: of the change file in its batch, as the file's name says it.
+        number: of the change file in its batch, as in the file's name.
 
     Raises:
         StorageUnavailable: from every method, when the scratch folder fails.
     """
 
-    def __init__(self, schema: pa.Schema, path: Path, place: int) -> None:
+    def __init__(self, schema: pa.Schema, path: Path, number: int) -> None:
         self.schema = schema
         self.path = path
-        self.place = place
-        self._written_schema = scratch_schema(schema)
+        self.number = number
+        self._stored_schema = pa.schema(list(zip(map(scratch_name, schema.names), schema.types, strict=True)))
+        options = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
         with scratch_errors():
-            self._writer: pq.ParquetWriter | None = parquet_writer(path, self._written_schema)
+            self._writer: Any = pq.ParquetWriter(path, self._stored_schema, **options)
 
     def add(self, batch: pa.RecordBatch) -> None:
         with scratch_errors():
-            self._open_writer().write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._written_schema))
+            self._writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._stored_schema))
 
     def finish(self) -> None:
         with scratch_errors():
-            self._open_writer().close()
+            self._writer.close()
         self._writer = None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -113,24 +105,13 @@ class ParquetRows:
         with scratch_errors():
             file = pq.ParquetFile(self.path)
         with file:
-            for batch in file.iter_batches(columns=[scratch_name(name) for name in names]):
-                cells = [batch.column(scratch_name(name)) for name in names]
-                yield pa.RecordBatch.from_arrays(cells, schema=fields)
+            for batch in file.iter_batches(columns=list(map(scratch_name, names))):
+                yield pa.RecordBatch.from_arrays([batch.column(scratch_name(name)) for name in names], schema=fields)
 
     def close(self) -> None:
         if self._writer is not None:
             self.finish()
         self.path.unlink(missing_ok=True)
-
-    def _open_writer(self) -> pq.ParquetWriter:
-        if self._writer is None:
-            raise ValueError("finished rows take no more")
-        return self._writer
-
-
-_TASKS_PER_CORE = 4  # files differ in size
-_NO_ENGINE = re.compile(r"No module named '(mirror_engine|pyarrow|numpy)[.\w]*'|PYTHON_VERSION_MISMATCH")
-_SAME_ENVIRONMENT = "Every node needs the same Python environment as the driver; PYSPARK_PYTHON names its program."
 
 
 @dataclass(frozen=True)
@@ -138,145 +119,128 @@ class _Task:
     """What an executor needs to read one file.
 
     Attributes:
-        mark: a file that every node sees whose ROOT is the driver's.
+        mark: a file in the driver's scratch folder: a node without it sees another ROOT.
         version: of the driver's engine.
-        place: of the file in its batch.
+        number: of the file in its batch.
     """
 
     storage: Storage
     config: Config
     mark: Path
     version: str
-    place: int
+    number: int
     request: ReadRequest
 
     def run(self) -> Answer:
-        """Read the file, on whatever machine this is; a failure is an answer, too, so that Spark tries none again."""
+        """Read the file; a failure is an answer, too, or Spark would run the task again."""
         try:
             self._check_node()
-            path = self.mark.parent / file_name(self.place, f"{self.mark.name}-{uuid4().hex}")
-            mode = ReadMode(lambda schema, _keys: ParquetRows(schema, path, self.place))
+            path = self.mark.parent / file_name(self.number, f"{self.mark.name}-{uuid4().hex}")
+            mode = ReadMode(lambda schema, _keys: ParquetRows(schema, path, self.number))
             return ChangeFileReader(self.storage, self.config, mode).read(self.request)
-        except MirrorError as failed:
-            return failed
+        except MirrorError as error:
+            return error
 
     def _check_node(self) -> None:
-        here = _version()
-        if here != self.version:
-            raise SetupError(
-                f"{socket.gethostname()} has mirror-engine {here}, the driver {self.version}", _SAME_ENVIRONMENT
-            )
+        node, version = socket.gethostname(), _version()
+        if version != self.version:
+            raise SetupError(f"{node} has mirror-engine {version}, the driver {self.version}", _SAME_ENVIRONMENT)
         if not self.mark.exists():
             raise SetupError(
-                f"{socket.gethostname()} does not see {self.mark.parent}, where the driver put a file",
+                f"{node} does not see {self.mark.parent}, where the driver put a file",
                 "ROOT must be one and the same folder on every node: a network share, or a mount of the lake.",
             )
 
 
+@dataclass(frozen=True)
 class ExecutorReader:
     """`OrderedReader` on executors.
 
-    Args:
-        storage: door 1, as every node can open it.
+    Attributes:
+        storage: the landing zone's, as every node can open it.
         config: all options.
-        scratch: for passing rows; every node sees it.
+        scratch: for rows until they are applied; every node sees it.
         session: lends a Spark session.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        config: Config,
-        scratch: Path,
-        session: Callable[[], AbstractContextManager[SparkSession]],
-    ) -> None:
-        self._storage = storage
-        self._config = config
-        self._scratch = scratch
-        self._session = session
-        self._here = ChangeFileReader(storage, config, all_rows(scratch))
-        remove_of_others((*scratch.glob("read-*"), *scratch.glob("rows-*-read-*")))
+    storage: Storage
+    config: Config
+    scratch: Path
+    session: Callable[[], AbstractContextManager[SparkSession]]
 
-    def in_order(self, waiting: PendingFiles) -> Generator[ReadFile, None, None]:
+    def __post_init__(self) -> None:
+        remove_of_others((*self.scratch.glob("read-*"), *self.scratch.glob("rows-*-read-*")))
+
+    def in_order(self, pending: PendingFiles) -> Generator[ReadFile, None, None]:
         """See `OrderedReader`.
 
         Raises:
             SetupError: an executor does not see ROOT, or has another environment.
         """
-        facts, place = waiting.facts, 0
-        while place < len(waiting.files):
-            wave = self._wave(waiting, place, facts)
-            answers = deque(self._answers(wave, place))
+        context, number = pending.facts, 0
+        while number < len(pending.files):
+            before = context
+            answers = self._wave(pending, number, before)
             try:
-                for request in wave:
-                    if request.facts != facts:
-                        break
-                    answer = answers.popleft()
+                while answers and context == before:
+                    answer = answers.pop(0)
                     if isinstance(answer, MirrorError):
                         raise answer
-                    facts, place = answer.facts, place + 1
+                    context, number = answer.facts, number + 1
                     yield answer
             finally:
-                for left in answers:
-                    if isinstance(left, ReadFile):
-                        left.rows.rows.close()
+                for unused in answers:
+                    if isinstance(unused, ReadFile):
+                        unused.rows.rows.close()
 
-    def _wave(self, waiting: PendingFiles, place: int, facts: TableContext) -> list[ReadRequest]:
-        """Requests for as many files as may go into one batch and can be foretold; one always goes."""
-        requests: list[ReadRequest] = []
-        size = 0
-        while place + len(requests) < len(waiting.files) and len(requests) < self._config.max_batch_files:
-            request = waiting.request(place + len(requests), facts)
-            if requests and size + request.file.size > self._config.max_batch_size:
-                break
-            requests.append(request)
-            foretold = self._here.forecast(request)
-            if foretold is None:
-                break
-            facts, size = foretold.facts, size + foretold.accounted_bytes
-        return requests
-
-    def _answers(self, wave: Sequence[ReadRequest], place: int) -> list[Answer]:
-        """Each file, read by one of the executors; rows that no answer speaks of are gone."""
-        mark = self._scratch / f"read-{PROCESS}-{uuid4().hex}"
-        tasks = [
-            _Task(self._storage, self._config, mark, _version(), place + at, request) for at, request in enumerate(wave)
-        ]
+    def _wave(self, pending: PendingFiles, first: int, context: TableContext) -> list[Answer]:
+        """Read files from `first` on against one context: as many as are surely within a batch."""
+        mark = self.scratch / f"read-{PROCESS}-{uuid4().hex}"
         answers: list[Answer] = []
         try:
             with scratch_errors():
-                self._scratch.mkdir(parents=True, exist_ok=True)
+                self.scratch.mkdir(parents=True, exist_ok=True)
                 mark.touch()
-            answers = self._spread(tasks, wave[0].table.normalized)
+            with spark_failures(pending.table.normalized, "reading"), self.session() as spark, _environment_errors():
+                spark_context = spark.sparkContext
+                numbers = self._numbers(pending, first, context, _TASKS_PER_CORE * spark_context.defaultParallelism)
+                tasks = [
+                    _Task(self.storage, self.config, mark, _version(), number, pending.request(number, context))
+                    for number in numbers
+                ]
+                answers = list(spark_context.parallelize(tasks, len(tasks)).map(_Task.run).collect())
         finally:
             mark.unlink(missing_ok=True)
-            rows = (answer.rows.rows for answer in answers if isinstance(answer, ReadFile))
-            told = {found.path for found in rows if isinstance(found, ParquetRows)}
-            for path in set(self._scratch.glob(f"rows-*-{mark.name}-*")) - told:
+            kept = {answer.rows.rows.path for answer in answers if isinstance(answer, ReadFile)}  # type: ignore[attr-defined]
+            for path in set(self.scratch.glob(f"rows-*-{mark.name}-*")) - kept:
                 path.unlink(missing_ok=True)
         return answers
 
-    def _spread(self, tasks: Sequence[_Task], table: str) -> list[Answer]:
-        """The answers to all tasks, in their order."""
-        with spark_failures(table, "reading"), self._session() as spark, _one_environment():
-            context = spark.sparkContext
-            slices = min(len(tasks), _TASKS_PER_CORE * context.defaultParallelism)
-            return list(context.parallelize(tasks, slices).map(_Task.run).collect())
+    def _numbers(self, pending: PendingFiles, first: int, context: TableContext, limit: int) -> range:
+        """The files of a wave; the first file of a table always changes its context, and is read alone."""
+        last = first + 1
+        size = pending.files[first].size
+        end = min(len(pending.files), first + min(limit, self.config.max_batch_files))
+        while context.schema is not None and last < end:
+            size += pending.files[last].size
+            if size > self.config.max_batch_size:
+                break
+            last += 1
+        return range(first, last)
 
 
 @contextmanager
-def _one_environment() -> Iterator[None]:
-    """What an executor cannot even begin with is told as what it is."""
+def _environment_errors() -> Iterator[None]:
+    """Turn what executors without the driver's Python environment raise into `SetupError`."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     try:
         yield
     except Py4JError as error:
-        if (found := _NO_ENGINE.search(str(error))) is not None:
-            raise SetupError(f"an executor cannot run mirror-engine: {found[0]}", _SAME_ENVIRONMENT) from None
+        if (cause := _NO_ENGINE.search(str(error))) is not None:
+            raise SetupError(f"an executor cannot run mirror-engine: {cause[0]}", _SAME_ENVIRONMENT) from None
         raise
 
 
 def _version() -> str:
-    """Of the program, as this process has it."""
     return __version__

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
+from mirror_engine.tables.reading.limits import unlimited_memory
 from mirror_engine.tables.spark import jars
 from mirror_engine.tables.spark.java import find_java
 
@@ -301,7 +302,8 @@ def _launched(settings: Mapping[str, str], log: IO[bytes]) -> tuple[SparkSession
     conf: SparkConf = SparkConf(loadDefaults=False)
     conf.setAll([(name, value) for name, value in settings.items() if name.startswith(_AT_LAUNCH)])
     # in a process group of its own, Ctrl-C in the terminal does not end it: the current commit is finished
-    gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
+    with unlimited_memory():  # the JVM has limits of its own
+        gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
     try:
         return _context_session(gateway, settings), gateway.proc
     except BaseException:

@@ -35,7 +35,7 @@ PROGRAMS = HERE / "programs"
 PATIENCE_SECONDS = 30
 
 
-class Refused(Exception):
+class RejectedRequest(Exception):
     """A client raised: status, code, class and message of it."""
 
 
@@ -56,7 +56,7 @@ class Client:
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         answer = json.loads(self._process.stdout.readline() or '{"refused": "the program has ended"}')
         if "refused" in answer:
-            raise Refused(answer["refused"])
+            raise RejectedRequest(answer["refused"])
         return answer["gave"]
 
     def end(self) -> None:
@@ -67,9 +67,11 @@ class Ground:
     """A server, and the processes around it: clients that are asked, and publishers that run to their end."""
 
     def __init__(self, server: Server, home: Path) -> None:
-        self.card = server.card
-        self.environment = self.card.around({"PATH": os.environ["PATH"], "HOME": str(home)})
-        self.landing_zone = Path(self.card.store, self.card.workspace, self.card.item, "Files", "LandingZone")
+        self.connection = server.connection
+        self.environment = self.connection.around({"PATH": os.environ["PATH"], "HOME": str(home)})
+        self.landing_zone = Path(
+            self.connection.store, self.connection.workspace, self.connection.item, "Files", "LandingZone"
+        )
         self._started: dict[tuple[str, ...], Client] = {}
 
     def client(self, *command: str) -> Client:
@@ -96,7 +98,7 @@ class MirroredGround(Ground):
 
     def rows(self, table: str, item: str = "") -> list[dict[str, Any]] | None:
         """A table's rows as they are now, in no order that counts; None where there is no table."""
-        writer = self._writers.get(item or self.card.item_id)
+        writer = self._writers.get(item or self.connection.item_id)
         found = writer.rows(table) if writer else None
         return None if found is None else sorted(found.to_pylist(), key=lambda row: list(map(str, row.values())))
 
@@ -126,7 +128,10 @@ def ground(tmp_path_factory, switches) -> Iterator[Ground]:
     """A server without engines."""
     told: list[str] = []
     plan = ServerPlan(tmp_path_factory.mktemp("served") / "store", has_engines=False, switches=switches)
-    with Server(plan, tell=told.append) as server, standing(Ground(server, tmp_path_factory.mktemp("home"))) as made:
+    with (
+        Server(plan, on_error=told.append) as server,
+        standing(Ground(server, tmp_path_factory.mktemp("home"))) as made,
+    ):
         yield made
     assert told == []
 
@@ -141,7 +146,7 @@ def mirrored(tmp_path_factory) -> Iterator[MirroredGround]:
         new_writer=lambda item: writers[item.id],
     )
     home = tmp_path_factory.mktemp("home")
-    with Server(plan, tell=pytest.fail) as server, standing(MirroredGround(server, home, writers)) as made:
+    with Server(plan, on_error=pytest.fail) as server, standing(MirroredGround(server, home, writers)) as made:
         yield made
 
 
@@ -186,7 +191,7 @@ def landing_zone(ground) -> Path:
 @pytest.fixture(scope="session")
 def refused() -> Callable[[str], Any]:
     """Expects that a client raises, with these words."""
-    return lambda words: pytest.raises(Refused, match=re.escape(words))
+    return lambda words: pytest.raises(RejectedRequest, match=re.escape(words))
 
 
 _numbers = count(1)

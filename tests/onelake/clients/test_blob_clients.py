@@ -1,4 +1,4 @@
-"""azure-storage-blob, adlfs and obstore, unmodified, by production's URLs (endpoint chapter 12, items 7 and 9)."""
+"""azure-storage-blob, adlfs and obstore, unmodified, by production's URLs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_blob_upload_look_read_copy_and_delete(blob, table):
 
 def test_blob_lists_come_in_pages_and_by_level(blob, table, served):
     found = blob.listings(table, 12)
-    above = f"{served.card.item_id}/Files/LandingZone/{table}/"
+    above = f"{served.connection.item_id}/Files/LandingZone/{table}/"
     names = sorted([f"{above}{number}" for number in range(2)] + [f"{above}{n % 2}/{n:04}" for n in range(12)])
     assert found["pages"] == [names[:10], names[10:]]
     assert found["level"] == [f"{above}0/", f"{above}1/"]
@@ -69,8 +69,8 @@ def test_blob_batches_are_carried_out_where_a_switch_says_so(blob, table, landin
 
 @pytest.mark.parametrize("way", ["real name", "https", "http"])
 def test_7_adlfs_pipe_ls_cat_mv_rm(adlfs, table, served, way):
-    port = served.card.https.rpartition(":")[2]
-    address = {"real name": "", "https": f"https://localhost:{port}", "http": served.card.http}[way]
+    port = served.connection.https.rpartition(":")[2]
+    address = {"real name": "", "https": f"https://localhost:{port}", "http": served.connection.http}[way]
     assert adlfs.round_trip(address, table) == {
         "listed": ["/_a.bin"],
         "size": 10,

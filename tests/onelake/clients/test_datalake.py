@@ -1,4 +1,4 @@
-"""azure-storage-file-datalake, unmodified, by production's URLs (endpoint chapter 12, items 1 to 6)."""
+"""azure-storage-file-datalake, unmodified, by production's URLs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_1_create_append_flush_exists_ranged_download_delete(datalake, table):
 
 def test_1_get_paths_in_pages_deep_in_the_path_and_whole_trees(datalake, table, served):
     found = datalake.listings(table, 25)
-    above = f"{served.card.item_id}/Files/LandingZone/{table}"
+    above = f"{served.connection.item_id}/Files/LandingZone/{table}"
     names = [f"{above}/{number:04}" for number in range(25)]
     assert found["pages"] == [names[:10], names[10:20], [*names[20:], f"{above}/deep"]]
     leaves = [[name, False, 0] for name in names]
     folders = [[f"{above}/deep", True, 0], [f"{above}/deep/deeper", True, 0]]
     assert found["tree"] == [*leaves, *folders, [f"{above}/deep/deeper/leaf", False, 0]]
-    assert found["item"] == [f"{served.card.item_id}/{name}" for name in ("Files", "Tables")]
+    assert found["item"] == [f"{served.connection.item_id}/{name}" for name in ("Files", "Tables")]
 
 
 @pytest.mark.parametrize("size", [1, 9 * MIB, 120 * MIB])
@@ -123,14 +123,14 @@ def test_3_rename_file_into_a_folder_that_is_missing_is_not_found(datalake, refu
 @pytest.mark.parametrize("kind", ["named key", "dict", "SAS", "none"])
 @pytest.mark.parametrize("prefix", ["", "/onelake"])
 def test_5_the_same_over_http_with_a_key_a_SAS_or_nothing(datalake, table, served, kind, prefix):  # noqa: N802 - its name
-    assert datalake.by_http(served.card.http + prefix, kind, table) == ROUND
+    assert datalake.by_http(served.connection.http + prefix, kind, table) == ROUND
 
 
 def test_5_a_bare_key_and_a_token_are_refused_over_http_by_the_library(datalake, refused, table, served):
     with refused("ValueError: Unable to determine account name for shared key credential"):
-        datalake.by_http(served.card.http, "bare key", table)
+        datalake.by_http(served.connection.http, "bare key", table)
     with refused("ValueError: Token credential is only supported with HTTPS"):
-        datalake.token_by_http(served.card.http)
+        datalake.token_by_http(served.connection.http)
 
 
 @pytest.mark.parametrize("kind", ["secret", "default", "environment", "az"])
@@ -140,12 +140,12 @@ def test_6_credentials_of_azure_identity(datalake, table, kind):
 
 @pytest.mark.parametrize("authority", ["login.microsoft.com", "https://localhost:{port}"])
 def test_6_other_hosts_for_tokens(datalake, table, served, authority):
-    port = served.card.https.rpartition(":")[2]
+    port = served.connection.https.rpartition(":")[2]
     assert datalake.by_authority(authority.format(port=port), table) == ROUND
 
 
 def test_6_straight_to_the_https_address_with_the_token_alone_by_the_proxy(datalake, table, served):
-    port = served.card.https.rpartition(":")[2]
+    port = served.connection.https.rpartition(":")[2]
     assert datalake.direct(f"https://localhost:{port}", table) == ROUND
 
 

@@ -1,4 +1,4 @@
-"""deltalake on OneLake's real name, unmodified (endpoint chapter 12, item 8)."""
+"""deltalake on OneLake's real name, unmodified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_8_write_append_overwrite_read_by_abfss(delta, table, kind):
 @pytest.mark.parametrize("kind", ["key", "none"])
 @pytest.mark.parametrize("prefix", ["", "/onelake"])
 def test_8_write_append_overwrite_read_by_http(delta, table, served, kind, prefix):
-    assert delta.round_trip(table, kind, served.card.http + prefix) == VERSIONS
+    assert delta.round_trip(table, kind, served.connection.http + prefix) == VERSIONS
 
 
 def test_8_two_racing_writers_lose_nothing(delta, table):

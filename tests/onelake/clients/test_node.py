@@ -1,4 +1,4 @@
-"""@azure/storage-file-datalake under Node, unmodified (endpoint chapter 12, items 6 and 10)."""
+"""@azure/storage-file-datalake under Node, unmodified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def datalake(node, client):
 
 
 def expected(served, table):
-    name = f"{served.card.item_id}/Files/LandingZone/{table}/a b=ü.bin"
+    name = f"{served.connection.item_id}/Files/LandingZone/{table}/a b=ü.bin"
     return {
         "made": [True, False],
         "content": "0123456789",
@@ -37,17 +37,17 @@ def test_10_create_upload_move_read_list_delete_with_a_token(datalake, served, t
 
 @pytest.mark.parametrize("kind", ["key", "SAS", "none"])
 def test_10_the_same_by_http_under_onelake(datalake, served, table, kind):
-    assert datalake.roundTrip(table, f"{served.card.http}/onelake", kind) == expected(served, table)
+    assert datalake.roundTrip(table, f"{served.connection.http}/onelake", kind) == expected(served, table)
 
 
 def test_10_a_token_by_http_is_refused_by_the_library(datalake, refused, served, table):
     with refused("Bearer token authentication is not permitted for non-TLS protected (non-https) URLs"):
-        datalake.roundTrip(table, f"{served.card.http}/onelake", "default")
+        datalake.roundTrip(table, f"{served.connection.http}/onelake", "default")
 
 
 def test_10_without_onelake_the_library_takes_the_workspace_for_an_account(datalake, refused, served, table):
     with refused("404"):
-        datalake.roundTrip(table, served.card.http, "none")
+        datalake.roundTrip(table, served.connection.http, "none")
 
 
 def test_10_lists_in_pages(datalake, table):

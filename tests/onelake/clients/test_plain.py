@@ -1,4 +1,4 @@
-"""requests and httpx without an SDK (endpoint chapter 12, items 4 and 13)."""
+"""requests and httpx without an SDK."""
 
 from __future__ import annotations
 
@@ -80,14 +80,16 @@ def test_13_the_item_in_the_listed_path(ask, table, served):
     land(ask, table, "a.csv", "abc")
     found = ask("GET", f"{ZONE}?resource=filesystem&recursive=true&directory={table}")
     [path] = json.loads(found["text"])["paths"]
-    assert path["name"] == f"{served.card.item_id}/Files/LandingZone/{table}/a.csv"
+    assert path["name"] == f"{served.connection.item_id}/Files/LandingZone/{table}/a.csv"
     assert (path["contentLength"], path.get("isDirectory")) == ("3", None)
     assert path["lastModified"].endswith(" GMT")
     assert not path["etag"].startswith('"')
 
 
 def test_13_the_item_by_name_with_its_type(ask, table, landing_zone, served):
-    made = ask("PUT", f"{served.card.item}.MountedRelationalDatabase/Files/LandingZone/{table}?resource=directory")
+    made = ask(
+        "PUT", f"{served.connection.item}.MountedRelationalDatabase/Files/LandingZone/{table}?resource=directory"
+    )
     assert made["status"] == 201
     assert (landing_zone / table).is_dir()
 

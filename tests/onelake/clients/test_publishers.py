@@ -27,7 +27,7 @@ def test_15_a_publisher_that_renames_into_place_drops_its_table_and_publishes_it
 
 
 def test_a_publisher_with_plain_requests_that_appends_and_flushes_in_one(mirrored):
-    card = mirrored.card
+    card = mirrored.connection
     mirrored.publish(sys.executable, str(PUBLISHERS / "plain_append.py"), card.workspace, card.item)
     expected = [
         {"sku": "b", "price": 2.5, "stock": 9},

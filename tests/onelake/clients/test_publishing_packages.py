@@ -1,4 +1,4 @@
-"""Publishers from the package index, unmodified, and what an engine makes of them (chapter 12, items 11 to 15)."""
+"""Publishers from the package index, unmodified, and what an engine makes of them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from browser import DESKTOP, PHONE, browser
 from shop_window import EVIL, EVIL_TABLE, SHOP, shop
 
-from mirror_engine.onelake.page.web import Web, WebServer
+from mirror_engine.onelake.page.web import PageServer, Web
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ SIZES = {"phone": PHONE, "desktop": DESKTOP}
 
 @contextlib.contextmanager
 def served(window):
-    server = WebServer(Web(window), tell=pytest.fail)
+    server = PageServer(Web(window), on_error=pytest.fail)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"
@@ -69,7 +69,7 @@ def test_every_page_fits_is_complete_and_is_not_complained_of(  # noqa: PLR0913,
         if scripts:
             tab.until(lambda: ">live<" in tab.html)
         else:
-            assert "as of when it was loaded" in tab.html
+            assert ">not live<" in tab.html
         tab.screenshot(artefacts / f"{page}-{size}-{scheme}{'' if scripts else '-no-scripts'}.png")
         assert tab.width == SIZES[size][0]  # nothing sticks out
         complaints = [each for each in tab.complaints if page != "absent" or "404" not in each]
@@ -99,7 +99,7 @@ def test_the_page_moves_by_itself(opened, tmp_path) -> None:
         window.apply()
         overview.until(lambda: ">loading<" not in overview.html)
         table.say("Page.bringToFront")  # in the background it gave its connection back
-        table.until(lambda: "has caught up" in table.html)
+        table.until(lambda: "level: everything landed is in the table" in table.html)
         assert len(table.events("Page.loadEventFired")) == 1  # without being loaded again
 
 

@@ -7,7 +7,7 @@ import pytest
 from shop_window import SHOP, Window
 from starlette.testclient import TestClient
 
-from mirror_engine.onelake.page.pages import MAX_CHARACTERS, MAX_COLUMNS, MAX_FILES, FirstRows, named
+from mirror_engine.onelake.page.pages import MAX_CHARACTERS, MAX_COLUMNS, MAX_FILES, FirstRows, file_names
 from mirror_engine.onelake.page.web import Web
 
 pytestmark = pytest.mark.slow
@@ -38,8 +38,8 @@ def test_a_value_is_one_line_of_bounded_length(value, kind, text) -> None:
 def test_many_columns_and_files_are_counted_instead_of_shown() -> None:
     rows = FirstRows.of(pa.table({f"c{at}": [at] for at in range(MAX_COLUMNS + 3)}))
     assert (len(rows.columns), len(rows.rows[0]), rows.more_columns) == (MAX_COLUMNS, MAX_COLUMNS, 3)
-    assert named(["a", "b", "c", "d"]) == "a, b, c, d"
-    assert named([str(at) for at in range(1500)]) == "0 … 1499 (1,500 files)"
+    assert file_names(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert file_names([str(at) for at in range(1500)]) == "0 … 1499 (1,500 files)"
 
 
 def test_a_page_lists_the_newest_applied_files_and_counts_the_rest(tmp_path) -> None:
@@ -48,12 +48,12 @@ def test_a_page_lists_the_newest_applied_files_and_counts_the_rest(tmp_path) -> 
     for at in range(MAX_FILES + 2):
         table.insert({"Id": at})
     window.apply()
-    table.skip()
+    table.skip_numbers()
     for at in range(MAX_FILES + 5):
         table.insert({"Id": at})
     page = TestClient(Web(window).app).get(f"/tables/{SHOP}/Many").text
     assert page.count('<span class="state well">applied') == MAX_FILES
     assert "… and 2 applied files more." in page
-    assert "… and 5 waiting files more." in page
+    assert "… and 5 pending files more." in page
     assert f"<bdi>{MAX_FILES + 2:020d}.parquet</bdi>" in page
     assert f'class="file"><bdi>{1:020d}.parquet</bdi>' not in page

@@ -11,11 +11,11 @@ import pytest
 from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, shop
 from starlette.testclient import TestClient
 
-from mirror_engine.monitoring.words import describe, help_for, urgency
-from mirror_engine.onelake.items import DatabaseStatus
+from mirror_engine.monitoring.words import advice, in_words, tone, watermark, word
 from mirror_engine.onelake.page import status_cache as sights
-from mirror_engine.onelake.page.pages import address, last_diagnostic
+from mirror_engine.onelake.page.pages import last_diagnostic, table_url
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
+from mirror_engine.onelake.replication import DatabaseStatus
 
 pytestmark = pytest.mark.slow
 
@@ -53,12 +53,12 @@ def test_every_table_stands_on_the_page_with_the_words_of_status(still, client) 
     read = words_of(page)
     for item in still.shown:
         for table in item.view().status().tables:
-            assert f'href="{address(item, table)}"' in page
+            assert f'href="{table_url(item, table)}"' in page
             last = last_diagnostic(table)
             told = [
                 table.name.folder,
-                table.state.code.replace("_", " "),
-                table.watermark,
+                word(table.state),
+                watermark(table),
                 *([last.code, last.message] if last else ()),
             ]
             assert all(" ".join(each.split()) in read for each in told), table.name
@@ -66,25 +66,25 @@ def test_every_table_stands_on_the_page_with_the_words_of_status(still, client) 
 
 def test_the_shop_has_tables_in_every_state(still) -> None:
     """Else the page would not be tested with it."""
-    states = {table.state.code for table in still.shown[0].view().status().tables}
+    states = {word(table.state) for table in still.shown[0].view().status().tables}
     assert states == {"unconfigured", "empty", "loading", "behind", "blocked", "halted"}
-    assert [table.state.code for table in still.shown[1].view().status().tables] == ["caught_up"]
+    assert [word(table.state) for table in still.shown[1].view().status().tables] == ["caught_up"]
 
 
 def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, client) -> None:
     for item in still.shown:
         status = item.view().status()
         for table in status.tables:
-            answer = client.get(address(item, table))
+            answer = client.get(table_url(item, table))
             assert answer.status_code == 200
             read = words_of(answer.text)
             told = [
-                describe(table.name, table.state),
-                help_for(table.state, engine_running=status.engine_running),
+                in_words(table.state),
+                advice(table.state, engine_running=status.engine_running),
                 table.delta_folder,
             ]
             told += [f"{each.path} {each.state}" for each in table.files]
-            told += [each.reason for each in table.files] + [each.full_message for each, _ in table.diagnostics]
+            told += [each.why for each in table.files] + [each.full_message for each, _ in table.diagnostics]
             told += [f"Rows processed {table.rows_processed:,}", f"Bytes processed {table.bytes_processed:,}"]
             assert [each for each in told if " ".join(each.split()) not in read] == []
 
@@ -92,7 +92,7 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
 def test_files_history_and_first_rows_are_shown(client) -> None:
     read = words_of(client.get(ORDERS).text)
     assert "00000000000000000001.parquet applied at version 1 40" in read
-    assert "00000000000000000003.parquet pending - ready for the next cycle" in read
+    assert "00000000000000000003.parquet waiting - ready, goes in with the next cycle" in read
     assert "MERGE" in read.partition("History")[2]
     rows = read.partition("First rows")[2]
     assert "Customer 20" in rows
@@ -102,7 +102,7 @@ def test_files_history_and_first_rows_are_shown(client) -> None:
 
 def test_a_refused_file_says_why(client) -> None:
     read = words_of(client.get(f"/tables/{SHOP}/Items").text)
-    assert re.search(r"00000000000000000002.parquet rejected - .*row marker", read)
+    assert re.search(r"00000000000000000002.parquet refused - .*row marker", read)
 
 
 def test_null_is_told_from_a_text_and_long_cells_are_cut(client) -> None:
@@ -175,7 +175,7 @@ def test_a_table_without_readable_rows_still_has_its_page(window, visitor, monke
 
 
 def test_an_engine_s_failure_stands_on_the_page(window, visitor) -> None:
-    window.change(SHOP, state=DatabaseStatus.STOPPED, error="No <Java>")
+    window.change(SHOP, status=DatabaseStatus.STOPPED, error="No <Java>")
     assert "Stopped" in words_of(visitor.get("/").text)
     assert "No &lt;Java&gt;" in visitor.get("/").text
 
@@ -191,11 +191,11 @@ def test_many_readers_cost_one_look(still) -> None:
 def test_a_change_is_seen_as_soon_as_a_look_is_old(window) -> None:
     now = [0.0]
     looks = sights.StatusCache(window, clock=lambda: now[0])
-    assert looks.one(SHOP).status.tables[0].state.code == "behind"
+    assert word(looks.one(SHOP).status.tables[0].state) == "behind"
     window.apply()
-    assert looks.one(SHOP).status.tables[0].state.code == "behind"
+    assert word(looks.one(SHOP).status.tables[0].state) == "behind"
     now[0] += sights.FRESH_SECONDS
-    assert looks.one(SHOP).status.tables[0].state.code == "caught_up"
+    assert word(looks.one(SHOP).status.tables[0].state) == "caught_up"
 
 
 def test_looking_takes_a_fifth_of_the_time_at_most(window) -> None:
@@ -208,7 +208,7 @@ def test_looking_takes_a_fifth_of_the_time_at_most(window) -> None:
     looks = sights.StatusCache(window, clock=slow_clock)
     looks.one(SHOP)
     before = window.views
-    now[0] += 5 * sights.REST - 11
+    now[0] += 5 * sights.IDLE_FACTOR - 11
     looks.one(SHOP)
     assert window.views == before
 
@@ -248,7 +248,7 @@ def test_all_words_can_be_read_on_what_they_stand_on(palette) -> None:
 
 
 def test_every_state_has_a_colour(still) -> None:
-    tones = {urgency(table.state) for item in still.shown for table in item.view().status().tables}
+    tones = {tone(table.state) for item in still.shown for table in item.view().status().tables}
     assert tones == set(TONES)
     assert all(f".state.{each} " in PAGE_CSS for each in TONES)
 

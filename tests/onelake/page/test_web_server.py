@@ -12,7 +12,7 @@ from shop_window import SHOP, shop
 from wire import connected, exchange, request, rest_of, status_of
 
 from mirror_engine.onelake.page import web as web_live
-from mirror_engine.onelake.page.web import Web, WebServer
+from mirror_engine.onelake.page.web import PageServer, Web
 
 if TYPE_CHECKING:
     import socket
@@ -25,7 +25,7 @@ ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
 
 @contextlib.contextmanager
 def served(window, **options):
-    server = WebServer(Web(window), tell=pytest.fail, **options)
+    server = PageServer(Web(window), on_error=pytest.fail, **options)
     server.start()
     try:
         yield server
@@ -121,19 +121,19 @@ def test_the_stream_tells_what_changes_as_the_page_itself_would(tmp_path) -> Non
             lines = [line.removeprefix("data: ") for line in before.splitlines() if line.startswith("data: <")]
             assert all(line in read for line in lines if "oldest for" not in line)
             moving.apply()
-            assert "has caught up" in stream.until("at version 2")
+            assert "level: everything landed" in stream.until("at version 2")
 
 
 def test_a_quiet_stream_says_that_it_is_there(window, monkeypatch) -> None:
-    monkeypatch.setattr(web_live, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(web_live, "SILENT_LOOKS", 1)
+    monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(web_live, "KEEP_ALIVE_REFRESHES", 1)
     with served(window) as server, contextlib.closing(Stream(server.port, "/tables/none/none")) as stream:
-        stream.until(": still here")
+        stream.until(": keep-alive")
 
 
 def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeypatch) -> None:
     monkeypatch.setattr(web_live, "MAX_STREAMS", 1)
-    monkeypatch.setattr(web_live, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
     with served(window) as server:
         with contextlib.closing(Stream(server.port, "/")) as first:
             first.until("data: ")
@@ -142,7 +142,7 @@ def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeyp
             assert b"retry-after: 60" in second
             assert status_of(exchange(server.port, request("GET", "/"))) == 200  # reading goes on
         ends = time.monotonic() + 10
-        while server._web.live._streams:
+        while server._web.streams._count:
             assert time.monotonic() < ends
             time.sleep(0.01)
         with contextlib.closing(Stream(server.port, "/")) as next_one:
@@ -156,4 +156,4 @@ def test_an_open_stream_does_not_keep_the_server_from_ending(window) -> None:
             began = time.monotonic()
             server.stop()
             assert rest_of(stream.connection).endswith(b"0\r\n\r\n")  # ended, not cut
-        assert time.monotonic() - began < web_live.LOOK_SECONDS + 2
+        assert time.monotonic() - began < web_live.REFRESH_SECONDS + 2

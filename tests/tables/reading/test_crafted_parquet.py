@@ -22,15 +22,15 @@ CLAIM = 2**31 - 1
 UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 1, 2  # which number of a page's header, from 0
 
 READ = """
-import resource, sys
+import sys
 from peak_memory import peak_bytes
 from mirror_engine.config import Config
+from mirror_engine.tables.reading.limits import limit_memory
 from mirror_engine.tables.reading.parquet import open_parquet
 
 path, more = sys.argv[1], int(sys.argv[2])
 if more:
-    pages = int(open("/proc/self/statm").read().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more,) * 2)
+    limit_memory(more)
 before = peak_bytes()
 with open(path, "rb", buffering=0) as handle:
     try:
@@ -78,11 +78,7 @@ def end_of_number(content: bytes, at: int) -> int:
 def read_alone(path: Any, content: bytes, more_bytes: int = 0) -> tuple[str, int]:
     """What a process of its own makes of a file, and by how much its memory grew; 0: without a limit."""
     path.write_bytes(content)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "ARROW_DEFAULT_MEMORY_POOL": "system" if more_bytes else "mimalloc",
-    }
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", READ, str(path), str(more_bytes)]
     done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     outcome, grown = done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Rows that wait where every node sees them."""
+"""Rows in Parquet files that every node sees."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ROWS = pa.table(
 )
 
 
-def store(folder: Path, place: int = 7) -> ParquetRows:
-    return ParquetRows(ROWS.schema, folder / file_name(place, "token"), place)
+def store(folder: Path, number: int = 7) -> ParquetRows:
+    return ParquetRows(ROWS.schema, folder / file_name(number, "token"), number)
 
 
 def test_rows_come_back_in_order_under_their_own_names_and_types(tmp_path: Path) -> None:
@@ -37,20 +37,20 @@ def test_rows_come_back_in_order_under_their_own_names_and_types(tmp_path: Path)
     rows: ParquetRows = pickle.loads(pickle.dumps(written))  # noqa: S301 - as from an executor
     assert pa.Table.from_batches(rows.batches()).equals(ROWS)
     assert pa.Table.from_batches(rows.batches([MARKER_COLUMN, "marker"])).equals(ROWS.select([MARKER_COLUMN, "marker"]))
-    assert (rows.place, rows.path.name) == (7, "rows-00000007-token.parquet")
+    assert (rows.number, rows.path.name) == (7, "rows-00000007-token.parquet")
     rows.close()
     rows.close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_without_rows_is_there_all_the_same(tmp_path: Path) -> None:
+def test_a_file_without_rows_can_be_read(tmp_path: Path) -> None:
     rows = store(tmp_path)
     rows.finish()
     assert rows.schema == ROWS.schema
     assert sum(batch.num_rows for batch in rows.batches()) == 0
 
 
-def test_forgotten_rows_leave_nothing_behind(tmp_path: Path) -> None:
+def test_closing_unfinished_rows_deletes_their_file(tmp_path: Path) -> None:
     rows = store(tmp_path)
     rows.add(ROWS.to_batches()[0])
     rows.close()

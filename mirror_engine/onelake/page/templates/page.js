@@ -21,15 +21,15 @@ function show(html) {
   }
 }
 
-function tell(word) {
+function setState(word) {
   live.textContent = word;
   live.className = word;
 }
 
 function listen() {
   source = new EventSource(location.href);
-  source.onmessage = (event) => { show(event.data); tell("live"); };
-  source.onerror = () => tell("disconnected");
+  source.onmessage = (event) => { show(event.data); setState("live"); };
+  source.onerror = () => setState("disconnected");
 }
 
 // A browser keeps few connections to one server: pages that nobody sees give theirs back.

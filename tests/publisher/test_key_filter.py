@@ -71,14 +71,14 @@ def test_all_parts_of_a_composite_key_must_be_equal() -> None:
 
 @pytest.mark.parametrize("text", ["QQ==", "a=b", "=", "", "7"])
 def test_a_single_key_may_hold_an_equals_sign(text) -> None:
-    for given in (text, f"id={text}", f"Id={text}"):
-        assert KeyFilter.parse([given], "Items", ["Id"]).texts == {"Id": text}
+    for argument in (text, f"id={text}", f"Id={text}"):
+        assert KeyFilter.parse([argument], "Items", ["Id"]).texts == {"Id": text}
 
 
 def test_a_single_key_is_given_once() -> None:
-    for given in (["7", "a=b"], ["Id=7", "a=b"]):
+    for arguments in (["7", "a=b"], ["Id=7", "a=b"]):
         with pytest.raises(UsageError, match="named twice"):
-            KeyFilter.parse(given, "Items", ["Id"])
+            KeyFilter.parse(arguments, "Items", ["Id"])
 
 
 def test_a_column_of_a_composite_key_is_named() -> None:

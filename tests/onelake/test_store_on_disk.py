@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.onelake import store as local_writable
-from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.onelake import store
+from mirror_engine.onelake.store import LocalStore
 
 if TYPE_CHECKING:
     from mirror_engine.onelake.store import StagedFile
@@ -27,14 +27,14 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def storage(root: Path) -> WritableLocalStorage:
-    storage = WritableLocalStorage(root)
+def storage(root: Path) -> LocalStore:
+    storage = LocalStore(root)
     storage.make_folder("T")
     return storage
 
 
 @pytest.fixture
-def outside(tmp_path: Path, root: Path, storage: WritableLocalStorage) -> Path:
+def outside(tmp_path: Path, root: Path, storage: LocalStore) -> Path:
     """A folder beside ROOT, and links to it, that nothing may touch."""
     assert storage
     folder = tmp_path / "outside"
@@ -45,13 +45,13 @@ def outside(tmp_path: Path, root: Path, storage: WritableLocalStorage) -> Path:
     return folder
 
 
-def staged(storage: WritableLocalStorage, content: bytes = b"x") -> StagedFile:
+def staged(storage: LocalStore, content: bytes = b"x") -> StagedFile:
     file = storage.stage()
     file.write(content)
     return file
 
 
-def test_nothing_is_done_by_way_of_a_link(storage: WritableLocalStorage, outside: Path) -> None:
+def test_nothing_is_done_by_way_of_a_link(storage: LocalStore, outside: Path) -> None:
     storage.publish(staged(storage), "T/f", 0)
     missing: list[Any] = [
         lambda: storage.publish(staged(storage), "folder/f", 0),
@@ -60,9 +60,9 @@ def test_nothing_is_done_by_way_of_a_link(storage: WritableLocalStorage, outside
         lambda: storage.rename("file", "T/link"),
         lambda: storage.touch("file", 0),
         lambda: storage.touch("folder/secret", 0),
-        lambda: storage.take_away("file"),
-        lambda: storage.take_away("folder"),
-        lambda: storage.take_away("folder/secret"),
+        lambda: storage.move_to_trash("file"),
+        lambda: storage.move_to_trash("folder"),
+        lambda: storage.move_to_trash("folder/secret"),
     ]
     before = (outside / "secret").stat()
     for call in missing:
@@ -75,9 +75,7 @@ def test_nothing_is_done_by_way_of_a_link(storage: WritableLocalStorage, outside
     assert (outside / "secret").stat() == before
 
 
-def test_publishing_and_renaming_over_a_link_replace_the_link(
-    root: Path, storage: WritableLocalStorage, outside: Path
-) -> None:
+def test_publishing_and_renaming_over_a_link_replace_the_link(root: Path, storage: LocalStore, outside: Path) -> None:
     storage.publish(staged(storage, b"new"), "file", 0)
     storage.publish(staged(storage, b"other"), "T/f", 0)
     storage.rename("T/f", "folder")
@@ -86,23 +84,21 @@ def test_publishing_and_renaming_over_a_link_replace_the_link(
 
 
 def test_a_folder_taken_away_takes_its_links_along_and_not_their_targets(
-    root: Path, storage: WritableLocalStorage, outside: Path
+    root: Path, storage: LocalStore, outside: Path
 ) -> None:
     (root / "T/link").symlink_to(outside)
-    storage.take_away("T").discard()
+    storage.move_to_trash("T").discard()
     assert (outside / "secret").exists()
     assert not (root / "T").exists()
 
 
-def test_only_its_owner_may_look_at_what_is_staged(root: Path, storage: WritableLocalStorage) -> None:
+def test_only_its_owner_may_look_at_what_is_staged(root: Path, storage: LocalStore) -> None:
     staged(storage).close()
     modes = [stat.S_IMODE((root / path).stat().st_mode) for path in [".mirror-engine", STAGING]]
     assert modes == [0o700, 0o700]
 
 
-def test_a_staging_folder_that_is_a_link_is_not_followed(
-    root: Path, storage: WritableLocalStorage, outside: Path
-) -> None:
+def test_a_staging_folder_that_is_a_link_is_not_followed(root: Path, storage: LocalStore, outside: Path) -> None:
     (root / ".mirror-engine").mkdir()
     (root / STAGING).symlink_to(outside)
     with pytest.raises(StorageUnavailable):
@@ -111,7 +107,7 @@ def test_a_staging_folder_that_is_a_link_is_not_followed(
 
 
 def test_content_is_on_the_disk_before_its_name_is_shown(
-    root: Path, storage: WritableLocalStorage, monkeypatch: pytest.MonkeyPatch
+    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced = []
     fsync = os.fsync
@@ -128,7 +124,7 @@ def test_content_is_on_the_disk_before_its_name_is_shown(
 
 
 def test_a_failing_disk_is_unavailable_and_shows_nothing(
-    root: Path, storage: WritableLocalStorage, monkeypatch: pytest.MonkeyPatch
+    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.publish(staged(storage, b"old"), "T/f", 0)
 
@@ -138,7 +134,7 @@ def test_a_failing_disk_is_unavailable_and_shows_nothing(
     calls: dict[str, list[Any]] = {
         "fsync": [lambda: storage.publish(file, "T/f", 0), lambda: storage.make_folder("T/new")],
         "replace": [lambda: storage.publish(file, "T/f", 0)],
-        "rename": [partial(storage.rename, "T/f", "T/g"), partial(storage.take_away, "T")],
+        "rename": [partial(storage.rename, "T/f", "T/g"), partial(storage.move_to_trash, "T")],
         "utime": [partial(storage.touch, "T/f", 1), lambda: storage.publish(file, "T/f", 0)],
         "open": [partial(storage.make_folder, "T"), lambda: staged(storage)],
     }
@@ -157,18 +153,18 @@ def test_a_failing_disk_is_unavailable_and_shows_nothing(
 
 
 def test_a_folders_inode_is_kept_until_the_clock_of_births_has_moved_on(
-    root: Path, storage: WritableLocalStorage, monkeypatch: pytest.MonkeyPatch
+    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[tuple[float, int]] = []
     monkeypatch.setattr(
-        local_writable.time, "sleep", lambda seconds: waited.append((seconds, len(list((root / STAGING).iterdir()))))
+        store.time, "sleep", lambda seconds: waited.append((seconds, len(list((root / STAGING).iterdir()))))
     )
-    storage.take_away("T").discard()
-    assert waited == [(local_writable.TICK_SECONDS, 1)]
+    storage.move_to_trash("T").discard()
+    assert waited == [(store.TICK_SECONDS, 1)]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="a Linux interface")
-def test_no_call_leaves_anything_open(storage: WritableLocalStorage, outside: Path) -> None:
+def test_no_call_leaves_anything_open(storage: LocalStore, outside: Path) -> None:
     assert outside
 
     def everything() -> None:
@@ -189,7 +185,7 @@ def test_no_call_leaves_anything_open(storage: WritableLocalStorage, outside: Pa
         for path in ["file/x", "T/g/x"]:
             with pytest.raises(FileExistsError):
                 storage.make_folder(path)
-        storage.take_away("T").discard()
+        storage.move_to_trash("T").discard()
         storage.make_folder("T")
 
     everything()

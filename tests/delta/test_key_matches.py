@@ -14,7 +14,7 @@ from test_staged_changes import CHANGES, KEY, KEYS, SCHEMA, table_of
 
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
-from mirror_engine.tables.meetings import met_in
+from mirror_engine.tables.merge.key_matches import count_matches
 
 
 @settings(max_examples=150, deadline=None)
@@ -25,7 +25,7 @@ def test_what_rows_meet_is_what_replay_says(before: list[Any], files: list[list[
         log = table_of(Path(folder) / "T", rows)
         changes = [[(marker, *key, 0) for marker, key in file] for file in files]
         landed = tuple(file_rows(str(n), SCHEMA, SCHEMA.names, *file) for n, file in enumerate(changes))
-        found = met_in(ChangeBatch(landed, SCHEMA, KEYS), log)
+        found = count_matches(ChangeBatch(landed, SCHEMA, KEYS), log)
     _, effects = replay(
         [dict(zip(SCHEMA.names, row, strict=True)) for row in rows],
         [Change(RowMarker(m), (a, b), {"a": a, "b": b, "v": v}) for m, a, b, v in itertools.chain(*changes)],
@@ -43,10 +43,10 @@ def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path: Path) -> N
     for part in (tmp_path / "T").glob("*.parquet"):
         part.unlink()  # whoever reads it fails
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 6, "x", 1), (0, 6, "x", 2))
-    assert met_in(ChangeBatch((file,), SCHEMA, KEYS), log) == (MatchCounts(1, 0),)
+    assert count_matches(ChangeBatch((file,), SCHEMA, KEYS), log) == (MatchCounts(1, 0),)
 
 
 def test_rows_of_a_keyless_table_meet_nothing(tmp_path: Path) -> None:
     log = table_of(tmp_path / "T", [(1, "x", 0)])
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1))
-    assert met_in(ChangeBatch((file,), SCHEMA), log) == (MatchCounts(),)
+    assert count_matches(ChangeBatch((file,), SCHEMA), log) == (MatchCounts(),)

@@ -11,15 +11,14 @@ from delta_history import read_history
 from delta_protocol import protocol_faults
 from deltalake import DeltaTable, write_deltalake
 from independent_readers import by_deltalake, by_duckdb
-from test_direct_staging import Zone, landings, rows
 from test_fixtures import outcome
+from test_passthrough import Zone, landings, rows
 
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.events import RetryScheduled
 from mirror_engine.landing_zone.change import same_rows
-from mirror_engine.tables import passthrough as lying_files
+from mirror_engine.tables import passthrough
 from mirror_engine.tables.merge import spark as writer_module
-from mirror_engine.tables.reading.opening import SightedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +46,7 @@ FIXTURES = (
 
 @pytest.fixture(autouse=True)
 def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lying_files, "MIN_BYTES", 1)
+    monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
 
 
 def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(
@@ -69,36 +68,12 @@ def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(
     assert [row["id"] for row in table.where("name = 'näme 59'").collect()] == [59]
 
 
-def test_a_file_replaced_while_it_is_copied_is_not_committed(
-    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zone = Zone(tmp_path, mirror_writer(tmp_path))
-    path = zone.land(rows(0, 10))
-    opens = SightedFile.open
-    opened = []
-
-    def replacing(self: SightedFile) -> object:
-        found = opens(self)
-        opened.append(found)
-        if len(opened) == 2:  # the first look is over
-            path.unlink()
-            zone.landed = 0
-            zone.land(rows(100, 5))
-        return found
-
-    monkeypatch.setattr(SightedFile, "open", replacing)
-    assert zone.sync() is RunResult.CAUGHT_UP
-    assert len(opened) > 2
-    assert sorted(row["id"] for row in zone.outcome()["rows"]) == [100, 101, 102, 103, 104]
-    assert len(list((zone.root / "Tables/dbo/T").glob("*.parquet"))) == 1
-
-
 def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(
     tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zone = Zone(tmp_path, mirror_writer(tmp_path))
     zone.land(rows(0, 10))
-    folder, stages, theirs = zone.root / "Tables/dbo/T", writer_module.stage, pa.table({"id": [7]})
+    folder, stages, theirs = zone.root / "Tables/dbo/T", writer_module.create_with_files, pa.table({"id": [7]})
     said: list[Event] = []
 
     def staging(*arguments: Any) -> None:
@@ -106,7 +81,7 @@ def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(
             write_deltalake(folder, theirs)
         stages(*arguments)
 
-    monkeypatch.setattr(writer_module, "stage", staging)
+    monkeypatch.setattr(writer_module, "create_with_files", staging)
     with Mirror(zone.root, Config(), writer=zone.writer, listeners=[said.append]) as mirror:
         assert mirror.sync().result is RunResult.RETRY
     failures = [event.message for event in said if isinstance(event, RetryScheduled)]

@@ -1,4 +1,4 @@
-"""A trace beside real Delta tables: versions, time travel, and the rows as they lie in Parquet."""
+"""Traces of real Delta tables: versions, time travel, and the rows of Parquet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_jvm():
     raise SetupError("a trace starts no JVM")
 
 
-def test_a_real_table_tells_versions_and_the_row_behind_files_that_are_gone(
+def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(
     tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]
 ) -> None:
     shop = Shop(tmp_path, mirror_writer(tmp_path))

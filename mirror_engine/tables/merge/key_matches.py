@@ -1,4 +1,4 @@
-"""What changes meet in a version of a table, told from keys alone: 8 bytes a key at most, none where keys count up."""
+"""Matches of change files in a version of a table, counted by key: 8 bytes a key at most, none where keys count up."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 
-def met_in(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:
-    """Per file of a batch what its rows meet, each at its moment.
+def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:
+    """Count per file of a batch the rows that its changes match, each at its position.
 
     Args:
         batch: its rows need hold no more than keys and markers.

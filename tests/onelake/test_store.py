@@ -1,4 +1,4 @@
-"""The promise of `WritableStorage`, held by every implementation."""
+"""The promise of `LocalStore`, held by every implementation."""
 
 from __future__ import annotations
 
@@ -8,64 +8,59 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from memory_storage import WritableMemoryStorage
 
-from mirror_engine.onelake.store import WritableLocalStorage
+from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.onelake.store import StagedFile, WritableStorage
+    from mirror_engine.onelake.store import StagedFile
     from mirror_engine.storage.base import Entry
 
 OUTSIDE = ["..", "../x", "a/..", "./a", "/a", "a//b", "a\0b", "\udcff"]
 NOW = 1_700_000_000_123_456_789
 
 
-@pytest.fixture(params=["memory", "local"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> WritableStorage:
-    made: dict[str, WritableStorage] = {
-        "memory": WritableMemoryStorage(),
-        "local": WritableLocalStorage(tmp_path / "root"),
-    }
-    return made[request.param]
+@pytest.fixture
+def storage(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "root")
 
 
-def staged(storage: WritableStorage, content: bytes) -> StagedFile:
+def staged(storage: LocalStore, content: bytes) -> StagedFile:
     file = storage.stage()
     file.write(content)
     return file
 
 
-def put(storage: WritableStorage, path: str, content: bytes) -> Entry:
+def put(storage: LocalStore, path: str, content: bytes) -> Entry:
     storage.make_folder(path.rpartition("/")[0])
     return storage.publish(staged(storage, content), path, NOW)
 
 
-def read(storage: WritableStorage, path: str) -> bytes:
+def read(storage: LocalStore, path: str) -> bytes:
     with storage.open(path) as file:
         return file.read()
 
 
-def found(storage: WritableStorage, path: str) -> Entry:
+def found(storage: LocalStore, path: str) -> Entry:
     entry = storage.stat(path)
     assert entry is not None
     return entry
 
 
-def names(storage: WritableStorage, folder: str) -> list[str]:
+def names(storage: LocalStore, folder: str) -> list[str]:
     return [entry.name for entry in storage.list(folder) or () if entry.name != ".mirror-engine"]
 
 
-def test_a_folder_is_made_with_the_folders_on_its_way(storage: WritableStorage) -> None:
+def test_a_folder_is_made_with_the_folders_on_its_way(storage: LocalStore) -> None:
     entry = storage.make_folder("a/b/c")
     assert (entry.name, entry.kind) == ("c", Kind.FOLDER)
     assert found(storage, "a/b/c") == entry
     assert storage.make_folder("").kind is Kind.FOLDER
 
 
-def test_a_folder_made_again_is_left_alone(storage: WritableStorage) -> None:
+def test_a_folder_made_again_is_left_alone(storage: LocalStore) -> None:
     before = storage.make_folder("a")
     put(storage, "a/f", b"x")
     assert storage.make_folder("a").identity == before.identity
@@ -73,14 +68,14 @@ def test_a_folder_made_again_is_left_alone(storage: WritableStorage) -> None:
 
 
 @pytest.mark.parametrize("path", ["f", "f/below"])
-def test_no_folder_is_made_where_a_file_stands(storage: WritableStorage, path: str) -> None:
+def test_no_folder_is_made_where_a_file_stands(storage: LocalStore, path: str) -> None:
     put(storage, "f", b"x")
     with pytest.raises(FileExistsError):
         storage.make_folder(path)
     assert read(storage, "f") == b"x"
 
 
-def test_what_is_staged_is_seen_at_no_path(storage: WritableStorage) -> None:
+def test_what_is_staged_is_seen_at_no_path(storage: LocalStore) -> None:
     storage.make_folder("a")
     file = staged(storage, b"abc")
     file.write(memoryview(b"def"))
@@ -90,7 +85,7 @@ def test_what_is_staged_is_seen_at_no_path(storage: WritableStorage) -> None:
     file.close()
 
 
-def test_a_staged_file_can_be_read_closed_and_written_further(storage: WritableStorage) -> None:
+def test_a_staged_file_can_be_read_closed_and_written_further(storage: LocalStore) -> None:
     file = staged(storage, b"abc")
     with file.open() as reader:
         file.write(b"def")
@@ -102,14 +97,14 @@ def test_a_staged_file_can_be_read_closed_and_written_further(storage: WritableS
         assert reader.read() == b"abcdefghi"
 
 
-def test_a_staged_file_never_written_is_empty(storage: WritableStorage) -> None:
+def test_a_staged_file_never_written_is_empty(storage: LocalStore) -> None:
     with storage.stage().open() as reader:
         assert reader.read() == b""
     storage.publish(storage.stage(), "f", NOW)
     assert read(storage, "f") == b""
 
 
-def test_a_staged_file_takes_over_what_a_reader_still_gives(storage: WritableStorage) -> None:
+def test_a_staged_file_takes_over_what_a_reader_still_gives(storage: LocalStore) -> None:
     file, reader = staged(storage, b"0"), io.BytesIO(b"12345")
     reader.read(1)
     file.copy_from(reader)
@@ -121,7 +116,7 @@ def test_a_staged_file_takes_over_what_a_reader_still_gives(storage: WritableSto
     assert file.size == 5
 
 
-def test_a_discarded_file_is_gone_and_discarding_again_does_nothing(storage: WritableStorage) -> None:
+def test_a_discarded_file_is_gone_and_discarding_again_does_nothing(storage: LocalStore) -> None:
     file = staged(storage, b"abc")
     with file.open() as reader:
         file.discard()
@@ -130,14 +125,14 @@ def test_a_discarded_file_is_gone_and_discarding_again_does_nothing(storage: Wri
     assert storage.list(".mirror-engine/staging") in (None, [])
 
 
-def test_publishing_shows_the_file_with_the_time_it_is_given(storage: WritableStorage) -> None:
+def test_publishing_shows_the_file_with_the_time_it_is_given(storage: LocalStore) -> None:
     entry = put(storage, "a/f", b"abc")
     assert (entry.name, entry.kind, entry.size, entry.modified_ns) == ("f", Kind.FILE, 3, NOW)
     assert found(storage, "a/f") == entry
     assert storage.list("a") == [entry]
 
 
-def test_publishing_replaces_a_file_whose_reader_reads_on(storage: WritableStorage) -> None:
+def test_publishing_replaces_a_file_whose_reader_reads_on(storage: LocalStore) -> None:
     before = put(storage, "f", b"old")
     with storage.open("f") as reader:
         after = put(storage, "f", b"newer")
@@ -146,14 +141,14 @@ def test_publishing_replaces_a_file_whose_reader_reads_on(storage: WritableStora
     assert before.identity != after.identity
 
 
-def test_discarding_what_was_published_does_nothing(storage: WritableStorage) -> None:
+def test_discarding_what_was_published_does_nothing(storage: LocalStore) -> None:
     file = staged(storage, b"abc")
     storage.publish(file, "f", NOW)
     file.discard()
     assert read(storage, "f") == b"abc"
 
 
-def test_publishing_makes_no_folders_and_replaces_none(storage: WritableStorage) -> None:
+def test_publishing_makes_no_folders_and_replaces_none(storage: LocalStore) -> None:
     storage.make_folder("a")
     put(storage, "f", b"x")
     for path in ["b/f", "f/g", "", *OUTSIDE]:
@@ -166,7 +161,7 @@ def test_publishing_makes_no_folders_and_replaces_none(storage: WritableStorage)
     file.discard()
 
 
-def test_renaming_a_file_keeps_all_but_its_name_and_replaces_a_file(storage: WritableStorage) -> None:
+def test_renaming_a_file_keeps_all_but_its_name_and_replaces_a_file(storage: LocalStore) -> None:
     before = put(storage, "a/_f", b"new")
     put(storage, "a/f", b"old")
     storage.rename("a/_f", "a/f")
@@ -176,7 +171,7 @@ def test_renaming_a_file_keeps_all_but_its_name_and_replaces_a_file(storage: Wri
     assert read(storage, "a/f") == b"new"
 
 
-def test_renaming_a_folder_takes_along_what_lies_in_it_and_keeps_its_identity(storage: WritableStorage) -> None:
+def test_renaming_a_folder_takes_along_what_lies_in_it_and_keeps_its_identity(storage: LocalStore) -> None:
     put(storage, "a/deep/f", b"x")
     before = found(storage, "a")
     storage.make_folder("z")
@@ -186,14 +181,14 @@ def test_renaming_a_folder_takes_along_what_lies_in_it_and_keeps_its_identity(st
     assert read(storage, "z/b/deep/f") == b"x"
 
 
-def test_a_rename_to_itself_changes_nothing(storage: WritableStorage) -> None:
+def test_a_rename_to_itself_changes_nothing(storage: LocalStore) -> None:
     put(storage, "a/f", b"x")
     storage.rename("a/f", "a/f")
     storage.rename("a", "a")
     assert read(storage, "a/f") == b"x"
 
 
-def test_a_rename_needs_its_source_and_the_folder_of_its_target(storage: WritableStorage) -> None:
+def test_a_rename_needs_its_source_and_the_folder_of_its_target(storage: LocalStore) -> None:
     put(storage, "a/f", b"x")
     for source, target in [("a/g", "a/h"), ("a/f", "b/f"), ("a/f", "a/f/g"), ("b", "c"), ("", "b"), ("a/f", "")]:
         with pytest.raises(FileNotFoundError):
@@ -207,9 +202,7 @@ def test_a_rename_needs_its_source_and_the_folder_of_its_target(storage: Writabl
 
 
 @pytest.mark.parametrize(("source", "target"), [("f", "a"), ("a", "f"), ("a", "empty"), ("a", "full"), ("f", "empty")])
-def test_a_rename_never_replaces_a_folder_nor_a_file_by_a_folder(
-    storage: WritableStorage, source: str, target: str
-) -> None:
+def test_a_rename_never_replaces_a_folder_nor_a_file_by_a_folder(storage: LocalStore, source: str, target: str) -> None:
     put(storage, "f", b"x")
     put(storage, "full/g", b"y")
     storage.make_folder("a")
@@ -219,7 +212,7 @@ def test_a_rename_never_replaces_a_folder_nor_a_file_by_a_folder(
     assert names(storage, "") == ["a", "empty", "f", "full"]
 
 
-def test_a_folder_never_comes_to_lie_inside_itself(storage: WritableStorage) -> None:
+def test_a_folder_never_comes_to_lie_inside_itself(storage: LocalStore) -> None:
     put(storage, "a/b/f", b"x")
     with pytest.raises(OSError, match="Invalid argument") as problem:
         storage.rename("a", "a/b/c")
@@ -227,7 +220,7 @@ def test_a_folder_never_comes_to_lie_inside_itself(storage: WritableStorage) -> 
     assert read(storage, "a/b/f") == b"x"
 
 
-def test_touching_a_file_sets_its_time_and_nothing_else(storage: WritableStorage) -> None:
+def test_touching_a_file_sets_its_time_and_nothing_else(storage: LocalStore) -> None:
     before = put(storage, "a/f", b"x")
     storage.touch("a/f", NOW + 5)
     after = found(storage, "a/f")
@@ -238,11 +231,11 @@ def test_touching_a_file_sets_its_time_and_nothing_else(storage: WritableStorage
             storage.touch(path, NOW)
 
 
-def test_what_is_taken_away_vanishes_at_once_and_is_deleted_later(storage: WritableStorage) -> None:
+def test_what_is_taken_away_vanishes_at_once_and_is_deleted_later(storage: LocalStore) -> None:
     put(storage, "a/b/f", b"x")
     put(storage, "g", b"x")
     for path in ["a", "g"]:
-        taken = storage.take_away(path)
+        taken = storage.move_to_trash(path)
         assert storage.stat(path) is None
         taken.discard()
         taken.discard()
@@ -250,32 +243,32 @@ def test_what_is_taken_away_vanishes_at_once_and_is_deleted_later(storage: Writa
     assert storage.list(".mirror-engine/staging") in (None, [])
 
 
-def test_only_what_is_there_can_be_taken_away(storage: WritableStorage) -> None:
+def test_only_what_is_there_can_be_taken_away(storage: LocalStore) -> None:
     for path in ["a", "a/b", "", *OUTSIDE]:
         with pytest.raises(FileNotFoundError):
-            storage.take_away(path)
+            storage.move_to_trash(path)
 
 
-def test_a_folder_made_anew_at_once_has_another_identity_every_time(storage: WritableStorage) -> None:
+def test_a_folder_made_anew_at_once_has_another_identity_every_time(storage: LocalStore) -> None:
     seen = []
     for _ in range(5):
         seen.append(storage.make_folder("T").identity)
-        storage.take_away("T").discard()
+        storage.move_to_trash("T").discard()
     assert len(set(seen)) == 5
 
 
-def test_sweeping_leaves_what_is_shown(storage: WritableStorage) -> None:
+def test_sweeping_leaves_what_is_shown(storage: LocalStore) -> None:
     put(storage, "a/f", b"x")
     put(storage, "b/f", b"x")
     staged(storage, b"left by a process that died").close()
-    storage.take_away("b")
-    storage.sweep()
+    storage.move_to_trash("b")
+    storage.remove_stale()
     assert names(storage, "") == ["a"]
     assert storage.list(".mirror-engine/staging") in (None, [])
     assert put(storage, "c", b"y").size == 1
 
 
-def test_of_many_writers_each_leaves_a_whole_file(storage: WritableStorage) -> None:
+def test_of_many_writers_each_leaves_a_whole_file(storage: LocalStore) -> None:
     def write(number: int) -> None:
         storage.make_folder("T/deep")
         file = staged(storage, bytes([number]) * 1000)

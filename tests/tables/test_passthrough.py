@@ -1,9 +1,9 @@
-"""Files that become part of a table as they lie come out as if their rows had been read, wherever it fails."""
+"""Files added unchanged come out as if their rows had been applied; what may not be added unchanged is not."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,12 @@ import pytest
 import mirror_engine.engine.cycle
 import mirror_engine.mirror
 from mirror_engine import Config, Mirror, RunResult
-from mirror_engine.engine.passthrough_verifier import PassthroughVerifier
-from mirror_engine.errors import CommitConflict
-from mirror_engine.landing_zone.change import same_rows
-from mirror_engine.landing_zone.layout import ENGINE
-from mirror_engine.tables import passthrough as lying_files
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.change import MARKER_COLUMN, same_rows
+from mirror_engine.landing_zone.layout import SCRATCH
+from mirror_engine.tables import passthrough
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.passthrough import CopiedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,8 @@ KEYED = {"keyColumns": ["id"]}
 
 
 @pytest.fixture(autouse=True)
-def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lying_files, "MIN_BYTES", 1)
+def files_of_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
@@ -111,7 +111,7 @@ def landings(zone: Zone) -> None:
     zone.sync()
 
 
-def test_staged_files_come_out_as_read_ones_do(tmp_path: Path) -> None:
+def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path: Path) -> None:
     staged, read = Zone(tmp_path / "staged"), Zone(tmp_path / "read")
     read.config = {"passthrough": False}
     for zone in (staged, read):
@@ -123,7 +123,7 @@ def test_staged_files_come_out_as_read_ones_do(tmp_path: Path) -> None:
     assert {way.partition(" ")[2] for way in read.ways().values()} == {"passthrough is off"}
 
 
-def test_files_of_one_kind_make_one_commit_and_status_says_which_way_each_took(tmp_path: Path) -> None:
+def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(tmp_path: Path) -> None:
     zone = Zone(tmp_path)
     for number in range(3):
         zone.land(rows(10 * number, 10))
@@ -131,8 +131,8 @@ def test_files_of_one_kind_make_one_commit_and_status_says_which_way_each_took(t
     zone.land(rows(40, 5))
     assert zone.sync() is RunResult.CAUGHT_UP
     with zone.mirror() as mirror:
-        versions = {file.path[18:20]: file.delta_version for file in mirror.status().tables[0].files}
-        ways = [(file.applied_by, file.passthrough_skipped_because) for file in mirror.status().tables[0].files]
+        versions = {file.path[18:20]: file.version for file in mirror.status().tables[0].files}
+        ways = [(file.way, file.reason) for file in mirror.status().tables[0].files]
     assert versions == {"01": 0, "02": 0, "03": 0, "04": 1, "05": 2}
     assert ways == [*[("staged", "")] * 3, ("appended", "it has row markers"), ("staged", "")]
 
@@ -150,7 +150,7 @@ def with_spark_key() -> pa.Table:
     return rows(100, 3).replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
 
 
-DOUBTS: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
+NOT_ELIGIBLE: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
     ("times without a zone", retyped("at", NAIVE), {}, "column at is TIMESTAMP in microseconds, naive"),
     (
         "times in milliseconds",
@@ -181,12 +181,6 @@ DOUBTS: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
         {"use_dictionary": False, "column_encoding": {"id": "DELTA_BINARY_PACKED"}},
         "DELTA_BINARY_PACKED",
     ),
-    (
-        "no statistics",
-        lambda: rows(100, 3),
-        {"write_statistics": False},
-        "its footer does not tell whether column id holds NULL",
-    ),
     ("another calendar", with_spark_key, {"store_schema": True}, "its dates may count in another calendar"),
     ("no rows", lambda: rows(100, 3).slice(0, 0), {}, "it has no rows"),
     (
@@ -210,8 +204,10 @@ DOUBTS: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("table", "options", "reason"), [doubt[1:] for doubt in DOUBTS], ids=[d[0] for d in DOUBTS])
-def test_a_file_with_a_doubt_is_read_and_says_why(
+@pytest.mark.parametrize(
+    ("table", "options", "reason"), [case[1:] for case in NOT_ELIGIBLE], ids=[case[0] for case in NOT_ELIGIBLE]
+)
+def test_a_file_that_is_not_eligible_takes_the_rows_path_and_says_why(
     tmp_path: Path, table: Callable[[], pa.Table], options: dict[str, Any], reason: str
 ) -> None:
     zone = Zone(tmp_path)
@@ -224,7 +220,7 @@ def test_a_file_with_a_doubt_is_read_and_says_why(
     assert reason in way
 
 
-def test_what_the_metadata_asks_of_rows_is_asked_of_rows(tmp_path: Path) -> None:
+def test_upserts_and_partitions_take_the_rows_path(tmp_path: Path) -> None:
     for name, metadata, reason in (
         ("upserts", {"keyColumns": ["id"], "isUpsertDefaultRowMarker": True}, "its rows are upserts"),
         ("partitions", {"keyColumns": [], "isPartitionEnabled": "true"}, "the table is partitioned"),
@@ -238,7 +234,7 @@ def test_what_the_metadata_asks_of_rows_is_asked_of_rows(tmp_path: Path) -> None
         assert [way.partition(" ")[2] for way in zone.ways().values()] == [reason]
 
 
-def test_null_where_none_may_be_is_refused_as_ever(tmp_path: Path) -> None:
+def test_null_in_a_not_null_column_is_rejected(tmp_path: Path) -> None:
     zone = Zone(tmp_path)
     required = pa.schema([pa.field("id", pa.int64(), nullable=False), *list(rows(0, 3).schema)[1:]])
     zone.land(rows(0, 3).cast(required))
@@ -248,7 +244,7 @@ def test_null_where_none_may_be_is_refused_as_ever(tmp_path: Path) -> None:
         assert mirror.status().tables[0].state.diagnostic.code == "ME048"
 
 
-def test_what_unfolds_too_far_is_refused_before_it_is_in_the_table(tmp_path: Path) -> None:
+def test_a_file_that_expands_too_far_is_rejected_before_the_commit(tmp_path: Path) -> None:
     zone = Zone(tmp_path)
     zone.config = {"max_row_size": 200_000}
     path = zone.land(pa.table({"id": pa.array(range(10_000)), "text": ["x" * 3000] * 10_000}))
@@ -268,7 +264,7 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) -> None:
+def test_a_damaged_page_rejects_the_file_before_anything_is_committed(tmp_path: Path) -> None:
     zone = Zone(tmp_path)
     values = np.random.default_rng(1).integers(0, 2**60, 20_000)
     bad = zone.land(
@@ -279,32 +275,35 @@ def test_a_damaged_page_latches_the_table_and_says_what_helps(tmp_path: Path) ->
         data_page_size=4096,
     )
     damage(bad)
-    zone.land(rows(50_000, 3).append_column("__rowMarker__", pa.array([4, 4, 4], pa.int32())))
-    verdict = zone.sync()
+    assert zone.sync() is RunResult.NEEDS_ATTENTION
     with zone.mirror() as mirror:
         table = mirror.status().tables[0]
         state: Any = table.state
-        assert verdict is RunResult.NEEDS_ATTENTION
-        assert state.diagnostic.code == "ME081"
-        assert "version 0 holds T/00000000000000000001.parquet" in state.diagnostic.message
-        assert "restart" in state.diagnostic.help
-        assert mirror.history("T")[0].version == 0
-    assert zone.sync() is RunResult.NEEDS_ATTENTION
-    shutil.rmtree(zone.root / ENGINE)
-    assert zone.sync() is RunResult.NEEDS_ATTENTION
+        assert state.diagnostic.code == "ME024"
+        assert mirror.tables() == []
     bad.unlink()
-    for path in zone.folder.rglob("*.parquet"):
-        path.unlink()
     zone.landed = 0
     zone.land(rows(0, 10))
-    with zone.mirror() as mirror:
-        mirror.rebuild()
     assert zone.sync() is RunResult.CAUGHT_UP
     assert len(zone.outcome()["rows"]) == 10
 
 
-def test_a_footer_that_lies_about_its_rows_latches_the_table(tmp_path: Path) -> None:
-    """Readers would pass over the file where it holds what they look for."""
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_value_that_the_protocol_rejects_is_found_before_the_commit(tmp_path: Path, place: str) -> None:
+    zone = Zone(tmp_path)
+    zone.land(rows(0, 2, day=pa.array([0, 1], pa.date32())))
+    days = pa.array([0] * 9_999 + [2**31 - 1], pa.int32()).cast(pa.date32())
+    table = rows(2, 10_000, day=days if place == "last" else days[::-1])
+    zone.land(table, row_group_size=5_000)
+    assert zone.sync() is RunResult.NEEDS_ATTENTION
+    with zone.mirror() as mirror:
+        state: Any = mirror.status().tables[0].state
+        assert state.diagnostic.code == "ME060"
+        assert mirror.read_table("T").num_rows == 2
+
+
+def test_a_file_whose_footer_states_other_bounds_is_rewritten(tmp_path: Path) -> None:
+    """Spark would skip its row groups where they hold what it looks for."""
     zone = Zone(tmp_path)
     honest = zone.land(pa.table({"id": pa.array(range(1000), pa.int64())}), use_dictionary=False, compression="none")
     content = honest.read_bytes()
@@ -313,12 +312,13 @@ def test_a_footer_that_lies_about_its_rows_latches_the_table(tmp_path: Path) -> 
     head, tail = content[: -8 - footer], content[-8 - footer :]
     assert highest in tail
     honest.write_bytes(head + tail.replace(highest, (500).to_bytes(8, "little")))
-    assert zone.sync() is RunResult.NEEDS_ATTENTION
-    with zone.mirror() as mirror:
-        assert "beyond those that its footer tells" in mirror.status().tables[0].state.diagnostic.message
+    assert zone.sync() is RunResult.CAUGHT_UP
+    [way] = zone.ways().values()
+    assert "beyond the bounds that its footer states" in way
+    assert len(zone.outcome()["rows"]) == 1000
 
 
-def test_decimals_of_any_length_are_within_the_bounds_of_their_footer(tmp_path: Path) -> None:
+def test_long_decimals_are_within_the_bounds_of_their_footer(tmp_path: Path) -> None:
     """Python's arithmetic rounds to 28 digits."""
     zone = Zone(tmp_path)
     cells = pa.array([Decimal("12345678901234567890123456789012345.678"), None], pa.decimal128(38, 3))
@@ -327,76 +327,43 @@ def test_decimals_of_any_length_are_within_the_bounds_of_their_footer(tmp_path: 
     assert set(zone.ways().values()) == {"staged"}
 
 
-def test_what_is_owed_outlives_the_process_and_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise StorageUnavailable("no", "again")
+
     zone = Zone(tmp_path)
     zone.land(rows(0, 10))
-    zone.land(rows(5, 10))
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("mirror_engine.engine.passthrough_verifier.PassthroughVerifier.inspect", killed)
-    with pytest.raises(KeyboardInterrupt):
-        zone.sync()
-    monkeypatch.undo()
-    monkeypatch.setattr(lying_files, "MIN_BYTES", 1)
-    with zone.mirror() as mirror:
-        assert mirror.row_count("T") == 20 if hasattr(mirror, "row_count") else True
-    shutil.rmtree(zone.root / ENGINE)
-    assert zone.sync() is RunResult.CAUGHT_UP
-    found = zone.outcome()
-    assert found["bytes"] > 0
-    assert any("5 inserts of an existing key" in said for said, _ in found["said"])
+    monkeypatch.setattr(MemoryDeltaWriter, "apply", fail)
+    assert zone.sync() is RunResult.RETRY
+    assert list((zone.root / SCRATCH).glob("*")) == []
 
 
-def test_a_file_that_was_rewritten_and_vacuumed_is_owed_no_longer(tmp_path: Path) -> None:
-    """A lost ledger is made again from the newest commit, which may still owe what was looked at long ago."""
-    zone = Zone(tmp_path)
-    zone.land(rows(0, 10))
-    assert zone.sync() is RunResult.CAUGHT_UP
-    shutil.rmtree(zone.root / ENGINE)
-    zone.writer._files.clear()  # type: ignore[attr-defined]
-    assert zone.sync() is RunResult.CAUGHT_UP
-    zone.land(rows(5, 2).append_column("__rowMarker__", pa.array([2, 2], pa.int32())))
-    assert zone.sync() is RunResult.CAUGHT_UP
-    assert len(zone.outcome()["rows"]) == 8
+@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="the system has no such call")
+def test_a_copy_that_the_file_system_ends_early_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = bytes(range(256)) * 4
+    landed, lengths = tmp_path / "landed.parquet", [10, 0]
+    landed.write_bytes(content)
+    real = os.copy_file_range
+
+    def cut(source: int, target: int, _: int, offset: int) -> int:
+        return real(source, target, lengths.pop(0), offset)
+
+    monkeypatch.setattr(os, "copy_file_range", cut)
+    with landed.open("rb") as handle:
+        passthrough._copy(handle, tmp_path / "copy.parquet", len(content))
+    assert (tmp_path / "copy.parquet").read_bytes() == content
+    assert not lengths
 
 
-def test_what_is_owed_by_a_table_is_not_asked_of_the_next_at_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zone, other = Zone(tmp_path / "zone"), Zone(tmp_path / "other")
-    for each in (zone, other):
-        each.land(rows(0, 10))
-    other.sync()
-    inspect, refused = PassthroughVerifier.inspect, []
-
-    def replaced(self: PassthroughVerifier, table: Any) -> None:
-        zone.writer._tables = dict(other.writer._tables)  # type: ignore[attr-defined]
-        with pytest.raises(CommitConflict) as conflict:
-            inspect(self, table)
-        refused.append(conflict.value)
-
-    monkeypatch.setattr(PassthroughVerifier, "inspect", replaced)
-    zone.sync()
-    assert refused
-
-
-def test_a_table_removed_before_its_files_were_looked_at_is_rebuilt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zone = Zone(tmp_path)
-    zone.config = {"cleanup": "off"}
-    zone.land(rows(0, 10))
-    inspect = PassthroughVerifier.inspect
-
-    def removed(self: PassthroughVerifier, table: Any) -> None:
-        monkeypatch.undo()
-        zone.writer.drop("dbo/T")
-        monkeypatch.setattr(lying_files, "MIN_BYTES", 1)
-        inspect(self, table)
-
-    monkeypatch.setattr(PassthroughVerifier, "inspect", removed)
-    zone.sync()
-    assert any(zone.sync() is RunResult.CAUGHT_UP for _ in range(3))
-    assert len(zone.outcome()["rows"]) == 10
+def test_rows_of_a_copy_are_its_inserts(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.parquet"
+    pq.write_table(rows(0, 5), copy)
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string()), (MARKER_COLUMN, pa.int8())])
+    found = CopiedRows(copy).of(schema)
+    assert pa.Table.from_batches(found.batches()).to_pydict()["id"] == [0, 1, 2, 3, 4]
+    assert pa.Table.from_batches(found.batches(["id", MARKER_COLUMN])).to_pydict() == {
+        "id": [0, 1, 2, 3, 4],
+        MARKER_COLUMN: [0] * 5,
+    }
+    found.close()
+    assert not copy.exists()

@@ -1,30 +1,31 @@
-"""Faults as a user writes them."""
+"""Fault rules: their syntax, and which requests match."""
 
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake.faults import NAMES, OPERATIONS, parse_fault
+from mirror_engine.onelake.faults import NAMES, OPERATIONS, EmulatorOptions, FaultRule, parse_fault
 
 
 def test_all_words_of_a_fault_are_read() -> None:
     fault = parse_fault("throttle status=429 retry-after=2 method=put path=/*/Orders/* operation=create nth=3 count=2")
     assert (fault.fault, fault.method, fault.path, fault.operations) == ("throttle", "PUT", "*/Orders/*", ("create",))
-    assert (fault.nth, fault.count, fault.lasts_seconds) == (3, 2, None)
-    assert fault.options == {"status": 429, "retry-after": 2}
+    assert (fault.nth, fault.count, fault.duration_seconds) == (3, 2, None)
+    assert fault.options == {"status": "429", "retry-after": 2}
 
 
 def test_words_left_out_have_their_usual_meaning() -> None:
     fault = parse_fault("throttle")
     assert (fault.method, fault.path, fault.nth, fault.count, fault.operations) == ("*", "*", 1, 1, None)
-    assert fault.options == {"status": 503, "retry-after": 1}
+    assert fault.options == {"status": "503", "retry-after": 1}
     assert parse_fault("same_mtime").count is None
     assert parse_fault("throttle count=all").count is None
-    assert parse_fault("folder_in_use for=1.5").lasts_seconds == 1.5
+    assert parse_fault("folder_in_use for=1.5").duration_seconds == 1.5
 
 
 def test_a_path_with_spaces_is_quoted_as_in_a_shell() -> None:
@@ -34,13 +35,13 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "no fault is named"),
-        ("throttle 'path=x", "a quote is open"),
-        ("slow", "there is no 'slow'"),
+        ("", "no name, or an open quote"),
+        ("throttle 'path=x", "no name, or an open quote"),
+        ("slow", "unknown fault 'slow'"),
         ("throttle nth", "'nth' is not name=value"),
         ("throttle path=", "'path=' is not name=value"),
-        ("throttle stat=429", "throttle knows no stat"),
-        ("throttle bytes=4", "throttle knows no bytes"),
+        ("throttle stat=429", "unknown option stat"),
+        ("throttle bytes=4", "unknown option bytes"),
         ("throttle status=500", "status is '500'"),
         ("throttle retry-after=soon", "retry-after is 'soon'"),
         ("throttle nth=0", "nth is '0'"),
@@ -50,7 +51,7 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell() -> None:
         ("slow_flush", "seconds is missing"),
         ("slow_flush seconds=-1", "seconds is '-1'"),
         ("slow_flush seconds=inf", "seconds is 'inf'"),
-        ("slow_flush seconds=1 operation=list", "no list can meet slow_flush"),
+        ("slow_flush seconds=1 operation=list", "slow_flush cannot be injected into list"),
         ("delay_visibility seconds=1 from=lists,me", "from is 'lists,me'"),
         ("cut_body bytes=-1", "bytes is '-1'"),
     ],
@@ -80,8 +81,33 @@ def test_the_specification_s_faults_are_all_there() -> None:
 
 
 def test_every_fault_is_documented_with_an_example_that_can_be_given() -> None:
-    page = (Path(__file__).parents[2] / "docs/serve.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/emulator.md").read_text(encoding="utf-8")
     examples = re.findall(r"^\| `(\w+)` \|.*\| `([^`]+)` \|$", page, re.MULTILINE)
     assert {name for name, _ in examples} == set(NAMES)
     assert [parse_fault(text).fault for _, text in examples] == [name for name, _ in examples]
     assert [word for word in OPERATIONS if f"`{word}`" not in page] == []
+
+
+def test_a_fault_is_met_from_the_nth_matching_request_on_as_often_as_it_is_told() -> None:
+    fault = FaultRule("throttle", "PUT", "ws/db/*/T/*", nth=2, count=2)
+    switches = EmulatorOptions(faults=[fault])
+    assert switches.faults_of("GET", "ws/db/Files/T/f") == []
+    assert switches.faults_of("PUT", "ws/db/Files/U/f") == []
+    met = [switches.faults_of("PUT", "ws/db/Files/T/f") for _ in range(5)]
+    assert met == [[], [fault], [fault], [], []]
+
+
+def test_without_a_method_and_path_every_request_counts_and_case_does() -> None:
+    every, upper = FaultRule("slow_flush", count=9), FaultRule("lost_response", path="WS/*", count=9)
+    switches = EmulatorOptions(faults=[every, upper])
+    assert switches.faults_of("DELETE", "ws/x") == [every]
+    assert switches.faults_of("GET", "WS/x") == [every, upper]
+
+
+def test_a_fault_that_lasts_is_met_until_so_long_after_the_first_that_met_it(monkeypatch) -> None:
+    fault = FaultRule("folder_in_use", nth=2, duration_seconds=5.0)
+    switches, met = EmulatorOptions(faults=[fault]), []
+    for now in (0.0, 100.0, 103.0, 104.9, 105.0, 106.0):
+        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
+        met.append(bool(switches.faults_of("DELETE", "ws/db/Files/T")))
+    assert met == [False, True, True, True, False, False]

@@ -1,0 +1,110 @@
+"""Addresses: a request's path resolved to workspace, item and the path below it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
+from mirror_engine.onelake.items import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirror_engine.onelake.items import Item, Items, Workspace
+
+OPEN_FOLDERS = ("Files", "Tables")
+SEGMENT_BYTES = 255
+MAX_SEGMENTS, MAX_CHARACTERS = 63, 1024  # of a whole path: OneLake's limits
+
+
+@dataclass(frozen=True)
+class Address:
+    """A path in a workspace, whether it exists or not.
+
+    Attributes:
+        workspace: a known one.
+        item: None for the workspace itself.
+        parts: the decoded names below the item.
+        written: all decoded segments as the client wrote them, without `onelake`.
+    """
+
+    workspace: Workspace
+    item: Item | None
+    parts: tuple[str, ...]
+    written: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """Relative to the store."""
+        return "/".join([(self.item or self.workspace).path, *self.parts])
+
+    @property
+    def shown(self) -> str:
+        """Relative to the workspace, as the client wrote it; `""` for the workspace."""
+        return "/".join(self.written[1:])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clients may write there: below `Files` or `Tables`."""
+        return len(self.parts) > 1 and self.parts[0] in OPEN_FOLDERS
+
+
+def parse(raw_path: bytes, items: Items) -> Address:
+    """Resolve a request's path: INVALID_URI, WORKSPACE_NOT_FOUND, ARTIFACT_NOT_FOUND, PATH_NOT_FOUND.
+
+    Args:
+        raw_path: as sent, percent-encoded, without the query; each segment is decoded once.
+        items: the known workspaces and items.
+    """
+    segments = segments_of(raw_path)
+    workspace = items.workspace(segments[0])
+    if workspace is None:
+        raise StorageApiError(StorageErrorCode.WORKSPACE_NOT_FOUND)
+    return _below(Address(workspace, None, (), segments[:1]), segments[1:], items)
+
+
+def inside(folder: Address, directory: str, items: Items) -> Address:
+    """Resolve the query's decoded `directory` or `prefix` below a folder; outer slashes are optional."""
+    return _below(folder, [_checked(segment) for segment in directory.split("/") if segment], items)
+
+
+def segments_of(raw_path: bytes) -> tuple[str, ...]:
+    """The decoded names of a request's path from the workspace on; at least one."""
+    segments = [_checked(_decoded(segment)) for segment in raw_path.split(b"/") if segment]
+    if segments and segments[0] == PREFIX:
+        del segments[0]
+    if not segments:
+        raise StorageApiError(StorageErrorCode.INVALID_URI, "The path names no workspace.")
+    return tuple(segments)
+
+
+def _below(folder: Address, names: Sequence[str], items: Items) -> Address:
+    written = (*folder.written, *names)
+    if len(written) > MAX_SEGMENTS or len("/".join(written)) > MAX_CHARACTERS:
+        raise StorageApiError(StorageErrorCode.INVALID_URI, "The path is too long.")
+    if folder.item is None and names:
+        item = items.item(folder.workspace, names[0])
+        if item is None:
+            raise StorageApiError(StorageErrorCode.ARTIFACT_NOT_FOUND)
+        return Address(folder.workspace, item, tuple(names[1:]), written)
+    return Address(folder.workspace, folder.item, (*folder.parts, *names), written)
+
+
+def _decoded(segment: bytes) -> str:
+    try:
+        return unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError as problem:
+        raise StorageApiError(StorageErrorCode.INVALID_URI, "A segment of the path is not UTF-8.") from problem
+
+
+def _checked(name: str) -> str:
+    if name in {".", ".."} or any(odd in name for odd in "/\\\0"):
+        raise StorageApiError(StorageErrorCode.INVALID_URI, "A segment of the path is not a name.")
+    if len(name.encode(errors="surrogatepass")) > SEGMENT_BYTES:
+        raise StorageApiError(StorageErrorCode.INVALID_URI, "A segment of the path is too long.")
+    if name.startswith(ENGINE):
+        raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+    return name

@@ -1,0 +1,179 @@
+"""Properties of a path, the conditional headers that are checked against them, and byte ranges."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
+from mirror_engine.storage.base import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirror_engine.storage.base import Entry
+
+NANOSECONDS = 1_000_000_000
+ANY = frozenset("*")
+
+
+@dataclass(frozen=True)
+class Properties:
+    """Properties of a file or folder.
+
+    Attributes:
+        is_folder: else it is a file.
+        size: in bytes; 0 for a folder.
+        etag: in quotes, as in the header.
+        modified_ns: Last-Modified in nanoseconds since 1970; clients get whole seconds.
+    """
+
+    is_folder: bool
+    size: int
+    etag: str
+    modified_ns: int
+
+    @staticmethod
+    def of(entry: Entry) -> Properties:
+        """A folder's ETag is its identity; a file's is identity, time and size."""
+        is_folder = entry.kind is Kind.FOLDER
+        version = entry.identity if is_folder else f"{entry.identity} {entry.modified_ns} {entry.size}"
+        digest = blake2b(version.encode(), digest_size=8).hexdigest()[:13].upper()
+        return Properties(is_folder, entry.size, f'"0x8D{digest}"', entry.modified_ns)
+
+
+@dataclass(frozen=True)
+class ListedPath:
+    """One entry of a listing; `name` is relative to the workspace, with the item's segment as the client wrote it."""
+
+    name: str
+    properties: Properties
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Conditional headers; None where one is absent.
+
+    Attributes:
+        if_match, if_none_match: entity tags without quotes, or `{"*"}`.
+        if_modified_since, if_unmodified_since: seconds since 1970.
+        error: what a condition that is not fulfilled is answered with.
+    """
+
+    if_match: frozenset[str] | None = None
+    if_none_match: frozenset[str] | None = None
+    if_modified_since: int | None = None
+    if_unmodified_since: int | None = None
+    error: StorageErrorCode = StorageErrorCode.CONDITION_NOT_MET
+
+    @staticmethod
+    def of(headers: Mapping[str, str], prefix: str = "") -> Conditions:
+        """Read `If-Match`, `If-None-Match`, `If-Modified-Since` and `If-Unmodified-Since`; INVALID_HEADER_VALUE.
+
+        Args:
+            headers: by name in lower case.
+            prefix: `x-ms-source-` for the conditions on the source of a rename or copy.
+        """
+        return Conditions(
+            _tags(headers.get(f"{prefix}if-match")),
+            _tags(headers.get(f"{prefix}if-none-match")),
+            _seconds(headers.get(f"{prefix}if-modified-since")),
+            _seconds(headers.get(f"{prefix}if-unmodified-since")),
+            StorageErrorCode.SOURCE_CONDITION_NOT_MET if prefix else StorageErrorCode.CONDITION_NOT_MET,
+        )
+
+    @staticmethod
+    def of_source(headers: Mapping[str, str]) -> Conditions:
+        """Read the `x-ms-source-if-…` headers."""
+        return Conditions.of(headers, "x-ms-source-")
+
+    def check_write(self, present: Properties | None) -> None:
+        """Check a change of a path: PATH_ALREADY_EXISTS for `If-None-Match: *`, else `error`.
+
+        Args:
+            present: the path's properties; None where it does not exist.
+        """
+        if present and self.if_none_match == ANY:
+            raise StorageApiError(StorageErrorCode.PATH_ALREADY_EXISTS)
+        self.check_source(present)
+
+    def check_source(self, present: Properties | None) -> None:
+        """Check the source of a rename or copy: `error`."""
+        if not (self._matches(present) and self._is_newer(present)):
+            raise StorageApiError(self.error)
+
+    def check_read(self, present: Properties) -> None:
+        """Check a read: NOT_MODIFIED where the client's copy is current, else `error`."""
+        if not self._matches(present):
+            raise StorageApiError(self.error)
+        if not self._is_newer(present):
+            raise StorageApiError(StorageErrorCode.NOT_MODIFIED)
+
+    def _matches(self, present: Properties | None) -> bool:
+        if self.if_match is not None and not _names(self.if_match, present):
+            return False
+        since = self.if_unmodified_since
+        return since is None or present is None or present.modified_ns // NANOSECONDS <= since
+
+    def _is_newer(self, present: Properties | None) -> bool:
+        if self.if_none_match is not None:
+            return not _names(self.if_none_match, present)
+        since = self.if_modified_since
+        return since is None or present is None or present.modified_ns // NANOSECONDS > since
+
+
+NONE = Conditions()
+
+
+def _names(tags: frozenset[str], present: Properties | None) -> bool:
+    return present is not None and ("*" in tags or present.etag.strip('"') in tags)
+
+
+def _tags(text: str | None) -> frozenset[str] | None:
+    """Entity tags with or without quotes, weak or not."""
+    return None if text is None else frozenset(tag.strip().removeprefix("W/").strip('"') for tag in text.split(","))
+
+
+def _seconds(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(parsedate_to_datetime(text).timestamp())
+    except (ValueError, OverflowError) as problem:
+        raise StorageApiError(StorageErrorCode.INVALID_HEADER_VALUE, "A condition's date cannot be read.") from problem
+
+
+_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    """Bytes `start` to `end - 1` of a file of `size`."""
+
+    start: int
+    end: int
+    size: int
+
+    @property
+    def header(self) -> str:
+        """The `Content-Range`."""
+        return f"bytes {self.start}-{self.end - 1}/{self.size}"
+
+
+def requested_range(headers: Mapping[str, str], size: int) -> ByteRange | None:
+    """The range in `x-ms-range`, which wins, or `Range`; None for the whole file. INVALID_RANGE past the end.
+
+    A header that is not a single byte range is ignored, as HTTP demands.
+    """
+    match = _RANGE.fullmatch(headers.get("x-ms-range") or headers.get("range") or "")
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if first and last and int(last) < int(first):
+        return None
+    start = int(first) if first else max(size - int(last), 0)
+    end = min(int(last) + 1, size) if first and last else size
+    if start >= end:
+        raise StorageApiError(StorageErrorCode.INVALID_RANGE, headers={"Content-Range": f"bytes */{size}"})
+    return ByteRange(start, end, size)

@@ -1,0 +1,267 @@
+"""ASGI middleware in front of all services: access control, body limits, internal errors, log of rejected requests."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import json
+import traceback
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from mirror_engine.onelake.entra import carries
+from mirror_engine.onelake.fabric_rest import error_json
+from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK_HOSTS, host_of, is_served
+from mirror_engine.onelake.requests import LakeRequest, dialect_of, response_headers
+from mirror_engine.onelake.uploads import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY_SECONDS = 60.0  # between two chunks of a body
+CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
+_CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
+_FIRST_ERROR, _NOT_FOUND, _LENGTH_REQUIRED = 400, 404, 411
+
+
+class StartedSend:
+    """A `send` that knows whether the response has started: then no error can replace it."""
+
+    def __init__(self, send: Send) -> None:
+        self.has_started = False
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        """Send the response's next message."""
+        self.has_started = True
+        await self._send(message)
+
+
+async def reject(  # noqa: PLR0913 - what an answer is made of
+    scope: Scope, send: Send, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None
+) -> None:
+    """Answer with an error in the form of the addressed service, and close the connection: a body may be arriving."""
+    request = LakeRequest.of(Request(scope))
+    if request.host == FABRIC:
+        body = json.dumps(error_json(request.id, code, message)).encode()
+        form = {"content-type": "application/json", "x-ms-public-api-error-code": code, "requestid": request.id}
+    else:
+        body, media_type = dialect_of(request).error_body(code, message)
+        form = {"content-type": media_type, "x-ms-error-code": code, **response_headers(request)}
+    whole = {"content-length": str(len(body)), "connection": "close", **form, **(headers or {})}
+    encoded = [(name.encode(), value.encode()) for name, value in whole.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})
+
+
+@dataclass(frozen=True)
+class RejectedRequest:
+    """A request that was answered with status 400 or more.
+
+    Attributes:
+        method: as sent.
+        host: `""` where there was none, or more than one.
+        path: as sent, percent-encoded, without the query.
+        status: of the answer.
+        code: OneLake's or Fabric's error code; `""` where the answer has none.
+        is_tolerated: it was served here, but Fabric would reject it.
+    """
+
+    method: str
+    host: str
+    path: str
+    status: int
+    code: str
+    is_tolerated: bool = False
+
+    def to_json(self) -> tuple[str, dict[str, Any]]:
+        """A log event's name, and its fields."""
+        fields = asdict(self)
+        return "request_tolerated" if fields.pop("is_tolerated") else "request_rejected", fields
+
+
+class RequestLog:
+    """Report rejected requests, except HEAD that finds nothing, and writes that say nothing of their length.
+
+    Args:
+        app: answers.
+        on_rejected: gets each one; called on the event loop, so it must not block for long.
+    """
+
+    def __init__(self, app: ASGIApp, on_rejected: Callable[[RejectedRequest], None]) -> None:
+        self._app = app
+        self._on_rejected = on_rejected
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def observe(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._report(scope, message)
+            await send(message)
+
+        await self._app(scope, receive, observe)
+
+    def _report(self, scope: Scope, message: Message) -> None:
+        method, status = scope["method"], message["status"]
+        request = method, host_of(scope["headers"]) or "", scope["raw_path"].decode("latin-1")
+        if status >= _FIRST_ERROR:
+            if (method, status) != ("HEAD", _NOT_FOUND):
+                code = next((value for name, value in message["headers"] if name in _CODE_HEADERS), b"")
+                self._on_rejected(RejectedRequest(*request, status, code.decode("latin-1")))
+        elif method in {"PUT", "PATCH"} and not {name for name, _ in scope["headers"]} & {
+            b"content-length",
+            b"transfer-encoding",
+        }:
+            self._on_rejected(RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", True))
+
+
+class Guard:
+    """Access control by host, origin and token.
+
+    Args:
+        app: the guarded application.
+        secret: where set, all but Entra's requests must carry it: as a token that the Entra stub issued for it, as it
+            is, or as the password of HTTP Basic. The Entra stub demands it as the client secret.
+        allows_any_host: it listens beyond loopback, where hosts may have any name.
+        serves_production_names: production's host names are answered, not only loopback's.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        secret: str | None = None,
+        *,
+        allows_any_host: bool = False,
+        serves_production_names: bool = True,
+    ) -> None:
+        self._app = app
+        self._secret = secret
+        self._allows_any_host = allows_any_host
+        self._serves_production_names = serves_production_names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or reject it."""
+        host = host_of(scope["headers"])
+        if host is None:
+            await reject(scope, send, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
+        elif not self._knows(host):
+            await reject(scope, send, 421, "InvalidUri", "The emulator does not serve that host name.")
+        elif not _is_same_origin(scope):
+            await reject(scope, send, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")
+        elif host not in LOGINS and not self._is_authorized(scope):
+            message = "The emulator requires the token it was started with."
+            await reject(scope, send, 401, "Unauthorized", message, headers={"www-authenticate": CHALLENGE})
+        else:
+            await self._app(scope, receive, send)
+
+    def _knows(self, host: str) -> bool:
+        is_production = self._serves_production_names and is_served(host)
+        return self._allows_any_host or host in LOOPBACK_HOSTS or is_production
+
+    def _is_authorized(self, scope: Scope) -> bool:
+        if self._secret is None:
+            return True
+        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        scheme, _, credentials = header.decode("latin-1").partition(" ")
+        if scheme.lower() == "bearer":
+            return carries(credentials.strip(), self._secret)
+        try:
+            password = base64.b64decode(credentials, validate=True).partition(b":")[2]
+        except binascii.Error:
+            return False
+        return scheme.lower() == "basic" and hmac.compare_digest(password, self._secret.encode())
+
+
+def _is_same_origin(scope: Scope) -> bool:
+    """Whether a request comes from no page, or from one of its own host."""
+    origins = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"origin"]
+    hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
+    try:
+        return all(urlsplit(origin).netloc in hosts for origin in origins)
+    except ValueError:
+        return False
+
+
+class BodyTooLarge(Exception):
+    """A body has more bytes than allowed."""
+
+
+class LimitedBodies:
+    """Bodies of bounded size without long pauses: 413, 408."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int = LIMITS.body_bytes, pause_seconds: float = BODY_SECONDS) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._pause_seconds = pause_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        too_large = 413, "RequestBodyTooLarge", "The request body is too large."
+        if int(announced) > self._max_bytes:  # digits alone, or the parser had rejected it
+            await reject(scope, send, *too_large)
+            return
+        started = StartedSend(send)
+        try:
+            await self._app(scope, _LimitedBody(receive, self._max_bytes, self._pause_seconds), started)
+        except BodyTooLarge:
+            if started.has_started:
+                raise
+            await reject(scope, send, *too_large)
+        except asyncio.TimeoutError:
+            if started.has_started:
+                raise
+            await reject(scope, send, 408, "OperationTimedOut", "The request body stopped arriving.")
+
+
+class _LimitedBody:
+    """A `receive` that counts and times one request's body."""
+
+    def __init__(self, receive: Receive, max_bytes: int, pause_seconds: float) -> None:
+        self._receive = receive
+        self._left = max_bytes
+        self._pause_seconds = pause_seconds
+        self._has_more = True
+
+    async def __call__(self) -> Message:
+        if not self._has_more:
+            return await self._receive()
+        message = await asyncio.wait_for(self._receive(), self._pause_seconds)
+        self._left -= len(message.get("body", b""))
+        self._has_more = message.get("more_body", False)
+        if self._left < 0:
+            raise BodyTooLarge
+        return message
+
+
+class InternalErrors:
+    """Internal errors: the client gets 500, the log the code location; request content is never logged."""
+
+    def __init__(self, app: ASGIApp, on_error: Callable[[str], None]) -> None:
+        self._app = app
+        self._on_error = on_error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        started = StartedSend(send)
+        try:
+            await self._app(scope, receive, started)
+        except (BodyTooLarge, asyncio.TimeoutError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the outermost handler
+            # an exception's message may hold a client's token or row
+            frames = reversed(traceback.extract_tb(error.__traceback__)[-3:])
+            location = " < ".join(f"{frame.name}, line {frame.lineno}" for frame in frames)
+            self._on_error(f"internal error: {type(error).__name__} in {location}")
+            if not started.has_started:
+                await reject(scope, send, 500, "InternalError", "Internal error of the emulator; see its log.")

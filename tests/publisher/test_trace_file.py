@@ -1,0 +1,178 @@
+"""`trace file` and `plan`: what a file did, and the next steps."""
+
+from __future__ import annotations
+
+import pytest
+from shop import Shop, name
+
+from mirror_engine.errors import UsageError
+from mirror_engine.publisher.trace.file import trace_file
+from mirror_engine.publisher.trace.plan_report import trace_plan
+from mirror_engine.tables.merge.keys_only import ChangeEffects
+
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
+
+def report_on(shop, file, table="Orders"):
+    with shop.scene(table) as scene:
+        return trace_file(scene, file)
+
+
+def plan(shop, table="Orders"):
+    with shop.scene(table) as scene:
+        return trace_plan(scene)
+
+
+def row(number, city="Linz"):
+    return {"id": number, "city": city}
+
+
+def two_files(shop):
+    table = shop.orders()
+    table.initial_load(row(1), row(2))
+    table.apply_changes((0, row(2)), (1, row(2)), (1, row(3)), (2, {"id": 4}), (2, {"id": 1}))
+    return table
+
+
+EFFECTS = ChangeEffects(repeated=1, spread=1, absent_updates=1, absent_deletes=1, inserted=2, updated=2, deleted=1)
+
+
+@pytest.mark.parametrize("file", ["2", name(2), f"Orders/{name(2)}"])
+def test_a_file_is_reported_with_the_effects_of_its_rows(shop, file) -> None:
+    two_files(shop)
+    report = report_on(shop, file)
+    assert (report.path, report.state, report.why) == (name(2), "waiting", "ready, goes in with the next cycle")
+    assert (report.rows, report.markers, report.has_marker) == (5, {0: 1, 1: 2, 2: 2}, True)
+    assert report.effects == EFFECTS
+    assert report.step.files == (name(1), name(2))
+    assert [it.code for it in report.diagnostics] == ["ME039", "ME043"]
+
+
+def test_an_applied_file_is_reported_with_its_version_and_commit(shop) -> None:
+    two_files(shop)
+    shop.sync()
+    report = report_on(shop, "1")
+    assert (report.state, report.why, report.version, report.batch) == ("applied", "", 1, (name(1), name(2)))
+    assert (report.has_marker, report.markers, report.step) == (False, {0: 2}, None)
+    assert report.effects == ChangeEffects(inserted=2)
+    assert [it.code for it in report_on(shop, "2").diagnostics] == ["ME039", "ME043"]
+
+
+def test_a_file_after_a_deleted_one_is_replayed_over_the_delta_table(shop) -> None:
+    table = shop.orders()
+    table.initial_load(row(1), row(2))
+    shop.sync()
+    table.apply_changes((1, row(1)), (2, {"id": 2}), (2, {"id": 3}))
+    shop.sync()
+    table.upsert(row(1))
+    shop.sync()
+    shop.lose(1)
+    assert report_on(shop, "2").effects == ChangeEffects(absent_deletes=1, updated=1, deleted=1)
+    gone = report_on(shop, "1")
+    assert (gone.state, gone.why, gone.effects) == ("applied", "it was deleted: its rows are not known", None)
+
+
+def test_the_effect_of_a_file_committed_with_a_deleted_one_is_not_known(shop) -> None:
+    two_files(shop)
+    shop.sync()
+    shop.lose(1)
+    report = report_on(shop, "2")
+    assert report.why == "it was applied along with or before a deleted file: the rows it matched are not known"
+    assert report.effects is None
+
+
+def test_a_keyless_table_only_grows(shop) -> None:
+    shop.publisher.table("Log").insert({"text": "a"}, {"text": "a"})
+    assert report_on(shop, "1", "Log").effects == ChangeEffects(inserted=2)
+
+
+def test_an_ignored_file_says_why(shop) -> None:
+    two_files(shop).insert(row(9), name="7.parquet")
+    report = report_on(shop, "7.parquet")
+    assert (report.state, report.why) == ("ignored", "ignored: 1 digit, expected 20 [ME020]")
+
+
+def test_a_number_of_several_partitions_is_ambiguous(shop) -> None:
+    table = shop.publisher.table("Days", keys=["id"], partitioned=True)
+    for day in ("a", "b"):
+        table.insert({"id": 1}, partition=f"day={day}")
+    with pytest.raises(UsageError, match=f"1: may be day=a/{name(1)} or day=b/{name(1)}"):
+        report_on(shop, "1", "Days")
+    assert report_on(shop, f"day=b/{name(1)}", "Days").rows == 1
+
+
+def test_an_unknown_file_is_refused(shop) -> None:
+    two_files(shop)
+    with pytest.raises(UsageError, match="3: Orders has no such change file"):
+        report_on(shop, "3")
+
+
+def test_a_plan_has_the_number_of_commits_and_the_files_left(tmp_path) -> None:
+    shop = Shop(tmp_path, max_batch_files=2)
+    table = shop.orders()
+    for number in range(5):
+        table.insert(row(number))
+    table.skip_numbers()
+    table.insert(row(6))
+    report = plan(shop)
+    assert [step.step for step in report.steps] == ["start_generation", "record_folder_state", "apply_batch"]
+    apply = report.steps[-1]
+    assert (apply.commits, apply.text) == (3, f"apply 5 files in 3 commits: {name(1)} … {name(5)}")
+    assert [(file.path, file.why) for file in report.left] == [(name(7), f"comes after {name(6)}, not there")]
+    assert report.next_expected == {"": name(6)}
+
+
+def test_a_table_that_has_caught_up_has_no_steps(shop) -> None:
+    two_files(shop)
+    shop.sync()
+    report = plan(shop)
+    assert (report.state, report.steps, report.left, report.advice) == ("caught_up", (), (), "")
+
+
+def test_a_recreated_folder_starts_a_new_generation(shop) -> None:
+    table = two_files(shop)
+    shop.sync()
+    table.drop()
+    table.write_metadata(keys=["id"])
+    table.insert(row(5))
+    report = plan(shop)
+    assert [step.step for step in report.steps] == [
+        "drop_table",
+        "start_generation",
+        "record_folder_state",
+        "apply_batch",
+    ]
+    assert report.steps[0].text.endswith("[ME066]")
+    assert report_on(shop, "1").effects == ChangeEffects(inserted=1)
+
+
+def test_a_rejected_file_is_reported_with_its_reason(shop) -> None:
+    two_files(shop).land(b"")
+    shop.sync()
+    assert plan(shop).steps == ()
+    report = report_on(shop, "3")
+    assert (report.state, report.why, report.step) == ("refused", "file is empty (0 bytes)", None)
+
+
+def test_large_files_make_more_commits(tmp_path) -> None:
+    shop = Shop(tmp_path, max_batch_size=1)
+    two_files(shop)
+    assert plan(shop).steps[-1].commits == 2
+
+
+def test_files_behind_one_that_the_replay_rejects_are_not_planned(shop) -> None:
+    table = two_files(shop)
+    table.land(b"")
+    table.upsert(row(5))
+    rejected, behind = report_on(shop, "3"), report_on(shop, "4")
+    assert (rejected.state, rejected.step, rejected.has_marker) == ("refused", None, None)
+    assert (behind.state, behind.why, behind.step) == ("waiting", f"the table is latched at Orders/{name(3)}", None)
+    assert (behind.markers, behind.has_marker, behind.effects) == ({4: 1}, True, None)
+
+
+def test_a_file_behind_a_gap_is_reported_with_its_markers(shop) -> None:
+    table = two_files(shop)
+    table.skip_numbers()
+    table.delete(row(1))
+    report = report_on(shop, "4")
+    assert (report.why, report.markers, report.effects) == (f"comes after {name(3)}, not there", {2: 1}, None)

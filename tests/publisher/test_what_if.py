@@ -1,0 +1,198 @@
+"""`trace what-if`: the same table without a file, or with two exchanged."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from shop import name
+
+from mirror_engine.errors import UsageError
+from mirror_engine.publisher.trace.what_if import trace_what_if
+
+pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
+
+
+def what_if(shop, *changes, table="Orders"):
+    with shop.scene(table) as scene:
+        return trace_what_if(scene, changes)
+
+
+def row(number, city):
+    return {"id": number, "city": city}
+
+
+def cells(result):
+    return [(row.key["id"], dict(row.cells)) for row in result.difference.different]
+
+
+def three_files(shop):
+    table = shop.orders()
+    table.insert(row(1, "a"), row(2, "a"))
+    table.upsert(row(1, "b"))
+    table.apply_changes((4, row(1, "c")), (2, {"id": 2}), (4, row(3, "c")))
+    return table
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_without_a_file_its_rows_are_missing_and_deleted_ones_are_back(shop, is_applied) -> None:
+    three_files(shop)
+    if is_applied:
+        shop.sync()
+    result = what_if(shop, "skip=3")
+    assert result.supposed == ("without 00000000000000000003.parquet",)
+    assert cells(result) == [(1, {"city": ("c", "b")})]
+    assert result.difference.missing == (row(3, "c"),)
+    assert result.difference.unexpected == (row(2, "a"),)
+
+
+def test_skipping_a_file_leaves_no_gap(shop) -> None:
+    three_files(shop)
+    result = what_if(shop, "skip=2")
+    assert result.difference.is_equal
+    assert not re.search(r"blocked|\[ME", result.state_otherwise)
+
+
+def test_the_other_order_shows_a_change_that_came_too_early(shop) -> None:
+    three_files(shop)
+    result = what_if(shop, "swap=3,2")
+    assert cells(result) == [(1, {"city": ("c", "b")})]
+    assert result.difference.missing_rows == result.difference.unexpected_rows == 0
+
+
+def test_several_changes_are_made_together(shop) -> None:
+    table = three_files(shop)
+    table.upsert(row(1, "d"))
+    result = what_if(shop, "skip=4", "swap=3,2", "skip=1")
+    assert cells(result) == [(1, {"city": ("d", "b")})]
+
+
+def test_files_ordered_by_time_are_exchanged(shop) -> None:
+    table = shop.orders(strategy="LastUpdateTimeFileDetection")
+    for place, city in enumerate(("b", "a")):
+        table.upsert(row(1, city), name=f"{city}.parquet", modified_ns=(place + 1) * 10**9)
+    result = what_if(shop, "swap=a.parquet,b.parquet")
+    assert cells(result) == [(1, {"city": ("a", "b")})]
+    shop.sync()
+    assert cells(what_if(shop, "skip=a.parquet")) == [(1, {"city": ("a", "b")})]
+
+
+def test_without_a_rejected_file_those_behind_it_are_read(shop) -> None:
+    table = three_files(shop)
+    table.land(b"")
+    table.upsert(row(1, "e"))
+    shop.sync()
+    result = what_if(shop, "skip=4")
+    assert cells(result) == [(1, {"city": ("c", "e")})]
+    assert "[ME023]" in result.state
+    assert not re.search(r"blocked|\[ME", result.state_otherwise)
+
+
+def test_a_gap_stays_a_gap(shop) -> None:
+    table = three_files(shop)
+    table.skip_numbers()
+    table.upsert(row(1, "e"))
+    result = what_if(shop, "skip=2")
+    assert result.difference.is_equal
+    assert result.state_otherwise.startswith("blocked")
+    with pytest.raises(UsageError, match="is not replayed"):
+        what_if(shop, "skip=5")
+
+
+def test_without_old_files_both_replays_start_with_the_delta_table(shop) -> None:
+    table = shop.orders()
+    table.insert(row(1, "a"), row(2, "a"))
+    shop.sync()
+    table.upsert(row(1, "b"))
+    shop.sync()
+    table.upsert(row(2, "c"))
+    shop.sync()
+    shop.lose(1)
+    result = what_if(shop, "skip=2")
+    assert (result.beginning.gone, result.beginning.version) == (1, 1)
+    assert cells(result) == [(1, {"city": ("b", "a")})]
+    assert result.difference.equal_rows == 1
+
+
+def test_a_keyless_table_is_compared_as_a_whole(shop) -> None:
+    table = shop.publisher.table("Log")
+    table.insert({"text": "a"})
+    table.insert({"text": "a"}, {"text": "b"})
+    result = what_if(shop, "skip=2", table="Log")
+    assert result.difference.missing_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("drop=2", "nothing to suppose"),
+        ("skip=1,2", "nothing to suppose"),
+        ("swap=1", "nothing to suppose"),
+        ("swap=1,2", "they are in this order already"),
+        ("skip=9", "no such change file"),
+    ],
+)
+def test_an_invalid_change_is_refused(shop, change, message) -> None:
+    three_files(shop)
+    with pytest.raises(UsageError, match=message):
+        what_if(shop, change)
+
+
+def test_files_of_two_partitions_have_no_order(shop) -> None:
+    table = shop.publisher.table("Days", keys=["id"], partitioned=True)
+    for day in ("a", "b"):
+        table.insert({"id": 1}, partition=f"day={day}")
+    first, second = (f"day={day}/00000000000000000001.parquet" for day in "ab")
+    with pytest.raises(UsageError, match="two partitions have no order"):
+        what_if(shop, f"swap={second},{first}", table="Days")
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_without_the_only_file_all_its_rows_are_missing(shop, is_applied) -> None:
+    shop.orders().insert(row(1, "a"), row(2, "a"))
+    if is_applied:
+        shop.sync()
+    result = what_if(shop, "skip=1")
+    assert result.difference.missing == (row(1, "a"), row(2, "a"))
+    assert result.difference.key == ("id",)
+    assert not result.difference.unexpected_rows
+
+
+def test_without_a_rejected_first_file_all_rows_behind_it_are_unexpected(shop) -> None:
+    table = shop.orders()
+    table.land(b"")
+    table.insert(row(1, "a"))
+    result = what_if(shop, "skip=1")
+    assert result.difference.unexpected == (row(1, "a"),)
+    assert not result.difference.missing_rows
+
+
+def test_a_table_without_a_replayable_file_is_refused(shop) -> None:
+    shop.orders().land(b"")
+    with pytest.raises(UsageError, match=r"^Orders: none of its files can be replayed"):
+        what_if(shop, "skip=1")
+
+
+def test_nothing_is_written(shop) -> None:
+    three_files(shop)
+    before = sorted(path.relative_to(shop.root) for path in shop.root.rglob("*"))
+    what_if(shop, "skip=3")
+    assert sorted(path.relative_to(shop.root) for path in shop.root.rglob("*")) == before
+
+
+def test_states_name_the_files_by_their_real_names(shop) -> None:
+    table = shop.orders()
+    table.insert(row(1, "a"))
+    table.insert(row(2, "b"))
+    table.apply_changes((3, row(3, "c")))
+    assert f"{name(3)}, row 1" in what_if(shop, "skip=1").state_otherwise
+    assert f"{name(3)}, row 1" in what_if(shop, "swap=2,1").state_otherwise
+
+
+def test_a_gap_keeps_its_name_after_a_skip(shop) -> None:
+    table = three_files(shop)
+    table.skip_numbers()
+    table.insert(row(9, "z"))
+    result = what_if(shop, "skip=2")
+    assert result.state_otherwise == result.state
+    assert name(4) in result.state
