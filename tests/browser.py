@@ -68,8 +68,8 @@ class Browser:
     def say(self, method: str, session: str = "", **parameters: object) -> dict[str, Any]:
         """One command; its answer."""
         self._last += 1
-        told = {"id": self._last, "method": method, "params": parameters}
-        self._sending.write(json.dumps(told | ({"sessionId": session} if session else {})).encode() + b"\0")
+        reported = {"id": self._last, "method": method, "params": parameters}
+        self._sending.write(json.dumps(reported | ({"sessionId": session} if session else {})).encode() + b"\0")
         while (message := self._next()).get("id") != self._last:
             self.events.append(message)
         assert "error" not in message, (method, message)
@@ -116,9 +116,11 @@ class Tab:
         return self._owner.say(method, self._session, **parameters)
 
     def events(self, method: str) -> list[dict[str, Any]]:
-        """What it told so far."""
-        told = self._owner.events
-        return [each["params"] for each in told if each.get("sessionId") == self._session and each["method"] == method]
+        """What it reported so far."""
+        reported = self._owner.events
+        return [
+            each["params"] for each in reported if each.get("sessionId") == self._session and each["method"] == method
+        ]
 
     @property
     def html(self) -> str:

@@ -1,4 +1,4 @@
-"""A OneLake that plays faults on real sockets, and a plain client of it."""
+"""A OneLake with injected faults on real sockets, and a plain client of it."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Answer:
 class Client:
     """One request, one connection."""
 
-    def __init__(self, port: int, told: list[Any], lake: Lake | None = None) -> None:
+    def __init__(self, port: int, reported: list[Any], lake: Lake | None = None) -> None:
         self.port = port
-        self.told = told
+        self.reported = reported
         self.lake = lake
 
     def __call__(self, method: str, target: str, body: bytes = b"", **headers: str) -> Answer:
@@ -74,14 +74,14 @@ class Client:
 @contextlib.contextmanager
 def faulty(folder: Path, *faults: str, databases: Any = None) -> Iterator[Client]:
     """A client of a OneLake with the item `shop/orders` and the folder of a table; the folder's PUT comes first."""
-    told: list[Any] = []
+    reported: list[Any] = []
     storage = LocalStore(folder)
     items = Items(storage)
     items.ensure("shop", "orders")
     storage.make_folder(TABLE)
-    switches = EmulatorOptions(
-        faults=[parse_fault(text) for text in faults], on_fault=lambda *fault: told.append(fault)
+    options = EmulatorOptions(
+        faults=[parse_fault(text) for text in faults], on_fault=lambda *fault: reported.append(fault)
     )
-    lake = Lake(storage, items, switches, on_lost_file=told.append)
-    with running(services(lake, databases or NullReplication(), None)) as endpoint:
-        yield Client(endpoint.http_port, told, lake)
+    lake = Lake(storage, items, options, on_lost_file=reported.append)
+    with running(services(lake, databases or NullReplication(), None)) as emulator:
+        yield Client(emulator.http_port, reported, lake)

@@ -90,7 +90,7 @@ class ZoneClient:
         return [line.name.removeprefix(f"{above.shown}/") for line in self.lake.children(above)]
 
     def engine_sees(self, path: str) -> bytes | None:
-        """What whoever reads the folder itself finds there."""
+        """A file's content in the store's folder; None where it is absent."""
         try:
             with self.storage.open(f"{ZONE}/{path}") as file:
                 return file.read()
@@ -124,5 +124,5 @@ def onelake(folder: Path) -> TestClient:
 
 
 def parsed(document: bytes) -> ET.Element:
-    """An answer of ours in XML."""
-    return ET.fromstring(document)  # noqa: S314 - nobody else wrote it
+    """Parse an XML answer."""
+    return ET.fromstring(document)  # noqa: S314 - the emulator wrote it

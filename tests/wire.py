@@ -1,4 +1,4 @@
-"""An endpoint on free ports, and what goes over the wire to it byte by byte."""
+"""An emulator on free ports, and what goes over the wire to it byte by byte."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def shared_authority() -> Authority:
 
 @contextlib.contextmanager
 def running(app: Any, **options: Any) -> Iterator[Listeners]:
-    """The endpoint that serves an application, until left."""
-    endpoint = Listeners(app, shared_authority().context(), **options)
-    endpoint.start()
+    """The emulator that serves an application, until left."""
+    emulator = Listeners(app, shared_authority().context(), **options)
+    emulator.start()
     try:
-        yield endpoint
+        yield emulator
     finally:
-        endpoint.stop()
+        emulator.stop()
 
 
 def connected(port: int, address: str = "127.0.0.1") -> socket.socket:
@@ -68,7 +68,7 @@ def request(method: str = "GET", target: str = "/", host: str = "localhost", *he
 
 
 def trusting(*, checks_name: bool = True) -> ssl.SSLContext:
-    """A client that trusts the endpoint's authority alone, as strictly as Python can be."""
+    """A client that trusts the emulator's authority alone, as strictly as Python can be."""
     context = ssl.create_default_context(cafile=str(shared_authority().ca))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.check_hostname = checks_name

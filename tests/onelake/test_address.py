@@ -81,7 +81,7 @@ def test_a_path_without_a_workspace_is_none(path: bytes, items: Items) -> None:
         parse(path, items)
 
 
-def test_unknown_workspaces_and_items_are_told_apart(items: Items) -> None:
+def test_unknown_workspaces_and_items_have_different_errors(items: Items) -> None:
     with refused(StorageErrorCode.WORKSPACE_NOT_FOUND):
         parse(b"/LandingZone/T/_1.parquet", items)
     with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):

@@ -1,4 +1,4 @@
-"""The endpoint's own authority: how long it lives, what it is good for, and where its key is."""
+"""The emulator's own authority: how long it lives, what it is good for, and where its key is."""
 
 from __future__ import annotations
 
@@ -87,10 +87,15 @@ def test_the_authority_is_good_for_the_endpoint_s_names_alone(made) -> None:
 @pytest.mark.skipif(OPENSSL is None, reason="needs openssl")
 @pytest.mark.parametrize(
     ("name", "is_taken"),
-    [("onelake.dfs.fabric.microsoft.com", True), ("pypi.org", False), ("127.0.0.2", False), ("microsoft.com", False)],
+    [
+        ("onelake.dfs.fabric.microsoft.com", True),
+        ("example.org", False),
+        ("127.0.0.2", False),
+        ("microsoft.com", False),
+    ],
 )
-def test_a_stolen_authority_could_sign_for_no_other_name(tmp_path, name, is_taken, monkeypatch) -> None:
-    """OpenSSL refuses a certificate outside the constraints, whoever signed it."""
+def test_the_authority_cannot_sign_for_other_names(tmp_path, name, is_taken, monkeypatch) -> None:
+    """OpenSSL refuses a certificate outside the constraints, independent of its signer."""
     from mirror_engine.onelake import authority as module  # noqa: PLC0415 - its parts are replaced
 
     address = x509.IPAddress if name[0].isdigit() else x509.DNSName
@@ -108,7 +113,7 @@ def test_a_stolen_authority_could_sign_for_no_other_name(tmp_path, name, is_take
     "host", ["onelake.dfs.fabric.microsoft.com", "westus-onelake.blob.fabric.microsoft.com", "api.fabric.microsoft.com"]
 )
 def test_python_at_its_strictest_trusts_the_real_names(host) -> None:
-    with running(silent) as endpoint, tunnel(endpoint.proxy_port, host) as secure:
+    with running(silent) as emulator, tunnel(emulator.proxy_port, host) as secure:
         assert secure.version() == "TLSv1.3"
 
 
@@ -116,25 +121,25 @@ def test_python_at_its_strictest_trusts_the_real_names(host) -> None:
 def test_python_at_its_strictest_trusts_the_loopback(host) -> None:
     context = ssl.create_default_context(cafile=str(shared_authority().ca))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
-    with running(silent) as endpoint, connected(endpoint.https_port) as plain:
+    with running(silent) as emulator, connected(emulator.https_port) as plain:
         context.wrap_socket(plain, server_hostname=host).close()
 
 
-def test_a_client_that_knows_no_authority_of_ours_refuses_us() -> None:
+def test_a_client_without_the_authority_does_not_trust_the_emulator() -> None:
     other = ssl.create_default_context()
     trustme.CA().configure_trust(other)
-    with running(silent) as endpoint, connected(endpoint.https_port) as plain, pytest.raises(ssl.SSLError):
+    with running(silent) as emulator, connected(emulator.https_port) as plain, pytest.raises(ssl.SSLError):
         other.wrap_socket(plain, server_hostname="localhost")
 
 
 @pytest.mark.skipif(OPENSSL is None, reason="needs openssl")
 def test_old_tls_is_refused() -> None:
-    with running(silent) as endpoint:
+    with running(silent) as emulator:
         words = [
             OPENSSL,
             "s_client",
             "-connect",
-            f"127.0.0.1:{endpoint.https_port}",
+            f"127.0.0.1:{emulator.https_port}",
             "-tls1_1",
             "-cipher",
             "ALL:@SECLEVEL=0",
@@ -150,8 +155,8 @@ def test_node_trusts_the_authority_it_was_given() -> None:
         "require('https').get({host:'localhost',port:+process.argv[1]},"
         "r=>{console.log(r.statusCode);process.exit(0)}).on('error',e=>{console.log(e.code);process.exit(1)})"
     )
-    with running(silent) as endpoint:
-        words = [NODE, "-e", script, str(endpoint.https_port)]
+    with running(silent) as emulator:
+        words = [NODE, "-e", script, str(emulator.https_port)]
         trusted = subprocess.run(
             words, env={"NODE_EXTRA_CA_CERTS": str(shared_authority().ca)}, capture_output=True, text=True, check=False
         )
@@ -169,7 +174,7 @@ def test_every_start_has_a_new_authority(made) -> None:
     assert mode(made.leaf) == 0o600
 
 
-def test_another_address_is_named_beside_the_loopback(tmp_path) -> None:
+def test_the_certificate_names_the_listening_address(tmp_path) -> None:
     def addresses(listen: str) -> set[str]:
         leaf = certificate(create_authority(tmp_path / "tls", listen).leaf)
         named = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

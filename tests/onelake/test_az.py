@@ -14,12 +14,12 @@ from mirror_engine.onelake.entra import az, install_az
 pytestmark = pytest.mark.slow
 
 
-def test_a_token_is_told_as_json_or_bare(capsys) -> None:
+def test_a_token_is_printed_as_json_or_bare(capsys) -> None:
     assert az(["account", "get-access-token", "--output", "json", "--scope", "https://x/.default"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert set(told) == {"accessToken", "expiresOn", "expires_on", "subscription", "tenant", "tokenType"}
-    assert told["tokenType"] == "Bearer"
-    assert 3500 < told["expires_on"] - time.time() <= 3600
+    reported = json.loads(capsys.readouterr().out)
+    assert set(reported) == {"accessToken", "expiresOn", "expires_on", "subscription", "tenant", "tokenType"}
+    assert reported["tokenType"] == "Bearer"
+    assert 3500 < reported["expires_on"] - time.time() <= 3600
     assert az(["account", "get-access-token", "--resource", "https://x", "-o", "tsv", "--query", "accessToken"]) == 0
     bare = capsys.readouterr().out
     assert bare.count(".") == 2
@@ -32,7 +32,7 @@ def test_everything_else_is_refused(words, capsys) -> None:
     assert "mirror-engine" in capsys.readouterr().err
 
 
-def test_it_runs_from_any_folder_whatever_lies_there(tmp_path) -> None:
+def test_az_ignores_files_of_the_current_folder(tmp_path) -> None:
     folder = tmp_path / "it's a folder" / "bin"
     folder.parent.mkdir()
     install_az(folder)

@@ -12,7 +12,7 @@ NOON = "Sun, 06 Nov 1994 12:00:00 GMT"
 NOON_SECONDS = 784123200
 THERE = Properties(is_folder=False, size=1, etag='"0x8DA"', modified_ns=NOON_SECONDS * SECOND + 999_999_999)
 
-MET = [
+FULFILLED = [
     {},
     {"if-match": '"0x8DA"'},
     {"if-match": "0x8DA"},
@@ -24,7 +24,7 @@ MET = [
     {"if-modified-since": "Sun, 06 Nov 1994 11:59:59 GMT"},
     {"if-modified-since": NOON, "if-none-match": '"other"'},
 ]
-NOT_MET = [
+UNFULFILLED = [
     {"if-match": '"other"'},
     {"if-match": '"0x8DA2"'},
     {"if-none-match": '"0x8DA"'},
@@ -34,15 +34,15 @@ NOT_MET = [
 ]
 
 
-@pytest.mark.parametrize("headers", MET, ids=str)
-def test_a_condition_that_is_met_lets_through(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize("headers", FULFILLED, ids=str)
+def test_fulfilled_conditions_pass(headers: dict[str, str]) -> None:
     Conditions.of(headers).check_write(THERE)
     Conditions.of(headers).check_read(THERE)
     Conditions.of_source({f"x-ms-source-{name}": value for name, value in headers.items()}).check_source(THERE)
 
 
-@pytest.mark.parametrize("headers", NOT_MET, ids=str)
-def test_a_condition_that_is_not_met_refuses_a_change(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize("headers", UNFULFILLED, ids=str)
+def test_unfulfilled_conditions_reject_a_change(headers: dict[str, str]) -> None:
     with refused(StorageErrorCode.CONDITION_NOT_MET):
         Conditions.of(headers).check_write(THERE)
     source = Conditions.of_source({f"x-ms-source-{name}": value for name, value in headers.items()})
@@ -50,14 +50,14 @@ def test_a_condition_that_is_not_met_refuses_a_change(headers: dict[str, str]) -
         source.check_source(THERE)
 
 
-@pytest.mark.parametrize("headers", NOT_MET, ids=str)
-def test_what_the_client_has_already_is_not_modified_and_another_version_is_not_met(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize("headers", UNFULFILLED, ids=str)
+def test_a_current_copy_is_not_modified_and_another_version_fails(headers: dict[str, str]) -> None:
     is_known = "if-none-match" in headers or "if-modified-since" in headers
     with refused(StorageErrorCode.NOT_MODIFIED if is_known else StorageErrorCode.CONDITION_NOT_MET):
         Conditions.of(headers).check_read(THERE)
 
 
-def test_create_only_is_refused_where_something_stands() -> None:
+def test_create_only_is_rejected_for_an_existing_path() -> None:
     create_only = Conditions.of({"if-none-match": "*"})
     with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         create_only.check_write(THERE)
@@ -66,7 +66,7 @@ def test_create_only_is_refused_where_something_stands() -> None:
         create_only.check_read(THERE)
 
 
-def test_an_entity_tag_matches_nothing_where_nothing_stands() -> None:
+def test_an_entity_tag_never_matches_an_absent_path() -> None:
     for tag in ("*", '"0x8DA"'):
         with refused(StorageErrorCode.CONDITION_NOT_MET):
             Conditions.of({"if-match": tag}).check_write(None)

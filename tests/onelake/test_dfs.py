@@ -33,7 +33,7 @@ def test_a_created_file_shows_at_once_with_no_bytes(client):
     assert seen.headers["x-ms-resource-type"] == "file"
 
 
-def test_what_is_appended_shows_when_it_is_flushed(client):
+def test_appended_data_is_visible_after_the_flush(client):
     client.put(f"{URL}/T/1.csv?resource=file")
     created = client.head(f"{URL}/T/1.csv").headers["etag"]
     assert client.patch(f"{URL}/T/1.csv?action=append&position=3", content=b"def").status_code == 202

@@ -1,4 +1,4 @@
-"""Faults that the engine of a served item meets: names that show late, drops that are seen late, looks in between."""
+"""Faults that an engine sees: delayed names, delayed drops, scans in between."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PATIENCE_SECONDS = 20.0
 class Served:
     """An item, its engine, and a client that publishes to it."""
 
-    def __init__(self, folder, client, fleet, writer):
-        self.folder, self.client, self.fleet, self.writer = folder, client, fleet, writer
-        self.item = next(iter(fleet.items.all()))
+    def __init__(self, folder, client, pool, writer):
+        self.folder, self.client, self.pool, self.writer = folder, client, pool, writer
+        self.item = next(iter(pool.items.all()))
 
     def arm(self):
-        told = METADATA | {"SchemaDefinition": {"Columns": COLUMNS}}
-        self.client.upload(f"{TABLE}/_metadata.json", json.dumps(told).encode())
+        reported = METADATA | {"SchemaDefinition": {"Columns": COLUMNS}}
+        self.client.upload(f"{TABLE}/_metadata.json", json.dumps(reported).encode())
 
     def publish(self, row, path=FIRST):
         self.client.upload(f"{TABLE}/_new", f"id,n\n{row}\n".encode())
@@ -44,7 +44,7 @@ class Served:
     def until(self, holds):
         ends = time.monotonic() + PATIENCE_SECONDS
         while not holds():
-            assert time.monotonic() < ends, (self.rows(), self.fleet.tables(self.item))
+            assert time.monotonic() < ends, (self.rows(), self.pool.tables(self.item))
             time.sleep(0.02)
 
 
@@ -59,14 +59,14 @@ def served(tmp_path):
         at_work = faulty(tmp_path)
         client = at_work.__enter__()
         opened.append(lambda: at_work.__exit__(None, None, None))
-        switches = client.lake.options
-        fleet = EnginePool(tmp_path, client.lake.items, config, new_writer=lambda _: writer, delays=switches.delays)
-        switches.poll = fleet.poll
-        switches.add([parse_fault(text) for text in faults])
-        opened.append(fleet.end)
-        fleet.start_all()
-        at = Served(tmp_path, client, fleet, writer)
-        at.until(lambda: fleet.status(at.item)[0] is DatabaseStatus.RUNNING)
+        options = client.lake.options
+        pool = EnginePool(tmp_path, client.lake.items, config, new_writer=lambda _: writer, delays=options.delays)
+        options.poll = pool.poll
+        options.add([parse_fault(text) for text in faults])
+        opened.append(pool.end)
+        pool.start_all()
+        at = Served(tmp_path, client, pool, writer)
+        at.until(lambda: pool.status(at.item)[0] is DatabaseStatus.RUNNING)
         return at
 
     yield serve
@@ -99,14 +99,14 @@ def test_the_engine_learns_late_of_a_drop_and_then_sees_what_came_in_its_place(s
         time.sleep(0.02)
     at.until(lambda: at.rows() == [(2, 2)])
     assert at.client.length(FIRST) is not None
-    assert [report.error for report in at.fleet.tables(at.item)] == [None]
+    assert [report.error for report in at.pool.tables(at.item)] == [None]
 
 
-def test_the_engine_meets_the_empty_file_of_an_upload_that_has_only_begun(served) -> None:
+def test_poll_mid_upload_shows_the_engine_an_empty_file(served) -> None:
     at = served("poll_mid_upload operation=create path=*/0*.csv", poll_interval_seconds=60)
     at.arm()
     at.client.create(FIRST)
-    at.until(lambda: [bool(report.error) for report in at.fleet.tables(at.item)] == [True])
+    at.until(lambda: [bool(report.error) for report in at.pool.tables(at.item)] == [True])
     at.client("PATCH", f"{FIRST}?action=append&position=0&flush=true", b"id,n\n1,1\n")
     assert at.rows() in (None, [])
 

@@ -21,14 +21,14 @@ GRANT = {"grant_type": "client_credentials", "client_id": "c", "client_secret": 
 
 
 @pytest.fixture(scope="module")
-def endpoint():
+def emulator():
     with running(entra_app()) as started:
         yield started
 
 
-def asked(endpoint: Listeners, method: str, target: str, form: bytes = b"") -> tuple[int, dict]:
+def asked(emulator: Listeners, method: str, target: str, form: bytes = b"") -> tuple[int, dict]:
     length = f"Content-Length: {len(form)}"
-    answer = exchange(endpoint.http_port, request(method, target, LOGINS[0], length, body=form))
+    answer = exchange(emulator.http_port, request(method, target, LOGINS[0], length, body=form))
     return status_of(answer), json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
@@ -37,50 +37,50 @@ def claims(token: str) -> dict:
     return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
 
 
-def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(endpoint: Listeners) -> None:
+def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(emulator: Listeners) -> None:
     form = urlencode(GRANT | {"scope": "https://storage.azure.com/.default"}).encode()
-    status, told = asked(endpoint, "POST", "/any-tenant/oauth2/v2.0/token", form)
+    status, reported = asked(emulator, "POST", "/any-tenant/oauth2/v2.0/token", form)
     assert status == 200
-    assert {name: told[name] for name in ("token_type", "expires_in", "ext_expires_in")} == {
+    assert {name: reported[name] for name in ("token_type", "expires_in", "ext_expires_in")} == {
         "token_type": "Bearer",
         "expires_in": 3599,
         "ext_expires_in": 3599,
     }
-    found = claims(told["access_token"])
+    found = claims(reported["access_token"])
     assert (found["aud"], found["tid"], found["appid"]) == ("https://storage.azure.com", "any-tenant", "c")
     assert found["exp"] - found["iat"] == 3599
     assert abs(found["iat"] - time.time()) < 60
 
 
-def test_the_form_may_stand_in_the_query(endpoint: Listeners) -> None:
-    status, told = asked(endpoint, "POST", f"/t/oauth2/v2.0/token?{urlencode(GRANT)}")
-    assert (status, told["token_type"]) == (200, "Bearer")
+def test_the_form_may_be_in_the_query(emulator: Listeners) -> None:
+    status, reported = asked(emulator, "POST", f"/t/oauth2/v2.0/token?{urlencode(GRANT)}")
+    assert (status, reported["token_type"]) == (200, "Bearer")
 
 
 @pytest.mark.parametrize("grant", ["password", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code", "x"])
-def test_other_grants_are_refused(endpoint: Listeners, grant) -> None:
+def test_other_grants_are_refused(emulator: Listeners, grant) -> None:
     form = urlencode(GRANT | {"grant_type": grant}).encode()
-    status, told = asked(endpoint, "POST", "/t/oauth2/v2.0/token", form)
-    assert (status, told["error"], told["error_codes"]) == (400, "unsupported_grant_type", [70003])
+    status, reported = asked(emulator, "POST", "/t/oauth2/v2.0/token", form)
+    assert (status, reported["error"], reported["error_codes"]) == (400, "unsupported_grant_type", [70003])
 
 
 @pytest.mark.parametrize("form", [b"", b"grant_type", b"\xff\xfe=%zz&&&=", b"grant_type=&client_id=c"])
-def test_a_form_without_a_grant_is_refused(endpoint: Listeners, form) -> None:
-    status, told = asked(endpoint, "POST", "/t/oauth2/v2.0/token", form)
-    assert (status, told["error"]) == (400, "invalid_request")
+def test_a_form_without_a_grant_is_refused(emulator: Listeners, form) -> None:
+    status, reported = asked(emulator, "POST", "/t/oauth2/v2.0/token", form)
+    assert (status, reported["error"]) == (400, "invalid_request")
 
 
-def test_a_form_without_end_is_refused(endpoint: Listeners) -> None:
-    status, told = asked(endpoint, "POST", "/t/oauth2/v2.0/token", b"a=" + b"b" * 70_000)
-    assert (status, told["error"]) == (413, "invalid_request")
+def test_a_form_without_end_is_refused(emulator: Listeners) -> None:
+    status, reported = asked(emulator, "POST", "/t/oauth2/v2.0/token", b"a=" + b"b" * 70_000)
+    assert (status, reported["error"]) == (413, "invalid_request")
 
 
-def test_the_documents_of_discovery_name_entra_s_own_endpoints(endpoint: Listeners) -> None:
-    _, configuration = asked(endpoint, "GET", "/t/v2.0/.well-known/openid-configuration")
+def test_the_documents_of_discovery_name_entra_s_own_endpoints(emulator: Listeners) -> None:
+    _, configuration = asked(emulator, "GET", "/t/v2.0/.well-known/openid-configuration")
     names = ("issuer", "token_endpoint", "authorization_endpoint", "device_authorization_endpoint")
     assert all(configuration[name].startswith("https://login.microsoftonline.com/t/") for name in names)
     query = "api-version=1.1&authorization_endpoint=https://login.microsoftonline.com/t/oauth2/v2.0/authorize"
-    _, instances = asked(endpoint, "GET", f"/common/discovery/instance?{query}")
+    _, instances = asked(emulator, "GET", f"/common/discovery/instance?{query}")
     assert instances["tenant_discovery_endpoint"] == (
         "https://login.microsoftonline.com/common/v2.0/.well-known/openid-configuration"
     )

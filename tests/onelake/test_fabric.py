@@ -228,7 +228,7 @@ def test_an_item_is_initialized_soon_after_it_was_made_whether_anybody_looks_or_
     assert client.post(f"{client.items}/{made['id']}/startMirroring").status_code == 200
 
 
-def test_an_item_that_a_command_made_or_somebody_s_folder_can_be_started(client):
+def test_items_not_created_by_rest_can_be_started(client):
     [found] = client.get(client.items).json()["value"]
     at = f"{client.items}/{found['id']}"
     assert client.post(f"{at}/startMirroring").status_code == 200
@@ -242,5 +242,5 @@ def test_an_item_that_a_command_made_or_somebody_s_folder_can_be_started(client)
             }
         }
     )
-    for meant in (same, named):  # the same schema, told or not
+    for meant in (same, named):  # the same schema, reported or not
         assert client.post(f"{at}/updateDefinition", json={"definition": meant}).status_code == 200

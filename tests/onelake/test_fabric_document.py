@@ -1,4 +1,4 @@
-"""The REST part, held against its own OpenAPI document by requests that nobody thought of."""
+"""The REST part, tested against its OpenAPI document with generated requests."""
 
 from __future__ import annotations
 

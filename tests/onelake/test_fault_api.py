@@ -1,4 +1,4 @@
-"""Faults switched while a server runs: by whoever has this run's token, on http alone."""
+"""Faults switched while the emulator runs: with this run's token, on http only."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def controlled(store, *, has_fault_api=True, token=None):
 
 
 def test_faults_are_added_shown_counted_and_cleared(tmp_path) -> None:
-    with controlled(tmp_path) as (card, client):
-        told = card.environment
-        assert told["MIRROR_ENGINE_FAULT_API"] == f"{card.http}{FAULT_API_PATH}"
-        known = {"X_Mirror_Engine_Fault_Token": told["MIRROR_ENGINE_FAULT_API_TOKEN"]}
+    with controlled(tmp_path) as (info, client):
+        reported = info.environment
+        assert reported["MIRROR_ENGINE_FAULT_API"] == f"{info.http}{FAULT_API_PATH}"
+        known = {"X_Mirror_Engine_Fault_Token": reported["MIRROR_ENGINE_FAULT_API_TOKEN"]}
         assert json.loads(client("GET", FAULT_API_PATH[1:], **known).body) == []
         added = client(
             "POST", FAULT_API_PATH[1:], b"throttle nth=2 path=Workspace/*\nlost_request method=PUT\n", **known
@@ -45,8 +45,8 @@ def test_faults_are_added_shown_counted_and_cleared(tmp_path) -> None:
 
 
 def test_one_bad_line_and_nothing_is_added(tmp_path) -> None:
-    with controlled(tmp_path) as (card, client):
-        known = {"X_Mirror_Engine_Fault_Token": card.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]}
+    with controlled(tmp_path) as (info, client):
+        known = {"X_Mirror_Engine_Fault_Token": info.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]}
         refused = client("POST", FAULT_API_PATH[1:], b"throttle\nthrotle\n", **known)
         assert refused.status == 400
         assert "unknown fault 'throtle'" in json.loads(refused.body)["error"]["message"]
@@ -56,34 +56,34 @@ def test_one_bad_line_and_nothing_is_added(tmp_path) -> None:
         assert json.loads(client("GET", FAULT_API_PATH[1:], **known).body) == []
 
 
-def test_without_this_run_s_token_nothing_is_told_or_changed(tmp_path) -> None:
+def test_the_fault_api_requires_this_run_s_token(tmp_path) -> None:
     with controlled(tmp_path) as (first, _):
         yesterday = first.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]
-    with controlled(tmp_path) as (card, client):
-        assert card.environment["MIRROR_ENGINE_FAULT_API_TOKEN"] != yesterday
+    with controlled(tmp_path) as (info, client):
+        assert info.environment["MIRROR_ENGINE_FAULT_API_TOKEN"] != yesterday
         for wrong in ({}, {"X_Mirror_Engine_Fault_Token": ""}, {"X_Mirror_Engine_Fault_Token": yesterday}):
             answers = [client(method, FAULT_API_PATH[1:], b"throttle", **wrong) for method in ("GET", "POST", "DELETE")]
             assert [answer.status for answer in answers] == [403] * 3
         assert client("HEAD", "Workspace/Mirror").status == 200
 
 
-def test_it_is_off_unless_asked_for_and_never_on_https(tmp_path) -> None:
-    with controlled(tmp_path, has_fault_api=False) as (card, client):
-        assert "MIRROR_ENGINE_FAULT_API" not in card.environment
+def test_the_fault_api_is_off_by_default_and_never_on_https(tmp_path) -> None:
+    with controlled(tmp_path, has_fault_api=False) as (info, client):
+        assert "MIRROR_ENGINE_FAULT_API" not in info.environment
         assert client("GET", FAULT_API_PATH[1:]).status == 404
-    with controlled(tmp_path) as (card, client):
-        token = f"X-Mirror-Engine-Fault-Token: {card.environment['MIRROR_ENGINE_FAULT_API_TOKEN']}"
+    with controlled(tmp_path) as (info, client):
+        token = f"X-Mirror-Engine-Fault-Token: {info.environment['MIRROR_ENGINE_FAULT_API_TOKEN']}"
         real_name = exchange(client.port, request("GET", FAULT_API_PATH, "onelake.dfs.fabric.microsoft.com", token))
         assert status_of(real_name) == 404
         assert status_of(exchange(client.port, request("GET", FAULT_API_PATH, "localhost", token))) == 200
-        unchecked = ssl.create_default_context(cafile=card.environment["SSL_CERT_FILE"])
-        with unchecked.wrap_socket(connected(urlsplit(card.https).port), server_hostname="localhost") as safe:
+        unchecked = ssl.create_default_context(cafile=info.environment["SSL_CERT_FILE"])
+        with unchecked.wrap_socket(connected(urlsplit(info.https).port), server_hostname="localhost") as safe:
             safe.sendall(request("GET", FAULT_API_PATH, "localhost", token))
             assert status_of(rest_of(safe)) == 404
 
 
-def test_the_endpoint_s_own_token_is_asked_for_too(tmp_path) -> None:
-    with controlled(tmp_path, token="0123456789abcdef") as (card, client):  # noqa: S106 - a test's own
-        known = {"X_Mirror_Engine_Fault_Token": card.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]}
+def test_the_fault_api_requires_the_emulator_token_too(tmp_path) -> None:
+    with controlled(tmp_path, token="0123456789abcdef") as (info, client):  # noqa: S106 - a test's own
+        known = {"X_Mirror_Engine_Fault_Token": info.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]}
         assert client("GET", FAULT_API_PATH[1:], **known).status == 401
         assert client("GET", FAULT_API_PATH[1:], Authorization="Bearer 0123456789abcdef", **known).status == 200

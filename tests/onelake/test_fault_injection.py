@@ -1,4 +1,4 @@
-"""Each fault, met over real sockets by a plain client, and by Microsoft's own where it tries again."""
+"""Each fault over real sockets, with a plain client and with Microsoft's retrying one."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def sdk(client):
 
 
 @pytest.mark.parametrize(("status", "code"), [(429, "TooManyRequests"), (503, "ServerBusy")])
-def test_a_throttled_request_has_no_effect_and_is_told_when_to_come_again(tmp_path, status, code) -> None:
+def test_throttled_requests_have_no_effect_and_a_retry_after_header(tmp_path, status, code) -> None:
     with faulty(tmp_path, f"throttle status={status} retry-after=7 method=PUT path=*/Orders/* nth=2 count=2") as client:
         answers = [client("PUT", f"{TABLE}/{number}.csv?resource=file") for number in range(4)]
         assert [answer.status for answer in answers] == [201, status, status, 201]
         assert (answers[1].code, answers[1].headers["Retry-After"]) == (code, "7")
         assert [client.length(f"{TABLE}/{number}.csv") for number in range(4)] == [0, None, None, 0]
-        assert len(client.told) == 2
-        assert client.told[0][1:] == ("PUT", f"{TABLE}/1.csv")
+        assert len(client.reported) == 2
+        assert client.reported[0][1:] == ("PUT", f"{TABLE}/1.csv")
 
 
 def test_a_throttled_body_is_not_kept(tmp_path) -> None:
@@ -83,14 +83,14 @@ def _item(name):
     ],
 )
 def test_an_answer_is_lost_but_what_was_asked_for_is_done(tmp_path, operation, method, target, length) -> None:
-    told = {"rename": {"x_ms_rename_source": f"/{TABLE}/_1.csv"}, "put": {"x_ms_blob_type": "BlockBlob"}}
+    reported = {"rename": {"x_ms_rename_source": f"/{TABLE}/_1.csv"}, "put": {"x_ms_blob_type": "BlockBlob"}}
     nth = 2 if operation in {"flush", "create"} else 1
     with faulty(tmp_path, f"lost_response operation={operation} nth={nth}") as client:
         client.upload(f"{TABLE}/_1.csv", b"new")
         if operation == "flush":
             (tmp_path / FILE).touch()
         with pytest.raises(CUT):
-            client(method, target, b"new" if operation == "flush" else b"", **told.get(operation, {}))
+            client(method, target, b"new" if operation == "flush" else b"", **reported.get(operation, {}))
         assert client.length(FILE) == length
         assert client.length(f"{TABLE}/_1.csv") == (None if operation == "rename" else 3)
 
@@ -157,7 +157,7 @@ def test_a_folder_is_in_use_for_a_while(tmp_path) -> None:
         assert client("DELETE", f"{TABLE}?recursive=true").status == 200
 
 
-def test_a_token_expires_and_the_client_is_told_so(tmp_path) -> None:
+def test_token_expired_answers_401_with_a_challenge(tmp_path) -> None:
     with faulty(tmp_path, "token_expired nth=2") as client:
         assert client("HEAD", TABLE).status == 200
         refused = client("GET", f"{TABLE}?resource=filesystem")
@@ -171,12 +171,12 @@ def listed(client, folder=TABLE):
     return [each["name"].rpartition("/")[2] for each in found["paths"]]
 
 
-@pytest.mark.parametrize("sight", ["lists", "head"])
-def test_a_new_name_shows_late_to_one_sight_and_at_once_to_others(tmp_path, sight) -> None:
-    with faulty(tmp_path, f"delay_visibility seconds=0.5 from={sight} path=*.csv") as client:
+@pytest.mark.parametrize("channel", ["lists", "head"])
+def test_a_new_name_is_delayed_for_one_channel_only(tmp_path, channel) -> None:
+    with faulty(tmp_path, f"delay_visibility seconds=0.5 from={channel} path=*.csv") as client:
         client.upload(FILE, b"one")
-        assert client.length(FILE) == (3 if sight == "lists" else None)
-        assert listed(client) == (["1.csv"] if sight == "head" else [])
+        assert client.length(FILE) == (3 if channel == "lists" else None)
+        assert listed(client) == (["1.csv"] if channel == "head" else [])
         assert client("GET", FILE).body == b"one"
         time.sleep(0.5)
         assert client.length(FILE) == 3
@@ -236,12 +236,12 @@ def test_files_get_one_time_with_same_mtime_and_an_order_by_chance_with_shuffled
     assert drawn != [time_ns % 10**9 for time_ns in times("shuffle_ties seed=2")]
 
 
-def test_microsoft_s_client_outlasts_throttling_and_lost_requests(tmp_path) -> None:
+def test_the_datalake_sdk_survives_throttling_and_lost_requests(tmp_path) -> None:
     faults = ["throttle operation=append", "lost_request operation=flush", "cut_body bytes=1000 operation=append nth=2"]
     with faulty(tmp_path, *faults) as client:
         sdk(client).upload_data(b"x" * 5000, overwrite=True)
         assert client.length(FILE) == 5000
-        assert len(client.told) == 3
+        assert len(client.reported) == 3
 
 
 def test_microsoft_s_client_gives_up_where_it_is_throttled_too_often(tmp_path) -> None:
@@ -249,7 +249,7 @@ def test_microsoft_s_client_gives_up_where_it_is_throttled_too_often(tmp_path) -
         with pytest.raises(HttpResponseError) as refused:
             sdk(client).create_file()
         assert (refused.value.status_code, refused.value.error_code) == (503, "ServerBusy")
-        assert len(client.told) == 1 + PROMPT["retry_total"]
+        assert len(client.reported) == 1 + PROMPT["retry_total"]
 
 
 def test_microsoft_s_client_sees_a_rename_fail_that_was_done(tmp_path) -> None:

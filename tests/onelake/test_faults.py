@@ -33,7 +33,7 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "no name, or an open quote"),
         ("throttle 'path=x", "no name, or an open quote"),
@@ -56,10 +56,10 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell() -> None:
         ("cut_body bytes=-1", "bytes is '-1'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_can(text, told) -> None:
+def test_what_cannot_be_meant_is_refused_with_what_can(text, reported) -> None:
     with pytest.raises(UsageError) as refused:
         parse_fault(text)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
     assert refused.value.help
 
 
@@ -88,26 +88,26 @@ def test_every_fault_is_documented_with_an_example_that_can_be_given() -> None:
     assert [word for word in OPERATIONS if f"`{word}`" not in page] == []
 
 
-def test_a_fault_is_met_from_the_nth_matching_request_on_as_often_as_it_is_told() -> None:
+def test_a_fault_begins_with_the_nth_matching_request_and_ends_after_count() -> None:
     fault = FaultRule("throttle", "PUT", "ws/db/*/T/*", nth=2, count=2)
-    switches = EmulatorOptions(faults=[fault])
-    assert switches.faults_of("GET", "ws/db/Files/T/f") == []
-    assert switches.faults_of("PUT", "ws/db/Files/U/f") == []
-    met = [switches.faults_of("PUT", "ws/db/Files/T/f") for _ in range(5)]
-    assert met == [[], [fault], [fault], [], []]
+    options = EmulatorOptions(faults=[fault])
+    assert options.faults_of("GET", "ws/db/Files/T/f") == []
+    assert options.faults_of("PUT", "ws/db/Files/U/f") == []
+    matched = [options.faults_of("PUT", "ws/db/Files/T/f") for _ in range(5)]
+    assert matched == [[], [fault], [fault], [], []]
 
 
 def test_without_a_method_and_path_every_request_counts_and_case_does() -> None:
     every, upper = FaultRule("slow_flush", count=9), FaultRule("lost_response", path="WS/*", count=9)
-    switches = EmulatorOptions(faults=[every, upper])
-    assert switches.faults_of("DELETE", "ws/x") == [every]
-    assert switches.faults_of("GET", "WS/x") == [every, upper]
+    options = EmulatorOptions(faults=[every, upper])
+    assert options.faults_of("DELETE", "ws/x") == [every]
+    assert options.faults_of("GET", "WS/x") == [every, upper]
 
 
-def test_a_fault_that_lasts_is_met_until_so_long_after_the_first_that_met_it(monkeypatch) -> None:
+def test_a_duration_begins_with_the_first_matching_request(monkeypatch) -> None:
     fault = FaultRule("folder_in_use", nth=2, duration_seconds=5.0)
-    switches, met = EmulatorOptions(faults=[fault]), []
+    options, matched = EmulatorOptions(faults=[fault]), []
     for now in (0.0, 100.0, 103.0, 104.9, 105.0, 106.0):
         monkeypatch.setattr(time, "monotonic", lambda now=now: now)
-        met.append(bool(switches.faults_of("DELETE", "ws/db/Files/T")))
-    assert met == [False, True, True, True, False, False]
+        matched.append(bool(options.faults_of("DELETE", "ws/db/Files/T")))
+    assert matched == [False, True, True, True, False, False]

@@ -39,7 +39,7 @@ class Store:
     def open(self, folder):
         config = Config(poll_interval_seconds=0.05)
         self.said = []
-        self.fleet = EnginePool(folder, self.items, config, new_writer=self.writer_of, on_failure=self.said.append)
+        self.pool = EnginePool(folder, self.items, config, new_writer=self.writer_of, on_failure=self.said.append)
 
     def writer_of(self, item):
         return self.writers.setdefault(item.id, MemoryDeltaWriter())
@@ -48,7 +48,7 @@ class Store:
         self.table.apply_changes(*rows)
 
     def status(self):
-        return self.fleet.status(self.item)[0]
+        return self.pool.status(self.item)[0]
 
     def rows(self):
         found = self.writer_of(self.item).rows("dbo/Orders")
@@ -57,7 +57,7 @@ class Store:
     def until(self, holds):
         ends = time.monotonic() + PATIENCE_SECONDS
         while not holds():
-            assert time.monotonic() < ends, (self.status(), self.rows(), self.fleet.tables(self.item))
+            assert time.monotonic() < ends, (self.status(), self.rows(), self.pool.tables(self.item))
             time.sleep(0.02)
 
 
@@ -65,15 +65,15 @@ class Store:
 def store(tmp_path):
     store = Store(tmp_path)
     yield store
-    store.fleet.end()
+    store.pool.end()
 
 
-def test_what_lies_in_a_store_is_mirrored_from_the_start(store):
+def test_items_are_replicated_from_the_start(store):
     store.publish((0, {"id": 1, "n": 1}))
-    store.fleet.start_all()
+    store.pool.start_all()
     store.until(lambda: store.rows() == [{"id": 1, "n": 1}])
-    store.until(lambda: store.fleet.tables(store.item))
-    [report] = store.fleet.tables(store.item)
+    store.until(lambda: store.pool.tables(store.item))
+    [report] = store.pool.tables(store.item)
     assert (report.schema, report.table, report.status, report.processed_rows) == ("", "Orders", "Replicating", 1)
     assert report.last_sync
     assert store.status() is DatabaseStatus.RUNNING
@@ -81,48 +81,48 @@ def test_what_lies_in_a_store_is_mirrored_from_the_start(store):
 
 def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
     store.publish((0, {"id": 1, "n": 1}))
-    store.fleet.start_all()
-    store.until(lambda: store.fleet.tables(store.item))
-    store.fleet.stop(store.item)
+    store.pool.start_all()
+    store.until(lambda: store.pool.tables(store.item))
+    store.pool.stop(store.item)
     store.until(lambda: store.status() is DatabaseStatus.STOPPED)
-    assert [each.status for each in store.fleet.tables(store.item)] == ["Stopped"]
-    told = json.loads((store.root / "Files/Monitoring/replicator.json").read_text())
-    assert told["status"] == "Stopped"
+    assert [each.status for each in store.pool.tables(store.item)] == ["Stopped"]
+    reported = json.loads((store.root / "Files/Monitoring/replicator.json").read_text())
+    assert reported["status"] == "Stopped"
     store.writer_of(store.item).drop("dbo/Orders")
-    store.fleet.start(store.item)
+    store.pool.start(store.item)
     store.until(lambda: store.rows() == [{"id": 1, "n": 1}])
     assert store.status() is DatabaseStatus.RUNNING
 
 
-def test_what_was_stopped_stays_so_when_the_store_is_served_anew(store, tmp_path):
-    store.fleet.start_all()
-    store.fleet.stop(store.item)
-    store.fleet.end()
+def test_stopped_items_stay_stopped_after_an_emulator_restart(store, tmp_path):
+    store.pool.start_all()
+    store.pool.stop(store.item)
+    store.pool.end()
     store.open(tmp_path)
-    store.fleet.start_all()
+    store.pool.start_all()
     assert store.status() is DatabaseStatus.STOPPED
-    store.fleet.start(store.item)
+    store.pool.start(store.item)
     store.until(lambda: store.status() is DatabaseStatus.RUNNING)
 
 
-def test_a_folder_made_beside_the_engines_waits_until_it_is_started(store, tmp_path):
-    store.fleet.start_all()
+def test_a_folder_created_outside_the_emulator_is_replicated_once_started(store, tmp_path):
+    store.pool.start_all()
     made = LandingZoneWriter(tmp_path / "shop" / "byhand")
     made.table("Orders", keys=["id"], types=TYPES).apply_changes((0, {"id": 1, "n": 1}))
-    [item] = [item for item in store.fleet.items.all() if item.name == "byhand"]
-    assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
-    store.fleet.start(item)
+    [item] = [item for item in store.pool.items.all() if item.name == "byhand"]
+    assert store.pool.status(item)[0] is DatabaseStatus.INITIALIZED
+    store.pool.start(item)
     store.until(lambda: store.writer_of(item).rows("dbo/Orders") is not None)
 
 
-def test_what_ran_goes_on_when_the_store_is_served_anew(store, tmp_path):
+def test_running_items_continue_after_an_emulator_restart(store, tmp_path):
     store.publish((0, {"id": 1, "n": 1}))
-    store.fleet.start_all()
+    store.pool.start_all()
     store.until(store.rows)
-    store.fleet.end()
+    store.pool.end()
     store.publish((1, {"id": 1, "n": 2}))
     store.open(tmp_path)
-    store.fleet.start_all()
+    store.pool.start_all()
     store.until(lambda: store.rows() == [{"id": 1, "n": 2}])
     commits = [entry.files for entry in store.writer_of(store.item).history("dbo/Orders") if entry.files]
     assert len(commits) == 2
@@ -130,51 +130,51 @@ def test_what_ran_goes_on_when_the_store_is_served_anew(store, tmp_path):
 
 def test_start_and_stop_may_be_repeated(store):
     for _ in range(3):
-        store.fleet.start(store.item)
-        store.fleet.start(store.item)
-        store.fleet.stop(store.item)
-        store.fleet.stop(store.item)
+        store.pool.start(store.item)
+        store.pool.start(store.item)
+        store.pool.stop(store.item)
+        store.pool.stop(store.item)
     store.until(lambda: store.status() is DatabaseStatus.STOPPED)
 
 
 def test_a_new_item_waits_to_be_started(store):
     item = store.items.create(store.item.workspace, "sales")
-    store.fleet.add(item)
-    assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZING
+    store.pool.add(item)
+    assert store.pool.status(item)[0] is DatabaseStatus.INITIALIZING
     time.sleep(1.1)
-    assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
-    store.fleet.start(item)
-    store.until(lambda: store.fleet.status(item)[0] is DatabaseStatus.RUNNING)
-    store.fleet.forget(item)
+    assert store.pool.status(item)[0] is DatabaseStatus.INITIALIZED
+    store.pool.start(item)
+    store.until(lambda: store.pool.status(item)[0] is DatabaseStatus.RUNNING)
+    store.pool.forget(item)
     store.items.remove(item)
     assert not (store.root.parent / "sales").exists()
 
 
-def test_what_was_never_started_waits_when_the_store_is_served_anew_too(store, tmp_path):
+def test_items_that_never_started_stay_initialized_after_a_restart(store, tmp_path):
     item = store.items.create(store.item.workspace, "sales")
-    store.fleet.add(item)
-    store.fleet.end()
+    store.pool.add(item)
+    store.pool.end()
     store.open(tmp_path)
-    store.fleet.start_all()
-    assert store.fleet.status(item)[0] is DatabaseStatus.INITIALIZED
+    store.pool.start_all()
+    assert store.pool.status(item)[0] is DatabaseStatus.INITIALIZED
     assert store.status() in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
 
 
 def test_a_stopped_item_stays_so_under_a_new_name(store):
-    store.fleet.start_all()
-    store.fleet.stop(store.item)
-    store.fleet.forget(store.item)
+    store.pool.start_all()
+    store.pool.stop(store.item)
+    store.pool.forget(store.item)
     renamed = store.items.change(replace(store.item, name="sold"))
-    assert store.fleet.status(renamed)[0] is DatabaseStatus.STOPPED
+    assert store.pool.status(renamed)[0] is DatabaseStatus.STOPPED
 
 
 def test_a_start_that_comes_too_late_leaves_no_engine_behind(store):
     """It waited while the item was let go of; were it started, an engine would write into a removed folder."""
-    life = store.fleet._engine(store.item)
+    life = store.pool._engine(store.item)
     with life.change:
-        late = threading.Thread(target=store.fleet.start, args=(store.item,))
+        late = threading.Thread(target=store.pool.start, args=(store.item,))
         late.start()
-        del store.fleet._engines[store.item.id]
+        del store.pool._engines[store.item.id]
     late.join()
     assert life.thread is None
 
@@ -190,7 +190,7 @@ def test_the_definition_names_the_schema(store):
     LandingZoneWriter(store.root.parent / "sales").table("Orders", keys=["id"], types=TYPES).apply_changes(
         (0, {"id": 1, "n": 1})
     )
-    store.fleet.start(item)
+    store.pool.start(item)
     store.until(lambda: "raw/Orders" in store.writer_of(item).tables())
 
 
@@ -199,10 +199,10 @@ def test_an_engine_that_cannot_run_says_why(store, monkeypatch):
         raise SetupError("no Java 17 was found", "Install one.")
 
     monkeypatch.setattr("mirror_engine.mirror.Mirror.run", refuse)
-    store.fleet.start(store.item)
-    store.until(lambda: store.fleet.status(store.item)[1])
+    store.pool.start(store.item)
+    store.until(lambda: store.pool.status(store.item)[1])
     assert store.said == ["replication of shop/orders ended: no Java 17 was found\n  -> Install one."]
-    status, error = store.fleet.status(store.item)
+    status, error = store.pool.status(store.item)
     assert (status, error.code) == (DatabaseStatus.STOPPED, "InternalError")
     assert error.message.startswith("no Java 17 was found")
 
@@ -212,20 +212,20 @@ def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
         raise StorageUnavailable("Files/Monitoring: the disk is full")
 
     monkeypatch.setattr("mirror_engine.onelake.engine_pool.write_stopped", refuse)
-    store.fleet.start(store.item)
-    store.fleet.stop(store.item)
+    store.pool.start(store.item)
+    store.pool.stop(store.item)
     store.until(lambda: store.status() is DatabaseStatus.STOPPED)
-    assert "the disk is full" in store.fleet.status(store.item)[1].message
+    assert "the disk is full" in store.pool.status(store.item)[1].message
 
 
 def test_a_schema_that_changes_while_stopped_leaves_no_table_under_the_old_one(store):
     store.publish((0, {"id": 1, "n": 1}))
-    store.fleet.start_all()
+    store.pool.start_all()
     store.until(store.rows)
-    store.fleet.stop(store.item)
+    store.pool.stop(store.item)
     store.until(lambda: store.status() is DatabaseStatus.STOPPED)
     target = {"type": "MountedRelationalDatabase", "typeProperties": {"defaultSchema": "raw"}}
     content = {"properties": {"source": {"type": "GenericMirror"}, "target": target}}
     changed = store.items.change(replace(store.item, definition=json.dumps(content).encode()))
-    store.fleet.start(changed)
+    store.pool.start(changed)
     store.until(lambda: store.writer_of(changed).tables() == ["raw/Orders"])

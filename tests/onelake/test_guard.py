@@ -1,4 +1,4 @@
-"""Who may speak to the endpoint: its own names, no pages of elsewhere, and only with the token where one is set."""
+"""Who may speak to the emulator: its own names, no pages of elsewhere, and only with the token where one is set."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def locked():
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1", "[::1]:1", "LocalHost", ONELAKE])
-def test_own_names_are_answered_to(unlocked: Listeners, host) -> None:
+def test_own_host_names_are_served(unlocked: Listeners, host) -> None:
     assert status_of(exchange(unlocked.http_port, request(host=host))) == 204
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", f"{ONELAKE}.evil.example", "127.0.0.1.evil.example", ""]
 )
-def test_a_name_that_was_bound_to_our_address_elsewhere_is_refused(unlocked: Listeners, host) -> None:
-    """DNS rebinding: a page of evil.example must not read what lies here."""
+def test_foreign_host_names_are_rejected(unlocked: Listeners, host) -> None:
+    """DNS rebinding: a page of evil.example must not read the store."""
     assert status_of(exchange(unlocked.http_port, request(host=host))) == 421
 
 
@@ -61,12 +61,12 @@ def test_a_request_names_one_host(unlocked: Listeners) -> None:
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://localhost", "http://localhost:2", "http://[", ""]
 )
-def test_a_page_of_elsewhere_may_change_nothing(unlocked: Listeners, origin) -> None:
+def test_foreign_origins_are_rejected(unlocked: Listeners, origin) -> None:
     asked = request("POST", "/v1/workspaces", "localhost:1", f"Origin: {origin}")
     assert status_of(exchange(unlocked.http_port, asked)) == 403
 
 
-def test_our_own_page_may(unlocked: Listeners) -> None:
+def test_the_own_origin_is_accepted(unlocked: Listeners) -> None:
     asked = request("POST", "/x", "localhost:1", "Origin: http://localhost:1")
     assert status_of(exchange(unlocked.http_port, asked)) == 204
 
@@ -92,11 +92,11 @@ def said(locked: Listeners, *headers: str, host: str = "localhost") -> int:
     ],
 )
 @pytest.mark.parametrize("host", ["localhost", ONELAKE, "api.fabric.microsoft.com"])
-def test_without_the_token_nobody_gets_in(locked: Listeners, header, host) -> None:
+def test_requests_without_the_token_are_rejected(locked: Listeners, header, host) -> None:
     assert said(locked, header, host=host) == 401
 
 
-def test_with_the_token_as_it_stands_or_as_a_browser_s_password_one_gets_in(locked: Listeners) -> None:
+def test_the_token_is_accepted_as_bearer_and_as_basic_password(locked: Listeners) -> None:
     password = base64.b64encode(f"anybody:{SECRET}".encode()).decode()
     assert said(locked, f"Authorization: Bearer {SECRET}") == 204
     assert said(locked, f"Authorization: Basic {password}") == 204
@@ -112,13 +112,13 @@ def token_for(locked: Listeners, secret: str) -> tuple[int, dict]:
 
 
 def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked: Listeners) -> None:
-    status, told = token_for(locked, SECRET)
+    status, reported = token_for(locked, SECRET)
     assert status == 200
-    assert said(locked, f"Authorization: Bearer {told['access_token']}") == 204
-    status, told = token_for(locked, "x")
+    assert said(locked, f"Authorization: Bearer {reported['access_token']}") == 204
+    status, reported = token_for(locked, "x")
     assert status == 401
-    assert told["error"] == "invalid_client"
-    assert "access_token" not in told
+    assert reported["error"] == "invalid_client"
+    assert "access_token" not in reported
 
 
 def test_entra_s_name_opens_nothing_but_entra(locked: Listeners) -> None:
@@ -128,16 +128,16 @@ def test_entra_s_name_opens_nothing_but_entra(locked: Listeners) -> None:
 
 def test_beyond_the_loopback_hosts_may_have_any_name_and_http_stays_behind() -> None:
     """The address is no other's: Linux takes all of 127/8 for its own."""
-    with running(services, listen="0.0.0.0", secret=SECRET) as endpoint:  # noqa: S104 - what is tested
-        with trusting(checks_name=False).wrap_socket(connected(endpoint.https_port, "127.0.0.2")) as secure:
+    with running(services, listen="0.0.0.0", secret=SECRET) as emulator:  # noqa: S104 - what is tested
+        with trusting(checks_name=False).wrap_socket(connected(emulator.https_port, "127.0.0.2")) as secure:
             secure.sendall(request("GET", "/", "builder", f"Authorization: Bearer {SECRET}"))
             assert status_of(rest_of(secure)) == 204
-        connected(endpoint.proxy_port, "127.0.0.2").close()
+        connected(emulator.proxy_port, "127.0.0.2").close()
         with pytest.raises(ConnectionRefusedError):
-            connected(endpoint.http_port, "127.0.0.2")
+            connected(emulator.http_port, "127.0.0.2")
 
 
-def test_no_token_stands_in_any_log(locked: Listeners, caplog, capfd) -> None:
+def test_no_log_holds_a_token(locked: Listeners, caplog, capfd) -> None:
     hush = "hush"
     with caplog.at_level(logging.DEBUG):
         said(locked, f"Authorization: Bearer {hush}")

@@ -54,7 +54,7 @@ def test_guids_outlast_the_process(storage: LocalStore, items: Items) -> None:
     assert list(again.workspaces()) == [item.workspace]
 
 
-def test_folders_made_beside_get_a_guid_that_stays(storage: LocalStore, items: Items) -> None:
+def test_folders_created_outside_get_a_guid_that_stays(storage: LocalStore, items: Items) -> None:
     storage.make_folder("other/new")
     storage.make_folder("ws/.hidden")
     storage.write("ws/file", b"")
@@ -158,12 +158,12 @@ def test_a_renamed_item_keeps_its_guid_and_content(storage: LocalStore, items: I
     assert Items(storage).item(item.workspace, "Db") == renamed
 
 
-def test_an_item_nobody_knows_cannot_be_changed(items: Items, workspace: Workspace) -> None:
+def test_an_unknown_item_cannot_be_changed(items: Items, workspace: Workspace) -> None:
     with pytest.raises(KeyError):
         items.change(Item("no-such-id", "db", workspace))
 
 
-def test_a_removed_item_lies_in_the_trash_and_one_made_anew_is_another(storage: LocalStore, items: Items) -> None:
+def test_a_removed_item_is_in_the_trash_and_a_new_one_has_another_guid(storage: LocalStore, items: Items) -> None:
     item = items.ensure("ws", "db")
     storage.write("ws/db/Files/f", b"x")
     items.remove(item)

@@ -24,7 +24,7 @@ def names(lines: object) -> list[str]:
     return [line.name for line in lines]  # type: ignore[attr-defined]
 
 
-def test_a_listing_names_what_lies_there_as_seen_from_the_workspace(zone: ZoneClient) -> None:
+def test_listed_names_are_relative_to_the_workspace(zone: ZoneClient) -> None:
     zone.put("T/f", b"abc")
     for item in ("db", "db.MirroredDatabase", zone.at("").item.id):  # type: ignore[union-attr]
         folder = zone.raw(f"/onelake/ws/{item}/Files/LandingZone")
@@ -34,7 +34,7 @@ def test_a_listing_names_what_lies_there_as_seen_from_the_workspace(zone: ZoneCl
         assert names(zone.lake.descendants(folder)) == [line.name, f"{line.name}/f"]
 
 
-def test_a_workspace_lists_its_items_and_what_lies_in_them(zone: ZoneClient) -> None:
+def test_a_workspace_lists_its_items_and_their_content(zone: ZoneClient) -> None:
     zone.items.ensure("ws", "a")
     zone.storage.write("ws/stray", b"x")
     zone.storage.make_folder("ws/.hidden")
@@ -51,7 +51,7 @@ def test_only_a_folder_that_is_there_can_be_listed(zone: ZoneClient) -> None:
                 look(zone.at(path))
 
 
-def test_whole_names_are_sorted_by_code_point_so_a_dot_comes_before_what_lies_inside(zone: ZoneClient) -> None:
+def test_whole_names_are_sorted_by_code_point(zone: ZoneClient) -> None:
     for path in ("a/b", "a.txt", "a0", "a/a/z", "B", "é", "_x", "a-"):
         zone.put(f"T/{path}", b"")
     found = [name.partition("/T/")[2] for name in names(zone.lake.descendants(zone.at("T")))]

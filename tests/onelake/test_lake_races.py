@@ -1,4 +1,4 @@
-"""Many writers at once: nobody sees a torn file, and nothing is lost that the real service would keep."""
+"""Many writers at once: no torn files, no lost writes."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_no_reader_ever_sees_a_torn_file(zone: ZoneClient) -> None:
     assert torn == []
 
 
-def test_a_slow_body_holds_up_nobody(zone: ZoneClient) -> None:
+def test_a_slow_body_blocks_no_other_request(zone: ZoneClient) -> None:
     with zone.lake.receive() as slow:
         slow.write(b"x")
         with ThreadPoolExecutor(1) as pool:
@@ -161,7 +161,7 @@ def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_conte
 
 
 @pytest.mark.parametrize("step", ["publish", "rename", "touch", "move_to_trash", "open"])
-def test_what_goes_away_between_two_steps_is_met_as_absent(
+def test_a_path_that_disappears_between_two_steps_is_absent(
     zone: ZoneClient, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """The engine moves processed files away without asking."""

@@ -24,7 +24,7 @@ def test_creating_a_folder_makes_its_parents_and_may_be_repeated(zone: ZoneClien
     assert zone.names("S.schema") == ["T"]
 
 
-def test_creating_a_folder_is_refused_where_one_or_a_file_stands(zone: ZoneClient) -> None:
+def test_creating_a_folder_over_an_existing_path_is_rejected(zone: ZoneClient) -> None:
     zone.lake.create_folder(zone.at("T"))
     zone.create("f")
     with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
@@ -44,7 +44,7 @@ def test_creating_a_file_makes_its_parents_and_truncates(zone: ZoneClient) -> No
     assert zone.read("T/deep/f") == b""
 
 
-def test_creating_a_file_is_refused_where_one_or_a_folder_stands(zone: ZoneClient) -> None:
+def test_creating_a_file_over_an_existing_path_is_rejected(zone: ZoneClient) -> None:
     zone.put("T/f", b"abc")
     with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
         zone.create("T/f", ABSENT_ONLY)
@@ -320,7 +320,7 @@ def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(tmp_
     assert (zone.read("f"), zone.read("g")) == (b"1234567890", b"1234567890")
 
 
-def test_what_nobody_adds_to_expires(tmp_path: Path) -> None:
+def test_uploads_expire(tmp_path: Path) -> None:
     zone = ZoneClient(LocalStore(tmp_path / "store"), limits=Limits(expiry_seconds=-1.0))
     zone.create("f")
     zone.append("f", 0, b"abc")

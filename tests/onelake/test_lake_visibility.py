@@ -69,7 +69,7 @@ def test_a_rename_that_touches_changes_a_files_tag_and_time_only(zone: ZoneClien
     assert zone.rename("T", "U").etag == folder.etag
 
 
-def test_of_two_renames_onto_one_name_the_lost_file_is_told_of(zone: ZoneClient) -> None:
+def test_a_file_lost_by_an_unconditional_rename_is_reported(zone: ZoneClient) -> None:
     for name in ("_1", "_2", "_metadata"):
         zone.put(f"T/{name}", name.encode())
     zone.rename("T/_1", "T/1.csv")
@@ -79,7 +79,7 @@ def test_of_two_renames_onto_one_name_the_lost_file_is_told_of(zone: ZoneClient)
     assert zone.read("T/1.csv") == b"_2"
 
 
-def test_what_is_replaced_knowingly_is_not_told_of(zone: ZoneClient) -> None:
+def test_files_replaced_with_a_condition_are_not_reported(zone: ZoneClient) -> None:
     there = zone.put("T/f", b"old")
     zone.put("T/_f", b"new")
     zone.rename("T/_f", "T/f", matching(there))
@@ -125,7 +125,7 @@ def test_a_folders_tag_outlasts_changes_inside_repeated_create_and_restart(zone:
     assert ZoneClient(zone.storage).properties("T").etag == before
 
 
-def test_a_folder_dropped_and_made_anew_at_once_has_a_new_tag(zone: ZoneClient) -> None:
+def test_a_folder_recreated_at_once_has_a_new_etag(zone: ZoneClient) -> None:
     tags = []
     for _ in range(5):
         tags.append(zone.lake.create_folder(zone.at("T")).etag)
@@ -134,7 +134,7 @@ def test_a_folder_dropped_and_made_anew_at_once_has_a_new_tag(zone: ZoneClient) 
     assert len(set(tags)) == 5
 
 
-def test_the_engine_tells_a_folder_made_anew_by_its_identity(zone: ZoneClient) -> None:
+def test_a_recreated_folder_has_a_new_identity_for_the_engine(zone: ZoneClient) -> None:
     zone.lake.create_folder(zone.at("T"))
     before = zone.storage.stat(f"{ZONE}/T")
     zone.lake.delete(zone.at("T"))
@@ -185,7 +185,7 @@ def test_two_changes_in_one_tick_of_the_clock_have_different_tags(zone: ZoneClie
 
 
 @pytest.mark.parametrize("path", ["/ws", "/ws/db", "/ws/db/Files", "/ws/db/Tables", "/ws/db/Other", "/ws/db/Other/x"])
-def test_managed_folders_cannot_be_made_renamed_or_deleted(zone: ZoneClient, path: str) -> None:
+def test_managed_folders_cannot_be_changed(zone: ZoneClient, path: str) -> None:
     zone.storage.make_folder("ws/db/Other")
     zone.put("T/f", b"x")
     managed, file = zone.raw(path), zone.at("T/f")
@@ -212,7 +212,7 @@ def test_managed_folders_cannot_be_made_renamed_or_deleted(zone: ZoneClient, pat
     assert [line.name for line in zone.lake.children(zone.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
 
 
-def test_the_lenient_lake_lets_managed_folders_be_made_renamed_and_deleted(zone: ZoneClient) -> None:
+def test_managed_folder_changes_can_be_allowed(zone: ZoneClient) -> None:
     zone.options.allow_managed_folder_changes = True
     zone.lake.create_folder(zone.raw("/ws/db/Other"))
     zone.lake.rename(zone.raw("/ws/db/Other"), zone.raw("/ws/db/More"))
@@ -227,7 +227,7 @@ def test_the_lenient_lake_lets_managed_folders_be_made_renamed_and_deleted(zone:
         zone.lake.destination(b"/ws/a%3Ab")
 
 
-def test_the_strict_lake_makes_no_workspace_and_no_item(zone: ZoneClient) -> None:
+def test_workspaces_and_items_are_not_created_by_default(zone: ZoneClient) -> None:
     with refused(StorageErrorCode.WORKSPACE_NOT_FOUND):
         zone.lake.destination(b"/new/x/Files/f")
     with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):

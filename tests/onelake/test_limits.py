@@ -27,7 +27,7 @@ async def counting(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI appl
 
 
 @pytest.fixture(scope="module")
-def endpoint():
+def emulator():
     with running(counting) as started:
         yield started
 
@@ -43,22 +43,22 @@ def body_of(answer: bytes) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(endpoint: Listeners) -> None:
+def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(emulator: Listeners) -> None:
     bare = (
         server.MAX_HEAD_BYTES
         - len("/")
         - sum(len(name) + len(value) + 4 for name, value in (("host", "localhost"), ("connection", "close"), ("x", "")))
     )
     fits = request("GET", "/", "localhost", f"X: {'a' * bare}")
-    assert status_of(exchange(endpoint.http_port, fits)) == 200
+    assert status_of(exchange(emulator.http_port, fits)) == 200
     over = request("GET", "/", "localhost", f"X: {'a' * (bare + 1)}")
-    assert status_of(exchange(endpoint.http_port, over)) in {0, 400}
+    assert status_of(exchange(emulator.http_port, over)) in {0, 400}
 
 
 @pytest.mark.parametrize("count", [90, 101])
-def test_headers_are_counted(endpoint: Listeners, count) -> None:
+def test_headers_are_counted(emulator: Listeners, count) -> None:
     many = request("GET", "/", "localhost", *[f"X-{number}: a" for number in range(count)])
-    assert status_of(exchange(endpoint.http_port, many)) == (200 if count < 100 else 400)
+    assert status_of(exchange(emulator.http_port, many)) == (200 if count < 100 else 400)
 
 
 @pytest.mark.parametrize(
@@ -69,18 +69,18 @@ def test_headers_are_counted(endpoint: Listeners, count) -> None:
         b"GET /" + b"a" * 1_000_000,
     ],
 )
-def test_a_head_without_an_end_is_cut(endpoint: Listeners, flood) -> None:
+def test_a_head_without_an_end_is_cut(emulator: Listeners, flood) -> None:
     started = time.monotonic()
-    answer = exchange(endpoint.http_port, flood)
+    answer = exchange(emulator.http_port, flood)
     assert time.monotonic() - started < server.HEAD_SECONDS / 2  # for its length, not for its slowness
     assert status_of(answer) in {0, 400}  # 0: the answer was lost with what was still on its way
     assert len(answer) < 1000
 
 
-def test_a_head_that_dribbles_is_cut(endpoint: Listeners, monkeypatch) -> None:
+def test_a_head_that_dribbles_is_cut(emulator: Listeners, monkeypatch) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     started = time.monotonic()
-    with connected(endpoint.http_port) as silent, connected(endpoint.http_port) as slow:
+    with connected(emulator.http_port) as silent, connected(emulator.http_port) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHo")
         assert rest_of(slow) == rest_of(silent) == b""
     assert time.monotonic() - started < 5
@@ -106,13 +106,13 @@ async def named_length(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI 
 
 def test_silence_instead_of_tls_is_cut(monkeypatch) -> None:
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)
-    with running(counting) as endpoint, connected(endpoint.https_port) as connection:
+    with running(counting) as emulator, connected(emulator.https_port) as connection:
         assert rest_of(connection) == b""
 
 
 @pytest.mark.parametrize("size", [4 * 1024**3 + 1, 10**30])
-def test_a_body_that_is_told_too_large_is_refused_before_a_byte_of_it(endpoint: Listeners, size) -> None:
-    answer = exchange(endpoint.http_port, request("PUT", "/", "localhost", f"Content-Length: {size}"))
+def test_an_announced_length_over_the_limit_is_rejected_before_the_body(emulator: Listeners, size) -> None:
+    answer = exchange(emulator.http_port, request("PUT", "/", "localhost", f"Content-Length: {size}"))
     assert status_of(answer) in {400, 413}
     assert size > 2**64 or b"x-ms-error-code: RequestBodyTooLarge\r\n" in answer
 
@@ -126,10 +126,10 @@ def test_a_body_that_is_told_too_large_is_refused_before_a_byte_of_it(endpoint: 
     ],
 )
 def test_a_body_that_is_too_large_is_refused_in_the_form_of_who_was_asked(small: Listeners, host, form, header) -> None:
-    told = request("PUT", "/", host, "Content-Length: 1001", "x-ms-blob-type: BlockBlob")
+    reported = request("PUT", "/", host, "Content-Length: 1001", "x-ms-blob-type: BlockBlob")
     chunks = b"64\r\n" + b"a" * 100 + b"\r\n"
     untold = request("PUT", "/", host, "Transfer-Encoding: chunked") + chunks * 11
-    for asked in (told, untold):
+    for asked in (reported, untold):
         answer = exchange(small.http_port, asked)
         assert status_of(answer) == 413
         assert form in body_of(answer)
@@ -157,7 +157,7 @@ def test_a_body_that_goes_on_slowly_is_waited_for(small: Listeners) -> None:
         assert body_of(rest_of(connection)) == b"3\r\n100\r\n0\r\n\r\n"
 
 
-def test_a_body_of_two_lengths_is_refused(endpoint: Listeners) -> None:
+def test_a_body_of_two_lengths_is_refused(emulator: Listeners) -> None:
     """Request smuggling: where the body ends must not be a matter of taste."""
     for headers in (
         ("Content-Length: 5", "Transfer-Encoding: chunked"),
@@ -167,21 +167,21 @@ def test_a_body_of_two_lengths_is_refused(endpoint: Listeners) -> None:
         ("Transfer-Encoding : chunked",),
     ):
         answer = exchange(
-            endpoint.http_port, request("PUT", "/", "localhost", *headers, body=b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n")
+            emulator.http_port, request("PUT", "/", "localhost", *headers, body=b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n")
         )
         assert status_of(answer) == 400, headers
 
 
 def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch) -> None:
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
-    with running(counting) as endpoint, contextlib.ExitStack() as held:
-        held.enter_context(connected(endpoint.https_port))  # no handshake yet: counted all the same
-        held.enter_context(connected(endpoint.proxy_port))
-        third = held.enter_context(connected(endpoint.http_port))
+    with running(counting) as emulator, contextlib.ExitStack() as held:
+        held.enter_context(connected(emulator.https_port))  # no handshake yet: counted all the same
+        held.enter_context(connected(emulator.proxy_port))
+        third = held.enter_context(connected(emulator.http_port))
         time.sleep(0.1)
-        assert exchange(endpoint.http_port, request()) == b""
+        assert exchange(emulator.http_port, request()) == b""
         third.close()
-        assert _eventually(lambda: status_of(exchange(endpoint.http_port, request())) == 200)
+        assert _eventually(lambda: status_of(exchange(emulator.http_port, request())) == 200)
 
 
 def _eventually(is_so) -> bool:
@@ -191,21 +191,21 @@ def _eventually(is_so) -> bool:
     return is_so()
 
 
-def test_a_fault_of_ours_is_answered_and_told_without_what_a_client_sent() -> None:
+def test_an_internal_error_is_logged_without_request_content() -> None:
     async def broken(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
         raise KeyError(dict(scope["headers"])[b"authorization"])
 
-    told: list[str] = []
-    with running(broken, on_error=told.append) as endpoint:
-        answer = exchange(endpoint.http_port, request("GET", "/?sig=hush", "localhost", "Authorization: Bearer hush"))
+    reported: list[str] = []
+    with running(broken, on_error=reported.append) as emulator:
+        answer = exchange(emulator.http_port, request("GET", "/?sig=hush", "localhost", "Authorization: Bearer hush"))
     assert status_of(answer) == 500
     assert b"hush" not in answer
-    assert len(told) == 1
-    assert told[0].startswith("internal error: KeyError in broken, line ")
-    assert "hush" not in told[0]
+    assert len(reported) == 1
+    assert reported[0].startswith("internal error: KeyError in broken, line ")
+    assert "hush" not in reported[0]
 
 
-def test_an_endpoint_ends_within_moments_though_an_answer_never_does(monkeypatch) -> None:
+def test_the_emulator_stops_during_an_endless_response(monkeypatch) -> None:
     async def endless(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while True:
@@ -213,11 +213,11 @@ def test_an_endpoint_ends_within_moments_though_an_answer_never_does(monkeypatch
             await asyncio.sleep(0.05)
 
     monkeypatch.setattr(server, "SHUTDOWN_SECONDS", 0)
-    with running(endless) as endpoint:
-        connection = connected(endpoint.http_port)
+    with running(endless) as emulator:
+        connection = connected(emulator.http_port)
         connection.sendall(request())
         assert connection.recv(65536)
-        port, started = endpoint.http_port, time.monotonic()
+        port, started = emulator.http_port, time.monotonic()
     assert time.monotonic() - started < 5
     connection.close()
     with pytest.raises(ConnectionRefusedError):
@@ -225,14 +225,14 @@ def test_an_endpoint_ends_within_moments_though_an_answer_never_does(monkeypatch
 
 
 def test_a_port_that_is_taken_is_wrong_usage() -> None:
-    with running(counting) as endpoint, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
-        Listeners(counting, None, ports=Ports(http=endpoint.http_port)).start()
+    with running(counting) as emulator, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
+        Listeners(counting, None, ports=Ports(http=emulator.http_port)).start()
 
 
-def test_large_bodies_go_through_every_door(endpoint: Listeners) -> None:
+def test_large_bodies_pass_every_listener(emulator: Listeners) -> None:
     body = bytes(3_000_000)
     asked = request("PUT", "/", "localhost", f"Content-Length: {len(body)}") + body
-    with trusting().wrap_socket(connected(endpoint.https_port), server_hostname="localhost") as secure:
+    with trusting().wrap_socket(connected(emulator.https_port), server_hostname="localhost") as secure:
         secure.sendall(asked)
         assert body_of(rest_of(secure)).endswith(b"3000000\r\n0\r\n\r\n")
-    assert b"3000000" in body_of(exchange(endpoint.http_port, asked))
+    assert b"3000000" in body_of(exchange(emulator.http_port, asked))

@@ -35,7 +35,7 @@ def test_what_is_no_address_is_refused(address) -> None:
 
 
 @pytest.mark.parametrize("token", ["with a space in it", "täglich-anderer-ton", "line\nline-line-line", ""])
-def test_a_token_can_stand_in_a_header(token) -> None:
+def test_a_token_must_fit_in_a_header(token) -> None:
     with pytest.raises(UsageError, match="token"):
         Listening("127.0.0.1", token=token)
 

@@ -1,4 +1,4 @@
-"""Many clients at once over real sockets: whole files only, nothing lost that the real service would keep."""
+"""Many clients at once over real sockets: whole files, no lost writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client(tmp_path):
 
 
 class Reader(threading.Thread):
-    """Looks at the folder's files until told to stop, as an engine does, and keeps what was not whole."""
+    """Looks at the folder's files until reported to stop, as an engine does, and keeps what was not whole."""
 
     def __init__(self, folder, is_whole):
         super().__init__()
@@ -77,7 +77,7 @@ def test_sixty_four_uploads_at_once_are_whole_whenever_they_are_seen(client, tmp
     assert reader.looks > 1
     assert sorted(path.name for path in (tmp_path / TABLE).iterdir()) == [name(number) for number in range(UPLOADS)]
     assert all((tmp_path / TABLE / name(number)).stat().st_size == UPLOAD_BYTES for number in range(UPLOADS))
-    assert client.told == []
+    assert client.reported == []
 
 
 def test_ten_thousand_files_are_listed_once_each_while_more_come(client, tmp_path) -> None:
@@ -95,8 +95,8 @@ def test_ten_thousand_files_are_listed_once_each_while_more_come(client, tmp_pat
     publishing.start()
     found, token, pages = [], "", 0
     while token is not None:
-        told = f"&continuation={token}" if token else ""
-        target = f"shop?resource=filesystem&recursive=true&maxResults=1000&directory={TABLE[5:]}{told}"
+        reported = f"&continuation={token}" if token else ""
+        target = f"shop?resource=filesystem&recursive=true&maxResults=1000&directory={TABLE[5:]}{reported}"
         answer = client("GET", target)
         found += [each["name"].rpartition("/")[2] for each in json.loads(answer.body)["paths"]]
         token, pages = answer.headers["x-ms-continuation"], pages + 1
@@ -143,7 +143,7 @@ def test_eight_writers_that_race_for_the_next_number_lose_nothing(client, tmp_pa
     assert reader.torn == []
 
 
-def test_of_two_renames_without_conditions_the_first_is_lost_as_in_production_and_told_of(client) -> None:
+def test_unconditional_renames_onto_one_name_report_the_lost_files(client) -> None:
     start = threading.Barrier(WRITERS)
 
     def write(writer):
@@ -153,4 +153,4 @@ def test_of_two_renames_without_conditions_the_first_is_lost_as_in_production_an
 
     with ThreadPoolExecutor(WRITERS) as pool:
         assert list(pool.map(write, range(WRITERS))) == [201] * WRITERS
-    assert len(client.told) == WRITERS - 1
+    assert len(client.reported) == WRITERS - 1

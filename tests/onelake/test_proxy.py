@@ -25,7 +25,7 @@ async def named(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI applica
 
 
 @pytest.fixture(scope="module")
-def endpoint():
+def emulator():
     with running(named) as started:
         yield started
 
@@ -45,8 +45,8 @@ def connect(target: str) -> bytes:
         "login.microsoft.com",
     ],
 )
-def test_a_name_of_the_closed_list_ends_in_the_endpoint(endpoint: Listeners, host) -> None:
-    with tunnel(endpoint.proxy_port, host) as secure:
+def test_a_name_of_the_closed_list_ends_in_the_endpoint(emulator: Listeners, host) -> None:
+    with tunnel(emulator.proxy_port, host) as secure:
         secure.sendall(request(host=host))
         answer = rest_of(secure)
     assert status_of(answer) == 200
@@ -85,12 +85,12 @@ def test_a_name_of_the_closed_list_ends_in_the_endpoint(endpoint: Listeners, hos
         "xlogin.microsoftonline.com:443",
     ],
 )
-def test_every_other_target_is_refused_and_the_connection_closed(endpoint: Listeners, target) -> None:
-    assert status_of(exchange(endpoint.proxy_port, connect(target))) in {400, 403}
+def test_every_other_target_is_refused_and_the_connection_closed(emulator: Listeners, target) -> None:
+    assert status_of(exchange(emulator.proxy_port, connect(target))) in {400, 403}
 
 
-def test_a_refusal_says_what_the_proxy_is_for(endpoint: Listeners) -> None:
-    answer = exchange(endpoint.proxy_port, connect("pypi.org:443"))
+def test_a_refusal_says_what_the_proxy_is_for(emulator: Listeners) -> None:
+    answer = exchange(emulator.proxy_port, connect("example.org:443"))
     assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
     assert b"HTTPS_PROXY" in answer
 
@@ -99,15 +99,15 @@ def test_a_refusal_says_what_the_proxy_is_for(endpoint: Listeners) -> None:
 @pytest.mark.parametrize(
     "target", [f"http://{ONELAKE}/", f"{ONELAKE}:443", "http://example.com/", "http://127.0.0.1:22/", "/"]
 )
-def test_nothing_is_fetched_for_anybody(endpoint: Listeners, method, target) -> None:
-    assert status_of(exchange(endpoint.proxy_port, request(method, target, ONELAKE))) in {400, 403}
+def test_nothing_is_fetched_for_anybody(emulator: Listeners, method, target) -> None:
+    assert status_of(exchange(emulator.proxy_port, request(method, target, ONELAKE))) in {400, 403}
 
 
-def test_no_name_is_resolved_and_no_connection_made(endpoint: Listeners, monkeypatch) -> None:
+def test_no_name_is_resolved_and_no_connection_made(emulator: Listeners, monkeypatch) -> None:
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("the proxy went out")
 
-    with connected(endpoint.proxy_port) as refused, connected(endpoint.proxy_port) as agreed:
+    with connected(emulator.proxy_port) as refused, connected(emulator.proxy_port) as agreed:
         for name in ("getaddrinfo", "gethostbyname", "create_connection"):
             monkeypatch.setattr(socket, name, forbidden)
         monkeypatch.setattr(socket.socket, "connect", forbidden)
@@ -130,37 +130,37 @@ def test_no_name_is_resolved_and_no_connection_made(endpoint: Listeners, monkeyp
         b"SSH-2.0-x\r\n",
     ],
 )
-def test_what_is_no_http_is_refused(endpoint: Listeners, rubbish) -> None:
-    with connected(endpoint.proxy_port) as connection:
+def test_what_is_no_http_is_refused(emulator: Listeners, rubbish) -> None:
+    with connected(emulator.proxy_port) as connection:
         connection.sendall(rubbish)
         connection.shutdown(socket.SHUT_WR)
         assert status_of(rest_of(connection)) in {400, 403}
 
 
-def test_whoever_speaks_on_before_the_answer_is_refused(endpoint: Listeners) -> None:
-    answer = exchange(endpoint.proxy_port, connect(f"{ONELAKE}:443") + b"GET / HTTP/1.1\r\n\r\n")
+def test_data_before_the_tunnel_is_granted_is_rejected(emulator: Listeners) -> None:
+    answer = exchange(emulator.proxy_port, connect(f"{ONELAKE}:443") + b"GET / HTTP/1.1\r\n\r\n")
     assert status_of(answer) == 400
 
 
 @pytest.mark.parametrize("flood", [b"X-A: b\r\n" * 4000, b"X-A: " + b"b" * 40_000, b"A" * 40_000])
-def test_a_flood_of_headers_is_refused(endpoint: Listeners, flood) -> None:
-    answer = exchange(endpoint.proxy_port, connect(f"{ONELAKE}:443")[:-2], flood)
+def test_a_flood_of_headers_is_refused(emulator: Listeners, flood) -> None:
+    answer = exchange(emulator.proxy_port, connect(f"{ONELAKE}:443")[:-2], flood)
     assert status_of(answer) in {0, 431}  # 0: the answer was lost with what was still on its way
     assert len(answer) < 1000
 
 
-def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(endpoint: Listeners, monkeypatch) -> None:
+def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(emulator: Listeners, monkeypatch) -> None:
     monkeypatch.setattr(proxy, "CONNECT_SECONDS", 0.2)
     started = time.monotonic()
-    with connected(endpoint.proxy_port) as silent, connected(endpoint.proxy_port) as slow:
+    with connected(emulator.proxy_port) as silent, connected(emulator.proxy_port) as slow:
         slow.sendall(b"CONNECT one")
         assert rest_of(slow) == b""
         assert rest_of(silent) == b""
     assert time.monotonic() - started < 5
 
 
-def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(endpoint: Listeners) -> None:
-    with connected(endpoint.proxy_port) as connection:
+def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(emulator: Listeners) -> None:
+    with connected(emulator.proxy_port) as connection:
         connection.sendall(connect(f"{ONELAKE}:443"))
         assert status_of(connection.recv(65536)) == 200
         connection.sendall(request(host=ONELAKE))

@@ -15,57 +15,57 @@ TOKEN = "let me in"  # noqa: S105 - a test's own
 
 
 @pytest.fixture(scope="module")
-def told():
+def reported():
     return []
 
 
 @pytest.fixture(scope="module")
-def endpoint(told, tmp_path_factory):
-    with running(onelake(tmp_path_factory.mktemp("store")).app, on_rejected=told.append) as started:
+def emulator(reported, tmp_path_factory):
+    with running(onelake(tmp_path_factory.mktemp("store")).app, on_rejected=reported.append) as started:
         yield started
 
 
 @pytest.fixture(autouse=True)
-def _silence_before(told):
-    told.clear()
+def _silence_before(reported):
+    reported.clear()
 
 
-def test_a_refusal_is_told_with_its_path_and_code(endpoint, told) -> None:
-    exchange(endpoint.http_port, request("GET", f"/{LANDING}/T/%C3%BC.csv?sv=1&sig={HUSH}", ONELAKE))
-    exchange(endpoint.http_port, request("PUT", "/shop/orders/Files?resource=directory", "localhost:80"))
-    assert told == [
+def test_a_rejected_request_is_reported_with_path_and_code(emulator, reported) -> None:
+    exchange(emulator.http_port, request("GET", f"/{LANDING}/T/%C3%BC.csv?sv=1&sig={HUSH}", ONELAKE))
+    exchange(emulator.http_port, request("PUT", "/shop/orders/Files?resource=directory", "localhost:80"))
+    assert reported == [
         RejectedRequest("GET", ONELAKE, f"/{LANDING}/T/%C3%BC.csv", 404, "PathNotFound"),
         RejectedRequest("PUT", "localhost", "/shop/orders/Files", 403, "ManagedFolderOperationNotAllowed"),
     ]
 
 
-def test_what_the_guard_and_the_proxy_refuse_is_told_too(endpoint, told) -> None:
-    exchange(endpoint.http_port, request("GET", "/x", "evil.example"))
-    exchange(endpoint.proxy_port, request("CONNECT", "account.dfs.core.windows.net:443", "x"))
-    assert told == [
+def test_requests_rejected_by_guard_and_proxy_are_reported(emulator, reported) -> None:
+    exchange(emulator.http_port, request("GET", "/x", "evil.example"))
+    exchange(emulator.proxy_port, request("CONNECT", "account.dfs.core.windows.net:443", "x"))
+    assert reported == [
         RejectedRequest("GET", "evil.example", "/x", 421, "InvalidUri"),
         RejectedRequest("CONNECT", "account.dfs.core.windows.net:443", "", 403, ""),
     ]
 
 
-def test_a_write_that_does_not_tell_its_length_is_told_as_the_real_service_refuses_it(endpoint, told) -> None:
+def test_a_write_without_a_length_is_reported_as_tolerated(emulator, reported) -> None:
     url = f"/{LANDING}/T/1.csv?resource=file"
     for header in ("Content-Length: 0", "X: none"):
-        exchange(endpoint.http_port, request("PUT", url, ONELAKE, header))
-    [one] = told
+        exchange(emulator.http_port, request("PUT", url, ONELAKE, header))
+    [one] = reported
     assert one == RejectedRequest(
         "PUT", ONELAKE, f"/{LANDING}/T/1.csv", 411, "MissingContentLengthHeader", is_tolerated=True
     )
     assert one.to_json()[0] == "request_tolerated"
 
 
-def test_what_is_answered_is_not_told_nor_that_head_found_nothing(endpoint, told) -> None:
+def test_answered_requests_and_head_404_are_not_reported(emulator, reported) -> None:
     for asked in (request("GET", f"/{LANDING}?resource=filesystem"), request("HEAD", f"/{LANDING}/T/x.csv")):
-        exchange(endpoint.http_port, asked)
-    assert told == []
+        exchange(emulator.http_port, asked)
+    assert reported == []
 
 
-def test_nothing_that_a_client_keeps_secret_is_told(told, tmp_path) -> None:
+def test_rejected_requests_are_reported_without_secrets(reported, tmp_path) -> None:
     secrets = (
         f"Authorization: Bearer {HUSH}",
         f"x-ms-rename-source: /shop/x?sig={HUSH}",
@@ -78,7 +78,7 @@ def test_nothing_that_a_client_keeps_secret_is_told(told, tmp_path) -> None:
         f"/shop/x?a=b&sig={HUSH}%00#{HUSH}",
     )
     bodies = [f"Content-Length: {len(HUSH)}"]
-    with running(onelake(tmp_path).app, secret=TOKEN, on_rejected=told.append) as locked:
+    with running(onelake(tmp_path).app, secret=TOKEN, on_rejected=reported.append) as locked:
         for target in targets:
             for header in secrets:
                 asked = request("PUT", target, "localhost", header, *bodies, body=HUSH.encode())
@@ -91,5 +91,5 @@ def test_nothing_that_a_client_keeps_secret_is_told(told, tmp_path) -> None:
             locked.proxy_port, request("CONNECT", f"{HUSH}:{HUSH}@a:443", "a", f"Proxy-Authorization: Basic {HUSH}")
         )
         exchange(locked.proxy_port, f"{HUSH} {HUSH}\r\n\r\n".encode())
-    assert len(told) > len(targets) * len(secrets)
-    assert HUSH not in repr(told)
+    assert len(reported) > len(targets) * len(secrets)
+    assert HUSH not in repr(reported)

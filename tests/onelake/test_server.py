@@ -1,4 +1,4 @@
-"""A STORE that is served: what lies in it, who may serve it, and what a publisher's environment says."""
+"""A running emulator: default item, locking, connection info."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def port(url: str) -> int:
 def test_the_first_item_is_made_and_keeps_its_guids(tmp_path) -> None:
     store = tmp_path / "new" / "store"
     with served(store) as first:
-        card = first.connection
+        info = first.connection
     assert (store / "Workspace/Mirror/Files/LandingZone").is_dir()
     with served(store) as again:
-        assert (again.connection.workspace_id, again.connection.item_id) == (card.workspace_id, card.item_id)
+        assert (again.connection.workspace_id, again.connection.item_id) == (info.workspace_id, info.item_id)
     with served(store, workspace="Sales", item="Orders") as other:
         assert (other.connection.workspace, other.connection.item) == ("Sales", "Orders")
-        assert other.connection.item_id != card.item_id
+        assert other.connection.item_id != info.item_id
     with served(store) as first:
-        assert first.connection.workspace == "Sales"  # the first by name; nothing was made beside
+        assert first.connection.workspace == "Sales"  # the first by name; no other item was created
     assert sorted(path.name for path in store.iterdir() if not path.name.startswith(".")) == ["Sales", "Workspace"]
 
 
@@ -59,7 +59,7 @@ def test_a_name_that_no_folder_may_have_is_wrong_usage(tmp_path, name) -> None:
     assert background.running(tmp_path) is None  # and the STORE is free again
 
 
-def test_what_stands_in_a_name_s_way_is_wrong_usage(tmp_path) -> None:
+def test_a_name_in_use_is_a_usage_error(tmp_path) -> None:
     (tmp_path / "shop/orders").mkdir(parents=True)
     (tmp_path / "notes").write_text("no workspace")
     (tmp_path / "shop/list").write_text("no item")
@@ -94,12 +94,12 @@ def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp
     private = StateFolder.of(tmp_path)
     private.path.mkdir(mode=0o755)
     with served(tmp_path, listening=Listening(token=TOKEN)):
-        told = [private.path, private.tls, private.tls / "emulator.pem", private.info]
-        assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in told] == ["0o700", "0o700", "0o600", "0o600"]
+        reported = [private.path, private.tls, private.tls / "emulator.pem", private.info]
+        assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in reported] == ["0o700", "0o700", "0o600", "0o600"]
     assert (private.path / ".gitignore").read_text() == "*\n"
 
 
-def test_who_serves_a_store_without_a_card_that_can_be_read_is_not_known(tmp_path, monkeypatch) -> None:
+def test_an_emulator_without_connection_info_is_a_temporary_error(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(background, "START_SECONDS", 0.1)
     with served(tmp_path) as server:
         for left in ("{", '{"pid": 1}'):
@@ -113,14 +113,14 @@ def test_who_serves_a_store_without_a_card_that_can_be_read_is_not_known(tmp_pat
 
 def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path) -> None:
     with served(tmp_path) as server:
-        card = json.dumps(server.connection.to_json())
+        info = json.dumps(server.connection.to_json())
     private = StateFolder.of(tmp_path)
     with ThreadPoolExecutor(1) as pool:
         with FileLock(private.lock):
             starting = pool.submit(background.running, tmp_path)
             time.sleep(0.2)
             assert not starting.done()
-            private.info.write_text(card)
+            private.info.write_text(info)
             assert starting.result(10) == server.connection
             private.info.unlink()
             ending = pool.submit(background.running, tmp_path)
@@ -129,7 +129,7 @@ def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path) -> Non
         assert ending.result(10) is None
 
 
-def test_a_token_is_asked_for_and_told_to_the_publisher(tmp_path) -> None:
+def test_a_token_is_required_and_part_of_the_environment(tmp_path) -> None:
     with served(tmp_path, listening=Listening(token=TOKEN)) as server:
         http = port(server.connection.http)
         assert status_of(exchange(http, request())) == 401
@@ -137,7 +137,7 @@ def test_a_token_is_asked_for_and_told_to_the_publisher(tmp_path) -> None:
         assert server.connection.environment["AZURE_CLIENT_SECRET"] == TOKEN
 
 
-def test_a_card_can_be_written_down_and_read_again(tmp_path) -> None:
+def test_connection_info_survives_json(tmp_path) -> None:
     with served(tmp_path) as server:
         assert ConnectionInfo.of(json.loads(json.dumps(server.connection.to_json()))) == server.connection
 
@@ -159,16 +159,18 @@ def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_
 
 def test_the_environment_is_the_one_that_is_documented(tmp_path) -> None:
     with served(tmp_path) as server:
-        told = server.connection.environment
-    assert told["HTTPS_PROXY"] == told["https_proxy"]
-    assert told["NO_PROXY"] == told["no_proxy"] == "localhost,127.0.0.1"
-    assert told["REQUESTS_CA_BUNDLE"] == told["SSL_CERT_FILE"] == str(tmp_path / ".mirror-engine/tls/bundle.pem")
-    assert told["NODE_EXTRA_CA_CERTS"] == str(tmp_path / ".mirror-engine/tls/ca.pem")
-    assert told["AZURE_CLIENT_SECRET"] == "x"  # noqa: S105 - as documented
-    assert {"AZURE_TENANT_ID", "AZURE_CLIENT_ID"} < set(told)
+        reported = server.connection.environment
+    assert reported["HTTPS_PROXY"] == reported["https_proxy"]
+    assert reported["NO_PROXY"] == reported["no_proxy"] == "localhost,127.0.0.1"
+    assert (
+        reported["REQUESTS_CA_BUNDLE"] == reported["SSL_CERT_FILE"] == str(tmp_path / ".mirror-engine/tls/bundle.pem")
+    )
+    assert reported["NODE_EXTRA_CA_CERTS"] == str(tmp_path / ".mirror-engine/tls/ca.pem")
+    assert reported["AZURE_CLIENT_SECRET"] == "x"  # noqa: S105 - as documented
+    assert {"AZURE_TENANT_ID", "AZURE_CLIENT_ID"} < set(reported)
 
 
-def test_the_page_stands_on_a_port_of_its_own_and_counts_what_the_endpoint_answers(tmp_path) -> None:
+def test_the_page_has_a_port_of_its_own_and_counts_requests(tmp_path) -> None:
     with served(tmp_path, workspace="Sales", item="Orders") as server:
         page, http = port(server.connection.page.rstrip("/")), port(server.connection.http)
         shown = exchange(page, request("GET", "/")).decode()

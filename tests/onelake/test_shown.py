@@ -27,12 +27,12 @@ def mirrored(tmp_path):
     items = Items(LocalStore(tmp_path))
     writers = {items.ensure("Shop", name).id: MemoryDeltaWriter() for name in ("Orders", "Customers")}
     config = Config(poll_interval_seconds=0.05)
-    fleet = EnginePool(tmp_path, items, config, new_writer=lambda item: writers[item.id])
+    pool = EnginePool(tmp_path, items, config, new_writer=lambda item: writers[item.id])
     table = LandingZoneWriter(tmp_path / "Shop" / "Orders").table("Orders", keys=["Id"], types={"Id": pa.int64()})
     table.insert({"Id": 4711})
-    fleet.start_all()
-    yield fleet, StoreDashboard(items, fleet, fleet.mirror)
-    fleet.end()
+    pool.start_all()
+    yield pool, StoreDashboard(items, pool, pool.mirror)
+    pool.end()
 
 
 def until(holds) -> None:
@@ -42,8 +42,8 @@ def until(holds) -> None:
         time.sleep(0.05)
 
 
-def test_what_engines_do_is_shown_and_whoever_was_stopped_need_not_run(mirrored) -> None:
-    fleet, shown = mirrored
+def test_the_page_shows_what_engines_do(mirrored) -> None:
+    pool, shown = mirrored
     client = TestClient(Web(shown).app)
     customers, orders = shown.items()
     assert (customers.workspace, customers.name, orders.name) == ("Shop", "Customers", "Orders")
@@ -52,7 +52,7 @@ def test_what_engines_do_is_shown_and_whoever_was_stopped_need_not_run(mirrored)
     until(lambda: ">caught_up<" in client.get("/").text)
     assert client.get("/").text.count("engine is running") == 2
     assert 'mirror_engine_up{item="Orders",workspace="Shop"} 1.0' in client.get("/metrics").text
-    fleet.stop(next(item for item in fleet.items.all() if item.name == "Orders"))
+    pool.stop(next(item for item in pool.items.all() if item.name == "Orders"))
     until(lambda: "Stopped" in client.get("/").text)
     until(lambda: client.get("/").text.count("no engine is running") == 1)
     assert client.get("/readyz").status_code == 200

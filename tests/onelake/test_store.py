@@ -68,7 +68,7 @@ def test_a_folder_made_again_is_left_alone(storage: LocalStore) -> None:
 
 
 @pytest.mark.parametrize("path", ["f", "f/below"])
-def test_no_folder_is_made_where_a_file_stands(storage: LocalStore, path: str) -> None:
+def test_no_folder_replaces_a_file(storage: LocalStore, path: str) -> None:
     put(storage, "f", b"x")
     with pytest.raises(FileExistsError):
         storage.make_folder(path)
@@ -171,7 +171,7 @@ def test_renaming_a_file_keeps_all_but_its_name_and_replaces_a_file(storage: Loc
     assert read(storage, "a/f") == b"new"
 
 
-def test_renaming_a_folder_takes_along_what_lies_in_it_and_keeps_its_identity(storage: LocalStore) -> None:
+def test_renaming_a_folder_keeps_its_content_and_identity(storage: LocalStore) -> None:
     put(storage, "a/deep/f", b"x")
     before = found(storage, "a")
     storage.make_folder("z")
@@ -249,7 +249,7 @@ def test_only_what_is_there_can_be_taken_away(storage: LocalStore) -> None:
             storage.move_to_trash(path)
 
 
-def test_a_folder_made_anew_at_once_has_another_identity_every_time(storage: LocalStore) -> None:
+def test_a_recreated_folder_has_another_identity_every_time(storage: LocalStore) -> None:
     seen = []
     for _ in range(5):
         seen.append(storage.make_folder("T").identity)

@@ -35,7 +35,7 @@ def storage(root: Path) -> LocalStore:
 
 @pytest.fixture
 def outside(tmp_path: Path, root: Path, storage: LocalStore) -> Path:
-    """A folder beside ROOT, and links to it, that nothing may touch."""
+    """A folder outside of ROOT, and links to it."""
     assert storage
     folder = tmp_path / "outside"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Attacks by raw bytes on a server that runs: what is refused, what is not told, and that it goes on."""
+"""Attacks by raw bytes on a server that runs: what is refused, what is not reported, and that it goes on."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from mirror_engine.onelake.serving import Server, ServerPlan
 
 pytestmark = pytest.mark.slow
 
-SECRET = b"what lies outside of STORE"
+SECRET = b"outside of STORE"
 ZONE = "Workspace/Mirror/Files/LandingZone"
 
 
 class Attacked:
-    """A served STORE with a secret beside it, and what was told."""
+    """A running emulator next to a secret file, and its reported errors."""
 
     def __init__(self, folder):
         self.store = folder / "store"
         (folder / "secret").write_bytes(SECRET)
         self.secret = folder / "secret"
-        self.told = []
-        self.server = Server(ServerPlan(self.store, has_engines=False), on_error=self.told.append)
+        self.reported = []
+        self.server = Server(ServerPlan(self.store, has_engines=False), on_error=self.reported.append)
 
     def __enter__(self):
-        card = self.server.__enter__().connection
-        self.port = urlsplit(card.http).port
-        self.client = Client(self.port, self.told)
+        info = self.server.__enter__().connection
+        self.port = urlsplit(info.http).port
+        self.client = Client(self.port, self.reported)
         self.before = self.files()
         return self
 
@@ -144,7 +144,7 @@ def test_what_is_private_is_not_there(attacked, target, method) -> None:
     assert status_of(attacked.says(method, target.replace(".mirror", "%2emirror"))) == 404
 
 
-def test_links_that_somebody_planted_are_not_followed(tmp_path) -> None:
+def test_planted_links_are_not_followed(tmp_path) -> None:
     with Attacked(tmp_path) as attacked:
         zone = attacked.store / ZONE
         (zone / "T").mkdir()
@@ -256,7 +256,7 @@ def test_a_batch_that_unfolds_without_end_is_refused(tmp_path) -> None:
         )
         nested = nested.replace(b"--b0\r\n", b"--b\r\n", 1)
         assert attacked.client("POST", "Workspace?restype=container&comp=batch", nested, **kind).status in {202, 400}
-        assert attacked.told == []
+        assert attacked.reported == []
         target = b"/Workspace/Mirror/Files/%2e%2e/x"
         escaping = b"--b\r\nContent-Type: application/http\r\n\r\nDELETE " + target + b" HTTP/1.1\r\n\r\n--b--"
         answer = attacked.client("POST", "Workspace?restype=container&comp=batch", escaping, **kind)
@@ -264,7 +264,7 @@ def test_a_batch_that_unfolds_without_end_is_refused(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("deep", ["/a" * 512, "/a" * 60, f"/{'a' * 250}" * 4])
-def test_a_path_that_nobody_could_walk_is_refused(attacked, deep) -> None:
+def test_paths_that_are_too_deep_or_long_are_rejected(attacked, deep) -> None:
     assert status_of(attacked.says("PUT", f"/{ZONE}{deep}?resource=file", "Content-Length: 0")) == 400
     source = f"x-ms-rename-source: /{ZONE}{deep}"
     assert status_of(attacked.says("PUT", f"/{ZONE}/x", source, "Content-Length: 0")) == 400
@@ -287,7 +287,7 @@ def test_numbers_without_bound_are_refused(attacked, query) -> None:
     attacked.client("DELETE", f"{ZONE}/n")
 
 
-def test_secrets_stand_in_no_log_and_no_answer(attacked, caplog, capfd) -> None:
+def test_logs_and_answers_hold_no_secrets(attacked, caplog, capfd) -> None:
     caplog.set_level(logging.DEBUG)
     secret = "s3cr3t-token"  # noqa: S105 - a test's own
     sas = f"sv=2024&sig={secret}"
@@ -305,7 +305,7 @@ def test_secrets_stand_in_no_log_and_no_answer(attacked, caplog, capfd) -> None:
         exchange(attacked.port, f"BROKEN {secret}\r\n\r\n".encode()),
     ]
     assert all(status_of(answer) >= 400 for answer in answers)
-    said = b"".join(answers) + "\n".join([caplog.text, *attacked.told, *capfd.readouterr()]).encode()
+    said = b"".join(answers) + "\n".join([caplog.text, *attacked.reported, *capfd.readouterr()]).encode()
     assert secret.encode() not in said
     kept = [path for path in (attacked.store / ".mirror-engine").rglob("*") if path.is_file()]
     assert kept

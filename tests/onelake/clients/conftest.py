@@ -35,7 +35,7 @@ PROGRAMS = HERE / "programs"
 PATIENCE_SECONDS = 30
 
 
-class RejectedRequest(Exception):
+class ClientError(Exception):
     """A client raised: status, code, class and message of it."""
 
 
@@ -56,7 +56,7 @@ class Client:
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         answer = json.loads(self._process.stdout.readline() or '{"refused": "the program has ended"}')
         if "refused" in answer:
-            raise RejectedRequest(answer["refused"])
+            raise ClientError(answer["refused"])
         return answer["gave"]
 
     def end(self) -> None:
@@ -105,10 +105,10 @@ class MirroredGround(Ground):
     def until_rows(self, table: str, rows: Sequence[Mapping[str, Any]], item: str = "") -> None:
         self.until(lambda: self.rows(table, item) == rows, lambda: self.rows(table, item))
 
-    def until(self, holds: Callable[[], Any], told: Callable[[], Any] = lambda: None) -> None:
+    def until(self, holds: Callable[[], Any], reported: Callable[[], Any] = lambda: None) -> None:
         ends = time.monotonic() + PATIENCE_SECONDS
         while not holds():
-            assert time.monotonic() < ends, told()
+            assert time.monotonic() < ends, reported()
             time.sleep(0.05)
 
 
@@ -119,21 +119,21 @@ def standing(ground: Ground) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def switches() -> EmulatorOptions:
+def options() -> EmulatorOptions:
     return EmulatorOptions()
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory, switches) -> Iterator[Ground]:
+def ground(tmp_path_factory, options) -> Iterator[Ground]:
     """A server without engines."""
-    told: list[str] = []
-    plan = ServerPlan(tmp_path_factory.mktemp("served") / "store", has_engines=False, switches=switches)
+    reported: list[str] = []
+    plan = ServerPlan(tmp_path_factory.mktemp("served") / "store", has_engines=False, options=options)
     with (
-        Server(plan, on_error=told.append) as server,
+        Server(plan, on_error=reported.append) as server,
         standing(Ground(server, tmp_path_factory.mktemp("home"))) as made,
     ):
         yield made
-    assert told == []
+    assert reported == []
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def mirrored(tmp_path_factory) -> Iterator[MirroredGround]:
 
 @pytest.fixture(scope="session")
 def node(pytestconfig) -> Callable[[Path], str]:
-    """Puts a program beside the libraries for Node, which are installed once; gives its path."""
+    """Puts a program into the folder of the Node libraries, which are installed once; gives its path."""
     if not (shutil.which("node") and shutil.which("npm")):
         pytest.skip("node or npm is missing")
     wanted = (HERE / "node/package.json").read_text()
@@ -191,7 +191,7 @@ def landing_zone(ground) -> Path:
 @pytest.fixture(scope="session")
 def refused() -> Callable[[str], Any]:
     """Expects that a client raises, with these words."""
-    return lambda words: pytest.raises(RejectedRequest, match=re.escape(words))
+    return lambda words: pytest.raises(ClientError, match=re.escape(words))
 
 
 _numbers = count(1)
@@ -199,12 +199,12 @@ _numbers = count(1)
 
 @pytest.fixture
 def table() -> str:
-    """A table folder's name that nobody else uses."""
+    """A table folder's name of this test alone."""
     return f"T{next(_numbers)}"
 
 
 @pytest.fixture
-def accepts_batches(switches) -> Iterator[None]:
-    switches.blob_batch = "accept"
+def accepts_batches(options) -> Iterator[None]:
+    options.blob_batch = "accept"
     yield
-    switches.blob_batch = "refuse"
+    options.blob_batch = "reject"

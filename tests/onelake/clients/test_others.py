@@ -1,4 +1,4 @@
-"""Clients that endpoint.md does not name: curl, and Arrow's own file system."""
+"""Clients that emulator.md does not name: curl, and Arrow's own file system."""
 
 from __future__ import annotations
 

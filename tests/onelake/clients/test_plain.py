@@ -107,5 +107,7 @@ def test_a_publisher_sees_what_onelake_would_refuse(ask, table):
     }
     body = {"PATCH": "x"}
     found = {each: ask(*each, {}, body.get(each[0], "")) for each in asked}
-    assert {each: (told["status"], told["headers"]["x-ms-error-code"]) for each, told in found.items()} == asked
-    assert all(json.loads(told["text"])["error"]["code"] == asked[each][1] for each, told in found.items())
+    assert {
+        each: (reported["status"], reported["headers"]["x-ms-error-code"]) for each, reported in found.items()
+    } == asked
+    assert all(json.loads(reported["text"])["error"]["code"] == asked[each][1] for each, reported in found.items())

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 PUBLISHERS = Path(__file__).parent / "publishers"
 
 
-def test_15_a_publisher_that_renames_into_place_drops_its_table_and_publishes_it_anew(mirrored):
+def test_15_a_publisher_renames_into_place_drops_and_republishes_its_table(mirrored):
     for called in ("customer", "client"):
         mirrored.publish(sys.executable, str(PUBLISHERS / "sdk_rename.py"), called)
         expected = [
@@ -27,8 +27,8 @@ def test_15_a_publisher_that_renames_into_place_drops_its_table_and_publishes_it
 
 
 def test_a_publisher_with_plain_requests_that_appends_and_flushes_in_one(mirrored):
-    card = mirrored.connection
-    mirrored.publish(sys.executable, str(PUBLISHERS / "plain_append.py"), card.workspace, card.item)
+    info = mirrored.connection
+    mirrored.publish(sys.executable, str(PUBLISHERS / "plain_append.py"), info.workspace, info.item)
     expected = [
         {"sku": "b", "price": 2.5, "stock": 9},
         {"sku": "e", "price": 100.0, "stock": -1},

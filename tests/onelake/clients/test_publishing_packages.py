@@ -31,7 +31,7 @@ def shape(mirrored):
 
 
 def ready(pyfabric, mirrored, name):
-    """A new item that waits to be started: pyfabric writes under final names, so nobody may look meanwhile."""
+    """A new item that waits to be started: pyfabric writes under final names, so no engine may scan in between."""
     item = pyfabric.create(name)
     mirrored.until(lambda: pyfabric.status(item)["status"] == "Initialized")
     return item

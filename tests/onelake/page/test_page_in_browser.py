@@ -19,7 +19,7 @@ PAGES = {
     "overview": "/",
     "behind": f"/tables/{SHOP}/Sales.schema/Orders",
     "blocked": f"/tables/{SHOP}/Sales.schema/Stores",
-    "latched": f"/tables/{SHOP}/Items",
+    "halted": f"/tables/{SHOP}/Items",
     "hostile": f"/tables/{EVIL}/{quote(EVIL_TABLE)}",
     "absent": f"/tables/{SHOP}/Absent",
 }
@@ -79,9 +79,9 @@ def test_every_page_fits_is_complete_and_is_not_complained_of(  # noqa: PLR0913,
 
 
 @pytest.mark.parametrize("page", ["overview", "hostile"])
-def test_nothing_that_a_publisher_wrote_runs_or_becomes_an_element(opened, base, page) -> None:
+def test_publisher_content_never_runs(opened, base, page) -> None:
     with contextlib.closing(opened.open(base + PAGES[page], DESKTOP, scripts=True)) as tab:
-        tab.until(lambda: ">live<" in tab.html)  # by now a script has set it anew
+        tab.until(lambda: ">live<" in tab.html)  # by now the script has replaced it
         assert "<img" not in tab.html
         assert "<title>owned" not in tab.html
         assert tab.events("Page.javascriptDialogOpening") == []
@@ -103,7 +103,7 @@ def test_the_page_moves_by_itself(opened, tmp_path) -> None:
         assert len(table.events("Page.loadEventFired")) == 1  # without being loaded again
 
 
-def test_a_server_that_has_gone_is_told(opened, tmp_path) -> None:
+def test_a_stopped_server_shows_as_disconnected(opened, tmp_path) -> None:
     with served(shop(tmp_path)) as base:
         tab = opened.open(f"{base}/", DESKTOP, scripts=True)
         tab.until(lambda: ">live<" in tab.html)

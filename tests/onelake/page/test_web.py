@@ -12,7 +12,7 @@ from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, shop
 from starlette.testclient import TestClient
 
 from mirror_engine.monitoring.words import advice, in_words, tone, watermark, word
-from mirror_engine.onelake.page import status_cache as sights
+from mirror_engine.onelake.page import status_cache
 from mirror_engine.onelake.page.pages import last_diagnostic, table_url
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
 from mirror_engine.onelake.replication import DatabaseStatus
@@ -48,20 +48,20 @@ def words_of(html: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", html.partition("<main>")[2])).split())
 
 
-def test_every_table_stands_on_the_page_with_the_words_of_status(still, client) -> None:
+def test_the_page_lists_every_table_in_the_words_of_status(still, client) -> None:
     page = client.get("/").text
     read = words_of(page)
     for item in still.shown:
         for table in item.view().status().tables:
             assert f'href="{table_url(item, table)}"' in page
             last = last_diagnostic(table)
-            told = [
+            reported = [
                 table.name.folder,
                 word(table.state),
                 watermark(table),
                 *([last.code, last.message] if last else ()),
             ]
-            assert all(" ".join(each.split()) in read for each in told), table.name
+            assert all(" ".join(each.split()) in read for each in reported), table.name
 
 
 def test_the_shop_has_tables_in_every_state(still) -> None:
@@ -78,15 +78,15 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
             answer = client.get(table_url(item, table))
             assert answer.status_code == 200
             read = words_of(answer.text)
-            told = [
+            reported = [
                 in_words(table.state),
                 advice(table.state, engine_running=status.engine_running),
                 table.delta_folder,
             ]
-            told += [f"{each.path} {each.state}" for each in table.files]
-            told += [each.why for each in table.files] + [each.full_message for each, _ in table.diagnostics]
-            told += [f"Rows processed {table.rows_processed:,}", f"Bytes processed {table.bytes_processed:,}"]
-            assert [each for each in told if " ".join(each.split()) not in read] == []
+            reported += [f"{each.path} {each.state}" for each in table.files]
+            reported += [each.why for each in table.files] + [each.full_message for each, _ in table.diagnostics]
+            reported += [f"Rows processed {table.rows_processed:,}", f"Bytes processed {table.bytes_processed:,}"]
+            assert [each for each in reported if " ".join(each.split()) not in read] == []
 
 
 def test_files_history_and_first_rows_are_shown(client) -> None:
@@ -96,7 +96,7 @@ def test_files_history_and_first_rows_are_shown(client) -> None:
     assert "MERGE" in read.partition("History")[2]
     rows = read.partition("First rows")[2]
     assert "Customer 20" in rows
-    assert len(re.findall(r"Customer \d+", rows)) == sights.MAX_ROWS - 1  # one has no customer any more
+    assert len(re.findall(r"Customer \d+", rows)) == status_cache.MAX_ROWS - 1  # one has no customer any more
     assert "1 NULL NULL 99.5 3 Customer 3 2026-11-02T08:15:29+00:00 37.5" in rows
 
 
@@ -105,7 +105,7 @@ def test_a_refused_file_says_why(client) -> None:
     assert re.search(r"00000000000000000002.parquet refused - .*row marker", read)
 
 
-def test_null_is_told_from_a_text_and_long_cells_are_cut(client) -> None:
+def test_null_differs_from_text_and_long_cells_are_cut(client) -> None:
     page = client.get(f"/tables/{EVIL}/{quote(EVIL_TABLE)}").text
     assert page.count('<i class="null">NULL</i>') == 1
     assert "<bdi>NULL</bdi>" in page
@@ -114,7 +114,7 @@ def test_null_is_told_from_a_text_and_long_cells_are_cut(client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", f"/tables/{EVIL}/{quote(EVIL_TABLE)}"])
-def test_what_a_publisher_wrote_is_text(client, path) -> None:
+def test_publisher_content_is_escaped(client, path) -> None:
     page = client.get(path).text
     for attack in (EVIL_TABLE, EVIL_TEXT, "<b>", "<i>Item", "<u>", "</td> "):
         assert attack not in page.replace('<b class="severity', "")
@@ -123,7 +123,7 @@ def test_what_a_publisher_wrote_is_text(client, path) -> None:
     assert page.count("<script") == 1  # its own, from its own address
 
 
-def test_no_inline_script_or_style_stands_in_any_page(client) -> None:
+def test_pages_have_no_inline_scripts_or_styles(client) -> None:
     for path in ("/", ORDERS):
         page = client.get(path).text
         assert "style=" not in page
@@ -158,7 +158,7 @@ def test_all_that_the_page_asks_for_is_served(client) -> None:
         assert answer.content
 
 
-def test_a_mirror_that_cannot_be_looked_at_is_told_and_the_others_are_shown(window, visitor) -> None:
+def test_an_unreadable_mirror_shows_its_error_and_the_others_their_tables(window, visitor) -> None:
     (window.folder / EVIL).rename(window.folder / "elsewhere")
     page = visitor.get("/")
     assert page.status_code == 200
@@ -174,42 +174,42 @@ def test_a_table_without_readable_rows_still_has_its_page(window, visitor, monke
     assert "MERGE" in page
 
 
-def test_an_engine_s_failure_stands_on_the_page(window, visitor) -> None:
+def test_the_page_shows_an_engine_failure(window, visitor) -> None:
     window.change(SHOP, status=DatabaseStatus.STOPPED, error="No <Java>")
     assert "Stopped" in words_of(visitor.get("/").text)
     assert "No &lt;Java&gt;" in visitor.get("/").text
 
 
-def test_many_readers_cost_one_look(still) -> None:
-    looks = sights.StatusCache(still, clock=lambda: 0.0)
+def test_many_readers_cost_one_scan(still) -> None:
+    cache = status_cache.StatusCache(still, clock=lambda: 0.0)
     before = still.views
     for _ in range(5):
-        looks.all()
+        cache.all()
     assert still.views - before == len(still.shown)
 
 
-def test_a_change_is_seen_as_soon_as_a_look_is_old(window) -> None:
+def test_a_change_is_visible_once_the_cache_is_stale(window) -> None:
     now = [0.0]
-    looks = sights.StatusCache(window, clock=lambda: now[0])
-    assert word(looks.one(SHOP).status.tables[0].state) == "behind"
+    cache = status_cache.StatusCache(window, clock=lambda: now[0])
+    assert word(cache.one(SHOP).status.tables[0].state) == "behind"
     window.apply()
-    assert word(looks.one(SHOP).status.tables[0].state) == "behind"
-    now[0] += sights.FRESH_SECONDS
-    assert word(looks.one(SHOP).status.tables[0].state) == "caught_up"
+    assert word(cache.one(SHOP).status.tables[0].state) == "behind"
+    now[0] += status_cache.FRESH_SECONDS
+    assert word(cache.one(SHOP).status.tables[0].state) == "caught_up"
 
 
-def test_looking_takes_a_fifth_of_the_time_at_most(window) -> None:
+def test_scans_take_at_most_a_fifth_of_the_time(window) -> None:
     now = [0.0]
 
     def slow_clock():
         now[0] += 5.0  # each look takes five seconds
         return now[0]
 
-    looks = sights.StatusCache(window, clock=slow_clock)
-    looks.one(SHOP)
+    cache = status_cache.StatusCache(window, clock=slow_clock)
+    cache.one(SHOP)
     before = window.views
-    now[0] += 5 * sights.IDLE_FACTOR - 11
-    looks.one(SHOP)
+    now[0] += 5 * status_cache.IDLE_FACTOR - 11
+    cache.one(SHOP)
     assert window.views == before
 
 
@@ -220,13 +220,13 @@ def test_rows_are_read_once_a_version(window, visitor, monkeypatch) -> None:
     monkeypatch.setattr(writer, "rows", lambda *args, **options: reads.append(options) or rows(*args, **options))
     for _ in range(3):
         assert visitor.get(ORDERS).status_code == 200
-    assert [read["limit"] for read in reads] == [sights.MAX_ROWS]
+    assert [read["limit"] for read in reads] == [status_cache.MAX_ROWS]
     window.apply()
     visitor.get(ORDERS)
     assert [read["version"] for read in reads] == [1, 2]
 
 
-PAGE_CSS = Path(sights.__file__).with_name("templates").joinpath("page.css").read_text(encoding="utf-8")
+PAGE_CSS = Path(status_cache.__file__).with_name("templates").joinpath("page.css").read_text(encoding="utf-8")
 LIGHT, DARK = (dict(re.findall(r"--([\w-]+): #(\w+);", part)) for part in PAGE_CSS.partition("* {")[0].split("@media"))
 TONES = ("well", "busy", "idle", "stuck")
 
@@ -240,7 +240,7 @@ def brightness(colour: str) -> float:
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
-def test_all_words_can_be_read_on_what_they_stand_on(palette) -> None:
+def test_text_and_background_colors_have_enough_contrast(palette) -> None:
     pairs = [(ink, sheet) for ink in ("ink", "quiet", "link", *TONES) for sheet in ("paper", "sheet")]
     for ink, sheet in [*pairs, *((each, f"{each}-sheet") for each in TONES)]:
         darker, brighter = sorted(brightness(palette[name]) for name in (ink, sheet))

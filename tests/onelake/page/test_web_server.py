@@ -1,4 +1,4 @@
-"""The page on the wire: for this machine's own eyes, live, and gone when it is told to end."""
+"""The page on the wire: for this machine's own eyes, live, and gone when it is reported to end."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_loopback_s_names_are_answered_to(server, host) -> None:
     ["evil.example", "127.0.0.1.evil.example", "onelake.dfs.fabric.microsoft.com", "login.microsoftonline.com", ""],
 )
 @pytest.mark.parametrize("target", ["/", "/metrics", "/healthz", "/assets/page.js"])
-def test_no_other_name_is_answered_to_not_even_the_real_service_s(server, locked, host, target) -> None:
+def test_the_page_answers_to_loopback_names_only(server, locked, host, target) -> None:
     """DNS rebinding; and Entra's stub, which needs no token, does not stand here."""
     for each in (server, locked):
         assert status_of(exchange(each.port, request("GET", target, host))) == 421
@@ -110,7 +110,7 @@ class Stream:
         return self.received.decode()
 
 
-def test_the_stream_tells_what_changes_as_the_page_itself_would(tmp_path) -> None:
+def test_the_stream_sends_the_page_after_each_change(tmp_path) -> None:
     moving = shop(tmp_path)
     with served(moving) as server:
         read = exchange(server.port, request("GET", ORDERS)).decode()
@@ -124,7 +124,7 @@ def test_the_stream_tells_what_changes_as_the_page_itself_would(tmp_path) -> Non
             assert "level: everything landed" in stream.until("at version 2")
 
 
-def test_a_quiet_stream_says_that_it_is_there(window, monkeypatch) -> None:
+def test_a_stream_without_changes_is_kept_alive(window, monkeypatch) -> None:
     monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
     monkeypatch.setattr(web_live, "KEEP_ALIVE_REFRESHES", 1)
     with served(window) as server, contextlib.closing(Stream(server.port, "/tables/none/none")) as stream:

@@ -12,7 +12,7 @@ HOST = "onelake.blob.fabric.microsoft.com"
 
 
 def round_trip(address: str, table: str) -> dict[str, Any]:
-    """Pipe, list, cat, move, remove; by https to the real name or to an address of ours, or by http."""
+    """Pipe, list, cat, move, remove; by https to the real name or to the direct address, or by http."""
     files = _by_http(address) if address.startswith("http://") else _by_token(address)
     folder = f"{WORKSPACE}/{LANDING_ZONE}/{table}"
     files.pipe(f"{folder}/_a.bin", b"0123456789")

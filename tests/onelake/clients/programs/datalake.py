@@ -19,8 +19,10 @@ from places import DFS, ITEM, KEY, LANDING_ZONE, SAS, WORKSPACE
 
 
 def by_secret() -> ClientSecretCredential:
-    told = os.environ
-    return ClientSecretCredential(told["AZURE_TENANT_ID"], told["AZURE_CLIENT_ID"], told["AZURE_CLIENT_SECRET"])
+    reported = os.environ
+    return ClientSecretCredential(
+        reported["AZURE_TENANT_ID"], reported["AZURE_CLIENT_ID"], reported["AZURE_CLIENT_SECRET"]
+    )
 
 
 CREDENTIALS = {
@@ -95,7 +97,7 @@ def exists(table: str, name: str) -> bool:
 
 
 class Interrupted(io.BytesIO):
-    """A stream during whose reading somebody else writes the same file."""
+    """A stream during whose reading another client writes the same file."""
 
     def __init__(self, content: bytes, file: DataLakeFileClient) -> None:
         super().__init__(content)
@@ -105,7 +107,7 @@ class Interrupted(io.BytesIO):
     def read(self, size: int | None = -1) -> bytes:
         if self._is_first:
             self._is_first = False
-            self._file.upload_data(b"somebody else's", overwrite=True)
+            self._file.upload_data(b"other", overwrite=True)
         return super().read(size)
 
 
@@ -133,7 +135,7 @@ def rename_to(table: str, source: str, target: str, **conditions: Any) -> None:
 
 
 def etags(table: str) -> dict[str, str]:
-    """The tags of a folder and of what lies in it."""
+    """The tags of a folder and its content."""
     paths = folder(table).get_paths(recursive=True)
     found = {path.name.rpartition("/")[2]: path.etag for path in paths}
     return found | {"": folder(table).get_directory_properties().etag}
@@ -161,7 +163,7 @@ def with_credential(kind: str, table: str) -> dict[str, Any]:
 
 
 def direct(address: str, table: str) -> dict[str, Any]:
-    """Straight to the endpoint's own https address; only the token comes through the proxy."""
+    """Straight to the emulator's own https address; only the token comes through the proxy."""
     return round_trip(table, DataLakeServiceClient(address, credential=DefaultAzureCredential()))
 
 
@@ -201,8 +203,8 @@ def set_access_control(table: str) -> None:
 
 def by_authority(authority: str, table: str) -> dict[str, Any]:
     """Another host for tokens than the usual one."""
-    told = os.environ
-    said = (told["AZURE_TENANT_ID"], told["AZURE_CLIENT_ID"], told["AZURE_CLIENT_SECRET"])
+    reported = os.environ
+    said = (reported["AZURE_TENANT_ID"], reported["AZURE_CLIENT_ID"], reported["AZURE_CLIENT_SECRET"])
     return round_trip(table, DataLakeServiceClient(DFS, ClientSecretCredential(*said, authority=authority)))
 
 

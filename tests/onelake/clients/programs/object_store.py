@@ -15,8 +15,10 @@ MIB = 1 << 20
 
 @cache
 def store() -> AzureStore:
-    told = {name.lower(): os.environ[name] for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")}
-    return AzureStore.from_url(f"{ABFSS}/{LANDING_ZONE}", config=told)
+    reported = {
+        name.lower(): os.environ[name] for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
+    }
+    return AzureStore.from_url(f"{ABFSS}/{LANDING_ZONE}", config=reported)
 
 
 def round_trip(table: str) -> dict[str, Any]:

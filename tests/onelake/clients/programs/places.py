@@ -1,4 +1,4 @@
-"""Where a publisher is told to publish to, by its environment."""
+"""Where a publisher is reported to publish to, by its environment."""
 
 from __future__ import annotations
 

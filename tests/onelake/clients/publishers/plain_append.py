@@ -28,14 +28,14 @@ METADATA = {
 
 def session(scope: str) -> requests.Session:
     """A session with a token of its own."""
-    told = os.environ
+    reported = os.environ
     form = {
         "grant_type": "client_credentials",
-        "client_id": told["AZURE_CLIENT_ID"],
-        "client_secret": told["AZURE_CLIENT_SECRET"],
+        "client_id": reported["AZURE_CLIENT_ID"],
+        "client_secret": reported["AZURE_CLIENT_SECRET"],
         "scope": f"{scope}/.default",
     }
-    answer = requests.post(f"{LOGIN}/{told['AZURE_TENANT_ID']}/oauth2/v2.0/token", form, timeout=30)
+    answer = requests.post(f"{LOGIN}/{reported['AZURE_TENANT_ID']}/oauth2/v2.0/token", form, timeout=30)
     answer.raise_for_status()
     made = requests.Session()
     made.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"

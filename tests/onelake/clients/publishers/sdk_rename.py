@@ -1,4 +1,4 @@
-"""A publisher with Microsoft's library: writes under a temporary name, renames into place, counts on from what lies."""
+"""A publisher with the datalake SDK: writes under a temporary name, renames, continues after the newest file."""
 
 from __future__ import annotations
 
