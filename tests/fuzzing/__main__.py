@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuzzing.catalogue import NAMES, target
+from fuzzing.targets import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,21 +29,21 @@ LAST_LINES = 12
 
 @dataclass
 class Outcome:
-    """What became of one target.
+    """The result of one target.
 
     Attributes:
         executions: how many inputs were tried.
         peak_bytes: the memory's peak.
-        found: what was found, and how often.
+        found: findings, and how often.
     """
 
     executions: int = 0
     peak_bytes: int = 0
     found: dict[str, int] = field(default_factory=dict)
 
-    def add(self, told: dict[str, int], found: dict[str, int]) -> None:
-        self.executions += told["executions"]
-        self.peak_bytes = max(self.peak_bytes, told["peak_bytes"])
+    def add(self, report: dict[str, int], found: dict[str, int]) -> None:
+        self.executions += report["executions"]
+        self.peak_bytes = max(self.peak_bytes, report["peak_bytes"])
         for what, often in found.items():
             self.found[what] = self.found.get(what, 0) + often
 
@@ -54,18 +54,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("MIRROR_FUZZ_SECONDS", "60")))
     parser.add_argument("--seed", type=int, default=None, help="brings the same inputs again; the time by default")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run one input of one target and nothing else")
-    parser.add_argument("targets", nargs="*", help=f"some of {', '.join(NAMES)}; all by default")
+    parser.add_argument("targets", nargs="*", help=f"some of {', '.join(TARGETS)}; all by default")
     asked = parser.parse_args(arguments)
-    unknown = set(asked.targets) - set(NAMES)
+    unknown = set(asked.targets) - set(TARGETS)
     if unknown or (asked.replay and len(asked.targets) != 1):
         parser.error(f"no such target: {', '.join(unknown)}" if unknown else "--replay needs the target's name")
     if asked.replay:
-        target(asked.targets[0]).run(asked.replay.read_bytes())
+        TARGETS[asked.targets[0]].run(asked.replay.read_bytes())
         return 0
     seed = int(time.time()) if asked.seed is None else asked.seed
     print(f"seed {seed}, {asked.seconds:g} s for each target", flush=True)
     found = 0
-    for name in asked.targets or NAMES:
+    for name in asked.targets or TARGETS:
         outcome = fuzzed(name, asked.seconds, seed)
         found += len(outcome.found)
         print(f"{name:16} {outcome.executions:9,} executions, peak {outcome.peak_bytes >> 20:5} MiB", flush=True)
@@ -86,14 +86,14 @@ def fuzzed(name: str, seconds: float, seed: int) -> Outcome:
         run.mkdir(parents=True)
         died = _died(name, run, left, seed + attempt)
         try:
-            told = json.loads((run / "told.json").read_text())
+            report = json.loads((run / "report.json").read_text())
         except FileNotFoundError:
             raise RuntimeError(f"{name} did not begin: {died}") from None
-        found = told["found"]
+        found = report["found"]
         if died:
             found[died] = 1
             (run / "current").rename(run / "finding-died")
-        outcome.add(told, found)
+        outcome.add(report, found)
         shutil.rmtree(run / "corpus", ignore_errors=True)
         attempt += 1
     return outcome
@@ -101,23 +101,14 @@ def fuzzed(name: str, seconds: float, seed: int) -> Outcome:
 
 def _died(name: str, folder: Path, seconds: float, seed: int) -> str:
     """Run a worker to its end; why it ended, where that was not its time, else an empty text."""
-    command = [
-        sys.executable,
-        "-m",
-        "fuzzing.worker",
-        name,
-        str(folder),
-        "--seconds",
-        str(seconds),
-        "--seed",
-        str(seed),
-    ]
+    options = ["--seconds", str(seconds), "--seed", str(seed)]
+    command = [sys.executable, "-m", "fuzzing.worker", name, str(folder), *options]
     log = folder / "log"
     with log.open("wb") as output:
         try:
             done = subprocess.run(command, stdout=output, stderr=output, timeout=seconds + GRACE_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            return "it did not end, nor did its watch end it"
+            return "it did not end"
     if done.returncode == 0:
         return ""
     last = " | ".join(log.read_text("utf-8", "replace").splitlines()[-LAST_LINES:])

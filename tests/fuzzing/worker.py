@@ -1,7 +1,7 @@
 """Fuzzes one target in a process of its own: guided by coverage where atheris is installed, else by chance.
 
-What the target lets out is written down and passed over; what ends the process (a crash below Python, a hang) is found
-by who started it, for the input under way lies in the folder as `current`.
+An exception is noted and fuzzing goes on. What ends the process (a crash below Python, a hang) is found by the process
+that started it: the current input is in the folder as `current`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuzzing.catalogue import target
 from peak_memory import peak_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuzzing.target import Target
+    from fuzzing.targets import Target
 
 try:
     import atheris
@@ -36,20 +35,20 @@ MAX_INPUT = 1 << 15
 
 
 class Watched:
-    """A target under watch."""
+    """A target, and what was found in it."""
 
     def __init__(self, target: Target, folder: Path) -> None:
         self.target = target
         self.folder = folder
         self.executions = 0
         self.found: Counter[str] = Counter()
-        self._told = 0.0
-        for seed in target.begun_with:
+        self._reported = 0.0
+        for seed in target.examples:
             target.run(seed)
         self._peak = peak_bytes()
 
     def run(self, content: bytes) -> None:
-        """Run it once, and write down what comes of it."""
+        """Run it once, and note what comes of it."""
         (self.folder / "current").write_bytes(content)
         try:
             self.target.run(content)
@@ -60,17 +59,17 @@ class Watched:
         faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)  # until the next is done
         self.executions += 1
         grown = peak_bytes() - self._peak
-        if grown > self.target.most_bytes:
+        if grown > self.target.max_bytes:
             self._note(f"memory grew by {grown >> 20} MiB", content)
             self._peak += grown
-        if time.monotonic() - self._told > 1:
-            self.tell()
+        if time.monotonic() - self._reported > 1:
+            self.report()
 
-    def tell(self) -> None:
-        """Write down how far it is."""
-        self._told = time.monotonic()
-        told = {"executions": self.executions, "peak_bytes": peak_bytes(), "found": self.found}
-        (self.folder / "told.json").write_text(json.dumps(told))
+    def report(self) -> None:
+        """Write the counts so far."""
+        self._reported = time.monotonic()
+        content = {"executions": self.executions, "peak_bytes": peak_bytes(), "found": self.found}
+        (self.folder / "report.json").write_text(json.dumps(content))
 
     def _note(self, signature: str, content: bytes) -> None:
         if signature not in self.found:
@@ -87,7 +86,7 @@ def _signature(escaped: BaseException) -> str:
 def by_chance(watched: Watched, seconds: float, seed: int) -> None:
     """Change the target's own examples, and what came of them, at random."""
     chance = random.Random(seed)
-    pool = list(watched.target.begun_with)
+    pool = list(watched.target.examples)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         content = watched.target.mutated(chance.choice(pool), chance)
@@ -99,7 +98,7 @@ def by_chance(watched: Watched, seconds: float, seed: int) -> None:
 def by_coverage(watched: Watched, seconds: float, seed: int, corpus: Path) -> None:
     """Let atheris choose which inputs are worth changing; does not return."""
     corpus.mkdir(exist_ok=True)
-    for number, content in enumerate(watched.target.begun_with):
+    for number, content in enumerate(watched.target.examples):
         (corpus / f"seed-{number}").write_bytes(content)
 
     def changed(content: bytes, most: int, number: int) -> bytes:
@@ -124,14 +123,14 @@ def main(arguments: Sequence[str]) -> None:
     asked = parser.parse_args(arguments)
     instrumented: Any = atheris.instrument_imports(include=["mirror_engine"]) if atheris else nullcontext()
     with instrumented:
-        found = target(asked.name)  # atheris counts what is imported here
-    watched = Watched(found, asked.folder)
-    watched.tell()
+        from fuzzing.targets import BROKEN, TARGETS  # noqa: PLC0415 - atheris instruments what is imported here
+    watched = Watched((TARGETS | BROKEN)[asked.name], asked.folder)
+    watched.report()
     if atheris:
         by_coverage(watched, asked.seconds, asked.seed, asked.folder / "corpus")
     else:
         by_chance(watched, asked.seconds, asked.seed)
-    watched.tell()
+    watched.report()
 
 
 if __name__ == "__main__":
