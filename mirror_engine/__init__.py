@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config
-    from mirror_engine.engine_run import RunResult, SyncReport
+    from mirror_engine.engine.run import RunResult, SyncReport
     from mirror_engine.errors import MirrorError
     from mirror_engine.mirror import Mirror
 
@@ -19,8 +19,8 @@ _HOMES = {
     "Config": "config",
     "Mirror": "mirror",
     "MirrorError": "errors",
-    "RunResult": "engine_run",
-    "SyncReport": "engine_run",
+    "RunResult": "engine.run",
+    "SyncReport": "engine.run",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,18 +14,18 @@ from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine
 from mirror_engine.engine.janitor import Janitor
-from mirror_engine.engine.ledger import NEXT_POLL, Ledger
+from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.planner import MirrorSnapshot, ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import note_logs, recover, restart
 from mirror_engine.engine.root_lock import held, is_held
-from mirror_engine.engine_run import EngineRun
-from mirror_engine.errors import StorageUnavailable, TransientError, UnknownTable, UsageError, foreseen
+from mirror_engine.engine.run import EngineRun
+from mirror_engine.errors import TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.monitoring.status import Heart, mirror_status
+from mirror_engine.monitoring.status import Heart, Traces, mirror_status
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.tables.deferred import DeferredWriter
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
+    from mirror_engine.engine.run import SyncReport
     from mirror_engine.engine.watcher import ZoneWatcher
-    from mirror_engine.engine_run import SyncReport
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     _Failed = Callable[[str, TransientError], None]
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
-MAX_SYNC_ATTEMPTS = 4  # with pauses of 1, 2 and 4 seconds between
 
 
 class Mirror:
@@ -91,7 +90,7 @@ class Mirror:
         self._clock = clock
         self._storage = storage or RetryingStorage(LocalStorage(self.root))
         self._is_lasting = False
-        self._waker: ZoneWatcher | None = None
+        self._watcher: ZoneWatcher | None = None
         self._spark = spark
         self._has_own_writer = writer is None
         self._writer = writer or self._own_writer()
@@ -109,17 +108,11 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
-        stop = stop or threading.Event()
         with self._engine() as running:
-            for attempt in range(MAX_SYNC_ATTEMPTS):
-                running.cycle(stop)
-                if stop.is_set() or not running.is_unfinished:
-                    break
-                if running.last.failures and attempt + 1 < MAX_SYNC_ATTEMPTS:
-                    stop.wait(running.engine.next_try_seconds(2.0**attempt))
+            report = running.sync(stop or threading.Event())
             if not running.last.failures:
                 note_logs(running.context)
-            return running.report()
+            return report
 
     def run(self, stop: threading.Event) -> SyncReport:
         """Run cycles until `stop` is set, finishing the commit at hand.
@@ -133,24 +126,15 @@ class Mirror:
         self._is_lasting = True
         with (
             self._engine() as running,
-            ZoneWatcher(self.root, stop) as waker,
-            MaintenanceScheduler(running.context, waker.ring) as upkeep,
+            ZoneWatcher(self.root, stop) as self._watcher,
+            MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
         ):
-            self._waker = waker
-            while not stop.is_set():
-                running.cycle(stop, upkeep.at_hand, waker.is_due)
-                upkeep.begin(running.level, is_busy=running.is_busy)
-                pause = running.engine.next_try_seconds(self.config.poll_interval_seconds)
-                with suppress(StorageUnavailable):  # it is only shown
-                    running.context.ledger.note(NEXT_POLL, str(self._clock() + pause))
-                waker.wait(pause)
-            running.finish(stop)
-            return running.report()
+            return running.run(stop, self._watcher, maintenance)
 
     def wake(self) -> None:
         """Start the next cycle of `run` now, as a file-system event does; from any thread."""
-        if self._waker:
-            self._waker.ring()
+        if self._watcher:
+            self._watcher.wake()
 
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
@@ -281,6 +265,7 @@ class Mirror:
                 self._poller(),
                 BatchReader(LazyReader(self._reader), self.config, self._tell, self._writer.prepare, self._passthrough),
                 Janitor(self._storage, self.config, self._clock),
+                Traces(context).leave,
             )
             try:
                 with Heart(context):

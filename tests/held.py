@@ -74,18 +74,15 @@ class HeldShop(Shop):
         """One cycle, as an event calls for it, and those that the engine goes on with by itself."""
         while True:
             running.cycle(NO_STOP, None, self.stuck(running))
-            if running.engine.next_try_seconds(SECONDS) == SECONDS:
+            if running.engine.next_cycle_seconds(SECONDS) == SECONDS:
                 return running.last
 
     def stuck(self, running):
-        """Whether all turns at hand are held, and no other has begun since it was asked before."""
-        before = None
+        """Whether as many batches are held as can run, so that nothing moves any more."""
+        workers = self.config.workers
 
         def is_stuck():
-            nonlocal before
-            waiting = running.engine._turns._waiting
-            last, before = before, [(work, work.is_done, len(work.waiting)) for work in waiting]
-            busy = {running.context.delta_folder(table) for table in running.engine.under_way}
-            return bool(busy) and busy <= self.writer.blocked and last == before
+            busy = running.engine.in_progress
+            return bool(busy) and len(self.writer.blocked) == min(workers, len(busy))
 
         return is_stuck

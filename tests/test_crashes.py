@@ -16,7 +16,7 @@ from memory_storage import MemoryStorage
 from scripted_faults import Fault, Script, faulty
 
 import mirror_engine.engine.cycle
-import mirror_engine.mirror
+import mirror_engine.engine.run
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
@@ -155,7 +155,7 @@ def test_every_method_of_both_doors_is_among_the_calls_that_fail(ram):
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize(("door", "before"), [("storage", "kept"), ("writer", "kept"), ("writer", "lost before")])
 def test_a_failure_at_any_call_loses_nothing_and_doubles_nothing(ram, monkeypatch, door, before, fault):
-    monkeypatch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
     made = World.made(ram)
     total = len(calls_of(made, ram / "counting", door, before))
     assert 10 < total < MAX_CALLS

@@ -12,7 +12,7 @@ from shop import Shop, row
 from small_disk import run, small_disk
 
 import mirror_engine.engine.cycle
-import mirror_engine.mirror
+import mirror_engine.engine.run
 from mirror_engine import RunResult
 from mirror_engine.engine.ledger import ANCHOR, Ledger
 from mirror_engine.errors import StorageUnavailable
@@ -29,7 +29,7 @@ NO_STOP = threading.Event()
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from scripted_faults import Script, faulty
 from shop import Shop, row
 
 import mirror_engine.engine.cycle
-import mirror_engine.mirror
+import mirror_engine.engine.run
 from mirror_engine import Config, RunResult
 from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import StorageUnavailable
@@ -67,10 +67,10 @@ def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
     script = Failing("move .*Orders")
     with shop.engine(storage=faulty(LocalStorage(shop.root), script)) as running:
         running.cycle(NO_STOP)
-        assert running.engine.next_try_seconds(15.0) == 0.0
+        assert running.engine.next_cycle_seconds(15.0) == 0.0
         script.is_over = True
         running.cycle(NO_STOP)
-        assert running.engine.next_try_seconds(15.0) == 15.0
+        assert running.engine.next_cycle_seconds(15.0) == 15.0
 
 
 def test_a_janitor_that_fails_keeps_no_file_from_the_table(shop):
@@ -86,7 +86,7 @@ def test_a_janitor_that_fails_keeps_no_file_from_the_table(shop):
 
 
 def test_a_fault_of_the_engine_is_told_from_a_failure(shop, monkeypatch):
-    monkeypatch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
     shop.orders().insert(row(1))
     storage = failing(shop.root, "open .*parquet", RuntimeError)
     assert shop.sync(storage=storage).result is RunResult.FAILED
@@ -331,6 +331,7 @@ def test_a_foreign_table_that_is_taken_away_makes_room(shop):
         assert isinstance(next(iter(running.last.plans.values())).state, Halted)
         taken.drop("dbo/Orders")
         taken.foreign = False
+        running.cycle(NO_STOP)
         running.cycle(NO_STOP)
         assert isinstance(next(iter(running.last.plans.values())).state, CaughtUp)
 

@@ -10,7 +10,7 @@ from shop import Shop, row
 
 from mirror_engine import Mirror, RunResult
 from mirror_engine.engine.ledger import Ledger
-from mirror_engine.engine.recovery import DeltaFolders, look_again, recover
+from mirror_engine.engine.recovery import DeltaFolders, recover, rescan
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
@@ -159,6 +159,6 @@ def test_a_table_at_hand_is_not_looked_at_again(tmp_path, monkeypatch):
     shop.sync()
     unsure = DeltaFolders(frozenset({"dbo/Orders"}), damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
     with shop.engine() as running:
-        assert look_again(running.context, unsure).damaged == {}
+        assert rescan(running.context, unsure).damaged == {}
         monkeypatch.setattr(shop.writer, "state", None)
-        assert look_again(running.context, unsure, [ORDERS]) == unsure
+        assert rescan(running.context, unsure, [ORDERS]) == unsure

@@ -8,7 +8,7 @@ from shop import Shop, row
 from small_disk import small_disk
 
 import mirror_engine.engine.cycle
-import mirror_engine.mirror
+import mirror_engine.engine.run
 from mirror_engine import RunResult
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.local import LocalStorage
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.mirror, "MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
 
 
 class Once(Script):

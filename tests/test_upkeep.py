@@ -74,15 +74,22 @@ def until(is_so):
         time.sleep(0.005)
 
 
+def settle(running, maintained=None):
+    """Cycles until nothing is left to do."""
+    running.cycle(NO_STOP, maintained)
+    while running.last.outdated:
+        running.cycle(NO_STOP, maintained)
+
+
 @contextmanager
 def kept(shop):
     """An engine with its upkeep; gives a function that runs a cycle and waits for what upkeep then does."""
     with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
 
         def cycle():
-            running.cycle(NO_STOP, upkeep.at_hand)
-            upkeep.begin(running.level, is_busy=running.is_busy)
-            until(lambda: upkeep.at_hand is None)
+            settle(running, upkeep.in_progress)
+            upkeep.start(running.idle_tables, is_busy=running.is_busy)
+            until(lambda: upkeep.in_progress is None)
 
         yield cycle
 
@@ -325,18 +332,18 @@ def half_done(shop):
     for number in range(3):
         orders.insert(row(number))
     with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
-        running.cycle(NO_STOP, upkeep.at_hand)
+        settle(running, upkeep.in_progress)
         shop.writer.is_let_go.clear()
         upkeep._busy_at -= 61.0
-        upkeep.begin(running.level, is_busy=False)
-        upkeep.begin([], is_busy=True)  # a change waits
+        upkeep.start(running.idle_tables, is_busy=False)
+        upkeep.start([], is_busy=True)  # a change waits
         shop.writer.is_let_go.set()
-        until(lambda: upkeep.at_hand is None)
+        until(lambda: upkeep.in_progress is None)
         assert len(shop.writer.asked) == 1
 
         def begin(*, is_busy):
-            upkeep.begin(running.level, is_busy=is_busy)
-            until(lambda: upkeep.at_hand is None)
+            upkeep.start(running.idle_tables, is_busy=is_busy)
+            until(lambda: upkeep.in_progress is None)
 
         yield running, orders, begin
 
@@ -364,11 +371,11 @@ def test_on_idle_the_table_that_is_due_longest_comes_first_too(tmp_path, monkeyp
         for number in range(2):
             busy.insert(row(2 * number))
             busy.insert(row(2 * number + 1))
-            running.cycle(NO_STOP, None)
-            upkeep.begin(running.level, is_busy=True)
+            settle(running)
+            upkeep.start(running.idle_tables, is_busy=True)
             seconds = 61.0 * (number + 1)
-            at_a_later_time(monkeypatch, seconds, lambda: upkeep.begin(running.level, is_busy=False))
-            until(lambda: upkeep.at_hand is None)
+            at_a_later_time(monkeypatch, seconds, lambda: upkeep.start(running.idle_tables, is_busy=False))
+            until(lambda: upkeep.in_progress is None)
     assert shop.writer.asked == ["dbo/Busy", "dbo/Calm"]
 
 
@@ -386,7 +393,7 @@ def test_what_was_left_out_is_put_off_where_the_history_cannot_be_read(shop, mon
 
     with half_done(shop) as (running, orders, begin):
         orders.insert(row(9))
-        running.cycle(NO_STOP, None)
+        settle(running)
         monkeypatch.setattr(Watched, "history", damaged)
         at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
         assert len(shop.writer.asked) == 1
@@ -395,10 +402,10 @@ def test_what_was_left_out_is_put_off_where_the_history_cannot_be_read(shop, mon
 def test_what_was_left_out_of_a_table_is_nothing_to_the_one_made_anew(shop, monkeypatch):
     with half_done(shop) as (running, orders, begin):
         orders.drop()
-        running.cycle(NO_STOP, None)
+        settle(running)
         begin(is_busy=True)
         shop.orders().insert(row(1))
-        running.cycle(NO_STOP, None)
+        settle(running)
         at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
         assert len(shop.writer.asked) == 1
 

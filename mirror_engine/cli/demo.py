@@ -22,7 +22,7 @@ from mirror_engine.monitoring.words import cell, plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mirror_engine.engine_run import SyncReport
+    from mirror_engine.engine.run import SyncReport
     from mirror_engine.mirror import Mirror
 
 JSON: dict[str, Any] = {

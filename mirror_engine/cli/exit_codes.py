@@ -17,7 +17,7 @@ from mirror_engine.landing_zone.diagnostics import RejectedFile
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mirror_engine.engine_run import RunResult
+    from mirror_engine.engine.run import RunResult
 
 SUCCESS = 0
 FAILURE = 1

@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.states import CaughtUp, Empty
 from mirror_engine.monitoring.words import advice, in_words, word
 
 if TYPE_CHECKING:
-    from mirror_engine.engine_run import SyncReport
+    from mirror_engine.engine.run import SyncReport
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
 

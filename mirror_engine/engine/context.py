@@ -51,7 +51,7 @@ class DiagnosticNotifier:
         self._tell = tell
         self._told: dict[TableName | None, frozenset[Diagnostic]] = {}
 
-    def say(self, table: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
+    def update(self, table: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
         """Tell what did not hold before, and forget what is over."""
         before = self._told.get(table, frozenset())
         self._told[table] = frozenset(diagnostics)

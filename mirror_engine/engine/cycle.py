@@ -1,4 +1,4 @@
-"""The cycle: poll, plan, replay, clean; over all tables side by side, and the only place that reacts to errors."""
+"""The replication cycle: scan, plan, apply a batch per table, clean up; the only place that reacts to errors."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirror_engine.engine.context import DiagnosticNotifier
-from mirror_engine.engine.planner import CachedPlan, ZonePlanner
-from mirror_engine.engine.recovery import agree, look_again, recover
+from mirror_engine.engine.planner import ZonePlanner
+from mirror_engine.engine.recovery import reconcile, recover, rescan
 from mirror_engine.engine.replayer import Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
-from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, TransientError, foreseen
-from mirror_engine.events import CycleEnded, CycleStarted, RetryScheduled
+from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, TransientError
+from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, RetryScheduled
 from mirror_engine.landing_zone.diagnostics import diagnose, printable
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-    from concurrent.futures import Future
+    from collections.abc import Callable, Collection, Mapping
 
     from mirror_engine.engine.batch_reader import BatchReader
     from mirror_engine.engine.context import EngineContext
@@ -27,12 +26,14 @@ if TYPE_CHECKING:
     from mirror_engine.engine.plan import Plan
     from mirror_engine.engine.poller import Poller
     from mirror_engine.engine.recovery import DeltaFolders
-    from mirror_engine.events import BatchCommitted
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.names import TableName
 
-Failures: TypeAlias = "dict[TableName | None, TransientError]"  # None stands for the zone
+Failures: TypeAlias = "dict[TableName | None, TransientError]"  # None is the landing zone as a whole
+
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -40,260 +41,266 @@ class CycleResult:
     """What one cycle saw and did.
 
     Attributes:
-        zone: what the poller saw; None where the zone could not be listed.
-        plans: what is left, after the cycle, per table; of one whose turn is still under way, what it began with.
-        batches, files, rows: commits made, and what they held.
-        failures: transient failures by table; None stands for the zone.
+        zone: the listing; None where the zone could not be listed.
+        plans: per table, before they were carried out; of a table in progress, the plan that is being carried out.
+        commits: batches committed.
+        failures: transient failures by table; None is the landing zone as a whole.
+        outdated: tables that the next cycle may plan otherwise: something was done since, or is in progress.
     """
 
     zone: ZoneListing | None
     plans: dict[TableName, Plan] = field(default_factory=dict)
-    batches: int = 0
-    files: int = 0
-    rows: int = 0
+    commits: tuple[BatchCommitted, ...] = ()
     failures: Failures = field(default_factory=dict)
-
-
-FIRST_PAUSE_SECONDS = 1.0
-MAX_PAUSE_SECONDS = 300.0
+    outdated: frozenset[TableName] = frozenset()
 
 
 @dataclass(frozen=True)
-class _Done:
-    """What the turns that ended within a cycle came to."""
+class _Outcomes:
+    """What became of the tasks that ran in a cycle; `finished` are tables whose steps were carried out."""
 
     commits: list[BatchCommitted] = field(default_factory=list)
+    finished: set[TableName] = field(default_factory=set)
     failures: Failures = field(default_factory=dict)
-    unclean: Failures = field(default_factory=dict)
+    not_cleaned: Failures = field(default_factory=dict)
 
 
 class Engine:
-    """Runs cycles over one landing zone."""
+    """Runs cycles over one landing zone.
 
-    def __init__(self, context: EngineContext, poller: Poller, reader: BatchReader, janitor: Janitor) -> None:
-        self._doors = context
+    Args:
+        context: storage, tables, ledger and options.
+        poller: lists the landing zone.
+        reader: reads change files.
+        janitor: moves applied files away.
+        publish: called with the plans of each cycle before they are carried out; may raise StorageUnavailable.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        poller: Poller,
+        reader: BatchReader,
+        janitor: Janitor,
+        publish: Callable[[Mapping[TableName, Plan]], None] = lambda _: None,
+    ) -> None:
+        self._context = context
         self._poller = poller
         self._janitor = janitor
+        self._publish = publish
         self._replayer = Replayer(context, reader)
-        self._turns = TableScheduler(context.config.workers, self._turn)
-        self._found: DeltaFolders | None = None
-        self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
-        # apart: what cannot be moved away can still be read
-        self._cleaning_pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
-        self._announcements = DiagnosticNotifier(context.tell)
-        self._settled: dict[TableName, CachedPlan] = {}
+        self._scheduler = TableScheduler(context.config.workers, self._run_batch)
+        self._notifier = DiagnosticNotifier(context.tell)
+        self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+        self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)  # such a table can still be read
+        self._delta_folders: DeltaFolders | None = None
+        self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
         self._cycles = 0
-        self._is_cut_short = False
+        self._is_outdated = False
+
+    @property
+    def in_progress(self) -> Collection[TableName]:
+        """Tables whose plans are being carried out."""
+        return self._scheduler.in_progress.keys()
 
     def cycle(
-        self, stop: threading.Event, at_hand: TableName | None = None, is_called: Callable[[], bool] | None = None
+        self, stop: threading.Event, maintained: TableName | None = None, is_called: Callable[[], bool] | None = None
     ) -> CycleResult:
-        """Poll, plan, replay, clean. Ends early, after the turns at hand, when `stop` is set.
+        """Scan the landing zone, plan every table, apply the plans batch by batch, clean up.
 
         Args:
-            stop: ends it.
-            at_hand: a table that is being maintained; its steps wait.
-            is_called: whether to look at the zone again although tables are still being worked on: their turns go on
-                beside the next cycles, which leave these tables alone. None: all work is waited for.
+            stop: once set, no further batch begins.
+            maintained: a table under maintenance: its plan waits.
+            is_called: whether to return although tables are in progress; the next cycles leave these alone until
+                their plans are carried out. None: wait for all.
         """
         self._cycles += 1
         started = time.monotonic()
-        self._doors.tell(CycleStarted(self._cycles))
+        self._context.tell(CycleStarted(self._cycles))
+        earlier = self._scheduler.in_progress
         zone = None
         try:
             zone = self._poller.look()
-            zone_planner = ZonePlanner(self._doors, self._known_tables(), zone, self._settled)
-            plans = zone_planner.plans(but=self.under_way)
+            folders = self._scan_delta_folders(earlier)
+            planner = ZonePlanner(self._context, folders, zone)
+            plans = planner.plans(except_for=earlier)
         except StorageUnavailable as error:
             if zone is None:
-                self._announcements.say(None, [diagnose("ME070", "")])
-            self._is_cut_short = False
-            return CycleResult(None, failures={None: self._failed(None, error, self._pauses)})
+                self._notifier.update(None, [diagnose("ME070", "")])
+            self._is_outdated = False
+            return CycleResult(None, failures={None: self._retry(None, error, self._backoff)})
         is_due = partial(self._is_due, is_called, started, time.monotonic()) if is_called else None
-        result = self._work_off(zone, zone_planner, plans, at_hand, stop=stop, is_due=is_due)
-        self._doors.tell(CycleEnded(self._cycles, result.batches, time.monotonic() - started))
-        return result
+        unread = self._unread(plans, folders)
+        self._notify(zone, plans)
+        shown = {**plans, **{table: task.plan for table, task in earlier.items()}}
+        failures = self._published(shown) | self._unlisted(zone)
+        waiting = self._backoff.waiting | unread.keys()
+        self._submit(zone, plans, waiting | {maintained}, str(planner.root.now), stop)
+        outcomes = self._collect(is_due)
+        in_progress = self._scheduler.in_progress
+        failed = self._without_damaged(outcomes.failures)
+        self._backoff.keep({*waiting, *in_progress, *failed})
+        failures |= self._remember_root(planner, shown)
+        outdated = {commit.table for commit in outcomes.commits} | {
+            t for t in outcomes.failures if t and t not in failed
+        }
+        repeated = {table for table in outcomes.finished if self._carried_out.get(table) == shown[table]}
+        self._carried_out = {table: shown[table] for table in outcomes.finished}
+        outdated |= {*earlier, *in_progress, *(outcomes.finished - repeated)}
+        self._is_outdated = bool(outdated)
+        self._context.tell(CycleEnded(self._cycles, len(outcomes.commits), time.monotonic() - started))
+        failures = {**self._still_waiting(shown), **unread, **failures, **failed, **outcomes.not_cleaned}
+        return CycleResult(zone, shown, tuple(outcomes.commits), failures, frozenset(outdated))
 
-    @property
-    def under_way(self) -> set[TableName]:
-        """Tables whose turns go on beside the next cycle."""
-        return {work.table for work in self._turns.at_hand}
-
-    def next_try_seconds(self, longest: float) -> float:
-        """How long to wait before the next cycle: less than `longest` where a try is due before.
-
-        Not at all where work is under way, or was when the last cycle began.
-        """
-        return 0.0 if self._is_cut_short else self._next_seconds(longest)
+    def next_cycle_seconds(self, longest: float) -> float:
+        """Seconds until the next cycle: 0 where it would plan otherwise, less than `longest` where a retry is due."""
+        return 0.0 if self._is_outdated else self._next_retry_seconds(longest)
 
     def drop(self, table: TableName, reason: Diagnostic) -> None:
-        """Remove a Delta table, and all memory of it."""
+        """Remove a Delta table and its progress."""
         self._replayer.drop(table, reason)
 
     def close(self) -> None:
-        """End the workers, after the turns at hand."""
-        self._turns.close()
+        """End the workers, after their present batches."""
+        self._scheduler.close()
 
-    def _next_seconds(self, longest: float) -> float:
-        busy = self._turns.unfinished if self._pauses or self._cleaning_pauses else set()
-        return self._cleaning_pauses.next_seconds(self._pauses.next_seconds(longest, busy), busy)
+    def _scan_delta_folders(self, busy: Collection[TableName]) -> DeltaFolders:
+        """The folders of Delta tables; before the first cycle, the ledger is reconciled with their logs."""
+        known = self._delta_folders
+        self._delta_folders = (
+            rescan(self._context, known, busy) if known else recover(self._context, skip_unchanged=True)
+        )
+        return self._delta_folders
 
-    def _is_due(self, is_called: Callable[[], bool], started: float, looked: float) -> bool:
-        """Whether the next look is due: by a call, by the clock, or for a table whose pause is over.
+    def _notify(self, zone: ZoneListing, plans: Mapping[TableName, Plan]) -> None:
+        self._notifier.update(None, zone.diagnostics)
+        for table, plan in plans.items():
+            self._notifier.update(table, plan.diagnostics)
 
-        Never before as much time went into work as into the look: whatever calls, tables have their turns.
+    def _submit(
+        self,
+        zone: ZoneListing,
+        plans: Mapping[TableName, Plan],
+        paused: Collection[TableName | None],
+        root: str,
+        stop: threading.Event,
+    ) -> None:
+        """Queue a task for every table with steps to do, or files to move away."""
+        listings = {listing.name: listing for listing in zone.tables}
+        self._janitor.keep(zone.folder, listings.keys())
+        uncleanable = self._cleaning_backoff.waiting
+        for table, plan in plans.items():
+            task = TableTask(plan, listings.get(table), zone.folder, root, is_cleaned=table in uncleanable)
+            if table in paused:
+                task.steps.clear()
+            task.has_steps = bool(task.steps)
+            if task.has_steps or self._can_be_cleaned(task):
+                self._scheduler.submit(task, stop)
+
+    def _run_batch(self, task: TableTask) -> BatchCommitted | None:
+        """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1); in a worker thread."""
+        task.is_cleaning = not task.steps
+        if task.is_cleaning:
+            progress = self._context.ledger.progress(task.table)
+            if self._can_be_cleaned(task) and task.listing and progress:
+                self._janitor.clean(task.zone, task.listing, progress)
+            task.is_cleaned = True
+            return None
+        try:
+            return self._replayer.advance(task)
+        except CommitConflict:
+            folder = self._context.delta_folder(task.table)
+            reconcile(self._context, task.table, self._context.writer.state(folder))
+            raise
+
+    def _can_be_cleaned(self, task: TableTask) -> bool:
+        progress = self._context.ledger.progress(task.table)
+        if task.is_cleaned or not task.listing or not progress or not progress.has_table:
+            return False
+        return progress.identity == task.listing.identity and self._janitor.is_due(task.zone, task.listing, progress)
+
+    def _collect(self, is_due: Callable[[], bool] | None) -> _Outcomes:
+        """Wait for the tasks, or until the next cycle is due."""
+        outcomes = _Outcomes()
+        untried = self._cleaning_backoff.waiting
+        for task, outcome in self._scheduler.results(is_due):
+            if isinstance(outcome, TransientError):
+                backoff = self._cleaning_backoff if task.is_cleaning else self._backoff
+                failures = outcomes.not_cleaned if task.is_cleaning else outcomes.failures
+                failures[task.table] = self._retry(task.table, outcome, backoff)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            elif task.is_finished and task.has_steps:
+                outcomes.finished.add(task.table)
+            if isinstance(outcome, BatchCommitted):
+                outcomes.commits.append(outcome)
+                self._backoff.succeeded(task.table)
+        self._cleaning_backoff.keep({*untried, *self._scheduler.in_progress, *outcomes.not_cleaned})
+        return outcomes
+
+    def _is_due(self, is_called: Callable[[], bool], started: float, scanned: float) -> bool:
+        """Whether the next cycle is due: it is called for, its time has come, or a table's backoff is over.
+
+        Never before as much time was spent on batches as on the scan.
         """
         now = time.monotonic()
-        left = started + self._doors.config.poll_interval_seconds - now
-        return now - looked >= looked - started and (is_called() or self._next_seconds(left) <= 0)
+        left = started + self._context.config.poll_interval_seconds - now
+        return now - scanned >= scanned - started and (is_called() or self._next_retry_seconds(left) <= 0)
 
-    def _unseen(self, zone: ZoneListing) -> Failures:
-        """Folders that could not be looked into: what may lie there keeps the zone from being level."""
+    def _next_retry_seconds(self, longest: float) -> float:
+        busy = self._scheduler.in_progress
+        return self._cleaning_backoff.next_seconds(self._backoff.next_seconds(longest, busy), busy)
+
+    def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff) -> TransientError:
+        self._context.tell(RetryScheduled(table, str(error), backoff.failed(table)))
+        return error
+
+    def _published(self, plans: Mapping[TableName, Plan]) -> Failures:
+        try:
+            self._publish(plans)
+        except StorageUnavailable as error:
+            self._context.tell(RetryScheduled(None, str(error), 0.0))
+            return {None: error}
+        return {}
+
+    def _unlisted(self, zone: ZoneListing) -> Failures:
+        """Folders that could not be listed: the zone may not have caught up, whatever its tables say."""
         if not zone.unlisted:
-            self._pauses.end([None])
+            self._backoff.succeeded(None)
             return {}
         names = ", ".join(sorted(map(printable, zone.unlisted)))
         error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
-        return {None: self._failed(None, error, self._pauses)}
+        return {None: self._retry(None, error, self._backoff)}
 
-    def _unread(self, plans: Iterable[TableName], found: DeltaFolders) -> Failures:
-        """Tables whose Delta logs have not been read yet: what the ledger says of them may be behind, or nothing."""
-        faults = {table: found.unread.get(self._doors.delta_folder(table)) for table in plans}
+    def _unread(self, plans: Collection[TableName], folders: DeltaFolders) -> Failures:
+        """Tables whose Delta logs could not be read yet: their progress is not known for certain."""
+        waiting = self._backoff.waiting
+        errors = {table: folders.unread.get(self._context.delta_folder(table)) for table in plans}
         return {
-            table: fault if table in self._pauses.waiting else self._failed(table, fault, self._pauses)
-            for table, fault in faults.items()
-            if fault
+            table: error if table in waiting else self._retry(table, error, self._backoff)
+            for table, error in errors.items()
+            if error
         }
 
-    def _known_tables(self) -> DeltaFolders:
-        """What lies in `ROOT/Tables`; before the first cycle, the ledger is made to agree with the Delta logs."""
-        self._found = (
-            look_again(self._doors, self._found, self.under_way)
-            if self._found
-            else recover(self._doors, skip_unchanged=True)
-        )
-        return self._found
+    def _without_damaged(self, failures: Failures) -> Failures:
+        """Failures to retry; a table whose log is damaged is planned as halted by the next cycle instead."""
+        folders = {table: self._context.delta_folder(table) for table in failures if table}
+        damaged = {folders[t]: error for t, error in failures.items() if t and isinstance(error, TableDamaged)}
+        if damaged and self._delta_folders:
+            known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **damaged})
+            self._delta_folders = rescan(self._context, known, self._scheduler.in_progress)
+            damaged = {folder: error for folder, error in damaged.items() if folder in self._delta_folders.damaged}
+        return {table: error for table, error in failures.items() if not table or folders[table] not in damaged}
 
-    def _but_damaged(self, failures: Failures, zone_planner: ZonePlanner) -> Failures:
-        """Failures to try again; tables whose logs turned out to be damaged are planned anew instead, as latched."""
-        damaged = {self._doors.delta_folder(t): e for t, e in failures.items() if t and isinstance(e, TableDamaged)}
-        found = replace(zone_planner.found, damaged={**zone_planner.found.damaged, **damaged})
-        self._found = zone_planner.found = look_again(self._doors, found, self.under_way)
-        return {
-            t: e for t, e in failures.items() if not t or self._doors.delta_folder(t) not in zone_planner.found.damaged
-        }
-
-    def _work_off(  # noqa: PLR0913 - what was seen, and how long to go on
-        self,
-        zone: ZoneListing,
-        zone_planner: ZonePlanner,
-        plans: dict[TableName, Plan],
-        at_hand: TableName | None,
-        *,
-        stop: threading.Event,
-        is_due: Callable[[], bool] | None,
-    ) -> CycleResult:
-        unread = self._unread(plans, zone_planner.found)
-        put_off = self._pauses.waiting | unread.keys()
-        paused = put_off | ({at_hand} - {None})
-        self._announcements.say(None, zone.diagnostics)
-        for table, plan in plans.items():
-            self._announcements.say(table, plan.diagnostics)
-        self._turns.line_up(self._works(zone, zone_planner, plans, paused))
-        earlier = {work.table: work.plan for work in self._turns.at_hand}
-        plans |= earlier
-        done = self._replayed(stop, is_due)
-        unfinished = self._turns.unfinished
-        self._turns.send_home()
-        self._is_cut_short = bool(unfinished or earlier)  # what the look saw of those was not lined up
-        failures = self._but_damaged(done.failures, zone_planner) | unread | self._unseen(zone)
-        self._pauses.end_all_but(put_off | unfinished, failures)
-        untried = paused | unfinished | failures.keys()
-        tried = {table: plan for table, plan in plans.items() if table not in untried}
-        left = plans
+    def _remember_root(self, planner: ZonePlanner, plans: Mapping[TableName, Plan]) -> Failures:
         try:
-            worked = {table for table, plan in tried.items() if plan.steps or table in earlier}
-            left = {t: plan for t, plan in plans.items() if t not in worked} | zone_planner.plans_after(worked, tried)
-            zone_planner.identity_check.remember(left.values(), (work.anchor for work in self._turns.at_hand))
+            planner.root.remember(plans.values(), {task.anchor for task in self._scheduler.in_progress.values()})
         except StorageUnavailable as error:
-            failures[None] = self._failed(None, error, self._pauses)
-        return CycleResult(
-            zone,
-            left,
-            len(done.commits),
-            sum(len(commit.files) for commit in done.commits),
-            sum(commit.rows for commit in done.commits),
-            {**self._still_paused(plans), **failures, **done.unclean},
-        )
+            return {None: self._retry(None, error, self._backoff)}
+        return {}
 
-    def _works(
-        self,
-        zone: ZoneListing,
-        zone_planner: ZonePlanner,
-        plans: dict[TableName, Plan],
-        paused: Collection[TableName | None],
-    ) -> Iterator[TableTask]:
-        """Tables with steps to do, or with files to be moved away."""
-        sighted = {listing.name: listing for listing in zone.tables}
-        self._janitor.keep(zone.folder, sighted.keys())
-        for table, plan in plans.items():
-            work = TableTask(plan, sighted.get(table), zone.folder, str(zone_planner.identity_check.now))
-            if table in paused:
-                work.steps.clear()
-            if work.steps or self._is_unclean(work):
-                yield work
-
-    def _replayed(self, stop: threading.Event, is_due: Callable[[], bool] | None) -> _Done:
-        """Turn after turn, one commit each, until all is done or the next cycle is due."""
-        done, untidy = _Done(), self._cleaning_pauses.waiting
-        for work, turn in self._turns.taken(stop, is_due):
-            if self._goes_on(work, turn, done):
-                self._turns.line_up([work])
-        self._cleaning_pauses.end_all_but(untidy | self._turns.unfinished, done.unclean)
-        return done
-
-    def _goes_on(self, work: TableTask, turn: Future[BatchCommitted | None], done: _Done) -> bool:
-        """Note what a turn came to; whether another is to follow."""
-        try:
-            commit = foreseen(turn.result)
-        except TransientError as error:
-            pauses, failures = (self._cleaning_pauses, done.unclean) if work.is_done else (self._pauses, done.failures)
-            failures[work.table] = self._failed(work.table, error, pauses)
-            return False
-        if commit:
-            done.commits.append(commit)
-            self._pauses.end([work.table])
-        return not work.is_done or self._is_unclean(work)
-
-    def _turn(self, work: TableTask) -> BatchCommitted | None:
-        """One table's next commit, or when all is applied, its cleaning (LZ-8.1); in a worker."""
-        progress = self._doors.ledger.progress(work.table)
-        if work.is_done and work.listing and progress:
-            self._janitor.clean(work.zone, work.listing, progress)
-            work.is_cleaned = True
-            return None
-        try:
-            return self._replayer.advance(work)
-        except CommitConflict:
-            agree(self._doors, work.table, self._doors.writer.state(self._doors.delta_folder(work.table)))
-            raise
-
-    def _is_unclean(self, work: TableTask) -> bool:
-        """Whether files of its folder may have to be moved away or deleted."""
-        progress = self._doors.ledger.progress(work.table)
-        if work.is_cleaned or not work.listing or work.table in self._cleaning_pauses.waiting:
-            return False
-        if not progress or not progress.has_table or progress.identity != work.listing.identity:
-            return False
-        return self._janitor.is_due(work.zone, work.listing, progress)
-
-    def _failed(self, table: TableName | None, error: TransientError, pauses: Backoff) -> TransientError:
-        """Note a transient failure: the next try comes after a growing pause."""
-        self._doors.tell(RetryScheduled(table, str(error), pauses.begin(table)))
-        return error
-
-    def _still_paused(self, plans: Mapping[TableName, Plan]) -> Failures:
-        waiting = self._pauses.waiting | self._cleaning_pauses.waiting
+    def _still_waiting(self, plans: Collection[TableName]) -> Failures:
+        waiting = self._backoff.waiting | self._cleaning_backoff.waiting
         return {
             table: TransientError(f"{table.normalized} waits for its next try") for table in plans if table in waiting
         }

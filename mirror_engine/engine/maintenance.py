@@ -48,7 +48,7 @@ class MaintenanceScheduler:
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
         self._due_since: dict[TableName, float] = {}
         self._busy_at = time.monotonic()
-        self._at_hand: TableName | None = None
+        self._in_progress: TableName | None = None
         self._is_wanted = threading.Event()  # a change of the table at hand waits
         self._work: Future[None] | None = None
 
@@ -59,39 +59,39 @@ class MaintenanceScheduler:
         self._pool.shutdown(wait=True)
 
     @property
-    def at_hand(self) -> TableName | None:
+    def in_progress(self) -> TableName | None:
         """The table that is being maintained now: nothing else may be done with it."""
-        return None if self._work is None or self._work.done() else self._at_hand
+        return None if self._work is None or self._work.done() else self._in_progress
 
-    def begin(self, level: Iterable[TableName], *, is_busy: bool) -> None:
-        """Take up that of these tables which is due longest; they must have nothing waiting. Does not wait for it.
+    def start(self, idle: Iterable[TableName], *, is_busy: bool) -> None:
+        """Start maintaining the idle table that has been due longest, in the background.
 
         Args:
-            level: tables that have nothing waiting.
-            is_busy: whether any table was just worked on, or has something waiting.
+            idle: tables that have caught up.
+            is_busy: whether any table was just worked on, or has something to do.
         """
         if is_busy:
             self._busy_at = time.monotonic()
-        level = list(level)
-        if self.at_hand and self.at_hand not in level:
+        idle = list(idle)
+        if self.in_progress and self.in_progress not in idle:
             self._is_wanted.set()
-        if self._doors.config.auto_maintain == "off" or self.at_hand:
+        if self._doors.config.auto_maintain == "off" or self.in_progress:
             return
-        self._look(level)
+        self._update_due(idle)
         if self._doors.config.auto_maintain == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
             return
-        due = min(self._due_since.keys() & level, key=self._due_since.__getitem__, default=None)
+        due = min(self._due_since.keys() & idle, key=self._due_since.__getitem__, default=None)
         if due is not None:
             del self._due_since[due]
-            self._at_hand = due
+            self._in_progress = due
             self._is_wanted.clear()
             self._work = self._pool.submit(self._maintain, due)
             self._work.add_done_callback(lambda _: self._done())  # by then nothing is at hand any more
 
-    def _look(self, level: Iterable[TableName]) -> None:
+    def _update_due(self, idle: Iterable[TableName]) -> None:
         """Note which of them are due, in their order."""
         put_off = self._pauses.waiting
-        for table in level:
+        for table in idle:
             if table not in put_off and self._is_due(table):
                 self._due_since.setdefault(table, time.monotonic())
             else:
@@ -111,7 +111,7 @@ class MaintenanceScheduler:
         policy = self._doors.config.auto_maintain
         life = (self._doors.delta_folder(table), known.generation)
         if life not in self._counted:
-            self._half_done.end([table])  # it was another table's
+            self._half_done.succeeded(table)  # it was another table's
         least = 2 if policy == "idle" else int(policy)
         return self._files(life, known.delta_version, least) >= least or self._half_done.is_over(table)
 
@@ -150,17 +150,17 @@ class MaintenanceScheduler:
             logging.getLogger(__name__).exception("maintenance of a table failed")
             self._failed(table, f"maintenance failed, unforeseen: {type(error).__name__}")
         else:
-            self._pauses.end([table])
+            self._pauses.succeeded(table)
             if is_half_done:
-                self._half_done.begin(table)
+                self._half_done.failed(table)
             else:
-                self._half_done.end([table])
+                self._half_done.succeeded(table)
             if state is not None and state.record is not None:
                 self._counted[folder, state.record.progress.generation] = (state.version, 0)
             self._doors.tell(TableMaintained(table, dict(done), time.monotonic() - started))
 
     def _failed(self, table: TableName, message: str) -> None:
-        self._doors.tell(RetryScheduled(table, message, self._pauses.begin(table)))
+        self._doors.tell(RetryScheduled(table, message, self._pauses.failed(table)))
 
 
 def _files_added(commit: HistoryEntry) -> int:

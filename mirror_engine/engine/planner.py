@@ -322,105 +322,63 @@ class MirrorSnapshot:
     plans: Mapping[TableName, Plan]
 
 
-@dataclass(frozen=True)
-class CachedPlan:
-    """A plan in which nothing is to be done, and what it was made from: both are made anew when they change."""
-
-    listing: TableListing
-    progress: Progress
-    plan: Plan
-
-
 class ZonePlanner:
-    """One look at the zone, from which every table's plan is made; reads both doors, changes nothing.
+    """Plans all tables of a listing; reads the landing zone and the tables, changes nothing.
 
     Args:
-        context: both, and the ledger.
+        context: storage, tables, ledger and options.
         found: Delta tables of other programs, and damaged ones, as `recover` found them.
-        zone: the look.
-        before: what was planned by earlier looks; it is brought up to this one.
+        zone: the listing.
 
     Raises:
-        StorageUnavailable: ROOT cannot be looked at.
+        StorageUnavailable: ROOT cannot be listed.
     """
 
-    def __init__(
-        self,
-        context: EngineContext,
-        found: DeltaFolders,
-        zone: ZoneListing,
-        before: dict[TableName, CachedPlan] | None = None,
-    ) -> None:
-        self.found = found
-        self._before = {} if before is None else before
-        self._doors = context
+    def __init__(self, context: EngineContext, found: DeltaFolders, zone: ZoneListing) -> None:
+        self._found = found
+        self._context = context
         self._zone = zone
-        self.identity_check = RootIdentityCheck.at(context, zone)
+        self.root = RootIdentityCheck.at(context, zone)
 
-    def plans(
-        self, only: Collection[TableName] | None = None, but: Collection[TableName] = ()
-    ) -> dict[TableName, Plan]:
-        """The plan of every table there is or was, or of those named, by what the ledger knows now.
+    def plans(self, except_for: Collection[TableName] = ()) -> dict[TableName, Plan]:
+        """Return the plan of every table there is or was.
 
         Args:
-            only: these tables; None for all.
-            but: tables at hand, which leave those alone that share a place with them, too.
+            except_for: tables in progress; tables whose Delta folder overlaps one of theirs are left out, too.
 
         Raises:
             StorageUnavailable: a folder's content could not be read.
         """
-        if only is not None and not only:
-            return {}
-        names = [listing.name for listing in self._zone.tables]
-        refusals = taken_places(self._doors, self.found.foreign, names)
-        known = self._doors.ledger.tables()
-        wanted = (known.keys() | names if only is None else {*only}) - around(self._doors, {*known, *names}, but)
+        context, names = self._context, [listing.name for listing in self._zone.tables]
+        known = context.ledger.tables()
+        refusals = taken_places(context, self._found.foreign, names)
+        planned = {*known, *names} - around(context, {*known, *names}, except_for)
         plans = {
             listing.name: self._plan(listing, refusals.get(listing.name))
             for listing in self._zone.tables
-            if listing.name in wanted
+            if listing.name in planned
         }
-        circumstances = Circumstances(self._doors.config, self._doors.clock())
-        for table in self._gone():
-            progress = self._doors.ledger.progress(table)
-            if progress and table in wanted:
-                plans[table] = plan_gone(table, progress, circumstances)
+        circumstances = Circumstances(context.config, context.clock())
+        plans |= {table: plan_gone(table, known[table], circumstances) for table in self._gone() if table in planned}
         return plans
 
-    def plans_after(self, worked: Collection[TableName], others: Collection[TableName]) -> dict[TableName, Plan]:
-        """What is left of tables whose steps were done; of others, too, where one that went made room (LZ-1.5)."""
-        sighted = {listing.name for listing in self._zone.tables}
-        return self.plans(worked if sighted.issuperset(worked) else {*worked, *others})
-
     def _plan(self, listing: TableListing, refusal: Diagnostic | None) -> Plan:
-        progress = self._doors.ledger.progress(listing.name)
-        moved = self.identity_check.has_moved(listing, progress)
+        progress = self._context.ledger.progress(listing.name)
+        moved = self.root.has_moved(listing, progress)
         begins_anew = progress is not None and progress.identity != listing.identity and not moved
         said = None if begins_anew or refusal else self._said_of_its_delta_table(listing.name, progress)
         if said and said.severity is Severity.ERROR:
             refusal = said
-        made = self._planned(listing, progress, Circumstances(self._doors.config, self._doors.clock(), refusal, moved))
+        made = plan(listing, progress, Circumstances(self._context.config, self._context.clock(), refusal, moved))
         return replace(made, diagnostics=(*made.diagnostics, said)) if said and not refusal else made
-
-    def _planned(self, listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:
-        """A plan; the one made before where it was made from the very same, and time alone does not change it."""
-        before = self._before.pop(listing.name, None)
-        is_plain = not circumstances.refusal and not circumstances.moved
-        if before and is_plain and before.listing is listing and before.progress is progress:
-            made = before.plan
-        else:
-            made = plan(listing, progress, circumstances)
-        if is_plain and progress and not made.steps and not isinstance(made.state, Empty):
-            self._before[listing.name] = CachedPlan(listing, progress, made)
-        return made
 
     def _said_of_its_delta_table(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
         """That it cannot be read (ME081), or that its rows are not ours alone (ME080)."""
-        folder = self._doors.delta_folder(table)
+        folder = self._context.delta_folder(table)
         try:
-            if folder in self.found.damaged:
-                raise self.found.damaged[folder]
-            version = changed_by_others(self._doors, table, progress) if progress else -1
+            if folder in self._found.damaged:
+                raise self._found.damaged[folder]
+            version = changed_by_others(self._context, table, progress) if progress else -1
         except TableDamaged as error:
             return diagnose("ME081", table.folder, fault=error.fault, help=error.help.rstrip("."))
         except StorageUnavailable:
@@ -430,10 +388,10 @@ class ZonePlanner:
     def _gone(self) -> Iterator[TableName]:
         """Known tables whose folders are surely gone: a zone that is away or could not be listed proves nothing."""
         zone = self._zone
-        if not zone.identity or self.identity_check.is_mount_lost or "" in zone.unlisted:
+        if not zone.identity or self.root.is_mount_lost or "" in zone.unlisted:
             return
         sighted = {listing.name for listing in zone.tables}
-        for table in self._doors.ledger.tables():
+        for table in self._context.ledger.tables():
             schema_folder = f"{table.schema}{SCHEMA_SUFFIX}" if table.schema else ""
             if table not in sighted and not zone.unlisted & {schema_folder, table.folder}:
                 yield table

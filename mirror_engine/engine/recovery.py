@@ -1,4 +1,4 @@
-"""Makes the ledger agree with the Delta log, which is the truth about how far each table is."""
+"""Makes the ledger reconcile with the Delta log, which is the truth about how far each table is."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFol
     found = replace(found, seen=found.seen | unchanged)
     for table in context.ledger.tables():
         if context.delta_folder(table) not in found.seen:
-            agree(context, table, None)
+            reconcile(context, table, None)
     return found
 
 
@@ -84,7 +84,7 @@ def _stamp(context: EngineContext, table: TableName, progress: Progress) -> tupl
     return f"log {folder}", f"{progress.generation} {progress.batch} {commit}" if commit else ""
 
 
-def look_again(context: EngineContext, found: DeltaFolders, at_hand: Iterable[TableName] = ()) -> DeltaFolders:
+def rescan(context: EngineContext, found: DeltaFolders, at_hand: Iterable[TableName] = ()) -> DeltaFolders:
     """The same, once more for those folders that were damaged or unread: somebody may have mended or removed them.
 
     Those of tables at hand are left as they are.
@@ -94,7 +94,7 @@ def look_again(context: EngineContext, found: DeltaFolders, at_hand: Iterable[Ta
     again = _looked_at(context, unsure)
     for table in context.ledger.tables():
         if context.delta_folder(table) in unsure - again.seen:
-            agree(context, table, None)
+            reconcile(context, table, None)
     damaged = {**again.damaged, **{folder: found.damaged[folder] for folder in busy & found.damaged.keys()}}
     unread = {**again.unread, **{folder: found.unread[folder] for folder in busy & found.unread.keys()}}
     return DeltaFolders(found.seen | again.seen, found.foreign | again.foreign, damaged, unread)
@@ -122,7 +122,7 @@ def _is_ours(context: EngineContext, folder: str, state: DeltaState) -> bool:
     _begin_from(context, state)
     owner = owner_of(context, folder, state)
     if owner is not None:
-        agree(context, owner, state)
+        reconcile(context, owner, state)
     return owner is not None
 
 
@@ -134,7 +134,7 @@ def _begin_from(context: EngineContext, state: DeltaState) -> None:
         context.ledger.note(ANCHOR, state.record.anchor)
 
 
-def agree(context: EngineContext, table: TableName, state: DeltaState | None) -> None:
+def reconcile(context: EngineContext, table: TableName, state: DeltaState | None) -> None:
     """Make the ledger's progress of one table that of its Delta log; None where there is no Delta table.
 
     Raises:

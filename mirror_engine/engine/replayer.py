@@ -6,7 +6,6 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
@@ -39,8 +38,6 @@ from mirror_engine.tables.base import STAGED, BatchRecord, Outcome, way_of
 from mirror_engine.tables.reading.request import PendingFiles, TableContext
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mirror_engine.engine.batch_reader import BatchReader, PreparedBatch
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.diagnostics import Diagnostic
@@ -104,7 +101,9 @@ class TableTask:
         anchor: identities of ROOT's own folders.
         steps: what is left of the plan.
         waiting: change files not yet applied.
-        is_cleaned: whether the janitor has been there.
+        is_cleaned: whether the folder was cleaned, or is not to be.
+        is_cleaning: whether the last batch was the cleaning.
+        has_steps: whether steps of the plan are carried out, not only the cleaning.
     """
 
     plan: Plan
@@ -112,6 +111,8 @@ class TableTask:
     zone: str
     anchor: str
     is_cleaned: bool = False
+    is_cleaning: bool = False
+    has_steps: bool = False
     steps: deque[Step] = field(default_factory=deque)
     waiting: deque[LandedFile] = field(default_factory=deque)
 
@@ -124,20 +125,9 @@ class TableTask:
         return self.plan.table
 
     @property
-    def is_done(self) -> bool:
-        """Whether nothing is left to do."""
-        return not self.steps
-
-    @cached_property
-    def files(self) -> Sequence[LandedFile]:
-        """What it is about: change files to be applied, or else all that lie there."""
-        batches = [step for step in self.plan.steps if isinstance(step, ApplyBatch)]
-        return batches[-1].files if batches else self.listing.files if self.listing else ()
-
-    @cached_property
-    def size(self) -> int:
-        """Bytes of `files`."""
-        return sum(file.size for file in self.files)
+    def is_finished(self) -> bool:
+        """Whether all steps are done and the folder is cleaned."""
+        return not self.steps and self.is_cleaned
 
 
 class Replayer:

@@ -82,22 +82,29 @@ class RootIdentityCheck:
             return True
         return _same_content(self.context.storage, f"{self.zone.folder}/{listing.name.folder}", progress)
 
-    def remember(self, left: Iterable[Plan], under_way: Iterable[str]) -> None:
-        """Take `now` for what was, if this look is certain, and every folder's identity has been learned.
+    def remember(self, plans: Iterable[Plan], in_progress: Iterable[str]) -> None:
+        """Store `now` as the known identity, if the listing is certain and every moved folder's identity is recorded.
 
         Args:
-            left: what is still to be done for all tables.
-            under_way: where ROOT's folders were when that was planned which is being done now.
+            plans: of all tables, as far as they were carried out.
+            in_progress: root identities that the tasks in progress were planned with.
+
+        Raises:
+            StorageUnavailable: the ledger cannot be written.
         """
-        is_learned = not any(isinstance(step, UpdateFolderIdentity) for plan in left for step in plan.steps)
+        ledger = self.context.ledger
+        updates = [
+            (plan.table, step.identity)
+            for plan in plans
+            for step in plan.steps
+            if isinstance(step, UpdateFolderIdentity)
+        ]
+        recorded = {table: progress.identity for table, progress in ledger.tables().items()}
+        is_recorded = all(recorded.get(table) == identity for table, identity in updates)
         is_certain = self.zone.identity and not self.zone.unlisted and not self.is_mount_lost
-        if (
-            is_certain
-            and is_learned
-            and {*under_way} <= {str(self.now)}
-            and str(self.now) != self.context.ledger.fact(ANCHOR)
-        ):
-            self.context.ledger.note(ANCHOR, str(self.now))
+        is_new = str(self.now) != ledger.fact(ANCHOR)
+        if is_new and is_certain and is_recorded and {*in_progress} <= {str(self.now)}:
+            ledger.note(ANCHOR, str(self.now))
 
 
 def _same_content(storage: Storage, folder: str, progress: Progress) -> bool:

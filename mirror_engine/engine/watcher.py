@@ -82,7 +82,7 @@ class ZoneWatcher:
         """
         deadline = time.monotonic() + seconds
         if self._watch():
-            self.ring()  # what came before the watch began has told nobody
+            self.wake()  # what came before the watch began has told nobody
         while not self._stop.is_set():
             left = deadline - time.monotonic()
             if self.is_due():
@@ -96,7 +96,7 @@ class ZoneWatcher:
                 self._changed.wait(min(left, STOP_LATENCY_SECONDS))
         return True
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """End a wait, or the next, as an event does; from any thread."""
         now = time.monotonic()
         self._burst = (self._burst[0] if self._changed.is_set() else now, now)
@@ -120,7 +120,9 @@ class ZoneWatcher:
         observer = Observer()
         try:
             observer.start()
-            observer.schedule(_Bell(place, self.ring), str(place.path), recursive=place.is_zone, event_filter=EVENTS)
+            observer.schedule(
+                _EventHandler(place, self.wake), str(place.path), recursive=place.is_zone, event_filter=EVENTS
+            )
         except (OSError, RuntimeError) as problem:
             _end(observer)
             self._complain(problem)
@@ -174,19 +176,19 @@ class _Place:
         return None
 
 
-class _Bell(fs.FileSystemEventHandler):
+class _EventHandler(fs.FileSystemEventHandler):
     """Rings for what a publisher does, not for what the engine's own janitor does."""
 
-    def __init__(self, place: _Place, ring: Callable[[], None]) -> None:
+    def __init__(self, place: _Place, wake: Callable[[], None]) -> None:
         self._place = place
-        self._ring = ring
+        self._wake = wake
 
     def on_any_event(self, event: fs.FileSystemEvent) -> None:
         """Ring if the event's end result has a name the protocol reads (LZ-1.6)."""
         path = os.fsdecode(event.dest_path or event.src_path)
         parts = Path(os.path.relpath(path, self._place.path)).parts
         if not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts):
-            self._ring()
+            self._wake()
 
 
 def _end(observer: BaseObserver) -> None:

@@ -92,11 +92,13 @@ class DryRun:
         reasons: dict[TableName | None, TransientError] = {}
         while True:
             result = self.cycle(stop)
+            # later cycles only report that the table is in backoff: the first failure has the reason
+            reasons = {table: reasons.get(table, failure) for table, failure in result.failures.items()}
+            if result.outdated:
+                continue
             if not result.failures:
                 zone = result.zone or self.poller.look()
                 return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
-            # later cycles only report that the table is in backoff: the first failure has the reason
-            reasons = {table: reasons.get(table, failure) for table, failure in result.failures.items()}
             failure = next(iter(reasons.values()))
             if time.monotonic() > deadline or isinstance(failure, InternalError):
                 raise failure

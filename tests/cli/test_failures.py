@@ -12,7 +12,7 @@ import pytest
 from mirror_engine import errors
 from mirror_engine.cli import exit_codes, opening
 from mirror_engine.cli.signals import Stopping
-from mirror_engine.engine_run import RunResult
+from mirror_engine.engine.run import RunResult
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 
 

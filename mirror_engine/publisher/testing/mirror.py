@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.config import Config
-from mirror_engine.engine_run import RunResult
+from mirror_engine.engine.run import RunResult
 from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.change import comparable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mirror_engine.engine_run import SyncReport
+    from mirror_engine.engine.run import SyncReport
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.states import TableState

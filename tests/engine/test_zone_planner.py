@@ -1,4 +1,4 @@
-"""The outlook: plans from one look, whatever was looked at before."""
+"""Plans of a whole zone: root identity, ownership of Delta folders, tables in progress."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ IN_SCHEMA = TableName("dbo", "ORDERS")
 
 @pytest.fixture
 def context(tmp_path):
-    with doors_of(tmp_path) as found:
-        yield found
+    with context_of(tmp_path) as context:
+        yield context
 
 
 @contextmanager
-def doors_of(root):
+def context_of(root):
     shop = Shop(root)
     shop.orders().initial_load(row(1))
     with shop.engine() as running:
         yield running.context
 
 
-def look(context):
+def scan(context):
     return Poller(context.storage, context.config).look()
 
 
@@ -48,33 +48,32 @@ def replayed(root):
     return shop
 
 
-def test_each_look_makes_its_own_plans(context):
-    with_orders = look(context)
+def test_tables_are_planned_by_the_listing(context):
+    with_orders = scan(context)
     without = replace(with_orders, tables=())
     assert list(ZonePlanner(context, DeltaFolders(), without).plans()) == []
     plans = ZonePlanner(context, DeltaFolders(), with_orders).plans()
     assert isinstance(plans[ORDERS].steps[0], StartGeneration)
-    assert ZonePlanner(context, DeltaFolders(), with_orders).plans(only=()) == {}
 
 
-def test_only_a_moved_anchor_makes_another_identity_a_copy(tmp_path):
+def test_another_folder_identity_is_a_copy_only_where_root_moved(tmp_path):
     shop = replayed(tmp_path)
     with shop.engine() as running:
-        context, zone = running.context, look(running.context)
+        context, zone = running.context, scan(running.context)
         recreated = replace(zone, tables=tuple(replace(table, identity="other") for table in zone.tables))
-        identity_check = RootIdentityCheck.at(context, zone)
+        check = RootIdentityCheck.at(context, zone)
         progress = context.ledger.progress(ORDERS)
         assert isinstance(ZonePlanner(context, DeltaFolders(), recreated).plans()[ORDERS].steps[0], DropTable)
-        assert not identity_check.has_moved(recreated.tables[0], progress)
-        copied = replace(identity_check, before=RootIdentity("elsewhere", zone.identity))
+        assert not check.has_moved(recreated.tables[0], progress)
+        copied = replace(check, before=RootIdentity("elsewhere", zone.identity))
         assert copied.has_moved(recreated.tables[0], progress)
         assert not copied.has_moved(zone.tables[0], progress)
 
 
-def test_a_copied_root_is_learned_and_an_uncertain_look_is_not_remembered(tmp_path):
+def test_a_moved_root_is_remembered_once_it_is_certain_and_recorded(tmp_path):
     shop = replayed(tmp_path)
     with shop.engine() as running:
-        context, zone = running.context, look(running.context)
+        context, zone = running.context, scan(running.context)
         elsewhere = replace(
             zone, identity="other", tables=tuple(replace(table, identity="other") for table in zone.tables)
         )
@@ -83,62 +82,37 @@ def test_a_copied_root_is_learned_and_an_uncertain_look_is_not_remembered(tmp_pa
         zone_planner = ZonePlanner(context, DeltaFolders(), elsewhere)
         plan = zone_planner.plans()[ORDERS]
         assert isinstance(plan.steps[0], UpdateFolderIdentity)  # byte for byte what was applied
-        zone_planner.identity_check.remember([plan], [])
-        zone_planner.identity_check.remember(
-            [], [str(zone_planner.identity_check.before)]
-        )  # a turn that was planned before it moved
+        zone_planner.root.remember([plan], [])  # its folder's identity is not recorded yet
+        zone_planner.root.remember([], [str(zone_planner.root.before)])  # a task in progress was planned before
         still = RootIdentityCheck.at(context, elsewhere)
         assert still.now != still.before
-        zone_planner.identity_check.remember([], [str(zone_planner.identity_check.now)])
+        known = context.ledger.progress(ORDERS)
+        context.ledger.record(ORDERS, replace(known, identity="other"))
+        zone_planner.root.remember([plan], [str(zone_planner.root.now)])
         after = RootIdentityCheck.at(context, elsewhere)
         assert after.now == after.before
 
 
-def test_who_has_a_table_owns_its_place_though_another_would_come_first(tmp_path):
-    with doors_of(tmp_path / "new") as context:
+def test_a_folder_with_a_table_owns_its_delta_folder_whatever_its_name(tmp_path):
+    with context_of(tmp_path / "new") as context:
         assert list(taken_places(context, frozenset(), [ORDERS, IN_SCHEMA])) == [ORDERS]
     with replayed(tmp_path / "known").engine() as running:
         refusals = taken_places(running.context, frozenset(), [IN_SCHEMA])
         assert {name: said.code for name, said in refusals.items()} == {IN_SCHEMA: "ME004"}
 
 
-def test_a_table_at_hand_keeps_those_from_being_planned_that_share_its_place(tmp_path):
-    with doors_of(tmp_path) as context:
-        zone_planner = ZonePlanner(context, DeltaFolders(), look(context))
-        assert zone_planner.plans(but=[TableName("", "Items")]).keys() == {ORDERS}
-        assert zone_planner.plans(but=[ORDERS]) == zone_planner.plans(but=[IN_SCHEMA]) == {}
+def test_tables_whose_delta_folder_overlaps_one_in_progress_are_not_planned(tmp_path):
+    with context_of(tmp_path) as context:
+        zone_planner = ZonePlanner(context, DeltaFolders(), scan(context))
+        assert zone_planner.plans(except_for=[TableName("", "Items")]).keys() == {ORDERS}
+        assert zone_planner.plans(except_for=[ORDERS]) == zone_planner.plans(except_for=[IN_SCHEMA]) == {}
     names = {TableName("", "a"), TableName("A", "b"), TableName("A", "c"), TableName("", "d")}
     flat = replace(context, config=Config(default_schema="none"))
     assert around(flat, names, [TableName("", "a")]) == names - {TableName("", "d")}
     assert around(flat, names, [TableName("A", "b")]) == {TableName("", "a"), TableName("A", "b")}
 
 
-def test_a_plan_is_made_anew_only_where_what_it_is_made_from_has_changed(tmp_path):
-    shop = replayed(tmp_path)
-    with shop.engine() as running:
-        context, before = running.context, {}
-        poller = Poller(context.storage, context.config)
-
-        def planned():
-            return ZonePlanner(context, DeltaFolders(), poller.look(), before).plans()[ORDERS]
-
-        planned()  # the first look remembers nothing of the folder yet
-        first = planned()
-        assert planned() is first
-        known = context.ledger.progress(ORDERS)
-        context.ledger.record(ORDERS, replace(known, waiting={"gone": "x"}))
-        assert planned() != first
-        context.ledger.record(ORDERS, known)
-        assert planned() == first
-        shop.publisher.folder("Orders").put("b.parquet", b"x")
-        assert planned() != first
-        shop.publisher.remove("Orders")
-        assert isinstance(
-            ZonePlanner(context, DeltaFolders(), poller.look(), before).plans()[ORDERS].steps[0], DropTable
-        )
-
-
-def test_a_table_that_waits_for_data_is_planned_by_the_clock(tmp_path):
+def test_an_empty_table_expires_by_the_clock(tmp_path):
     shop = Shop(tmp_path)
     shop.orders()
     with shop.engine() as running:

@@ -1,4 +1,4 @@
-"""Tables side by side: one that commits for minutes keeps no other waiting, and is left alone meanwhile."""
+"""Tables in parallel: one that commits for minutes blocks no other, and is not planned meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from quick_folder import quick_folder
 from shop import name, row
 
 import mirror_engine.engine.cycle
-from mirror_engine.engine import scheduler as turns
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
@@ -43,6 +42,7 @@ def test_changes_of_other_tables_are_applied_while_one_commits(shop):
     with shop.at_work() as cycle:
         for number in range(3):
             items.insert(row(number))
+            cycle()
             plans = cycle().plans
             assert shop.ids("Items") == list(range(number + 1))
             assert {table.table for table, plan in plans.items() if isinstance(plan.state, CaughtUp)} == {"Items"}
@@ -58,7 +58,7 @@ def test_changes_of_other_tables_are_applied_while_one_commits(shop):
     assert started == [name(1), name(2)]
 
 
-def test_files_of_a_table_under_way_are_not_moved_away(shop, monkeypatch):
+def test_files_of_a_table_in_progress_are_not_moved_away(shop, monkeypatch):
     orders = shop.orders()
     first, second = orders.insert(row(1)), orders.insert(row(2))
     with shop.at_work() as cycle:
@@ -80,7 +80,7 @@ def refuse(*_):
     raise StorageUnavailable("scripted")
 
 
-def test_a_folder_made_anew_while_its_old_rows_are_committed_ends_with_the_new_ones(shop):
+def test_a_folder_recreated_during_a_commit_ends_with_the_new_rows(shop):
     orders = shop.orders()
     orders.insert(row(1))
     shop.writer.hold(ORDERS)
@@ -97,16 +97,16 @@ def test_a_folder_made_anew_while_its_old_rows_are_committed_ends_with_the_new_o
     assert shop.ids() == [9]
 
 
-@pytest.mark.parametrize("second", ["lay there before", "lands meanwhile"])
-def test_what_waits_behind_a_turn_that_outlived_its_cycle_is_taken_up_without_another_event(shop, second):
+@pytest.mark.parametrize("second", ["landed before", "lands later"])
+def test_files_that_land_behind_a_long_batch_are_applied_without_another_event(shop, second):
     orders = shop.orders()
     orders.insert(row(1))
-    if second == "lay there before":
+    if second == "landed before":
         orders.insert(row(2))
     shop.writer.hold(ORDERS)
     with shop.engine() as running:
         running.cycle(threading.Event(), None, lambda: bool(shop.writer.blocked))
-        if second == "lands meanwhile":
+        if second == "lands later":
             orders.insert(row(2))
         running.cycle(threading.Event(), None, lambda: True)
         shop.writer.let_go(ORDERS)
@@ -114,13 +114,13 @@ def test_what_waits_behind_a_turn_that_outlived_its_cycle_is_taken_up_without_an
     assert shop.ids() == [1, 2]
 
 
-def after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, let_go):
+def cycle_in_which_an_earlier_batch_ends(running, let_go):
     threading.Timer(0.1, let_go).start()
     running.cycle(threading.Event(), None, lambda: False)
-    assert running.engine.next_try_seconds(60.0) == 0.0
+    assert running.engine.next_cycle_seconds(60.0) == 0.0
 
 
-def test_what_lands_while_its_table_is_cleaned_is_taken_up_at_once(shop, monkeypatch):
+def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(shop, monkeypatch):
     orders = shop.orders()
     orders.insert(row(1))
     shop.sync()
@@ -135,13 +135,13 @@ def test_what_lands_while_its_table_is_cleaned_is_taken_up_at_once(shop, monkeyp
     with shop.engine() as running:
         running.cycle(threading.Event(), None, begun.is_set)
         orders.insert(row(2))
-        after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, gate.set)
-        assert running.level == []
+        cycle_in_which_an_earlier_batch_ends(running, gate.set)
+        assert running.idle_tables == []
         shop.settle(running)
     assert shop.ids() == [1, 2]
 
 
-def test_what_a_folder_made_anew_holds_is_taken_up_once_the_old_table_is_gone(shop):
+def test_a_recreated_folder_is_read_once_the_old_table_is_dropped(shop):
     orders = shop.orders()
     orders.insert(row(1))
     with shop.engine() as running:
@@ -150,12 +150,12 @@ def test_what_a_folder_made_anew_holds_is_taken_up_once_the_old_table_is_gone(sh
         shop.writer.hold(ORDERS)
         running.cycle(threading.Event(), None, lambda: bool(shop.writer.blocked))
         shop.orders().insert(row(9))
-        after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, lambda: shop.writer.let_go(ORDERS))
+        cycle_in_which_an_earlier_batch_ends(running, lambda: shop.writer.let_go(ORDERS))
         shop.settle(running)
     assert shop.ids() == [9]
 
 
-def test_a_table_that_waited_for_another_of_its_place_to_go_is_taken_up_at_once(shop):
+def test_a_table_is_planned_once_the_former_owner_of_its_delta_folder_is_dropped(shop):
     shop.orders().initial_load(row(1))
     with shop.engine() as running:
         running.cycle(threading.Event(), None, lambda: False)
@@ -164,13 +164,13 @@ def test_a_table_that_waited_for_another_of_its_place_to_go_is_taken_up_at_once(
         (shop.publisher.path / "Orders").rename(shop.publisher.path / "dbo.schema/Orders")
         while not shop.writer.blocked:
             running.cycle(threading.Event(), None, lambda: bool(shop.writer.blocked))
-        after_a_cycle_in_which_a_turn_of_an_earlier_one_ends(running, lambda: shop.writer.let_go(ORDERS))
+        cycle_in_which_an_earlier_batch_ends(running, lambda: shop.writer.let_go(ORDERS))
         shop.settle(running)
     assert shop.ids("dbo.Orders") == [1]
 
 
 @pytest.mark.parametrize("until", ["dropping", "committing"])
-def test_a_folder_renamed_into_a_schema_waits_for_the_turn_of_the_old_one(shop, until):
+def test_a_folder_renamed_into_a_schema_waits_for_the_batch_of_the_old_one(shop, until):
     orders = shop.orders()
     orders.initial_load(row(1))
     with shop.at_work() as cycle:
@@ -195,7 +195,7 @@ def started(shop):
     return [event for event in shop.events if isinstance(event, BatchStarted)]
 
 
-def test_what_is_left_of_a_backlog_is_planned_anew_by_what_lies_there_by_then(shop):
+def test_a_backlog_in_progress_is_applied_as_planned_and_metadata_of_then_halts_the_table_after_it(shop):
     orders = shop.orders()
     for number in (1, 2):
         orders.insert(row(number))
@@ -208,10 +208,10 @@ def test_what_is_left_of_a_backlog_is_planned_anew_by_what_lies_there_by_then(sh
         cycle()
         plan = next(iter(cycle().plans.values()))
     assert isinstance(plan.state, Halted)
-    assert shop.ids() == [1]
+    assert shop.ids() == [1, 2]
 
 
-def test_stop_waits_for_the_turns_at_hand_and_counts_them(shop):
+def test_stop_waits_for_running_batches_and_counts_them(shop):
     shop.orders().insert(row(1))
     shop.writer.hold(ORDERS)
     stop = threading.Event()
@@ -230,56 +230,21 @@ def test_stop_waits_for_the_turns_at_hand_and_counts_them(shop):
     assert (reports[0].files_applied, shop.ids(), shop.ids("Items")) == (2, [1], [1])
 
 
-def test_a_turn_that_ends_between_two_cycles_is_counted_when_the_engine_stops(shop):
+def test_a_batch_that_ends_between_two_cycles_is_counted_when_the_engine_stops(shop):
     shop.orders().insert(row(1))
     shop.writer.hold(ORDERS)
     stop = threading.Event()
     with shop.engine() as running:
-        while not running.engine.under_way:
-            running.cycle(stop, None, lambda: bool(running.engine.under_way))
+        while not running.engine.in_progress:
+            running.cycle(stop, None, lambda: bool(running.engine.in_progress))
         stop.set()
         shop.writer.let_go(ORDERS)
         running.finish(stop)
         assert running.report().files_applied == 1
 
 
-def test_long_turns_leave_a_worker_to_the_others(shop, monkeypatch):
-    monkeypatch.setattr(turns, "LARGE_FILES", 3)
-    with shop.at_work() as cycle:
-        for table in ("A", "B"):
-            folder = shop.orders(table)
-            for number in range(3):
-                folder.insert(row(number))
-            shop.writer.hold(f"dbo/{table}")
-        cycle()
-        assert shop.writer.blocked == {"dbo/A"}
-        shop.orders().insert(row(1))
-        cycle()
-        assert shop.ids() == [1]
-        assert shop.writer.blocked == {"dbo/A"}
-        shop.writer.let_all_go()
-        for _ in range(3):
-            cycle()
-    assert (shop.ids("A"), shop.ids("B")) == ([0, 1, 2], [0, 1, 2])
-
-
-def test_a_table_whose_last_commit_was_long_is_expected_to_take_long_again(shop, monkeypatch):
-    monkeypatch.setattr(turns, "LONG_SECONDS", 0.0)
-    folders = [shop.orders(table) for table in ("A", "B")]
-    for folder in folders:
-        folder.insert(row(1))
-    with shop.at_work() as cycle:
-        cycle()
-        monkeypatch.setattr(turns, "LONG_SECONDS", 5.0)
-        for folder in folders:
-            folder.insert(row(2))
-            shop.writer.hold(f"dbo/{folder.path}")
-        cycle()
-        assert len(shop.writer.blocked) == 1
-
-
 @pytest.mark.parametrize("due", ["a poll", "a try"])
-def test_a_cycle_does_not_wait_longer_for_a_turn_than_for_the_next_look(tmp_path, monkeypatch, due):
+def test_a_cycle_waits_for_batches_until_the_next_scan_or_retry_is_due(tmp_path, monkeypatch, due):
     shop = HeldShop(tmp_path, poll_interval_seconds=0.01 if due == "a poll" else 60.0)
     shop.orders().insert(row(1))
     shop.writer.hold(ORDERS)
@@ -292,17 +257,17 @@ def test_a_cycle_does_not_wait_longer_for_a_turn_than_for_the_next_look(tmp_path
         monkeypatch.setattr(shop.writer, "apply", lambda table, *more: fail_once(refused, table) or apply(table, *more))
     with shop.engine() as running:
         running.cycle(threading.Event(), None, lambda: False)
-        assert running.engine.under_way
-        assert running.engine.next_try_seconds(15.0) == 0.0
+        assert running.engine.in_progress
+        assert running.engine.next_cycle_seconds(15.0) == 0.0
         running.cycle(threading.Event(), None, lambda: False) if due == "a poll" else None
         shop.writer.let_go(ORDERS)
         running.cycle(threading.Event())
         running.cycle(threading.Event())
-        assert running.engine.next_try_seconds(15.0) == 15.0
+        assert running.engine.next_cycle_seconds(15.0) == 15.0
     assert shop.ids() == [1]
 
 
-def test_calls_without_end_keep_no_table_waiting(tmp_path):
+def test_events_without_end_starve_no_table(tmp_path):
     shop = HeldShop(tmp_path, workers=2)
     tables = [f"T{number}" for number in range(8)]
     for table in tables:
@@ -317,7 +282,7 @@ def test_calls_without_end_keep_no_table_waiting(tmp_path):
 
 
 @pytest.mark.parametrize("pause", ["a poll", "a pause of the zone"])
-def test_looks_that_take_longer_than_the_time_between_them_keep_no_table_waiting(tmp_path, monkeypatch, pause):
+def test_scans_slower_than_the_poll_interval_starve_no_table(tmp_path, monkeypatch, pause):
     shop = HeldShop(tmp_path, workers=1, poll_interval_seconds=0.01 if pause == "a poll" else 60.0)
     tables = [f"T{number}" for number in range(12)]
     look = Poller.look
@@ -338,7 +303,7 @@ def test_looks_that_take_longer_than_the_time_between_them_keep_no_table_waiting
     assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
 
 
-def test_tables_whose_turns_ended_after_a_cycle_do_not_end_the_next_before_the_others_had_theirs(shop):
+def test_backlogs_of_earlier_cycles_starve_no_table(shop):
     tables = [f"T{number}" for number in range(20)]
     for table in tables:
         orders = shop.orders(table)
@@ -355,7 +320,7 @@ def test_tables_whose_turns_ended_after_a_cycle_do_not_end_the_next_before_the_o
         assert {table: shop.ids(table) for table in tables[2:]} == {key: [1] for key in tables[2:]}
 
 
-def test_a_pause_that_is_over_calls_for_no_cycle_while_its_table_is_maintained(shop, monkeypatch):
+def test_a_due_retry_calls_for_no_cycle_while_its_table_is_maintained(shop, monkeypatch):
     orders = shop.orders()
     orders.insert(row(1))
     with shop.engine() as running:
@@ -364,10 +329,10 @@ def test_a_pause_that_is_over_calls_for_no_cycle_while_its_table_is_maintained(s
         with monkeypatch.context() as patch:
             patch.setattr(shop.writer, "apply", refuse)
             running.cycle(threading.Event())
-        assert running.engine.next_try_seconds(60.0) == 0.0
+        assert running.engine.next_cycle_seconds(60.0) == 0.0
         (shop.publisher.path / second).unlink()
         running.cycle(threading.Event(), next(iter(running.last.plans)))
-        assert running.engine.next_try_seconds(60.0) == 60.0
+        assert running.engine.next_cycle_seconds(60.0) == 60.0
 
 
 def stop_and_finish(running):
@@ -389,7 +354,7 @@ ACTS = st.tuples(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(ACTS, max_size=40), st.integers(1, 3), st.integers(1, 3))
-def test_whatever_is_held_and_dropped_meanwhile_every_table_ends_with_the_rows_of_its_folder(acts, workers, files):
+def test_tables_end_with_the_rows_of_their_folders_whatever_is_held_and_dropped(acts, workers, files):
     with quick_folder() as root:
         shop = HeldShop(Path(root), workers=workers, max_batch_files=files, poll_interval_seconds=60.0)
         folders, landed = {}, {}

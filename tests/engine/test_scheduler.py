@@ -1,0 +1,131 @@
+"""The scheduler: first in, first out, a batch per table; and growing pauses after failures."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from mirror_engine.engine.plan import Plan
+from mirror_engine.engine.replayer import TableTask
+from mirror_engine.engine.scheduler import Backoff, TableScheduler
+from mirror_engine.errors import InternalError, SetupError, StorageUnavailable
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.states import CaughtUp
+
+NO_STOP = threading.Event()
+ORDERS, ITEMS, STORES = (TableName("", name) for name in ("Orders", "Items", "Stores"))
+
+
+def task(name, batches=1):
+    """A task with steps that only the scheduler looks at."""
+    return TableTask(Plan(TableName("", name), CaughtUp(), tuple(range(batches))), None, "", "", is_cleaned=True)
+
+
+def run_all(scheduler):
+    try:
+        return [(task.table.table, outcome) for task, outcome in scheduler.results()]
+    finally:
+        scheduler.close()
+
+
+def test_tables_take_turns_batch_by_batch():
+    ran = []
+    gate = threading.Event()
+
+    def run(task):
+        assert gate.wait(60)
+        ran.append(task.table.table)
+        task.steps.popleft()
+
+    scheduler = TableScheduler(1, run)
+    for name, batches in (("A", 1000), ("B", 2), ("C", 1)):
+        scheduler.submit(task(name, batches), NO_STOP)
+    gate.set()
+    run_all(scheduler)
+    assert "".join(ran[:8]) == "ABCABAAA"
+    assert len(ran) == 1003
+
+
+def test_as_many_batches_run_in_parallel_as_there_are_workers_but_one_per_table():
+    running, together = [], threading.Barrier(3)
+
+    def run(task):
+        running.append(task.table)
+        together.wait(60)
+        assert len(set(running)) == len(running) == 3
+        task.steps.clear()
+
+    scheduler = TableScheduler(3, run)
+    for name in "ABC":
+        scheduler.submit(task(name, 5), NO_STOP)
+    run_all(scheduler)
+
+
+@pytest.mark.parametrize("error", [StorageUnavailable("scripted"), SetupError("scripted"), KeyboardInterrupt()])
+def test_a_failed_batch_ends_its_task_and_no_other(error):
+    def run(task):
+        task.steps.popleft()
+        if task.table.table == "A":
+            raise error
+
+    scheduler = TableScheduler(1, run)
+    for name in "AB":
+        scheduler.submit(task(name, 2), NO_STOP)
+    assert run_all(scheduler) == [("A", error), ("B", None), ("B", None)]
+
+
+def test_an_unexpected_error_is_an_internal_error_of_its_table(caplog):
+    scheduler = TableScheduler(1, lambda _: 1 / 0)
+    scheduler.submit(task("A"), NO_STOP)
+    ((_, outcome),) = run_all(scheduler)
+    assert isinstance(outcome, InternalError)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_once_stopped_no_further_batch_begins():
+    stop = threading.Event()
+
+    def run(task):
+        task.steps.popleft()
+        stop.set()
+
+    scheduler = TableScheduler(1, run)
+    tasks = [task("A", 9), task("B")]
+    for each in tasks:
+        scheduler.submit(each, stop)
+    run_all(scheduler)
+    assert [len(task.steps) for task in tasks] == [8, 1]
+    assert not scheduler.in_progress
+
+
+def test_results_end_when_the_next_cycle_is_due_and_go_on_later():
+    gate = threading.Event()
+
+    def run(task):
+        assert gate.wait(60)
+        task.steps.popleft()
+
+    scheduler = TableScheduler(1, run)
+    scheduler.submit(task("A"), NO_STOP)
+    assert list(scheduler.results(lambda: True)) == []
+    assert scheduler.in_progress.keys() == {TableName("", "A")}
+    gate.set()
+    assert run_all(scheduler) == [("A", None)]
+
+
+def test_pauses_double_up_to_the_longest():
+    backoff = Backoff(100.0, 300.0)
+    assert [backoff.failed(ORDERS) for _ in range(4)] == [100.0, 200.0, 300.0, 300.0]
+    backoff.succeeded(ORDERS)
+    assert backoff.failed(ORDERS) == 100.0
+
+
+def test_only_kept_failures_are_remembered():
+    backoff = Backoff(100.0, 300.0)
+    for table in (ORDERS, ITEMS, STORES):
+        backoff.failed(table)
+    backoff.keep([ORDERS, ITEMS])
+    assert backoff.waiting == {ORDERS, ITEMS}
+    assert backoff.failed(STORES) == 100.0
+    assert backoff.failed(ORDERS) == 200.0
