@@ -71,7 +71,8 @@ fuzz: .venv/.fuzz
 	PYTHONPATH=tests:tests/delta $(BIN)/python -m fuzzing
 
 torture: .venv/.tools .venv/.java
-	PYTHONPATH=tests $(BIN)/python -m torture --json torture.json
+	MIRROR_TEST_KILLS=200 MIRROR_TEST_ZONES=5000 MIRROR_TEST_SPARK_ZONES=1000 \
+		$(BIN)/pytest -q -s tests/test_sigkill.py tests/test_generated_zones.py
 
 soak: .venv/.tools .venv/.java
 	PYTHONPATH=tests $(BIN)/python -m soak
