@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -135,16 +134,3 @@ def test_beyond_the_loopback_hosts_may_have_any_name_and_http_stays_behind() -> 
         connected(emulator.proxy_port, "127.0.0.2").close()
         with pytest.raises(ConnectionRefusedError):
             connected(emulator.http_port, "127.0.0.2")
-
-
-def test_no_log_holds_a_token(locked: Listeners, caplog, capfd) -> None:
-    hush = "hush"
-    with caplog.at_level(logging.DEBUG):
-        said(locked, f"Authorization: Bearer {hush}")
-        token_for(locked, hush)
-        for target in (f"/ws/x?sig={hush}", f"//?{hush}", f"/{hush}\x7f"):
-            exchange(locked.http_port, request("GET", target, "localhost", f"x-ms-copy-source: http://a/?sig={hush}"))
-        exchange(locked.http_port, f"{hush} {hush}\r\n\r\n".encode())
-        exchange(locked.proxy_port, request("CONNECT", "a:1", "a", f"Proxy-Authorization: Basic {hush}"))
-    written = capfd.readouterr()
-    assert hush not in caplog.text + written.out + written.err

@@ -43,14 +43,6 @@ def test_a_workspace_lists_its_items_and_their_content(zone: ZoneClient) -> None
     assert names(zone.lake.descendants(workspace, "db")) == ["db", "db/Files", ZONE.removeprefix("ws/"), "db/Tables"]
 
 
-def test_only_a_folder_that_is_there_can_be_listed(zone: ZoneClient) -> None:
-    zone.put("f", b"x")
-    for path in ("f", "nothing", "f/below"):
-        for look in (zone.lake.children, zone.lake.descendants):
-            with refused(StorageErrorCode.PATH_NOT_FOUND):
-                look(zone.at(path))
-
-
 def test_whole_names_are_sorted_by_code_point(zone: ZoneClient) -> None:
     for path in ("a/b", "a.txt", "a0", "a/a/z", "B", "é", "_x", "a-"):
         zone.put(f"T/{path}", b"")

@@ -24,16 +24,6 @@ def test_creating_a_folder_makes_its_parents_and_may_be_repeated(zone: ZoneClien
     assert zone.names("S.schema") == ["T"]
 
 
-def test_creating_a_folder_over_an_existing_path_is_rejected(zone: ZoneClient) -> None:
-    zone.lake.create_folder(zone.at("T"))
-    zone.create("f")
-    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
-        zone.lake.create_folder(zone.at("T"), ABSENT_ONLY)
-    for path in ("f", "f/below"):
-        with refused(StorageErrorCode.PATH_CONFLICT):
-            zone.lake.create_folder(zone.at(path))
-
-
 def test_creating_a_file_makes_its_parents_and_truncates(zone: ZoneClient) -> None:
     first = zone.create("T/deep/f")
     assert (first.is_folder, first.size) == (False, 0)
@@ -42,18 +32,6 @@ def test_creating_a_file_makes_its_parents_and_truncates(zone: ZoneClient) -> No
     assert again.size == 0
     assert again.etag != first.etag
     assert zone.read("T/deep/f") == b""
-
-
-def test_creating_a_file_over_an_existing_path_is_rejected(zone: ZoneClient) -> None:
-    zone.put("T/f", b"abc")
-    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
-        zone.create("T/f", ABSENT_ONLY)
-    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
-        zone.create("T", ABSENT_ONLY)
-    for path in ("T", "T/f/below"):
-        with refused(StorageErrorCode.PATH_CONFLICT):
-            zone.create(path)
-    assert zone.read("T/f") == b"abc"
 
 
 def test_appends_come_in_any_order_and_the_last_one_per_position_wins(zone: ZoneClient) -> None:
@@ -74,26 +52,6 @@ def test_a_flush_adds_to_what_was_committed(zone: ZoneClient) -> None:
     zone.append("T/f", 7, b"h")
     zone.flush("T/f", 8)
     assert zone.read("T/f") == b"abcdefgh"
-
-
-def test_an_append_needs_a_file_that_was_created(zone: ZoneClient) -> None:
-    """As `upload_data(overwrite=False)` of the Python SDK finds out."""
-    with refused(StorageErrorCode.PATH_NOT_FOUND):
-        zone.append("T/f", 0, b"x")
-    with refused(StorageErrorCode.PATH_NOT_FOUND):
-        zone.flush("T/f", 1)
-    zone.lake.create_folder(zone.at("T"))
-    for attempt in (lambda: zone.append("T", 0, b"x"), lambda: zone.flush("T", 0)):
-        with refused(StorageErrorCode.PATH_CONFLICT):
-            attempt()
-
-
-def test_an_empty_append_and_a_negative_position_are_refused(zone: ZoneClient) -> None:
-    zone.create("T/f")
-    with refused(StorageErrorCode.INVALID_HEADER_VALUE):
-        zone.append("T/f", 0, b"")
-    with refused(StorageErrorCode.INVALID_QUERY_PARAMETER_VALUE):
-        zone.append("T/f", -1, b"x")
 
 
 @pytest.mark.parametrize("position", [0, 2, 4, 6, 9, 11, -1])
@@ -277,12 +235,6 @@ def test_a_copy_is_a_file_of_its_own(zone: ZoneClient) -> None:
     other = Conditions.of_source({"x-ms-source-if-match": '"other"'})
     with refused(StorageErrorCode.SOURCE_CONDITION_NOT_MET):
         zone.lake.copy(zone.at("T/f"), zone.at("U/g"), source_conditions=other)
-
-
-def test_a_copied_folder_is_an_empty_folder(zone: ZoneClient) -> None:
-    zone.put("T/f", b"abc")
-    assert zone.lake.copy(zone.at("T"), zone.at("U")).is_folder
-    assert zone.names("U") == []
 
 
 def test_a_body_that_breaks_off_leaves_nothing(zone: ZoneClient) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -80,34 +79,6 @@ def test_sixty_four_uploads_at_once_are_whole_whenever_they_are_seen(client, tmp
     assert client.reported == []
 
 
-def test_ten_thousand_files_are_listed_once_each_while_more_come(client, tmp_path) -> None:
-    for number in range(SMALL_FILES):
-        (tmp_path / TABLE / name(number)).write_bytes(b"x")
-    done = threading.Event()
-    late = [f"{TABLE}/{name(SMALL_FILES // 2)}-{number}" for number in range(20)]
-
-    def publish():
-        for path in late:
-            client.upload(path, b"late")
-        done.set()
-
-    publishing = threading.Thread(target=publish)
-    publishing.start()
-    found, token, pages = [], "", 0
-    while token is not None:
-        reported = f"&continuation={token}" if token else ""
-        target = f"shop?resource=filesystem&recursive=true&maxResults=1000&directory={TABLE[5:]}{reported}"
-        answer = client("GET", target)
-        found += [each["name"].rpartition("/")[2] for each in json.loads(answer.body)["paths"]]
-        token, pages = answer.headers["x-ms-continuation"], pages + 1
-    publishing.join()
-    assert done.is_set()
-    assert pages >= 10
-    assert len(found) == len(set(found))
-    assert set(found) >= {name(number) for number in range(SMALL_FILES)}
-    assert found == sorted(found)
-
-
 @pytest.mark.parametrize("way", ["put", "rename"])
 def test_eight_writers_that_race_for_the_next_number_lose_nothing(client, tmp_path, way) -> None:
     start = threading.Barrier(WRITERS)
@@ -141,16 +112,3 @@ def test_eight_writers_that_race_for_the_next_number_lose_nothing(client, tmp_pa
     assert landed == {at: content for mine in acknowledged for at, content in mine.items()}
     assert sorted(landed) == [name(number) for number in range(1, WRITERS * NUMBERS_EACH + 1)]
     assert reader.torn == []
-
-
-def test_unconditional_renames_onto_one_name_report_the_lost_files(client) -> None:
-    start = threading.Barrier(WRITERS)
-
-    def write(writer):
-        client.upload(f"{TABLE}/_{writer}", str(writer).encode())
-        start.wait()
-        return client("PUT", f"{TABLE}/{name(1)}", x_ms_rename_source=f"/{TABLE}/_{writer}").status
-
-    with ThreadPoolExecutor(WRITERS) as pool:
-        assert list(pool.map(write, range(WRITERS))) == [201] * WRITERS
-    assert len(client.reported) == WRITERS - 1

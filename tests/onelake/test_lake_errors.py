@@ -1,0 +1,149 @@
+"""Requests that the lake rejects: each with its code, and without an effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from lakes import ABSENT_ONLY, ZoneClient, refused
+
+from mirror_engine.onelake.conditions import Conditions
+from mirror_engine.onelake.errors import StorageErrorCode as Code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Attempt = Callable[[ZoneClient], object]
+
+OTHER_TAG = Conditions.of({"if-match": '"other"'})
+ANY_TAG = Conditions.of({"if-match": "*"})
+OTHER_SOURCE = Conditions.of_source({"x-ms-source-if-match": '"other"'})
+
+
+@pytest.fixture
+def filled(zone: ZoneClient) -> ZoneClient:
+    """The files T/f and T/g, an empty folder U, another item, a folder outside of Files and Tables."""
+    zone.put("T/f", b"abc")
+    zone.put("T/g", b"other")
+    zone.lake.create_folder(zone.at("U"))
+    zone.items.ensure("ws", "other")
+    zone.storage.make_folder("ws/db/Other")
+    return zone
+
+
+ATTEMPTS: list[tuple[Code, Attempt]] = [
+    # create
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.lake.create_folder(z.at("U"), ABSENT_ONLY)),
+    (Code.PATH_CONFLICT, lambda z: z.lake.create_folder(z.at("T/f"))),
+    (Code.PATH_CONFLICT, lambda z: z.lake.create_folder(z.at("T/f/below"))),
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.create("T/f", ABSENT_ONLY)),
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.create("T", ABSENT_ONLY)),
+    (Code.PATH_CONFLICT, lambda z: z.create("T")),
+    (Code.PATH_CONFLICT, lambda z: z.create("T/f/below")),
+    # append and flush
+    (Code.PATH_NOT_FOUND, lambda z: z.append("T/new", 0, b"x")),
+    (Code.PATH_NOT_FOUND, lambda z: z.flush("T/new", 1)),
+    (Code.PATH_CONFLICT, lambda z: z.append("T", 0, b"x")),
+    (Code.PATH_CONFLICT, lambda z: z.flush("T", 0)),
+    (Code.INVALID_HEADER_VALUE, lambda z: z.append("T/f", 3, b"")),
+    (Code.INVALID_QUERY_PARAMETER_VALUE, lambda z: z.append("T/f", -1, b"x")),
+    (Code.INVALID_FLUSH_POSITION, lambda z: z.flush("T/f", 4)),
+    (Code.INVALID_FLUSH_POSITION, lambda z: z.flush("T/f", 2)),
+    (Code.CONDITION_NOT_MET, lambda z: z.flush("T/f", 3, OTHER_TAG)),
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.flush("T/f", 3, ABSENT_ONLY)),
+    # put, blocks, copy, metadata
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.put("T/f", b"x", ABSENT_ONLY)),
+    (Code.CONDITION_NOT_MET, lambda z: z.put("T/f", b"x", OTHER_TAG)),
+    (Code.CONDITION_NOT_MET, lambda z: z.put("T/new", b"x", ANY_TAG)),
+    (Code.PATH_CONFLICT, lambda z: z.put("T", b"x")),
+    (Code.INVALID_HEADER_VALUE, lambda z: z.put_block("T/f", "a", b"")),
+    (Code.PATH_CONFLICT, lambda z: z.put_block("T", "a", b"x")),
+    (Code.INVALID_BLOCK_LIST, lambda z: z.lake.put_block_list(z.at("T/f"), ["a"])),
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.lake.put_block_list(z.at("T/f"), [], ABSENT_ONLY)),
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.lake.copy(z.at("T/f"), z.at("T/g"), ABSENT_ONLY)),
+    (Code.PATH_CONFLICT, lambda z: z.lake.copy(z.at("T/f"), z.at("U"))),
+    (Code.SOURCE_PATH_NOT_FOUND, lambda z: z.lake.copy(z.at("T/new"), z.at("T/g"))),
+    (Code.SOURCE_CONDITION_NOT_MET, lambda z: z.lake.copy(z.at("T/f"), z.at("T/g"), source_conditions=OTHER_SOURCE)),
+    (Code.CONDITION_NOT_MET, lambda z: z.lake.set_metadata(z.at("T/f"), OTHER_TAG)),
+    (Code.PATH_NOT_FOUND, lambda z: z.lake.set_metadata(z.at("T/new"))),
+    # rename
+    (Code.SOURCE_PATH_NOT_FOUND, lambda z: z.rename("T/new", "T/h")),
+    (Code.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND, lambda z: z.rename("T/f", "V/f")),
+    (Code.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND, lambda z: z.rename("T/f", "T/f/g")),
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.rename("T", "U")),
+    (Code.PATH_CONFLICT, lambda z: z.rename("T/f", "U")),
+    (Code.PATH_CONFLICT, lambda z: z.rename("U", "T/f")),
+    (Code.INVALID_RENAME_SOURCE_PATH, lambda z: z.rename("T", "T")),
+    (Code.INVALID_RENAME_SOURCE_PATH, lambda z: z.rename("T", "T/inside")),
+    (Code.PATH_ALREADY_EXISTS, lambda z: z.rename("T/f", "T/g", ABSENT_ONLY)),
+    (Code.CONDITION_NOT_MET, lambda z: z.rename("T/f", "T/g", OTHER_TAG)),
+    (Code.SOURCE_CONDITION_NOT_MET, lambda z: z.lake.rename(z.at("T/f"), z.at("T/g"), source_conditions=OTHER_SOURCE)),
+    (Code.INVALID_SOURCE_URI, lambda z: z.lake.rename(z.at("T/f"), z.raw("/ws/other/Files/f"))),
+    # delete
+    (Code.DIRECTORY_NOT_EMPTY, lambda z: z.lake.delete(z.at("T"))),
+    (Code.CONDITION_NOT_MET, lambda z: z.lake.delete(z.at("T/f"), OTHER_TAG)),
+    (Code.CONDITION_NOT_MET, lambda z: z.lake.delete(z.at("T"), OTHER_TAG, recursive=True)),
+    (Code.PATH_NOT_FOUND, lambda z: z.lake.delete(z.at("T/new"))),
+    (Code.PATH_NOT_FOUND, lambda z: z.lake.delete(z.at("V"), recursive=True)),
+    # read and list
+    (Code.PATH_NOT_FOUND, lambda z: z.properties("T/new")),
+    (Code.PATH_NOT_FOUND, lambda z: z.properties("T/f/below")),
+    (Code.PATH_NOT_FOUND, lambda z: z.read("T/new")),
+    (Code.CONDITION_NOT_MET, lambda z: z.lake.read(z.at("T/f"), OTHER_TAG)),
+    (Code.NOT_MODIFIED, lambda z: z.lake.read(z.at("T/f"), Conditions.of({"if-none-match": z.properties("T/f").etag}))),
+    (Code.PATH_NOT_FOUND, lambda z: z.lake.children(z.at("T/f"))),
+    (Code.PATH_NOT_FOUND, lambda z: z.lake.descendants(z.at("V"))),
+    # workspaces and items
+    (Code.WORKSPACE_NOT_FOUND, lambda z: z.lake.destination(b"/new/x/Files/f")),
+    (Code.ARTIFACT_NOT_FOUND, lambda z: z.lake.destination(b"/ws/new/Files/f")),
+]
+
+
+@pytest.mark.parametrize(("code", "attempt"), ATTEMPTS, ids=lambda value: getattr(value, "name", ""))
+def test_rejected_requests_change_nothing(filled: ZoneClient, code: Code, attempt: Attempt) -> None:
+    with refused(code):
+        attempt(filled)
+    assert (filled.names(), filled.names("T")) == (["T", "U"], ["f", "g"])
+    assert (filled.read("T/f"), filled.read("T/g")) == (b"abc", b"other")
+    assert [item.name for item in filled.items.all()] == ["db", "other"]
+
+
+@pytest.mark.parametrize("path", ["/ws", "/ws/db", "/ws/db/Files", "/ws/db/Tables", "/ws/db/Other", "/ws/db/Other/x"])
+def test_managed_folders_cannot_be_changed(filled: ZoneClient, path: str) -> None:
+    managed, file, lake = filled.raw(path), filled.at("T/f"), filled.lake
+    with lake.receive() as body:
+        body.write(b"x")
+        for attempt in (
+            lambda: lake.create_folder(managed),
+            lambda: lake.create_folder(managed, ABSENT_ONLY),
+            lambda: lake.create_file(managed),
+            lambda: lake.put(managed, body),
+            lambda: lake.append(managed, 0, body),
+            lambda: lake.flush(managed, 0),
+            lambda: lake.put_block(managed, "a", body),
+            lambda: lake.put_block_list(managed, []),
+            lambda: lake.copy(file, managed),
+            lambda: lake.rename(file, managed),
+            lambda: lake.rename(managed, filled.at("T/h")),
+            lambda: lake.delete(managed),
+            lambda: lake.delete(managed, recursive=True),
+        ):
+            with refused(Code.MANAGED_FOLDER):
+                attempt()
+    assert filled.read("T/f") == b"abc"
+    assert [entry.name for entry in lake.children(filled.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
+
+
+def test_managed_folder_changes_can_be_allowed(zone: ZoneClient) -> None:
+    zone.options.allow_managed_folder_changes = True
+    zone.lake.create_folder(zone.raw("/ws/db/Other"))
+    zone.lake.rename(zone.raw("/ws/db/Other"), zone.raw("/ws/db/More"))
+    zone.lake.create_folder(zone.lake.destination(b"/new/x/Files"))
+    assert zone.items.ensure("new", "x").path == "new/x"
+    assert zone.lake.destination(b"/newer").path == "newer"
+    for path in ("/ws/db/More", "/ws/db/Tables", "/ws/db/Files", "/new/x", "/newer"):
+        zone.lake.delete(zone.raw(path), recursive=True)
+    with refused(Code.WORKSPACE_NOT_FOUND):
+        zone.raw("/newer")
+    with refused(Code.INVALID_URI):
+        zone.lake.destination(b"/ws/a%3Ab")
