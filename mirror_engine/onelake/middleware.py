@@ -31,19 +31,6 @@ _CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
 _FIRST_ERROR, _NOT_FOUND, _LENGTH_REQUIRED = 400, 404, 411
 
 
-class StartedSend:
-    """A `send` that knows whether the response has started: then no error can replace it."""
-
-    def __init__(self, send: Send) -> None:
-        self.has_started = False
-        self._send = send
-
-    async def __call__(self, message: Message) -> None:
-        """Send the response's next message."""
-        self.has_started = True
-        await self._send(message)
-
-
 async def reject(  # noqa: PLR0913 - what an answer is made of
     scope: Scope, send: Send, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None
 ) -> None:
@@ -194,11 +181,28 @@ class BodyTooLarge(Exception):
     """A body has more bytes than allowed."""
 
 
-class LimitedBodies:
-    """Bodies of bounded size without long pauses: 413, 408."""
+class Boundary:
+    """Bounds bodies in size and pauses (413, 408), and catches internal errors (500).
 
-    def __init__(self, app: ASGIApp, max_bytes: int = LIMITS.body_bytes, pause_seconds: float = BODY_SECONDS) -> None:
+    The log gets an internal error's type and code location; request content is never logged.
+
+    Args:
+        app: the application.
+        on_error: gets internal errors.
+        max_bytes: of a body.
+        pause_seconds: between two chunks of a body.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        on_error: Callable[[str], None],
+        *,
+        max_bytes: int = LIMITS.body_bytes,
+        pause_seconds: float = BODY_SECONDS,
+    ) -> None:
         self._app = app
+        self._on_error = on_error
         self._max_bytes = max_bytes
         self._pause_seconds = pause_seconds
 
@@ -206,62 +210,49 @@ class LimitedBodies:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        too_large = 413, "RequestBodyTooLarge", "The request body is too large."
-        if int(announced) > self._max_bytes:  # digits alone, or the parser had rejected it
-            await reject(scope, send, *too_large)
-            return
-        started = StartedSend(send)
+        has_started = False
+
+        async def start(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
         try:
-            await self._app(scope, _LimitedBody(receive, self._max_bytes, self._pause_seconds), started)
-        except BodyTooLarge:
-            if started.has_started:
-                raise
-            await reject(scope, send, *too_large)
-        except asyncio.TimeoutError:
-            if started.has_started:
-                raise
-            await reject(scope, send, 408, "OperationTimedOut", "The request body stopped arriving.")
-
-
-class _LimitedBody:
-    """A `receive` that counts and times one request's body."""
-
-    def __init__(self, receive: Receive, max_bytes: int, pause_seconds: float) -> None:
-        self._receive = receive
-        self._left = max_bytes
-        self._pause_seconds = pause_seconds
-        self._has_more = True
-
-    async def __call__(self) -> Message:
-        if not self._has_more:
-            return await self._receive()
-        message = await asyncio.wait_for(self._receive(), self._pause_seconds)
-        self._left -= len(message.get("body", b""))
-        self._has_more = message.get("more_body", False)
-        if self._left < 0:
-            raise BodyTooLarge
-        return message
-
-
-class InternalErrors:
-    """Internal errors: the client gets 500, the log the code location; request content is never logged."""
-
-    def __init__(self, app: ASGIApp, on_error: Callable[[str], None]) -> None:
-        self._app = app
-        self._on_error = on_error
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        started = StartedSend(send)
-        try:
-            await self._app(scope, receive, started)
-        except (BodyTooLarge, asyncio.TimeoutError):
-            raise
+            announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+            if int(announced) > self._max_bytes:  # digits alone, or the parser had rejected it
+                raise BodyTooLarge  # noqa: TRY301 - answered below
+            await self._app(scope, self._bounded(receive), start)
         except Exception as error:  # noqa: BLE001 - the outermost handler
-            # an exception's message may hold a client's token or row
-            frames = reversed(traceback.extract_tb(error.__traceback__)[-3:])
-            location = " < ".join(f"{frame.name}, line {frame.lineno}" for frame in frames)
-            self._on_error(f"internal error: {type(error).__name__} in {location}")
-            if not started.has_started:
-                await reject(scope, send, 500, "InternalError", "Internal error of the emulator; see its log.")
+            match error:
+                case BodyTooLarge():
+                    answer = 413, "RequestBodyTooLarge", "The request body is too large."
+                case asyncio.TimeoutError():
+                    answer = 408, "OperationTimedOut", "The request body stopped arriving."
+                case _:
+                    answer = 500, "InternalError", "Internal error of the emulator; see its log."
+                    self._on_error(_location(error))
+            if not has_started:
+                await reject(scope, send, *answer)
+
+    def _bounded(self, receive: Receive) -> Receive:
+        left, has_more = self._max_bytes, True
+
+        async def receive_bounded() -> Message:
+            nonlocal left, has_more
+            if not has_more:
+                return await receive()
+            message = await asyncio.wait_for(receive(), self._pause_seconds)
+            left -= len(message.get("body", b""))
+            has_more = message.get("more_body", False)
+            if left < 0:
+                raise BodyTooLarge
+            return message
+
+        return receive_bounded
+
+
+def _location(error: Exception) -> str:
+    """An internal error without its message, which may hold a client's token or row."""
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-3:])
+    location = " < ".join(f"{frame.name}, line {frame.lineno}" for frame in frames)
+    return f"internal error: {type(error).__name__} in {location}"

@@ -10,7 +10,6 @@ import contextlib
 import logging
 import socket
 import threading
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.errors import RESET_EXTENSION
 from mirror_engine.onelake.hosts import LOOPBACK, is_served
-from mirror_engine.onelake.middleware import Guard, InternalErrors, LimitedBodies, RejectedRequest, RequestLog
+from mirror_engine.onelake.middleware import Boundary, Guard, RejectedRequest, RequestLog
 
 if TYPE_CHECKING:
     import ssl
@@ -203,20 +202,6 @@ async def grant_tunnel(
     return status is None
 
 
-@dataclass(frozen=True)
-class Ports:
-    """Ports of the three listeners; 0 for any free one."""
-
-    proxy: int = 0
-    http: int = 0
-    https: int = 0
-
-    @staticmethod
-    def from_first(port: int) -> Ports:
-        """Three in a row; any three for 0."""
-        return Ports(port, port + 1, port + 2) if port else Ports()
-
-
 class Listeners:
     """An ASGI application on https, http and behind the proxy, guarded and limited.
 
@@ -224,7 +209,7 @@ class Listeners:
         app: speaks all dialects, selected by `Host`; gets no lifespan events.
         tls: see `authority`.
         listen: an address of this machine; http stays on loopback.
-        ports: requested; `https_port`, `http_port` and `proxy_port` are the ones in use.
+        port: of the proxy; http and https take the next two. 0 for any free ones.
         secret: see `Guard`.
         on_error: gets internal errors, without request content.
         on_rejected: gets each rejected request and tunnel.
@@ -236,19 +221,17 @@ class Listeners:
         tls: ssl.SSLContext,
         *,
         listen: str = LOOPBACK,
-        ports: Ports | None = None,
+        port: int = 0,
         secret: str | None = None,
         on_error: Callable[[str], None] = lambda _: None,
         on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
-        guard = Guard(
-            LimitedBodies(InternalErrors(app, on_error)), secret, allows_any_host=not ip_address(listen).is_loopback
-        )
+        guard = Guard(Boundary(app, on_error), secret, allows_any_host=not ip_address(listen).is_loopback)
         self._app = RequestLog(guard, on_rejected)
         self._on_rejected = on_rejected
         self._tls = tls
         self._listen = listen
-        self._requested = ports or Ports()
+        self._port = port
         self._connections: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="emulator", daemon=True)
@@ -256,13 +239,10 @@ class Listeners:
     def start(self) -> None:
         """Listen; returns when requests are answered. UsageError where a port or the address cannot be used."""
         with contextlib.ExitStack() as opened:
-            self._https, self._http, self._proxy = (
-                opened.enter_context(listening_socket(address, port))
-                for address, port in (
-                    (self._listen, self._requested.https),
-                    (LOOPBACK, self._requested.http),  # tokens in the clear stay on this machine
-                    (self._listen, self._requested.proxy),
-                )
+            addresses = (self._listen, LOOPBACK, self._listen)  # tokens in the clear stay on this machine
+            self._proxy, self._http, self._https = (
+                opened.enter_context(listening_socket(address, self._port + place if self._port else 0))
+                for place, address in enumerate(addresses)
             )
             opened.pop_all()
         self._thread.start()

@@ -24,7 +24,7 @@ from mirror_engine.onelake.fault_injection import FAULT_API_PATH, FabricFaults, 
 from mirror_engine.onelake.faults import EmulatorOptions
 from mirror_engine.onelake.items import Items, NameInUse, NameUnusable
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.network import Listeners, Ports
+from mirror_engine.onelake.network import Listeners
 from mirror_engine.onelake.page.web import CountedRequests, PageServer, Web
 from mirror_engine.onelake.replication import NullReplication
 from mirror_engine.onelake.store import LocalStore
@@ -203,7 +203,7 @@ class Server:
             fault_api or application,
             authority.context(),
             listen=listening.address,
-            ports=Ports.from_first(listening.port),
+            port=listening.port,
             secret=listening.token,
             on_error=self._on_error,
             on_rejected=self._on_rejected,

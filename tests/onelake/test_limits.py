@@ -11,7 +11,8 @@ from wire import connected, exchange, request, rest_of, running, status_of, trus
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import network as server
-from mirror_engine.onelake.network import LimitedBodies, Listeners, Ports
+from mirror_engine.onelake.middleware import Boundary
+from mirror_engine.onelake.network import Listeners
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +36,7 @@ def emulator():
 @pytest.fixture
 def small():
     """Takes bodies of 1000 bytes, and waits a moment for their next piece."""
-    with running(LimitedBodies(counting, max_bytes=1000, pause_seconds=0.3)) as started:
+    with running(Boundary(counting, pytest.fail, max_bytes=1000, pause_seconds=0.3)) as started:
         yield started
 
 
@@ -226,7 +227,7 @@ def test_the_emulator_stops_during_an_endless_response(monkeypatch) -> None:
 
 def test_a_port_that_is_taken_is_wrong_usage() -> None:
     with running(counting) as emulator, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
-        Listeners(counting, None, ports=Ports(http=emulator.http_port)).start()
+        Listeners(counting, None, port=emulator.http_port).start()
 
 
 def test_large_bodies_pass_every_listener(emulator: Listeners) -> None:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.monitoring.words import span
 from mirror_engine.onelake.hosts import LOOPBACK
-from mirror_engine.onelake.middleware import Guard, InternalErrors, LimitedBodies
+from mirror_engine.onelake.middleware import Boundary, Guard
 from mirror_engine.onelake.network import http_config, listening_socket
 from mirror_engine.onelake.page.metrics import Metrics
 from mirror_engine.onelake.page.pages import Pages
@@ -232,8 +232,7 @@ class PageServer:
     ) -> None:
         self.port = port
         self._web = web
-        limited = LimitedBodies(InternalErrors(web.app, on_error), MAX_BODY_BYTES)
-        guard = Guard(limited, secret, serves_production_names=False)
+        guard = Guard(Boundary(web.app, on_error, max_bytes=MAX_BODY_BYTES), secret, serves_production_names=False)
         self._server = uvicorn.Server(http_config(guard, idle_seconds=IDLE_SECONDS, max_concurrency=MAX_CONNECTIONS))
 
     def start(self) -> None:
