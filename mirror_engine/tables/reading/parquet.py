@@ -71,7 +71,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
         StorageUnavailable: the bytes could not be read.
     """
     source = guarded(handle, path)
-    footer = read_footer(source, path, config)
+    footer = _read_footer(source, path, config)
     try:
         file = _opened(source, footer)
         _check_metadata(file.metadata, path)
@@ -81,7 +81,7 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
     return ParquetChangeFile(source, file, fields, path, config, threads=threads)
 
 
-def read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:
+def _read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:
     """Read the footer's bytes.
 
     Raises:
@@ -175,7 +175,7 @@ class ParquetChangeFile:
         self._threads = threads
         self._marker_at = _marker_position(fields, path)
         self.promised_rows = rows = int(file.metadata.num_rows)
-        self._fixed_width = fixed_width(file.schema)
+        self._fixed_width = _fixed_width(file.schema)
         check_total(rows * self._fixed_width, rows, self._size, path, config)
         self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
         data = {at: field for at, field in enumerate(fields) if at != self._marker_at}
@@ -233,10 +233,33 @@ class ParquetChangeFile:
         rows, encoded = max(described.num_rows, 1), max(described.total_byte_size, 0)
         width = self._fixed_width + encoded // rows
         if rows * encoded > BATCH_BYTES:
-            leaves = (self.parquet.schema.column(at) for at in range(described.num_columns))
-            texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-            width += longest_text(self._source, self.parquet.metadata, group, texts, names)
+            width += self._longest_text(group, names)
         return int(min(max(BATCH_BYTES // max(width, 1), 1), MAX_ROWS))
+
+    def _longest_text(self, group: int, names: Collection[str] | None) -> int:
+        """Bytes of the longest row that text and binary columns of a row group can make out of few bytes.
+
+        A dictionary's value costs next to nothing in the file and its whole length in every row; so does the beginning
+        that a value shares with the one before (DELTA_BYTE_ARRAY).
+        """
+        schema, metadata = self.parquet.schema, self.parquet.metadata
+        leaves = {at: schema.column(at) for at in range(len(schema))}
+        texts = {at: leaf.path for at, leaf in leaves.items() if leaf.physical_type == "BYTE_ARRAY"}
+        texts = {at: path for at, path in texts.items() if names is None or path in names}
+        if not texts:
+            return 0
+        _first_row(self.parquet, group, texts.values())
+        described = metadata.row_group(group)  # from here on its columns may be asked for
+        encodings = {path: {*described.column(at).encodings} for at, path in texts.items()}
+        prefixed = sum("DELTA_BYTE_ARRAY" in known for known in encodings.values())
+        longest = prefixed * min(described.total_byte_size, _PREFIX_BYTES)
+        if folded := [path for path, known in encodings.items() if known & DICTIONARY_ENCODINGS]:
+            file = pq.ParquetFile(
+                self._source, metadata=metadata, read_dictionary=folded, pre_buffer=False, **_THRIFT_LIMITS
+            )
+            dictionaries = (cells.dictionary for cells in _first_row(file, group, folded))
+            longest += sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)
+        return int(longest)
 
     def _typed(self, raw: pa.RecordBatch, read: Sequence[int], first_row: int) -> pa.RecordBatch:
         """The file's columns at the places read, then the marker."""
@@ -258,7 +281,9 @@ class ParquetChangeFile:
             return converted(cells, arrow_type(column.type))
         except OutOfRange as error:
             row = first_row + error.position if error.position >= 0 else None
-            raise RejectedFile(diagnose("ME060", self._path, row=row, column=column.name, type=error.wanted)) from error
+            raise RejectedFile(
+                diagnose("ME060", self._path, row=row, column=column.name, type=error.expected)
+            ) from error
 
     def _word(self, field: Field) -> str:
         is_ntz = self._config.naive_timestamps == "ntz" and field.type.zone == "naive"
@@ -307,53 +332,12 @@ def _marker_position(fields: Sequence[Field], path: str) -> int | None:
     return places[0]
 
 
-def fixed_width(schema: Any) -> int:  # noqa: ANN401 - pyarrow's ParquetSchema
+def _fixed_width(schema: Any) -> int:  # noqa: ANN401 - pyarrow's ParquetSchema
     """Bytes of one row's values in memory, text and binary not counted."""
     leaves = [schema.column(at) for at in range(len(schema))]
     return sum(_WIDTHS.get(leaf.physical_type, max(leaf.length, _MAX_FIXED_WIDTH)) for leaf in leaves)
 
 
-def longest_text(
-    source: BinaryIO,
-    metadata: Any,  # noqa: ANN401 - pyarrow's FileMetaData
-    group: int,
-    columns: Sequence[str],
-    names: Collection[str] | None = None,
-) -> int:
-    """Bytes of the longest row that the text and binary columns of a row group can make out of few bytes.
-
-    A dictionary's value costs next to nothing in the file and its whole length in every row; so does the beginning
-    that a value shares with the one before (DELTA_BYTE_ARRAY).
-
-    Args:
-        source: the file's bytes.
-        metadata: its footer.
-        group: the row group.
-        columns: its text and binary columns.
-        names: those to look at; None for all.
-
-    Raises:
-        OSError: as `PARSE_ERRORS` has it: the first row cannot be read.
-    """
-    columns = [name for name in columns if names is None or name in names]
-    if not columns:
-        return 0
-    _first_row(pq.ParquetFile(source, metadata=metadata, pre_buffer=False, **_THRIFT_LIMITS), group, columns)
-    described = metadata.row_group(group)  # from here on its columns may be asked for
-    encodings = {
-        metadata.schema.column(at).path: {*described.column(at).encodings}
-        for at in range(described.num_columns)
-        if metadata.schema.column(at).path in columns
-    }
-    prefixed = sum("DELTA_BYTE_ARRAY" in known for known in encodings.values())
-    longest = prefixed * min(described.total_byte_size, _PREFIX_BYTES)
-    if folded := [name for name, known in encodings.items() if known & DICTIONARY_ENCODINGS]:
-        file = pq.ParquetFile(source, metadata=metadata, read_dictionary=folded, pre_buffer=False, **_THRIFT_LIMITS)
-        dictionaries = (cells.dictionary for cells in _first_row(file, group, folded))
-        longest += sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)
-    return int(longest)
-
-
-def _first_row(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> list[pa.Array]:
-    first = next(file.iter_batches(batch_size=1, row_groups=[group], columns=columns, use_threads=False), None)
+def _first_row(file: pq.ParquetFile, group: int, columns: Iterable[str]) -> list[pa.Array]:
+    first = next(file.iter_batches(batch_size=1, row_groups=[group], columns=list(columns), use_threads=False), None)
     return [] if first is None else first.columns

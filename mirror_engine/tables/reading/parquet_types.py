@@ -118,9 +118,9 @@ def _foreign(physical: str, kind: str) -> ParquetType:
 class OutOfRange(ValueError):
     """A cell that its own type does not allow: `position` in the array (-1 unknown), and what it should be."""
 
-    def __init__(self, wanted: str, position: int = -1) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted
+    def __init__(self, expected: str, position: int = -1) -> None:
+        super().__init__(expected)
+        self.expected = expected
         self.position = position
 
 
@@ -138,19 +138,19 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
         return cells
     if pa.types.is_timestamp(target):
         return _times(cells).view(target)
-    wanted = "text in UTF-8" if pa.types.is_string(target) else str(target)
-    made = _read(cells, lambda some: _cast(some, target), wanted)
+    expected = "text in UTF-8" if pa.types.is_string(target) else str(target)
+    values = _read(cells, lambda some: _cast(some, target), expected)
     if pa.types.is_date32(target):
-        _check_years(made.view(pa.int32()), FIRST_DAY, LAST_DAY, "a date in the years 1 to 9999")
-    return made
+        _check_years(values.view(pa.int32()), FIRST_DAY, LAST_DAY, "a date in the years 1 to 9999")
+    return values
 
 
-def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], wanted: str) -> pa.Array:
+def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], expected: str) -> pa.Array:
     """All cells as `reading` has them; one by one where it fails, to say where."""
     try:
         return reading(cells)
-    except pa.ArrowInvalid as fault:
-        raise OutOfRange(wanted, _first_failing(cells, reading)) from fault
+    except pa.ArrowInvalid as error:
+        raise OutOfRange(expected, _first_failing(cells, reading)) from error
 
 
 def _first_failing(cells: pa.Array, reading: Callable[[pa.Array], pa.Array]) -> int:
@@ -164,25 +164,25 @@ def _first_failing(cells: pa.Array, reading: Callable[[pa.Array], pa.Array]) -> 
 
 
 def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array:
-    made = cells if cells.type == target else cells.cast(target)
-    made.validate(full=True)
-    return made
+    values = cells if cells.type == target else cells.cast(target)
+    values.validate(full=True)
+    return values
 
 
 def _times(cells: pa.Array) -> pa.Array:
     """Times without a zone, in microseconds."""
-    wanted = "a time in the years 1 to 9999"
+    expected = "a time in the years 1 to 9999"
     naive = cells.view(pa.timestamp(cells.type.unit))
     if cells.type.unit == "ns":
         naive = pc.floor_temporal(naive, unit="microsecond")
-    made = _read(naive, lambda some: some.cast(pa.timestamp("us")), wanted)
-    _check_years(made.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, wanted)
-    return made
+    values = _read(naive, lambda some: some.cast(pa.timestamp("us")), expected)
+    _check_years(values.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, expected)
+    return values
 
 
-def _check_years(counts: pa.Array, first: int, last: int, wanted: str) -> None:
+def _check_years(counts: pa.Array, first: int, last: int, expected: str) -> None:
     extremes = pc.min_max(counts)
     lowest, highest = extremes["min"].as_py(), extremes["max"].as_py()
     if lowest is not None and (lowest < first or highest > last):
         outside = pc.or_(pc.less(counts, first), pc.greater(counts, last))
-        raise OutOfRange(wanted, pc.index(outside, True).as_py())
+        raise OutOfRange(expected, pc.index(outside, True).as_py())

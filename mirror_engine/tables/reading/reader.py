@@ -24,7 +24,7 @@ from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.opening import guarded, in_memory, listed_now, open_listed
 from mirror_engine.tables.reading.parquet import open_parquet
 from mirror_engine.tables.reading.request import ReadFile, TableContext
-from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows, ingest, null_key_counts
+from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows, ingest
 from mirror_engine.tables.reading.spill import digest
 from mirror_engine.tables.reading.text import open_text
 
@@ -138,7 +138,7 @@ class ChangeFileReader:
         return ReadFile(rows, facts_after(file, contract, request.facts, fills=fills))
 
     def _digest(self, content: BinaryIO, request: ReadRequest) -> tuple[str, int]:
-        """The digest of the bytes, or what stands for it where no other file can be equal; and how many they are."""
+        """The digest of the bytes, or a unique text where no other file can be equal; and how many they are."""
         sizes = self._mode.digested_sizes
         if sizes is None or request.file.size in sizes:
             return digest(content)
@@ -213,8 +213,9 @@ def file_diagnostics(
     inserts = ingested.markers[RowMarker.INSERT]
     if inserts and file.marker is None and facts.markers_seen:
         yield incoming.say("ME042", count=inserts)
-    for key, count in null_key_counts(ingested.null_keys, contract.key_columns):
-        yield incoming.say("ME040", column=key, count=count)
+    for key in contract.key_columns:
+        if count := ingested.null_keys[key]:
+            yield incoming.say("ME040", column=key, count=count)
 
 
 def _in_table(names: frozenset[str], contract: FileContract) -> frozenset[str]:

@@ -17,7 +17,7 @@ from mirror_engine.landing_zone.schema import TableSchema, folded
 from mirror_engine.tables.arrow_types import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from mirror_engine.landing_zone.schema import Incoming, Merged
     from mirror_engine.tables.base import RowSource
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from mirror_engine.tables.reading.spill import ReadMode
 
 _MARKERS = tuple(marker.value for marker in RowMarker)
+_MARKER_BYTES = bytes(_MARKERS)
+_SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,6}")
+_TIMESTAMP_BYTES = 16
+_DECIMAL_BYTES = 16
+_LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, in UTF-8
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class FileContract:
         key_columns: in the table's spelling; empty in a keyless table.
         partition: the values of the file's Hive folder, by its columns' names (LZ-3.7).
         default_marker: of rows of a marker-free file (LZ-4.13).
-        deletes_are_full: whether NULL is refused in delete rows too, as in text (LZ-6.8).
+        deletes_are_full: whether NULL is rejected in delete rows, too, as in text (LZ-6.8).
     """
 
     incoming: Incoming
@@ -130,65 +135,61 @@ class _RowChecks:
 
     def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The next rows as the table takes them."""
-        effective = self._effective(batch)
+        markers = self._effective_markers(batch)
         self._check_folder(batch)
-        cells = [_fitted(batch.column(own), kind) for own, kind in self._kept]
+        cells = [_fitted(batch.column(name), kind) for name, kind in self._kept]
         if self.counts_bytes:
             self.byte_count += byte_count(cells)
         cells += [_constant(value, batch.num_rows) for value in self._folder_columns.values()]
-        made = pa.RecordBatch.from_arrays([*cells, effective], schema=self.schema)
-        self._check_nulls(made, effective)
-        self._count(made, effective)
-        return made
+        rows = pa.RecordBatch.from_arrays([*cells, markers], schema=self.schema)
+        self._check_nulls(rows, markers)
+        self._count(rows, markers)
+        return rows
 
-    def _effective(self, batch: pa.RecordBatch) -> pa.Array:
-        """The rows' markers, where the file has any, good ones (LZ-4.13, LZ-4.14)."""
+    def _effective_markers(self, batch: pa.RecordBatch) -> pa.Array:
+        """The rows' markers, or the default in their place (LZ-4.13, LZ-4.14)."""
         if self.file.marker is None:
-            found = pa.repeat(pa.scalar(self.contract.default_marker.value, pa.int8()), batch.num_rows)
+            markers = pa.repeat(pa.scalar(self.contract.default_marker.value, pa.int8()), batch.num_rows)
         else:
-            found = batch.column(MARKER_COLUMN)
+            markers = batch.column(MARKER_COLUMN)
         if not self.contract.key_columns:
-            at = pc.index(pc.not_equal(found, RowMarker.INSERT.value), True).as_py()
+            at = pc.index(pc.not_equal(markers, RowMarker.INSERT.value), True).as_py()
             if at >= 0:
-                raise self._refusal("ME038", at, value=found[at])
-        return found
+                raise self._rejected("ME038", at, value=markers[at])
+        return markers
 
     def _check_folder(self, batch: pa.RecordBatch) -> None:
-        """Hold a column of the file against the folder that names it, too (LZ-3.8)."""
+        """Compare columns that the file has, too, with their values in the folder's name (LZ-3.8)."""
         for name, value in self._also_in_folder.items():
-            fault = _first_unlike(batch.column(name), value)
-            if fault >= 0:
-                raise self._refusal("ME032", fault, column=name)
+            at = _first_unlike(batch.column(name), value)
+            if at >= 0:
+                raise self._rejected("ME032", at, column=name)
 
-    def _check_nulls(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
-        """Hold every row, in Parquet but its delete rows, against the not-null columns (LZ-5.6, LZ-6.8)."""
+    def _check_nulls(self, rows: pa.RecordBatch, markers: pa.Array) -> None:
+        """Reject NULL in NOT NULL columns; delete rows of Parquet may hold it (LZ-5.6, LZ-6.8)."""
         for name in self._filled:
             cells = rows.column(name)
             if not cells.null_count:
                 continue
             missing = pc.is_null(cells)
             if not self.contract.deletes_are_full:
-                missing = pc.and_(missing, pc.not_equal(effective, RowMarker.DELETE.value))
+                missing = pc.and_(missing, pc.not_equal(markers, RowMarker.DELETE.value))
             at = pc.index(missing, True).as_py()
             if at >= 0:
-                raise self._refusal("ME048", at, column=name)
+                raise self._rejected("ME048", at, column=name)
 
-    def _count(self, rows: pa.RecordBatch, effective: pa.Array) -> None:
+    def _count(self, rows: pa.RecordBatch, markers: pa.Array) -> None:
         self.rows += rows.num_rows
-        for marker, count in self._marker_counts(effective):
-            self.markers[marker] += count
+        if self.file.marker is None:
+            self.markers[self.contract.default_marker.value] += rows.num_rows
+        else:
+            values = markers.to_numpy().tobytes()
+            self.markers.update({marker: count for marker in _MARKERS if (count := values.count(marker))})
         for key in self.contract.key_columns:
             if missing := rows.column(key).null_count:
                 self.null_keys[key] += missing
 
-    def _marker_counts(self, effective: pa.Array) -> Sequence[tuple[int, int]]:
-        """How many rows of which marker."""
-        if self.file.marker is None:
-            return [(self.contract.default_marker.value, len(effective))] if len(effective) else []
-        found = effective.to_numpy().tobytes()
-        return [(marker, count) for marker in _MARKERS if (count := found.count(marker))]
-
-    def _refusal(self, code: str, at: int, **details: object) -> RejectedFile:
+    def _rejected(self, code: str, at: int, **details: object) -> RejectedFile:
         return RejectedFile(self.contract.incoming.say(code, self.rows + at + 1, **details))
 
 
@@ -198,7 +199,7 @@ def _spelled(schema: TableSchema, name: str) -> str:
 
 
 def _fitted(cells: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cells in the table's type; only times with and without a zone, and all NULL, are ever of another."""
+    """Cells in the table's type; only times with and without a zone, and columns of NULL, have another."""
     if cells.type == target:
         return cells
     return pa.nulls(len(cells), target) if pa.types.is_null(cells.type) else cells.view(target)
@@ -219,16 +220,6 @@ def _first_unlike(cells: pa.Array, value: str | None) -> int:
     return int(pc.index(pc.fill_null(pc.not_equal(texts, value), True), True).as_py())
 
 
-def null_key_counts(counts: Mapping[str, int], key_columns: Sequence[str]) -> list[tuple[str, int]]:
-    """Key columns with NULL in them, in key order, and in how many rows."""
-    return [(key, counts[key]) for key in key_columns if counts.get(key)]
-
-
-_KNOWN = [marker.value for marker in RowMarker]
-_KNOWN_BYTES = bytes(_KNOWN)
-_SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,6}")
-
-
 def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
     """The markers as int8 (LZ-4.11).
 
@@ -243,16 +234,15 @@ def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
     if pa.types.is_integer(markers.type) and not markers.null_count:
         wide = markers.to_numpy()
         narrow = wide.astype(np.int8)
-        if (narrow == wide).all() and not narrow.tobytes().translate(None, _KNOWN_BYTES):
+        if (narrow == wide).all() and not narrow.tobytes().translate(None, _MARKER_BYTES):
             return pa.Array.from_buffers(pa.int8(), len(narrow), [None, pa.py_buffer(narrow)])
-    words = list(map(str, _KNOWN)) if pa.types.is_string(markers.type) else _KNOWN
-    known = (
-        pc.is_in(markers, value_set=pa.array(words).cast(markers.type)) if markers.null_count < len(markers) else None
-    )
-    fault = 0 if known is None and len(markers) else pc.index(known, False).as_py() if known is not None else -1
-    if fault >= 0:
-        value = _shown(markers[fault].as_py())
-        raise RejectedFile(diagnose("ME037", path, row=first_row + fault, value=value))
+    invalid = 0 if len(markers) else -1
+    if markers.null_count < len(markers):
+        values = [str(value) for value in _MARKERS] if pa.types.is_string(markers.type) else _MARKERS
+        invalid = pc.index(pc.is_in(markers, value_set=pa.array(values).cast(markers.type)), False).as_py()
+    if invalid >= 0:
+        value = _shown(markers[invalid].as_py())
+        raise RejectedFile(diagnose("ME037", path, row=first_row + invalid, value=value))
     return markers.cast(pa.int8())
 
 
@@ -262,11 +252,6 @@ def _shown(value: object) -> str:
         return "NULL"
     text = str(value)
     return text if _SHORT_INTEGER.fullmatch(text) else "no short integer"
-
-
-_TIMESTAMP_BYTES = 16
-_DECIMAL_BYTES = 16
-_LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, in UTF-8
 
 
 def byte_count(columns: Iterable[pa.Array]) -> int:
@@ -300,6 +285,6 @@ def _utf16_units(texts: pa.Array) -> int:
 
 
 def _bytes_of(texts: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    filled = texts.drop_null()  # the bytes under a NULL are anything
-    offsets = np.frombuffer(filled.buffers()[1], dtype=np.int32)[filled.offset : filled.offset + len(filled) + 1]
-    return np.frombuffer(filled.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
+    texts = texts.drop_null()  # the bytes under a NULL are anything
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(texts.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
