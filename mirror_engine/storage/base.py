@@ -56,6 +56,8 @@ class Storage(Protocol):
     def open(self, path: str) -> BinaryIO:
         """Open a regular file as a seekable reader, which keeps reading that file if the path is replaced.
 
+        A read that fails raises `StorageUnavailable`, too.
+
         Raises:
             FileNotFoundError: there is no regular file.
         """

@@ -27,7 +27,7 @@ from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import bounds_of_chunks, chunks_of_column
-from mirror_engine.tables.reading.opening import guarded, listed_now, open_listed
+from mirror_engine.tables.reading.opening import listed_now, open_listed
 from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, open_parquet
 from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
 from mirror_engine.tables.reading.reader import facts_after, file_contract, file_diagnostics
@@ -110,8 +110,7 @@ class PassthroughReader:
         copy = self._scratch / f"rows-{PROCESS}-{uuid.uuid4().hex}.parquet"
         try:
             with open_listed(self._storage, request) as handle:
-                content = guarded(handle, request.path)
-                self._opened(content, request)  # what its footer tells costs no copy
+                self._opened(handle, request)  # what its footer tells costs no copy
                 with scratch_errors():
                     self._scratch.mkdir(parents=True, exist_ok=True)
                     _copy(handle, copy, request.file.size)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from mirror_engine.errors import ConcurrentModification, StorageUnavailable
+from mirror_engine.errors import ConcurrentModification
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
-
-    from typing_extensions import Buffer
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile
@@ -66,56 +63,6 @@ class OpenFile(Protocol):
 
 
 IN_MEMORY_BYTES = 1 << 20
-
-
-class _ChangeBytes(io.RawIOBase):
-    """A reader that turns every `OSError` of the one below into `StorageUnavailable`.
-
-    Parsers raise `OSError` for what they cannot parse, too; behind this wrapper the two cannot be confused.
-    """
-
-    def __init__(self, handle: BinaryIO, path: str) -> None:
-        super().__init__()
-        self._handle = handle
-        self._path = path
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        try:
-            return self._handle.read(-1 if size is None else size)
-        except OSError as failed:
-            self._fail(failed)
-
-    def readinto(self, buffer: Buffer) -> int:
-        view = memoryview(buffer).cast("B")
-        content = self.read(len(view))
-        view[: len(content)] = content
-        return len(content)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        try:
-            return self._handle.seek(offset, whence)
-        except OSError as failed:
-            self._fail(failed)
-
-    def tell(self) -> int:
-        return self._handle.tell()
-
-    def _fail(self, failed: OSError) -> NoReturn:
-        raise StorageUnavailable(
-            f"{self._path}: reading failed: {failed.strerror or type(failed).__name__}"
-        ) from failed
-
-
-def guarded(handle: BinaryIO, path: str) -> BinaryIO:
-    """The same bytes; a read that fails raises `StorageUnavailable`. Closing it leaves `handle` open."""
-    cannot_fail = isinstance(handle, _ChangeBytes | pa.BufferReader)
-    return handle if cannot_fail else cast("BinaryIO", _ChangeBytes(handle, path))
 
 
 def in_memory(content: BinaryIO, size: int) -> BinaryIO:

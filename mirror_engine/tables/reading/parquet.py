@@ -19,7 +19,6 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, dia
 from mirror_engine.landing_zone.schema import VOID, Column, same_name
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.limits import broken, check_lengths, check_total, out_of_memory, too_large
-from mirror_engine.tables.reading.opening import guarded
 from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS, OutOfRange, ParquetType, converted, parquet_type
 from mirror_engine.tables.reading.row_rules import effective_markers
 
@@ -70,15 +69,14 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
             ME050, ME052.
         StorageUnavailable: the bytes could not be read.
     """
-    source = guarded(handle, path)
-    footer = _read_footer(source, path, config)
+    footer = _read_footer(handle, path, config)
     try:
-        file = _opened(source, footer)
+        file = _opened(handle, footer)
         _check_metadata(file.metadata, path)
         fields = _fields(file, path)
     except PARSE_ERRORS as error:
         raise broken(path, "its footer cannot be understood") from error
-    return ParquetChangeFile(source, file, fields, path, config, threads=threads)
+    return ParquetChangeFile(handle, file, fields, path, config, threads=threads)
 
 
 def _read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:

@@ -21,7 +21,7 @@ from mirror_engine.landing_zone.schema import (
     mixed_times,
 )
 from mirror_engine.tables.base import FileRows
-from mirror_engine.tables.reading.opening import guarded, in_memory, listed_now, open_listed
+from mirror_engine.tables.reading.opening import in_memory, listed_now, open_listed
 from mirror_engine.tables.reading.parquet import open_parquet
 from mirror_engine.tables.reading.request import ReadFile, TableContext
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows, ingest
@@ -110,7 +110,7 @@ class ChangeFileReader:
     def _read(self, request: ReadRequest) -> ReadFile:
         landed = request.file
         with open_listed(self._storage, request) as handle:
-            content = in_memory(guarded(handle, request.path), landed.size)
+            content = in_memory(handle, landed.size)
             content_digest, size = self._digest(content, request)
             if size != landed.size:
                 raise self._changed(request)

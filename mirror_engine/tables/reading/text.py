@@ -19,7 +19,6 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, dia
 from mirror_engine.landing_zone.schema import Column, folded
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.limits import broken, check_total
-from mirror_engine.tables.reading.opening import guarded
 from mirror_engine.tables.reading.row_rules import effective_markers
 
 if TYPE_CHECKING:
@@ -164,20 +163,19 @@ def text_bytes(handle: BinaryIO, path: str, encoding: str) -> Iterator[bytes]:
         RejectedFile: ME024.
         StorageUnavailable: reading failed.
     """
-    source = guarded(handle, path)
-    source.seek(0)
-    head = source.read(_HEAD_BYTES)
-    source.seek(0)
+    handle.seek(0)
+    head = handle.read(_HEAD_BYTES)
+    handle.seek(0)
     codec = next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), "")
     if not codec and encoding == "utf-8" and head.startswith(b"\0"):  # Hadoop's blocks of Snappy begin so
         raise broken(path, "it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format")
     try:
         if not codec:
-            yield from iter(partial(source.read, CHUNK_BYTES), b"")
+            yield from iter(partial(handle.read, CHUNK_BYTES), b"")
         elif codec == "snappy":
-            yield from _snappy_frames(source)
+            yield from _snappy_frames(handle)
         else:
-            content = pa.CompressedInputStream(pa.PythonFile(_KeptOpen(source), mode="r"), codec)
+            content = pa.CompressedInputStream(pa.PythonFile(_KeptOpen(handle), mode="r"), codec)
             yield from iter(partial(content.read, CHUNK_BYTES), b"")
     except (OSError, EOFError, pa.ArrowException) as error:
         raise broken(path, f"its {codec} data is damaged or ends early") from error

@@ -412,14 +412,14 @@ def test_the_last_and_the_first_moment_are_held() -> None:
     assert rows(file).column("at").cast(pa.int64()).to_pylist() == moments
 
 
-def test_a_failing_read_is_the_storages_fault() -> None:
+def test_a_read_that_fails_is_no_fault_of_the_file() -> None:
     class Failing(io.BytesIO):
         left = 4
 
         def read(self, size: int | None = -1) -> bytes:
             self.left -= 1
             if self.left < 0:
-                raise OSError(5, "Input/output error")
+                raise StorageUnavailable("cannot read it")
             return super().read(size)
 
     with pytest.raises(StorageUnavailable):

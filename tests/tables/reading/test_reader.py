@@ -393,10 +393,10 @@ def test_a_file_replaced_while_it_is_read_is_left_to_the_next_cycle(tmp_path: Pa
         zone.reads(content)
 
 
-def test_a_read_that_fails_is_the_storages_fault(tmp_path: Path) -> None:
+def test_a_read_that_fails_is_no_fault_of_the_file(tmp_path: Path) -> None:
     class Broken(io.BytesIO):
         def read(self, _size: int | None = -1) -> bytes:
-            raise OSError(5, "Input/output error")
+            raise StorageUnavailable("cannot read it")
 
     class BrokenStorage(MemoryStorage):
         def open(self, path: str) -> BinaryIO:  # noqa: ARG002 - as promised
