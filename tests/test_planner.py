@@ -13,7 +13,7 @@ from mirror_engine.engine.plan import (
     StartGeneration,
     UpdateFolderIdentity,
 )
-from mirror_engine.engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_gone
+from mirror_engine.engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_missing
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.listing import (
     LandedFile,
@@ -218,17 +218,17 @@ def test_metadata_without_data_waits_fourteen_days():
 
 
 def test_a_gone_folder_drops_its_table():
-    made = plan_gone(ORDERS, progress(numbered(1)), HERE)
+    made = plan_missing(ORDERS, progress(numbered(1)), HERE)
     assert kinds(made) == [DropTable]
 
 
 def test_a_gone_folder_is_given_its_delay():
     slow = Config(drop_delay_seconds=60)
-    first = plan_gone(ORDERS, progress(numbered(1)), Circumstances(slow, NOW))
+    first = plan_missing(ORDERS, progress(numbered(1)), Circumstances(slow, NOW))
     assert first.steps == (MarkFolderMissing(NOW),)
     known = progress(numbered(1), gone_at=NOW)
-    assert plan_gone(ORDERS, known, Circumstances(slow, NOW + 59)).steps == ()
-    assert kinds(plan_gone(ORDERS, known, Circumstances(slow, NOW + 60))) == [DropTable]
+    assert plan_missing(ORDERS, known, Circumstances(slow, NOW + 59)).steps == ()
+    assert kinds(plan_missing(ORDERS, known, Circumstances(slow, NOW + 60))) == [DropTable]
     back = plan(folder(numbered(1)), known, HERE)
     assert kinds(back) == [RecordFolderState]
 

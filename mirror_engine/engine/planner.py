@@ -1,12 +1,13 @@
-"""Decides the steps: pure, the same sight gives the same plan."""
+"""Plans: what is to be done for each table, and why not more. Equal listings and progress give equal plans."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine.ownership import around, changed_by_others, taken_places
+from mirror_engine.engine.ownership import changed_by_others, owner_of
 from mirror_engine.engine.plan import (
     ApplyBatch,
     DropTable,
@@ -18,12 +19,12 @@ from mirror_engine.engine.plan import (
     UpdateFolderIdentity,
 )
 from mirror_engine.engine.root_identity import RootIdentityCheck
-from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUnusable, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, forbidden_change
-from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, TableName
+from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, TABLES_OF_THE_SERVICE, TableName, conflicts
 from mirror_engine.landing_zone.progress import Progress, Rejection
 from mirror_engine.landing_zone.states import (
     Behind,
@@ -37,7 +38,7 @@ from mirror_engine.landing_zone.states import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
@@ -48,18 +49,18 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
 
-PASSING = frozenset({"ME025", "ME028", "ME029", "ME071"})  # seen once, true for good
+STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the planner must know beside the table folder and its progress.
+    """What a plan depends on, besides the table folder and its progress.
 
     Attributes:
         config: all options.
         now: seconds since 1970.
-        refusal: why the zone leaves no place for this table (ME004, ME007 under strict); None mostly.
+        refusal: why the zone has no room for this table (ME004, ME007 under strict); None mostly.
         moved: whether a new folder identity means a copied ROOT, not a recreated folder.
     """
 
@@ -70,8 +71,8 @@ class Circumstances:
 
 
 @dataclass(frozen=True)
-class _Sight:
-    """One table folder, with what is known of it, under way through the planner."""
+class _Draft:
+    """A plan in the making: a table folder, its progress, and the steps and diagnostics so far."""
 
     listing: TableListing
     progress: Progress | None
@@ -88,132 +89,137 @@ class _Sight:
         return self.progress is not None and self.progress.armed_at > 0
 
     @property
-    def waiting(self) -> dict[str, str]:
+    def pending(self) -> dict[str, str]:
         applied = self.progress.applied if self.progress else {}
         return {file.path: file.etag for file in self.listing.files if file.path not in applied}
 
     def file(self, path: str) -> LandedFile | None:
         return next((file for file in self.listing.files if file.path == path), None)
 
-    def saying(self, *diagnostics: Diagnostic) -> _Sight:
+    def with_diagnostics(self, *diagnostics: Diagnostic) -> _Draft:
         return replace(self, diagnostics=(*self.diagnostics, *diagnostics))
 
 
-def plan_gone(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
-    """Plan for a known table whose folder is no longer there (LZ-7.2, LZ-7.4)."""
-    gone = diagnose("ME065", table.folder)
+def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
+    """Plan a known table whose folder is missing (LZ-7.2, LZ-7.4)."""
+    missing = diagnose("ME065", table.folder)
     since = progress.gone_at or circumstances.now
     if circumstances.now - since >= circumstances.config.drop_delay_seconds:
-        return Plan(table, CaughtUp(), (DropTable(gone),), diagnostics=(gone,))
+        return Plan(table, CaughtUp(), (DropTable(missing),), diagnostics=(missing,))
     return Plan(table, CaughtUp(), () if progress.gone_at else (MarkFolderMissing(since),))
 
 
 def plan(listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:
-    """Plan for a table folder that is there.
+    """Plan a table whose folder is listed.
 
     Args:
         listing: the folder as the poller saw it.
-        progress: what is known of it; None at first sight.
-        circumstances: what else bears on it.
+        progress: how far it is; None for a new folder.
+        circumstances: what else the plan depends on.
     """
     if circumstances.refusal:
         refused = Halted(circumstances.refusal, len(listing.files))
         return Plan(listing.name, refused, diagnostics=(circumstances.refusal,))
-    sight = _in_its_generation(_Sight(listing, progress, circumstances, (), listing.diagnostics))
+    draft = _with_generation(_Draft(listing, progress, circumstances, (), listing.diagnostics))
     match listing.metadata:
         case MetadataUsable() as usable:
-            return _armed(sight.saying(*usable.diagnostics), usable.metadata)
+            return _configured(draft.with_diagnostics(*usable.diagnostics), usable.metadata)
         case MetadataUnusable() as unusable:
-            return _without_metadata(sight.saying(*unusable.diagnostics[1:]), unusable.diagnostics[0], unusable.etag)
+            return _without_metadata(
+                draft.with_diagnostics(*unusable.diagnostics[1:]), unusable.diagnostics[0], unusable.etag
+            )
         case MetadataAbsent():
-            if circumstances.config.missing_metadata == "insert-only" and not _has_been_described(sight):
-                return _armed(sight, Metadata())
-            folder = sight.table.folder
-            if sight.is_known:
-                return _without_metadata(sight, diagnose("ME009", f"{folder}/{METADATA_FILE}"), "")
-            return _without_metadata(sight, diagnose("ME008", folder, count=len(listing.files)), "")
+            if circumstances.config.missing_metadata == "insert-only" and not _was_described(draft):
+                return _configured(draft, Metadata())
+            folder = draft.table.folder
+            if draft.is_known:
+                return _without_metadata(draft, diagnose("ME009", f"{folder}/{METADATA_FILE}"), "")
+            return _without_metadata(draft, diagnose("ME008", folder, count=len(listing.files)), "")
 
 
-def _in_its_generation(sight: _Sight) -> _Sight:
-    """The sight with the steps that make its progress that of the folder's present life (LZ-7.3)."""
-    begin = StartGeneration(sight.listing.identity)
-    if sight.progress is None:
-        return replace(sight, steps=(begin,))
-    if sight.progress.identity == sight.listing.identity:
-        return sight
-    if sight.circumstances.moved:
-        moved = diagnose("ME076", sight.table.folder)
-        learned = with_identity(sight.progress, sight.listing)
-        return replace(sight, progress=learned, steps=(UpdateFolderIdentity(sight.listing.identity),)).saying(moved)
-    if not sight.is_known:
-        return replace(sight, progress=None, steps=(begin,))
-    rebuilt = diagnose("ME066", sight.table.folder, count=len(sight.listing.files))
-    return replace(sight, progress=None, steps=(DropTable(rebuilt), begin)).saying(rebuilt)
+def _with_generation(draft: _Draft) -> _Draft:
+    """Add the steps after which the progress is that of the folder's present generation (LZ-7.3)."""
+    start = StartGeneration(draft.listing.identity)
+    if draft.progress is None:
+        return replace(draft, steps=(start,))
+    if draft.progress.identity == draft.listing.identity:
+        return draft
+    if draft.circumstances.moved:
+        moved = diagnose("ME076", draft.table.folder)
+        learned = with_identity(draft.progress, draft.listing)
+        return replace(draft, progress=learned, steps=(UpdateFolderIdentity(draft.listing.identity),)).with_diagnostics(
+            moved
+        )
+    if not draft.is_known:
+        return replace(draft, progress=None, steps=(start,))
+    rebuilt = diagnose("ME066", draft.table.folder, count=len(draft.listing.files))
+    return replace(draft, progress=None, steps=(DropTable(rebuilt), start)).with_diagnostics(rebuilt)
 
 
 def with_identity(progress: Progress, listing: TableListing) -> Progress:
-    """The progress of a folder that is the same under a new identity: its applied files are known anew, too."""
-    lying = {file.path: file for file in listing.files}
+    """Return the progress of a folder that got a new identity, with the identities of its files."""
+    present = {file.path: file for file in listing.files}
     applied = {
-        path: replace(file, etag=lying[path].etag) if path in lying else file for path, file in progress.applied.items()
+        path: replace(file, etag=present[path].etag) if path in present else file
+        for path, file in progress.applied.items()
     }
     latch = progress.latch
-    if latch and latch.path in lying:
-        latch = replace(latch, identity=lying[latch.path].identity, etag=lying[latch.path].etag)
+    if latch and latch.path in present:
+        latch = replace(latch, identity=present[latch.path].identity, etag=present[latch.path].etag)
     return replace(progress, identity=listing.identity, applied=applied, waiting={}, latch=latch)
 
 
-def _without_metadata(sight: _Sight, fault: Diagnostic, etag: str) -> Plan:
-    """A folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
-    files = len(sight.listing.files)
-    if not sight.is_known:
-        return _planned(sight.saying(fault), Unconfigured(fault, files), None)
-    return _planned(sight.saying(fault), Halted(fault, files), _metadata_latch(sight, fault, etag))
+def _without_metadata(draft: _Draft, fault: Diagnostic, etag: str) -> Plan:
+    """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
+    files = len(draft.listing.files)
+    if not draft.is_known:
+        return _planned(draft.with_diagnostics(fault), Unconfigured(fault, files), None)
+    return _planned(draft.with_diagnostics(fault), Halted(fault, files), _metadata_rejection(draft, fault, etag))
 
 
-def _armed(sight: _Sight, metadata: Metadata) -> Plan:
-    """A folder with usable metadata: a table."""
-    config = sight.circumstances.config
-    change = forbidden_change(sight.table, sight.progress, metadata)
+def _configured(draft: _Draft, metadata: Metadata) -> Plan:
+    """Plan a folder with usable metadata."""
+    config = draft.circumstances.config
+    change = forbidden_change(draft.table, draft.progress, metadata)
     if change:
-        refused = Halted(change, len(sight.waiting))
-        return _planned(sight.saying(change), refused, _metadata_latch(sight, change, ""))
+        refused = Halted(change, len(draft.pending))
+        return _planned(draft.with_diagnostics(change), refused, _metadata_rejection(draft, change, ""))
     detection = detect(
-        sight.table, sight.listing.files, metadata, sight.progress, config.first_file, strict=config.strict
+        draft.table, draft.listing.files, metadata, draft.progress, config.first_file, strict=config.strict
     )
-    sight = sight.saying(*detection.diagnostics, *_overwritten(sight))
-    latch, notes = _standing_latch(sight)
-    sight = sight.saying(*notes)
-    error = latch.diagnostic if latch else _first_error(sight.diagnostics)
+    draft = draft.with_diagnostics(*detection.diagnostics, *_overwritten_files(draft))
+    rejection, notes = _current_rejection(draft)
+    draft = draft.with_diagnostics(*notes)
+    error = rejection.diagnostic if rejection else _first_error(draft.diagnostics)
     if error:
-        waiting = len(detection.ready) + len(detection.later)
-        work = () if latch else _before(error, sight, ApplyBatch(detection.ready, metadata))
-        return _planned(sight, Halted(error, waiting), latch or _latch_at(sight, error), detection, work)
-    return _readable(sight, metadata, detection)
+        pending = len(detection.ready) + len(detection.later)
+        work = () if rejection else _before(error, draft, ApplyBatch(detection.ready, metadata))
+        return _planned(draft, Halted(error, pending), rejection or _rejection_of(draft, error), detection, work)
+    return _readable(draft, metadata, detection)
 
 
-def _readable(sight: _Sight, metadata: Metadata, detection: Detection) -> Plan:
-    """A table that nothing keeps from reading on."""
+def _readable(draft: _Draft, metadata: Metadata, detection: Detection) -> Plan:
+    """Plan a table that is not halted."""
     if detection.ready:
         count = len(detection.ready)
-        state: TableState = Behind(count) if sight.progress and sight.progress.has_table else Loading(count)
-        return _planned(sight, state, None, detection, (ApplyBatch(detection.ready, metadata),))
+        state: TableState = Behind(count) if draft.progress and draft.progress.has_table else Loading(count)
+        return _planned(draft, state, None, detection, (ApplyBatch(detection.ready, metadata),))
     if detection.waits_for:
-        return _planned(sight, Blocked(detection.waits_for, len(detection.later)), None, detection)
-    if sight.progress and sight.progress.has_table:
-        return _planned(sight, CaughtUp(), None, detection)
-    return _without_data(sight, detection)
+        return _planned(draft, Blocked(detection.waits_for, len(detection.later)), None, detection)
+    if draft.progress and draft.progress.has_table:
+        return _planned(draft, CaughtUp(), None, detection)
+    return _without_data(draft, detection)
 
 
-def _without_data(sight: _Sight, detection: Detection) -> Plan:
-    """Metadata without data: `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""
-    since = sight.progress.armed_at if sight.progress and sight.progress.armed_at else sight.circumstances.now
-    if sight.circumstances.now - since < FAILED_AFTER_SECONDS:
-        note = diagnose("ME067", sight.table.folder, date=date_of(since + FAILED_AFTER_SECONDS))
-        return _planned(sight.saying(note), Empty(expired=False), None, detection)
-    days = int((sight.circumstances.now - since) // 86_400)
-    note = diagnose("ME068", sight.table.folder, time=f"{days} days")
-    return _planned(sight.saying(note), Empty(expired=True), None, detection)
+def _without_data(draft: _Draft, detection: Detection) -> Plan:
+    """Plan a table without data: in Fabric `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""
+    since = draft.progress.armed_at if draft.progress and draft.progress.armed_at else draft.circumstances.now
+    if draft.circumstances.now - since < FAILED_AFTER_SECONDS:
+        note = diagnose("ME067", draft.table.folder, date=date_of(since + FAILED_AFTER_SECONDS))
+        return _planned(draft.with_diagnostics(note), Empty(expired=False), None, detection)
+    days = int((draft.circumstances.now - since) // 86_400)
+    note = diagnose("ME068", draft.table.folder, time=f"{days} days")
+    return _planned(draft.with_diagnostics(note), Empty(expired=True), None, detection)
 
 
 def date_of(seconds: float) -> str:
@@ -221,99 +227,98 @@ def date_of(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
 
 
-def _overwritten(sight: _Sight) -> Iterable[Diagnostic]:
-    """Waiting files whose content is another than the poller saw before (LZ-3.13, ME071)."""
-    if not sight.progress:
+def _overwritten_files(draft: _Draft) -> Iterable[Diagnostic]:
+    """Report pending files whose content changed since an earlier listing (LZ-3.13, ME071)."""
+    if not draft.progress:
         return
-    latch = sight.progress.latch
-    for file in sight.listing.files:
-        before = sight.progress.waiting.get(file.path, file.etag)
+    latch = draft.progress.latch
+    for file in draft.listing.files:
+        before = draft.progress.waiting.get(file.path, file.etag)
         if before == file.etag or (latch and latch.path == file.path):
             continue
         code = "ME071" if file.has_grown_since(before) else "ME025"
-        yield diagnose(code, f"{sight.table.folder}/{file.path}", strict=sight.circumstances.config.strict)
+        yield diagnose(code, f"{draft.table.folder}/{file.path}", strict=draft.circumstances.config.strict)
 
 
-def _standing_latch(sight: _Sight) -> tuple[Rejection | None, tuple[Diagnostic, ...]]:
-    """The file latch if it still holds (LZ-3.11), and what to say beside."""
-    latch = sight.progress.latch if sight.progress else None
-    if not latch or latch.path == METADATA_FILE:
+def _current_rejection(draft: _Draft) -> tuple[Rejection | None, tuple[Diagnostic, ...]]:
+    """Return the rejection of a file if it still holds (LZ-3.11), and its diagnostics."""
+    known = draft.progress.latch if draft.progress else None
+    if not known or known.path == METADATA_FILE:
         return None, ()
-    lying = sight.file(latch.path)
-    if not lying or lying.identity != latch.identity:
+    file = draft.file(known.path)
+    if not file or file.identity != known.identity:
         return None, ()
-    if lying.etag == latch.etag:
-        return latch, (latch.diagnostic,)
-    return latch, (latch.diagnostic, diagnose("ME027", f"{sight.table.folder}/{latch.path}"))
+    if file.etag == known.etag:
+        return known, (known.diagnostic,)
+    return known, (known.diagnostic, diagnose("ME027", f"{draft.table.folder}/{known.path}"))
 
 
-def _metadata_latch(sight: _Sight, fault: Diagnostic, etag: str) -> Rejection:
-    """What to remember of unusable metadata: a file's latch stands on beneath it (LZ-3.11)."""
-    standing, _ = _standing_latch(sight)
-    return standing or Rejection(fault, METADATA_FILE, "", etag)
+def _metadata_rejection(draft: _Draft, fault: Diagnostic, etag: str) -> Rejection:
+    """Return the rejection for unusable metadata; that of a file continues to hold (LZ-3.11)."""
+    current, _ = _current_rejection(draft)
+    return current or Rejection(fault, METADATA_FILE, "", etag)
 
 
 def _first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
-    return next((found for found in diagnostics if found.severity is Severity.ERROR), None)
+    return next((diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR), None)
 
 
-def _before(refused: Diagnostic, sight: _Sight, batch: ApplyBatch) -> tuple[Step, ...]:
-    """The files that come before one refused at sight, which is only done under `strict` (LZ-4.17)."""
-    places = [f"{sight.table.folder}/{file.path}" for file in batch.files]
+def _before(refused: Diagnostic, draft: _Draft, batch: ApplyBatch) -> tuple[Step, ...]:
+    """Return the step for files before one that its listing rejects, which only `strict` does (LZ-4.17)."""
+    places = [f"{draft.table.folder}/{file.path}" for file in batch.files]
     before = batch.files[: places.index(refused.path)] if refused.path in places else ()
     return (replace(batch, files=before),) if before else ()
 
 
-def _latch_at(sight: _Sight, refused: Diagnostic) -> Rejection:
-    """A latch for what is wrong with a sighted file under `strict`; it is judged anew when the file changes."""
-    path = refused.path.removeprefix(f"{sight.table.folder}/")
-    lying = sight.file(path)
-    return Rejection(refused, path, lying.identity if lying else "", lying.etag if lying else "")
+def _rejection_of(draft: _Draft, refused: Diagnostic) -> Rejection:
+    """Return the rejection of a file that is wrong by its listing (`strict`); it ends when the file changes."""
+    path = refused.path.removeprefix(f"{draft.table.folder}/")
+    present = draft.file(path)
+    return Rejection(refused, path, present.identity if present else "", present.etag if present else "")
 
 
 def _planned(
-    sight: _Sight,
+    draft: _Draft,
     state: TableState,
-    latch: Rejection | None,
+    rejection: Rejection | None,
     detection: Detection | None = None,
     work: tuple[Step, ...] = (),
 ) -> Plan:
-    """The plan, with a step to remember what has changed about the folder."""
-    remember = _to_remember(sight, latch, armed=not isinstance(state, Unconfigured))
-    return Plan(sight.table, state, (*sight.steps, *remember, *work), detection, sight.diagnostics)
+    """Return the plan, with a step that records what changed about the folder."""
+    record = _folder_state(draft, rejection, is_configured=not isinstance(state, Unconfigured))
+    return Plan(draft.table, state, (*draft.steps, *record, *work), detection, draft.diagnostics)
 
 
-def _to_remember(sight: _Sight, latch: Rejection | None, *, armed: bool) -> tuple[Step, ...]:
-    """What has changed about the folder; no step where nothing has."""
-    known = sight.progress
-    said = tuple(found for found in sight.diagnostics if found.code in PASSING and found not in _kept(known))
-    is_remembered = (
-        known is not None
-        and (sight.is_known or not armed)
-        and not known.gone_at
-        and known.latch == latch
-        and known.waiting == sight.waiting
+def _folder_state(draft: _Draft, rejection: Rejection | None, *, is_configured: bool) -> tuple[Step, ...]:
+    """Return a step that records what changed about the folder; none where nothing did."""
+    known = draft.progress
+    recorded = known.diagnostics if known else {}
+    new = tuple(
+        diagnostic for diagnostic in draft.diagnostics if diagnostic.code in STICKY_CODES and diagnostic not in recorded
     )
-    return () if is_remembered and not said else (RecordFolderState(armed, sight.waiting, latch, said),)
+    is_recorded = (
+        known is not None
+        and (draft.is_known or not is_configured)
+        and not known.gone_at
+        and known.latch == rejection
+        and known.waiting == draft.pending
+    )
+    return () if is_recorded and not new else (RecordFolderState(is_configured, draft.pending, rejection, new),)
 
 
-def _kept(progress: Progress | None) -> Mapping[Diagnostic, int]:
-    return progress.diagnostics if progress else {}
-
-
-def _has_been_described(sight: _Sight) -> bool:
-    """Whether files were applied under metadata that said more than none at all says."""
-    known = sight.progress
+def _was_described(draft: _Draft) -> bool:
+    """Whether files were applied under metadata with a key or columns."""
+    known = draft.progress
     return known is not None and bool(known.key_columns or known.declared_columns)
 
 
 @dataclass(frozen=True)
 class MirrorSnapshot:
-    """Consistent, read-only view of a mirror: listing, progress and plan of every table.
+    """Read-only view of a mirror: landing zone, progress and plans.
 
     Attributes:
-        context: both, and a copy of the ledger that agrees with the Delta logs.
-        zone: what the poller saw.
+        context: storage, tables, and a copy of the ledger that is reconciled with the Delta logs.
+        zone: the listing.
         plans: per table.
     """
 
@@ -327,15 +332,15 @@ class ZonePlanner:
 
     Args:
         context: storage, tables, ledger and options.
-        found: Delta tables of other programs, and damaged ones, as `recover` found them.
+        folders: the folders of Delta tables, with those of other programs and damaged ones.
         zone: the listing.
 
     Raises:
         StorageUnavailable: ROOT cannot be listed.
     """
 
-    def __init__(self, context: EngineContext, found: DeltaFolders, zone: ZoneListing) -> None:
-        self._found = found
+    def __init__(self, context: EngineContext, folders: DeltaFolders, zone: ZoneListing) -> None:
+        self._folders = folders
         self._context = context
         self._zone = zone
         self.root = RootIdentityCheck.at(context, zone)
@@ -351,47 +356,101 @@ class ZonePlanner:
         """
         context, names = self._context, [listing.name for listing in self._zone.tables]
         known = context.ledger.tables()
-        refusals = taken_places(context, self._found.foreign, names)
-        planned = {*known, *names} - around(context, {*known, *names}, except_for)
+        refusals = ownership_conflicts(context, self._folders.foreign, names)
+        planned = {*known, *names} - overlapping_tables(context, {*known, *names}, except_for)
         plans = {
             listing.name: self._plan(listing, refusals.get(listing.name))
             for listing in self._zone.tables
             if listing.name in planned
         }
         circumstances = Circumstances(context.config, context.clock())
-        plans |= {table: plan_gone(table, known[table], circumstances) for table in self._gone() if table in planned}
+        plans |= {
+            table: plan_missing(table, known[table], circumstances) for table in self._missing() if table in planned
+        }
         return plans
 
     def _plan(self, listing: TableListing, refusal: Diagnostic | None) -> Plan:
         progress = self._context.ledger.progress(listing.name)
         moved = self.root.has_moved(listing, progress)
-        begins_anew = progress is not None and progress.identity != listing.identity and not moved
-        said = None if begins_anew or refusal else self._said_of_its_delta_table(listing.name, progress)
-        if said and said.severity is Severity.ERROR:
-            refusal = said
-        made = plan(listing, progress, Circumstances(self._context.config, self._context.clock(), refusal, moved))
-        return replace(made, diagnostics=(*made.diagnostics, said)) if said and not refusal else made
+        is_new_generation = progress is not None and progress.identity != listing.identity and not moved
+        diagnostic = None if is_new_generation or refusal else self._delta_table_diagnostic(listing.name, progress)
+        if diagnostic and diagnostic.severity is Severity.ERROR:
+            refusal = diagnostic
+        planned = plan(listing, progress, Circumstances(self._context.config, self._context.clock(), refusal, moved))
+        return (
+            replace(planned, diagnostics=(*planned.diagnostics, diagnostic)) if diagnostic and not refusal else planned
+        )
 
-    def _said_of_its_delta_table(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
-        """That it cannot be read (ME081), or that its rows are not ours alone (ME080)."""
+    def _delta_table_diagnostic(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
+        """Report a Delta table that cannot be read (ME081), or that another program changed (ME080)."""
         folder = self._context.delta_folder(table)
         try:
-            if folder in self._found.damaged:
-                raise self._found.damaged[folder]
+            if folder in self._folders.damaged:
+                raise self._folders.damaged[folder]
             version = changed_by_others(self._context, table, progress) if progress else -1
         except TableDamaged as error:
             return diagnose("ME081", table.folder, fault=error.fault, help=error.help.rstrip("."))
         except StorageUnavailable:
-            return None  # who needs the table meets the same, and says so
+            return None  # the next batch fails for the same reason, and reports it
         return diagnose("ME080", table.folder, version=version) if version >= 0 else None
 
-    def _gone(self) -> Iterator[TableName]:
-        """Known tables whose folders are surely gone: a zone that is away or could not be listed proves nothing."""
+    def _missing(self) -> Iterator[TableName]:
+        """Known tables whose folders are certainly missing: an unlisted or unmounted zone proves nothing."""
         zone = self._zone
         if not zone.identity or self.root.is_mount_lost or "" in zone.unlisted:
             return
-        sighted = {listing.name for listing in zone.tables}
+        listed = {listing.name for listing in zone.tables}
         for table in self._context.ledger.tables():
             schema_folder = f"{table.schema}{SCHEMA_SUFFIX}" if table.schema else ""
-            if table not in sighted and not zone.unlisted & {schema_folder, table.folder}:
+            if table not in listed and not zone.unlisted & {schema_folder, table.folder}:
                 yield table
+
+
+def ownership_conflicts(
+    context: EngineContext, foreign: Collection[str], names: Sequence[TableName]
+) -> dict[TableName, Diagnostic]:
+    """Return the tables whose Delta folder is another's (ME004), or that exceed the limit under `strict` (ME007).
+
+    Args:
+        context: its ledger knows the owners.
+        foreign: Delta folders that held a table of another program when the engine started.
+        names: tables in the listing; known tables that are missing there own their folders, too.
+    """
+    known = context.ledger.tables()
+    owners = {name for name, progress in known.items() if progress.has_table}
+    refusals: dict[TableName, Diagnostic] = {}
+    for second, owner in conflicts({*names} | owners, context.config.delta_default_schema).items():
+        loser, winner = (owner, second) if second in owners and owner not in owners else (second, owner)
+        refusals[loser] = diagnose("ME004", loser.folder, table=context.delta_folder(loser), folder=winner.folder)
+    for name in names:
+        folder = context.delta_folder(name)
+        if folder in foreign and _is_foreign(context, folder):
+            refusals.setdefault(name, diagnose("ME004", name.folder, table=folder, folder="another program"))
+    if context.config.strict and len(names) > TABLES_OF_THE_SERVICE:
+        first_seen = {name: progress.armed_at for name, progress in known.items() if progress.armed_at}
+        for name in sorted(names, key=lambda name: (first_seen.get(name, math.inf), name))[TABLES_OF_THE_SERVICE:]:
+            refusals.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
+    return refusals
+
+
+def overlapping_tables(
+    context: EngineContext, names: Iterable[TableName], others: Collection[TableName]
+) -> set[TableName]:
+    """Return those of `names` whose Delta folder is that of one of `others`, inside it or around it (LZ-1.5)."""
+    places = {context.delta_folder(name).casefold() for name in others}
+    outer = {place.rpartition("/")[0] for place in places}
+    overlapping = set()
+    for name in names if others else ():
+        place = context.delta_folder(name).casefold()
+        if place in places or place in outer or place.rpartition("/")[0] in places:
+            overlapping.add(name)
+    return overlapping
+
+
+def _is_foreign(context: EngineContext, folder: str) -> bool:
+    """Whether a Delta table that was not ours when the engine started is still there."""
+    try:
+        state = context.writer.state(folder)
+    except TransientError:
+        return True
+    return state is not None and owner_of(context, folder, state) is None

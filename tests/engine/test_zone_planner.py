@@ -10,9 +10,8 @@ import pytest
 from shop import Shop, row
 
 from mirror_engine import Config
-from mirror_engine.engine.ownership import around, taken_places
 from mirror_engine.engine.plan import DropTable, StartGeneration, UpdateFolderIdentity
-from mirror_engine.engine.planner import ZonePlanner
+from mirror_engine.engine.planner import ZonePlanner, overlapping_tables, ownership_conflicts
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import DeltaFolders
 from mirror_engine.engine.root_identity import RootIdentity, RootIdentityCheck
@@ -95,9 +94,9 @@ def test_a_moved_root_is_remembered_once_it_is_certain_and_recorded(tmp_path):
 
 def test_a_folder_with_a_table_owns_its_delta_folder_whatever_its_name(tmp_path):
     with context_of(tmp_path / "new") as context:
-        assert list(taken_places(context, frozenset(), [ORDERS, IN_SCHEMA])) == [ORDERS]
+        assert list(ownership_conflicts(context, frozenset(), [ORDERS, IN_SCHEMA])) == [ORDERS]
     with replayed(tmp_path / "known").engine() as running:
-        refusals = taken_places(running.context, frozenset(), [IN_SCHEMA])
+        refusals = ownership_conflicts(running.context, frozenset(), [IN_SCHEMA])
         assert {name: said.code for name, said in refusals.items()} == {IN_SCHEMA: "ME004"}
 
 
@@ -108,8 +107,8 @@ def test_tables_whose_delta_folder_overlaps_one_in_progress_are_not_planned(tmp_
         assert zone_planner.plans(except_for=[ORDERS]) == zone_planner.plans(except_for=[IN_SCHEMA]) == {}
     names = {TableName("", "a"), TableName("A", "b"), TableName("A", "c"), TableName("", "d")}
     flat = replace(context, config=Config(default_schema="none"))
-    assert around(flat, names, [TableName("", "a")]) == names - {TableName("", "d")}
-    assert around(flat, names, [TableName("A", "b")]) == {TableName("", "a"), TableName("A", "b")}
+    assert overlapping_tables(flat, names, [TableName("", "a")]) == names - {TableName("", "d")}
+    assert overlapping_tables(flat, names, [TableName("A", "b")]) == {TableName("", "a"), TableName("A", "b")}
 
 
 def test_an_empty_table_expires_by_the_clock(tmp_path):
