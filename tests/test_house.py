@@ -8,6 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,13 @@ from lake import Lake
 from mirror_engine import errors
 from mirror_engine.cli.reference import diagnostics_page
 from mirror_engine.landing_zone.diagnostics import CATALOG, RejectedFile
+from mirror_engine.landing_zone.states import TableState
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 HOME = Path(__file__).parents[1]
 PACKAGE = HOME / "mirror_engine"
@@ -111,6 +118,28 @@ def test_the_error_tree_that_is_drawn_is_the_one_that_is_there() -> None:
         thing for thing in vars(errors).values() if isinstance(thing, type) and thing.__module__ == errors.__name__
     ]
     assert drawn() == {thing.__name__: thing.__bases__[0].__name__ for thing in (*classes, RejectedFile)}
+
+
+def part_of_architecture(name: str) -> str:
+    """What docs/architecture.md has between the comments `name` and `/name`."""
+    text = (HOME / "docs/architecture.md").read_text(encoding="utf-8")
+    return text.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0].strip()
+
+
+def test_the_layers_of_the_architecture_page_are_those_of_the_import_contract() -> None:
+    contract = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ][0]
+    assert part_of_architecture("layers").strip("`").split("\n")[1:-1] == contract["layers"]
+
+
+def test_the_error_tree_of_the_architecture_page_is_that_of_the_module() -> None:
+    assert part_of_architecture("errors").strip("`").strip() == (errors.__doc__ or "").split("```")[1].strip()
+
+
+def test_the_states_of_the_architecture_page_are_all_there_are() -> None:
+    rows = [line.split("|")[1].strip().strip("`") for line in part_of_architecture("states").splitlines()[2:]]
+    assert sorted(rows) == sorted(state.code for state in get_args(TableState))
 
 
 def test_every_diagnostic_is_unique_and_numbered_without_a_gap() -> None:

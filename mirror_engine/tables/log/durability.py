@@ -1,7 +1,7 @@
 """Brings commits to the disk before anybody relies on them: Spark leaves that to the operating system.
 
 Once a commit is recorded, the change files it holds are moved away, and one day deleted: the table is then the only
-copy. What is brought where, and what is left to the file system: docs/decisions/0009-what-is-on-the-disk.md.
+copy. What is brought where, and what is left to the file system: docs/decisions/0009-durability.md.
 """
 
 from __future__ import annotations
