@@ -33,9 +33,9 @@ class HeldWriter(MemoryDeltaWriter):
         for table in list(self._gates):
             self.let_go(table)
 
-    def apply(self, table, batch, record):
+    def apply(self, table, batch, record, snapshot=None):
         self._pass(table)
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, snapshot)
 
     def drop(self, table):
         self._pass(table)

@@ -93,12 +93,12 @@ class Raced(MemoryDeltaWriter):
 
     conflict = False
 
-    def apply(self, table, batch, record):
+    def apply(self, table, batch, record, snapshot=None):
         if record.progress.batch == 3 and not self.changed_by_others(table, 2) >= 0:
             self.write_as_another(table, [])
             if self.conflict:
                 raise CommitConflict("scripted")
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, snapshot)
 
 
 @pytest.mark.parametrize("conflict", [False, True])

@@ -10,16 +10,16 @@ from mirror_engine.landing_zone.names import TableName
 if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.tables.base import DeltaState
+    from mirror_engine.tables.base import TableSnapshot
 
 
-def owner_of(context: EngineContext, folder: str, state: DeltaState) -> TableName | None:
+def owner_of(context: EngineContext, folder: str, state: TableSnapshot) -> TableName | None:
     """The table whose Delta table this is; None for one of another program, or a copy laid beside its original."""
     table = TableName.from_folder(state.record.folder) if state.record else None
     return table if table and context.delta_folder(table) == folder else None
 
 
-def is_as_known(known: Progress, state: DeltaState | None) -> bool:
+def is_as_known(known: Progress, state: TableSnapshot | None) -> bool:
     """Whether a Delta table is the one the ledger speaks of, or there is none where it speaks of none."""
     if state is None:
         return not known.has_table

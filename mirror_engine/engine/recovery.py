@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.tables.base import DeltaState
+    from mirror_engine.tables.base import TableSnapshot
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _looked_at(context: EngineContext, folders: Iterable[str]) -> DeltaFolders:
     return DeltaFolders(frozenset(seen), frozenset(foreign), damaged, unread)
 
 
-def _is_ours(context: EngineContext, folder: str, state: DeltaState) -> bool:
+def _is_ours(context: EngineContext, folder: str, state: TableSnapshot) -> bool:
     """Whether a table of this mirror lies there; the ledger then agrees with it."""
     _begin_from(context, state)
     owner = owner_of(context, folder, state)
@@ -126,7 +126,7 @@ def _is_ours(context: EngineContext, folder: str, state: DeltaState) -> bool:
     return owner is not None
 
 
-def _begin_from(context: EngineContext, state: DeltaState) -> None:
+def _begin_from(context: EngineContext, state: TableSnapshot) -> None:
     """A ledger that knows nothing takes over who this mirror is."""
     if state.record and not context.ledger.fact(MIRROR):
         context.ledger.note(MIRROR, state.record.mirror)
@@ -134,7 +134,7 @@ def _begin_from(context: EngineContext, state: DeltaState) -> None:
         context.ledger.note(ANCHOR, state.record.anchor)
 
 
-def reconcile(context: EngineContext, table: TableName, state: DeltaState | None) -> None:
+def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | None) -> None:
     """Make the ledger's progress of one table that of its Delta log; None where there is no Delta table.
 
     Raises:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.tables.base import DeltaState, Outcome
+    from mirror_engine.tables.base import Outcome, TableSnapshot
 
 
 def after_batch(known: Progress, cut: PreparedBatch, now: float) -> Progress:
@@ -208,7 +208,7 @@ class Replayer:
         state = self._doors.writer.state(self._doors.delta_folder(work.table))
         if not is_as_known(known, state):
             raise disagreement(work.table)
-        facts = self._facts(work.table, known, state)
+        facts = _context(known, state)
         cut = self._reader.cut(PendingFiles(work.zone, work.table, tuple(work.waiting), step.metadata, facts), known)
         try:
             committed = self._commit(work, cut, known, state, started) if cut.files else None
@@ -222,16 +222,8 @@ class Replayer:
             work.steps.popleft()
         return committed
 
-    def _facts(self, table: TableName, known: Progress, state: DeltaState | None) -> TableContext:
-        """What the next file is read against."""
-        if state is None:
-            return TableContext()
-        is_empty = known.rows_processed == 0 or self._doors.writer.row_count(self._doors.delta_folder(table)) == 0
-        times = known.naive_columns, known.utc_columns
-        return TableContext(state.schema, is_empty, *times, known.markers_seen, state.takes_files)
-
     def _commit(
-        self, work: TableTask, cut: PreparedBatch, known: Progress, state: DeltaState | None, started: float
+        self, work: TableTask, cut: PreparedBatch, known: Progress, state: TableSnapshot | None, started: float
     ) -> BatchCommitted:
         folder = self._doors.delta_folder(work.table)
         record = BatchRecord(
@@ -245,7 +237,7 @@ class Replayer:
         record = replace(
             record, progress=as_committed(progress, work.listing), files=tuple(file.path for file in cut.files)
         )
-        outcome = self._doors.writer.apply(folder, cut.batch, record)
+        outcome = self._doors.writer.apply(folder, cut.batch, record, state)
         meanwhile = changed_by_others(self._doors, work.table, progress)  # between the look and the commit
         progress = replace(progress, foreign_version=meanwhile)
         said = (*cut.diagnostics, *_met(work.table, cut, outcome))
@@ -291,3 +283,12 @@ def _met(table: TableName, cut: PreparedBatch, outcome: Outcome) -> list[Diagnos
         if met.changes_of_several_copies:
             said.append(diagnose("ME043", place, count=met.changes_of_several_copies))
     return said
+
+
+def _context(known: Progress, snapshot: TableSnapshot | None) -> TableContext:
+    """What the next file is read against."""
+    if snapshot is None:
+        return TableContext()
+    is_empty = known.rows_processed == 0 or snapshot.count_rows() == 0
+    times = known.naive_columns, known.utc_columns
+    return TableContext(snapshot.schema, is_empty, *times, known.markers_seen, snapshot.takes_files)

@@ -132,15 +132,17 @@ class BatchRecord:
 
 
 @dataclass(frozen=True)
-class DeltaState:
-    """A Delta table as its log tells it, without Spark.
+class TableSnapshot:
+    """One version of a Delta table, opened once for a batch and passed on. Opening it starts no JVM.
 
     Attributes:
-        version: its newest version.
+        version: the newest when it was opened.
         schema: columns in order, with nullability; partition columns.
-        record: of the newest commit that carries one (foreign commits carry none); None where none does.
+        record: of the newest commit that carries one (external commits carry none); None where none does.
         record_version: that commit's version; -1 where none does.
         takes_files: whether data files can be added to it without Spark.
+        count_rows: returns how many rows it holds; None where that is not known.
+        log: what its writer has opened.
     """
 
     version: int
@@ -148,6 +150,8 @@ class DeltaState:
     record: BatchRecord | None
     record_version: int
     takes_files: bool = True
+    count_rows: Callable[[], int | None] = field(default=lambda: None, compare=False, repr=False)
+    log: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ class DeltaWriter(Protocol):
     def tables(self) -> Sequence[str]:
         """Every Delta table below, by folder, sorted. Starts no JVM."""
 
-    def state(self, table: str) -> DeltaState | None:
+    def state(self, table: str) -> TableSnapshot | None:
         """The table as it is; None where there is none. Starts no JVM."""
 
     def log_stamp(self, table: str, since: int) -> str:
@@ -205,8 +209,17 @@ class DeltaWriter(Protocol):
         What keeps it from getting ready is raised by `apply`.
         """
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
+    ) -> Outcome:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
+
+        Args:
+            table: by folder.
+            batch: change files, read against the snapshot.
+            record: what the commit carries.
+            snapshot: of the table; opened here where there is none. Rows that another program changed since are a
+                conflict.
 
         The result equals `landing_zone.change.replay`, whatever the table holds. A commit is made even where no
         row changes: progress is recorded. The record's transaction version makes it exactly-once: where the table

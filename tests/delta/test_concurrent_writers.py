@@ -106,7 +106,7 @@ def test_who_comes_between_is_met_by_a_second_try_and_named_where_rows_changed(
         table = mirror.read_table("Orders").select(list(TYPES)).to_pylist()
     assert sorted(tuple(each.values()) for each in table) == rows
     said = [found.message for found, _ in shop.status().diagnostics if found.code == "ME080"]
-    assert said == ([f"changed by someone else at version {version}"] if changes else [])
+    assert said == ([f"another program changed the Delta table at version {version}"] if changes else [])
 
 
 @pytest.mark.spark

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome, TableSnapshot
     from mirror_engine.tables.merge.keys_only import ChangeEffects
 
     FileState = Literal["applied", "waiting", "refused", "ignored"]
@@ -64,9 +64,11 @@ class _FileWriter(KeyWriter):
         super().__init__()
         self.files: dict[str, FileRows] = {}
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
+    ) -> Outcome:
         self.files |= {file.path: file for file in batch.files}
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, snapshot)
 
 
 def trace_file(scene: TraceContext, name: str) -> FileReport:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.publisher.trace.replay import TraceContext
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome, TableSnapshot
 
 Row: TypeAlias = dict[str, Any]
 Did = Literal["inserted", "updated", "deleted", "nothing"]
@@ -273,7 +273,9 @@ class OneKeyWriter(MemoryDeltaWriter):
         self.first: tuple[Row, ...] = ()
         self._rows_now: tuple[Row, ...] = ()
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
+    ) -> Outcome:
         for file in batch.files:
             rows = tuple({name: row.get(name) for name in batch.schema.names} for row in self._rows_now)
             changes = list(_changes(rows, file, batch))
@@ -282,7 +284,7 @@ class OneKeyWriter(MemoryDeltaWriter):
                 self.first = self._rows_now
             else:
                 self.changes += changes
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, snapshot)
 
     def row_count(self, table: str) -> int | None:  # noqa: ARG002 - as writers are called
         """Unknown: only one key's rows are here, and a table without them need not be empty (LZ-5.5)."""

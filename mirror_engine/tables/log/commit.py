@@ -184,15 +184,18 @@ def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping
     return {_INDEXED: str(max(places))} if 0 <= known < max(places, default=0) else {}
 
 
-def allow_vectors(folder: Path, log: DeltaLog) -> None:
-    """Let changes mark a table's rows as deleted instead of writing whole files anew, in a commit of its own.
+def allow_vectors(folder: Path, log: DeltaLog) -> int:
+    """Let changes mark a table's rows as deleted instead of rewriting whole files, in a commit of its own.
+
+    Returns:
+        The table's version after it.
 
     Raises:
         CommitConflict: another writer was first; nothing was written.
         StorageUnavailable: nothing was written.
     """
     configuration = {**log.table.metadata().configuration, VECTORS: "true"}
-    _described_anew(folder, log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
+    return _described_anew(folder, log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
 
 
 def _described_anew(

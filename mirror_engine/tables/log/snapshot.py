@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.errors import RESTORE_HELP, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import DeltaState, HistoryEntry, reasons_of, way_of_record
+from mirror_engine.tables.base import HistoryEntry, TableSnapshot, reasons_of, way_of_record
 from mirror_engine.tables.log.record import (
     carried_from,
     from_metadata,
@@ -237,7 +237,7 @@ class DeltaLog:
         paths, selections = vectors["filepath"].to_pylist(), vectors["selection_vector"]
         return {unquote(path).rpartition("/")[2]: kept.values for path, kept in zip(paths, selections, strict=True)}
 
-    def state(self) -> DeltaState:
+    def state(self) -> TableSnapshot:
         """The version, its schema and the newest record.
 
         Raises:
@@ -245,7 +245,9 @@ class DeltaLog:
         """
         with reading_log(self._folder):
             record, version = self._newest_record()
-            return DeltaState(self.version, self.schema, record, version)
+            return TableSnapshot(
+                self.version, self.schema, record, version, self.takes_files, lambda: count_rows(self), self
+            )
 
     def _newest_record(self) -> tuple[BatchRecord | None, int]:
         for version, metadata in self.said():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
-from mirror_engine.tables.base import DeltaState, MatchCounts, Outcome
+from mirror_engine.tables.base import MatchCounts, Outcome, TableSnapshot
 from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, met
 from mirror_engine.tables.log.record import beginning
 from mirror_engine.tables.reading.spill import ReadMode
@@ -447,10 +447,14 @@ class KeyWriter:
         """See `DeltaWriter`."""
         return sorted(self._tables)
 
-    def state(self, table: str) -> DeltaState | None:
+    def state(self, table: str) -> TableSnapshot | None:
         """See `DeltaWriter`."""
         known = self._tables.get(table)
-        return DeltaState(known.version, known.schema, known.record, known.version) if known else None
+        if known is None:
+            return None
+        return TableSnapshot(
+            known.version, known.schema, known.record, known.version, count_rows=lambda: known.book.row_count
+        )
 
     def log_stamp(self, table: str, since: int) -> str:  # noqa: ARG002 - there are no files
         """See `DeltaWriter`; a process has no memory of another."""
@@ -465,7 +469,13 @@ class KeyWriter:
     def prepare(self) -> None:
         """See `DeltaWriter`; it always is ready."""
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(
+        self,
+        table: str,
+        batch: ChangeBatch,
+        record: BatchRecord,
+        snapshot: TableSnapshot | None = None,  # noqa: ARG002 - nobody else writes
+    ) -> Outcome:
         """See `DeltaWriter`; nobody else writes, so that nothing conflicts."""
         self.create(table, batch.schema, beginning(record))
         known, told = self._tables[table], self.effects.setdefault(table, {})

@@ -12,7 +12,7 @@ import pyarrow as pa
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import DeltaState, HistoryEntry, MatchCounts, Outcome, gone, reasons_of, way_of_record
+from mirror_engine.tables.base import HistoryEntry, MatchCounts, Outcome, TableSnapshot, gone, reasons_of, way_of_record
 from mirror_engine.tables.log.record import beginning, from_metadata, now_ms, refuse_repeated, rows_of, to_metadata
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class MemoryDeltaWriter:
         """See `DeltaWriter`."""
         return sorted(self._tables)
 
-    def state(self, table: str) -> DeltaState | None:
+    def state(self, table: str) -> TableSnapshot | None:
         """See `DeltaWriter`."""
         commits = self._tables.get(table)
         if commits is None:
@@ -94,8 +94,12 @@ class MemoryDeltaWriter:
         for version in reversed(range(len(commits))):
             record = from_metadata(commits[version].metadata)
             if record is not None:
-                return DeltaState(len(commits) - 1, commits[-1].schema, record, version)
-        return DeltaState(len(commits) - 1, commits[-1].schema, None, -1)
+                break
+        else:
+            record, version = None, -1
+        return TableSnapshot(
+            len(commits) - 1, commits[-1].schema, record, version, count_rows=lambda: self.row_count(table)
+        )
 
     def log_stamp(self, table: str, since: int) -> str:  # noqa: ARG002 - there are no files
         """See `DeltaWriter`; a process has no memory of another."""
@@ -113,7 +117,13 @@ class MemoryDeltaWriter:
     def prepare(self) -> None:
         """See `DeltaWriter`; it always is ready."""
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(
+        self,
+        table: str,
+        batch: ChangeBatch,
+        record: BatchRecord,
+        snapshot: TableSnapshot | None = None,  # noqa: ARG002 - a conflict is made by the transaction alone
+    ) -> Outcome:
         """See `DeltaWriter`."""
         with self._lock:
             if table not in self._tables and not batch.passthrough:

@@ -18,6 +18,7 @@ from mirror_engine.tables.log.record import (
     beginning,
     carried,
     carried_from,
+    commits_after,
     from_metadata,
     refuse_repeated,
 )
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirror_engine.landing_zone.schema import TableSchema
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, DeltaState, HistoryEntry, MatchCounts
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, MatchCounts, TableSnapshot
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
 
@@ -121,14 +122,14 @@ class SparkDeltaWriter:
         """See `DeltaWriter`."""
         return self._tables.tables()
 
-    def state(self, table: str) -> DeltaState | None:
+    def state(self, table: str) -> TableSnapshot | None:
         """See `DeltaWriter`.
 
         Raises:
             TableDamaged: the log cannot be read.
         """
         log = open_log(self._tables.path(table))
-        return None if log is None else replace(log.state(), takes_files=log.takes_files)
+        return None if log is None else log.state()
 
     def log_stamp(self, table: str, since: int) -> str:
         """See `DeltaWriter`."""
@@ -148,7 +149,9 @@ class SparkDeltaWriter:
         """See `DeltaWriter`."""
         self.sessions.prepare()
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
+    ) -> Outcome:
         """See `DeltaWriter`.
 
         Raises:
@@ -157,13 +160,13 @@ class SparkDeltaWriter:
             CommitFailed: Spark could not do it; nothing was committed.
         """
         self._leftovers.clear()
-        log = open_log(self._tables.path(table))
+        log: DeltaLog | None = snapshot.log if snapshot else open_log(self._tables.path(table))
         if log:
             refuse_repeated(table, record, log.transaction_version(record.application))
         apply = self._add_files if batch.passthrough else self._apply_rows
         operation, met = apply(table, batch, record, log)
         self.make_durable(table, _durable_since(record, log))
-        return Outcome(self._version_of(table, record), met, operation)
+        return Outcome(self._version_of(table, record, log.version if log else -1), met, operation)
 
     def _apply_rows(
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
@@ -172,11 +175,28 @@ class SparkDeltaWriter:
             self.create(table, batch.schema, beginning(record))
             log = self._log(table)
         with staged(batch, log, self._scratch, self._stage(batch)) as changes:
-            version = evolve(log.folder, log, batch.schema, batch.key_columns)
-            if changes.rows:
-                return self._commit(table, batch, changes, record, version), changes.met
-            record_only(log.folder, log, version + 1, record)
-            return "NOTHING", changes.met
+            log = self._evolved(table, log, batch)
+            if not changes.rows:
+                record_only(log.folder, log, log.version + 1, record)
+                return "NOTHING", changes.met
+            operation = "MERGE" if changes.matches else "APPEND"
+            record = gone(record, operation)
+            if changes.is_data:
+                refuse_changed(table, log.folder, log.version)
+                add_parts(table, log.folder, batch.schema, sorted(changes.folder.glob("*.parquet")), record)
+            else:
+                self._merge(table, log, batch, changes, record)
+            return operation, changes.met
+
+    def _evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
+        """The table with the batch's columns: the same snapshot, or that of the commit that added them."""
+        version = evolve(log.folder, log, batch.schema, batch.key_columns)
+        if version == log.version:
+            return log
+        evolved = self._log(table)
+        if evolved.version != version:
+            raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
+        return evolved
 
     def changed_by_others(self, table: str, since: int) -> int:
         """See `DeltaWriter`.
@@ -249,26 +269,20 @@ class SparkDeltaWriter:
         with spark_failures(log.folder.name, "collapse"), self.sessions.lent() as spark:
             return stage_on_executors(spark, batch, log, folder)
 
-    def _commit(self, table: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord, since: int) -> str:
-        """Commit changes that were held against the table as it was at a version."""
-        folder, operation = self._tables.path(table), "MERGE" if changes.matches else "APPEND"
-        record = gone(record, operation)
-        if changes.is_data:
-            refuse_changed(table, folder, since)
-            add_parts(table, folder, batch.schema, sorted(changes.folder.glob("*.parquet")), record)
-            return operation
+    def _merge(
+        self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
+    ) -> None:
+        """Have Spark commit changes that were made against a snapshot of the table."""
         with spark_failures(table, "commit"), self.sessions.lent() as spark:
-            log = self._log(table)
-            rows = count_rows(log)
+            folder, rows, since = log.folder, count_rows(log), log.version
             marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
             if marks_rows and not log.marks_rows:
-                allow_vectors(folder, log)
+                since = allow_vectors(folder, log)
             plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
             refuse_changed(table, folder, since)
             commit = merge_changes if changes.matches else append
             with sized(spark, changes.rows + rows):
                 commit(spark, folder, batch, changes, replace(record, plan=plan))
-        return operation
 
     def _add_files(
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
@@ -283,19 +297,22 @@ class SparkDeltaWriter:
         else:
             if not log.can_add_files(batch.schema):
                 raise CommitConflict(f"{table}: its features have changed", "The next cycle reads the rows.")
-            version = evolve(folder, log, batch.schema, batch.key_columns)
-            refuse_changed(table, folder, version)
+            log = self._evolved(table, log, batch)
+            refuse_changed(table, folder, log.version)
             add_parts(table, folder, batch.schema, batch.passthrough, record)
         return "STAGE", matches
 
-    def _version_of(self, table: str, record: BatchRecord) -> int:
-        """The version in which a batch was committed: Delta passes over a transaction it knows without a word."""
-        state = self._log(table).state()
-        if state.record is None or _identity(state.record) != _identity(record):
-            raise CommitConflict(
-                f"{table}: another writer committed this batch", "The next cycle reads the state again."
-            )
-        return state.record_version
+    def _version_of(self, table: str, record: BatchRecord, since: int) -> int:
+        """The version in which a batch was committed: Delta ignores a transaction that it knows.
+
+        Raises:
+            CommitConflict: no commit after `since` is the batch's.
+        """
+        for version, commit in commits_after(self._tables.path(table), since):
+            committed = from_metadata(commit.metadata)
+            if committed is not None and _identity(committed) == _identity(record):
+                return version
+        raise CommitConflict(f"{table}: another writer committed this batch", "The next cycle reads the table again.")
 
     def _forget(self, folder: Path) -> None:
         """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""

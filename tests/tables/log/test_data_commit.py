@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from delta_protocol import protocol_faults
 from delta_scenario import Scenario, schema_of
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
@@ -20,6 +20,7 @@ from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.data_commit import NewFile, add_files
 from mirror_engine.tables.log.snapshot import DeltaLog, open_log
+from mirror_engine.tables.merge import spark as merge_spark
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
@@ -260,3 +261,21 @@ def test_features_that_deltalake_cannot_write_are_known_by_name(
     folder = opened(table).folder
     put_commit(folder, 1, [{"protocol": protocol}])
     assert opened(table).takes_files is takes_files
+
+
+def test_who_commits_between_evolution_and_commit_is_a_conflict(
+    table: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.change((0, 1, "Linz"))
+    folder = opened(table).folder
+    add_columns = merge_spark.evolve
+
+    def evolve_then_lose(*arguments: Any) -> int:
+        version = add_columns(*arguments)
+        write_deltalake(folder, pa.table({"Id": pa.array([7], pa.int32())}), mode="append", schema_mode="merge")
+        return version
+
+    monkeypatch.setattr(merge_spark, "evolve", evolve_then_lose)
+    table.schema = schema_of("Id", "City:string", "Zip:string")
+    with pytest.raises(CommitConflict):
+        table.change((0, 2, "Wels", "4600"))

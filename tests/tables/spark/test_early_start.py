@@ -27,9 +27,9 @@ class NotingWriter(MemoryDeltaWriter):
     def prepare(self) -> None:
         self.asked.append("prepare")
 
-    def apply(self, table, batch, record):
+    def apply(self, table, batch, record, snapshot=None):
         self.asked.append("apply")
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, snapshot)
 
 
 @pytest.fixture
