@@ -67,7 +67,8 @@ ONE_AND_TWO = ((1, "a", 0.5), (2, None, None))
             ((1, "a", 1.0), (1, "b", 1.0)), ((1, "b", 1.0),), ("Id",), (1, 0, 1, 0), id="a key that is there twice"
         ),
         pytest.param(((None, None, NAN),), ((None, None, NAN),), ("Id",), (1, 0, 0, 0), id="NULL and NaN are equal"),
-        pytest.param(((1, "", None),), ((1, None, NAN),), ("Id",), (0, 0, 0, 1), id="NULL is no NaN, and no text"),
+        pytest.param(((1, "a", None),), ((1, "a", NAN),), ("Id",), (0, 0, 0, 1), id="NULL is no NaN"),
+        pytest.param(((1, "", 1.0),), ((1, None, 1.0),), ("Id",), (0, 0, 0, 1), id="NULL is no empty text"),
         pytest.param(((1, "a", -0.0),), ((1, "a", 0.0),), (), (1, 0, 0, 0), id="zero has no sign"),
     ],
 )

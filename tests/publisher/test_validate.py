@@ -87,3 +87,26 @@ def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one
     report = check_landing_zone(find_target(tmp_path, Config()))
     assert [(diagnostic.code, diagnostic.path) for diagnostic, _ in report.all()] == [("ME026", first)]
     assert (report.tables[0].rows, report.tables[0].files) == (2, (first, second))
+
+
+def codes_of(root: Path, **options) -> list[str]:
+    report = check_landing_zone(find_target(root, Config(**options)))
+    return [diagnostic.code for diagnostic, _ in report.all() if report.fails(diagnostic) or diagnostic.code == "ME077"]
+
+
+def test_a_missing_file_fails_a_check_though_it_is_a_warning(tmp_path: Path) -> None:
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
+    orders.skip_numbers()
+    orders.insert({"Id": 1})
+    assert codes_of(tmp_path) == ["ME019"]
+
+
+def test_unmatched_changes_are_reported_if_the_first_file_is_there(tmp_path: Path) -> None:
+    writer = LandingZoneWriter(tmp_path)
+    writer.table("Orders", keys=["Id"]).update({"Id": 2})
+    assert codes_of(tmp_path) == ["ME077"]
+    writer.remove("Orders")
+    later = writer.table("Orders", keys=["Id"])
+    later.skip_numbers(4)
+    later.update({"Id": 2})
+    assert codes_of(tmp_path, first_file="lowest") == []
