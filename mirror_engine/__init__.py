@@ -6,14 +6,15 @@ The public names are loaded when first used, so that the protocol's library can 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from mirror_engine._version import __version__
+
 if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.engine.run import RunResult, SyncReport
     from mirror_engine.errors import MirrorError
     from mirror_engine.mirror import Mirror
 
-__version__ = "0.1.0"
-__all__ = ["Config", "Mirror", "MirrorError", "RunResult", "SyncReport"]
+__all__ = ["Config", "Mirror", "MirrorError", "RunResult", "SyncReport", "__version__"]
 
 _HOMES = {
     "Config": "config",

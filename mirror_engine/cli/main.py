@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mirror_engine import __version__
+from mirror_engine._version import __version__
 from mirror_engine.cli import exit_codes
 from mirror_engine.cli.failures import exit_code_of
 from mirror_engine.cli.help_text import help_text, leave_out_types, listed

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mirror_engine import __version__
+from mirror_engine._version import __version__
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.hosts import DFS

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from mirror_engine import __version__
+from mirror_engine._version import __version__
 from mirror_engine.cli.reports.base import encodable, located, message_of, severity_of
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import Severity

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine import __version__
+from mirror_engine._version import __version__
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Progress
 from mirror_engine.tables.base import BatchRecord

@@ -17,7 +17,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirror_engine import __version__
+from mirror_engine._version import __version__
 from mirror_engine.errors import MirrorError, SetupError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.tables.reading.reader import ChangeFileReader
