@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.engine.ledger import ANCHOR
 from mirror_engine.engine.plan import UpdateFolderIdentity
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.tables.reading.spill import digest
+from mirror_engine.tables.reading.digest import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

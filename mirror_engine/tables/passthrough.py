@@ -27,13 +27,14 @@ from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import bounds_of_chunks, chunks_of_column
+from mirror_engine.tables.reading.digest import digest
 from mirror_engine.tables.reading.opening import listed_now, open_listed
 from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, open_parquet
 from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
 from mirror_engine.tables.reading.reader import facts_after, file_contract, file_diagnostics
 from mirror_engine.tables.reading.request import ReadFile
 from mirror_engine.tables.reading.row_rules import ingest
-from mirror_engine.tables.reading.spill import ReadMode, digest, scratch_errors
+from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 from mirror_engine.tables.scratch import PROCESS
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from mirror_engine.landing_zone.schema import (
     mixed_times,
 )
 from mirror_engine.tables.base import FileRows
+from mirror_engine.tables.reading.digest import digest
 from mirror_engine.tables.reading.opening import in_memory, listed_now, open_listed
 from mirror_engine.tables.reading.parquet import open_parquet
 from mirror_engine.tables.reading.request import ReadFile, TableContext
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows, ingest
-from mirror_engine.tables.reading.spill import digest
 from mirror_engine.tables.reading.text import open_text
 
 if TYPE_CHECKING:

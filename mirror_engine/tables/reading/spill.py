@@ -6,8 +6,7 @@ import math
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 MEMORY_BYTES = 256 * 1024  # of one file's rows; a change batch holds up to a thousand files
 # Arrow's own format: written four times as fast as Parquet, and only read back here.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
-_BLOCK_BYTES = 1 << 20
 
 
 class RowStore(RowSource, Protocol):
@@ -149,15 +147,3 @@ def scratch_errors() -> Iterator[None]:
 
 def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
-
-
-def digest(handle: BinaryIO) -> tuple[str, int]:
-    """The digest of all bytes (BLAKE2b, 128 bits, hex), and how many they are; leaves the handle at its beginning."""
-    handle.seek(0)
-    hasher = blake2b(digest_size=16)
-    size = 0
-    while block := handle.read(_BLOCK_BYTES):
-        hasher.update(block)
-        size += len(block)
-    handle.seek(0)
-    return hasher.hexdigest(), size
