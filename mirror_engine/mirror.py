@@ -25,7 +25,8 @@ from mirror_engine.errors import TransientError, UnknownTable, UsageError, fores
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.monitoring.status import Heart, Traces, mirror_status
+from mirror_engine.monitoring.fabric_files import Heartbeat, MonitoringFiles
+from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.tables.deferred import DeferredWriter
@@ -265,10 +266,10 @@ class Mirror:
                 self._poller(),
                 BatchReader(LazyReader(self._reader), self.config, self._tell, self._writer.prepare, self._passthrough),
                 Janitor(self._storage, self.config, self._clock),
-                Traces(context).leave,
+                MonitoringFiles(context).write,
             )
             try:
-                with Heart(context):
+                with Heartbeat(context):
                     yield EngineRun(context, engine)
             finally:
                 engine.close()

@@ -5,7 +5,15 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-FREE_FORM = {"watermarks", "next_expected", "metrics", "details", "rows", "reasons"}  # keyed by names of the zone's own
+FREE_FORM = {
+    "watermarks",
+    "next_expected",
+    "next_files",
+    "metrics",
+    "details",
+    "rows",
+    "reasons",
+}  # keyed by names of the zone's own
 
 
 def shape(value: Any) -> Any:

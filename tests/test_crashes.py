@@ -119,7 +119,7 @@ class World:
             status = {table.name.normalized: table for table in mirror.status().tables}
             assert status["Sales.Orders"].rows_processed == 7
             assert status["Sales.Orders"].watermarks == {"": 6}
-            assert all(not table.waiting for table in status.values())
+            assert all(not table.pending_files for table in status.values())
 
     def lose_ledger(self):
         for file in (self.root / LEDGER).parent.glob("ledger.sqlite*"):

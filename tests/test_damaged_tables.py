@@ -114,7 +114,7 @@ ALL_DAMAGES = pytest.mark.parametrize(
 
 def is_latched(table, fault, remedy):
     assert isinstance(table.state, Halted)
-    assert table.state.diagnostic.full_message == f"Orders: Delta table damaged: {fault} [ME081]"
+    assert table.state.diagnostic.full_message == f"Orders: Delta table is damaged: {fault} [ME081]"
     assert remedy in table.state.diagnostic.help
     return True
 

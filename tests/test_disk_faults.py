@@ -136,7 +136,7 @@ def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_writt
     with disk.read_only():
         with pytest.raises(StorageUnavailable, match="cannot be written: Read-only file system"):
             shop.sync(**shop.parts)
-        assert [file.state for file in shop.status().files] == ["waiting", "applied"]
+        assert [file.state for file in shop.status().files] == ["pending", "applied"]
     assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
 

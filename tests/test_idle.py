@@ -9,7 +9,7 @@ import pytest
 from scripted_faults import Script, faulty
 from shop import Shop, row
 
-from mirror_engine.monitoring import status as overview
+from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.fabric_files import TABLES_FILE
 from mirror_engine.storage.local import LocalStorage
 
@@ -59,5 +59,5 @@ def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each
         assert is_written()
         running.cycle(NO_STOP)
         assert not is_written()
-        monkeypatch.setattr(overview, "BEAT_SECONDS", 0.0)
+        monkeypatch.setattr(fabric_files, "HEARTBEAT_SECONDS", 0.0)
         assert is_written()

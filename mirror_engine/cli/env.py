@@ -131,11 +131,11 @@ def _finish(server: Server, seconds: float | None) -> int:
     with Stopping() as stopping:
         while True:
             behind = server.unfinished()
-            is_over = all(each.needs_a_person for _, each in behind)
+            is_over = all(each.needs_attention for _, each in behind)
             if is_over or time.monotonic() >= ends or stopping.stop.wait(LOOK_SECONDS):
                 break
     for item, each in behind:
-        stderr().print(line(f"{item.path}: {f'{each.table} ' if each.table else ''}{each.reason}"))
+        stderr().print(line(f"{item.path}: {each.message}"))
     if seconds is None:
         if behind:
             stderr().print(bullet("->", "To end only when the tables are level: env --wait SECONDS"))

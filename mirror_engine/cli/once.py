@@ -15,7 +15,7 @@ from mirror_engine.cli.status_text import style_of
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.states import CaughtUp, Empty
-from mirror_engine.monitoring.words import advice, in_words, word
+from mirror_engine.monitoring.words import describe, help_for
 
 if TYPE_CHECKING:
     from mirror_engine.engine.run import SyncReport
@@ -29,7 +29,15 @@ JSON = {
     "files": 5,
     "rows": 17,
     "seconds": 9.84,
-    "tables": [{"table": "Items", "state": "blocked", "state_text": "blocked: waits for …", "advice": "Land …"}],
+    "tables": [
+        {
+            "table": "Items",
+            "landing_folder": "Items",
+            "state": "blocked",
+            "message": "Items is blocked: …",
+            "help": "land …",
+        }
+    ],
 }
 
 
@@ -76,10 +84,11 @@ def report_text(report: SyncReport) -> str:
 
 def _table_json(table: TableName, state: TableState) -> dict[str, Any]:
     return {
-        "table": table.folder,
-        "state": word(state),
-        "state_text": in_words(state),
-        "advice": advice(state, engine_running=False),
+        "table": table.normalized,
+        "landing_folder": table.folder,
+        "state": state.code,
+        "message": describe(table, state),
+        "help": help_for(state, engine_running=False) or None,
     }
 
 
@@ -87,8 +96,8 @@ def _print(report: SyncReport) -> None:
     console = stdout()
     for table, state in report.states.items():
         if not isinstance(state, (CaughtUp, Empty)):
-            console.print(line(f"{table.folder} is {in_words(state)}", style_of(state)))
-            remedy = advice(state, engine_running=False)
-            if remedy:
-                console.print(bullet("->", remedy))
+            console.print(line(describe(table, state), style_of(state)))
+            help_text = help_for(state, engine_running=False)
+            if help_text:
+                console.print(bullet("->", help_text))
     console.print(line(report_text(report)))

@@ -10,7 +10,7 @@ from rich.text import Text
 from mirror_engine.cli.output import NAMES, bullet, grid, line
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.states import CaughtUp
-from mirror_engine.monitoring.words import advice, in_words, span, tone, watermark, word
+from mirror_engine.monitoring.words import describe, help_for, span, urgency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,12 +44,16 @@ def status_text(status: MirrorStatus, now: float) -> RenderableType:
 
 def _headline(status: MirrorStatus, now: float) -> Text:
     if not status.engine_running:
-        heard = "never ran here" if status.heartbeat is None else f"last heard {span(now - status.heartbeat)} ago"
+        heard = (
+            "never ran here"
+            if status.last_heartbeat_at is None
+            else f"last heartbeat {span(now - status.last_heartbeat_at)} ago"
+        )
         engine = f"no engine is running, {heard}"
-    elif status.next_poll is None or status.next_poll <= now:
-        engine = "engine is running, at work now"
+    elif status.next_scan_at is None or status.next_scan_at <= now:
+        engine = "engine is running, scanning now"
     else:
-        engine = f"engine is running, next look in {span(status.next_poll - now)}"
+        engine = f"engine is running, next scan in {span(status.next_scan_at - now)}"
     zone = status.zone or "no landing zone (Files/LandingZone is missing)"
     return line(f"{status.root}: {zone}; {engine}")
 
@@ -65,43 +69,43 @@ def _short(text: str) -> str:
 
 
 def _overview(tables: Iterable[TableStatus], now: float) -> RenderableType:
-    table = grid("Table", "State", ">Applied", ">Delta", ">Rows", ">Waiting", ">Committed")
+    table = grid("Table", "State", ">Applied", ">Delta", ">Rows", ">Pending", ">Committed")
     for found in tables:
         table.add_row(
             line(found.name.folder),
-            line(word(found.state), style_of(found.state)),
-            watermark(found),
+            line(found.state.code.replace("_", " "), style_of(found.state)),
+            found.watermark,
             "-" if found.delta_version is None else f"v{found.delta_version}",
-            "-" if found.rows_live is None else f"{found.rows_live:,}",
-            f"{len(found.waiting):,}" if found.waiting else "-",
-            "-" if found.committed_at is None else f"{span(max(0.0, now - found.committed_at))} ago",
+            "-" if found.row_count is None else f"{found.row_count:,}",
+            f"{len(found.pending_files):,}" if found.pending_files else "-",
+            "-" if found.last_commit_at is None else f"{span(max(0.0, now - found.last_commit_at))} ago",
         )
     return table
 
 
 def style_of(state: TableState) -> str:
     """Red where somebody must act, green where all is well."""
-    return STYLES[tone(state)]
+    return STYLES[urgency(state)]
 
 
 def _urgency(table: TableStatus) -> int:
     """Tables that wait for a person come first, level ones last."""
-    return list(STYLES).index(tone(table.state))
+    return list(STYLES).index(urgency(table.state))
 
 
 def _has_something_to_say(table: TableStatus) -> bool:
-    return not isinstance(table.state, CaughtUp) or bool(table.waiting or table.ignored or table.diagnostics)
+    return not isinstance(table.state, CaughtUp) or bool(table.pending_files or table.ignored or table.diagnostics)
 
 
 def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[RenderableType]:
-    yield Text.assemble(line(table.name.folder, "bold"), " is ", line(in_words(table.state), style_of(table.state)))
-    remedy = advice(table.state, engine_running=engine_running)
-    if remedy:
-        yield bullet("->", remedy, "bold")
-    if table.waiting:
-        yield line(f"  {count(len(table.waiting), 'file')} behind, the oldest for {span(table.lag_seconds)}")
+    yield line(describe(table.name, table.state), style_of(table.state))
+    help_text = help_for(table.state, engine_running=engine_running)
+    if help_text:
+        yield bullet("->", help_text, "bold")
+    if table.pending_files:
+        yield line(f"  {count(len(table.pending_files), 'file')} pending, the oldest for {span(table.lag_seconds)}")
     yield from _listed(_numbers(table))
-    yield from _listed([(f"{file.state}:", f"{file.path}: {file.why}") for file in table.waiting])
+    yield from _listed([(f"{file.state}:", f"{file.path}: {file.reason}") for file in table.pending_files])
     yield from _listed([("ignored:", f"{found.path}: {found.coded_message}") for found in table.ignored])
     told = {*table.ignored, getattr(table.state, "diagnostic", None)}
     yield from _listed([_note(found, times) for found, times in table.diagnostics if found not in told])
@@ -114,7 +118,7 @@ def _numbers(table: TableStatus) -> list[Line]:
     ]
     expected = [
         ("next to land:", name if not place or name.startswith(f"{place}/") else f"{place}/{name}")
-        for place, name in table.next_expected.items()
+        for place, name in table.next_files.items()
     ]
     return [*(applied if len(applied) > 1 else ()), *expected]
 

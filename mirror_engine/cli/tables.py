@@ -38,7 +38,7 @@ def tables(root: Root, config: Config, *, as_json: Json = False) -> None:
     Exit codes: 0 listed, also where there is none yet · 2 wrong usage · 4 try again
     """
     with opening.open_mirror(root, config) as mirror:
-        live = {table.delta_folder: table.rows_live for table in mirror.status().tables}
+        live = {table.delta_folder: table.row_count for table in mirror.status().tables}
         found = [_table(mirror, folder, live.get(folder)) for folder in mirror.tables()]
     if as_json:
         print_json({"tables": found})

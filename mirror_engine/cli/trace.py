@@ -121,4 +121,4 @@ def _told(  # noqa: PLR0913, PLR0917 - the four things that can be traced, and o
         otherwise = trace_what_if(scene, what_if, limit=limit)
         return _Told("what_if", what_if_json(otherwise), what_if_text(scene.name.normalized, otherwise))
     plan = trace_plan(scene)
-    return _Told("plan", plan_json(plan), plan_text(scene.name.normalized, plan))
+    return _Told("plan", plan_json(plan), plan_text(plan))

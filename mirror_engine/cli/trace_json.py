@@ -56,8 +56,8 @@ JSON: dict[str, Any] = {
         "unread": [
             {
                 "path": "…",
-                "state": "waiting",
-                "why": "comes after …, not there",
+                "state": "pending",
+                "why": "… is missing",
                 "rows": [{"row": 3, "marker": 2, "marker_name": "delete"}],
             }
         ],
@@ -90,18 +90,18 @@ JSON: dict[str, Any] = {
     },
     "plan": {
         "state": "blocked",
-        "state_text": "blocked: waits for …",
-        "advice": "Land …",
+        "state_text": "Items is blocked: …",
+        "advice": "land …",
         "steps": [_STEP],
         "left": [
             {
                 "path": "…",
-                "state": "waiting",
-                "why": "comes after …, not there",
-                "version": None,
+                "state": "pending",
+                "reason": "… is missing",
+                "delta_version": None,
                 "rows": None,
-                "way": "",
-                "reason": "",
+                "applied_by": None,
+                "passthrough_skipped_because": None,
             }
         ],
         "ignored": [_DIAGNOSTIC],

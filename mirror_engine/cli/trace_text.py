@@ -227,9 +227,9 @@ def _effects(found: ChangeEffects) -> Iterator[RenderableType]:
             yield bullet("met:", f"{count(rows, noun)} {what}")
 
 
-def plan_text(table: str, story: PlanReport) -> Iterator[RenderableType]:
+def plan_text(story: PlanReport) -> Iterator[RenderableType]:
     """`--plan`: the steps, then what stays undone and why."""
-    yield line(f"{table} is {story.state_text}", "bold")
+    yield line(story.state_text, "bold")
     if not story.steps:
         yield line("  nothing is to be done")
     for number, step in enumerate(story.steps, start=1):
@@ -239,7 +239,7 @@ def plan_text(table: str, story: PlanReport) -> Iterator[RenderableType]:
     else:
         yield Text()
         yield line("Why not more", "bold")
-        yield from _listed("left:", [f"{file.path}: {file.why}" for file in story.left])
+        yield from _listed("left:", [f"{file.path}: {file.reason}" for file in story.left])
         yield from [bullet("->", story.advice)] if story.advice else []
     yield from _listed("ignored:", [f"{found.path}: {found.coded_message}" for found in story.ignored])
     yield from _listed("next to land:", [f"{place}/{name}".lstrip("/") for place, name in story.next_expected.items()])

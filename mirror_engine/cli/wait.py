@@ -31,7 +31,12 @@ JSON: dict[str, Any] = {
     "seconds": 30.1,
     "engine_running": True,
     "not_yet": [
-        {"table": "Items", "state": "blocked", "reason": "blocked: waits for …, 1 file unread", "advice": "Land …"}
+        {
+            "table": "Items",
+            "state": "blocked",
+            "message": "Items is blocked: … is missing; 1 later file pending",
+            "help": "…",
+        }
     ],
 }
 
@@ -95,7 +100,7 @@ def wait(  # noqa: PLR0913 - as many things as a person may say
             if not not_yet or left <= 0 or stopping.stop.is_set() or (fail_fast and _is_hopeless(not_yet)):
                 break
             if not (engine_running or is_told):
-                stderr().print(line(f"{START_ENGINE} Waiting {timeout:g} s for one."))
+                stderr().print(line(f"{START_ENGINE}; waiting {timeout:g} s for one"))
                 is_told = True
             shown.update(line(f"waiting for {_said(not_yet[0])}"))
             stopping.stop.wait(min(every, left))
@@ -110,14 +115,18 @@ def wait(  # noqa: PLR0913 - as many things as a person may say
 
 def _look(mirror: Mirror, file: str | None, tables: Sequence[str]) -> tuple[bool, Sequence[UnmetCondition]]:
     """Whether an engine is running, and what is not yet so."""
-    from mirror_engine.monitoring.wait_conditions import UnmetCondition, not_applied, not_level  # noqa: PLC0415 - loads the engine
+    from mirror_engine.monitoring.wait_conditions import (  # noqa: PLC0415 - loads the engine
+        UnmetCondition,
+        file_not_applied,
+        tables_not_caught_up,
+    )
 
     schema = mirror.config.delta_default_schema
     try:
         status = mirror.status()
     except TransientError as error:  # the next look may succeed
         return True, [UnmetCondition("", "", error.message, error.help)]
-    found = not_applied(status, file, tables, schema) if file else not_level(status, tables, schema)
+    found = file_not_applied(status, file, tables, schema) if file else tables_not_caught_up(status, tables, schema)
     return status.engine_running, found
 
 
@@ -137,7 +146,7 @@ def _tell(code: int, seconds: float, not_yet: Sequence[UnmetCondition], *, engin
     else:
         engine = "" if engine_running else "; no engine is running"
         stdout().print(line(f"not reached after {seconds:.1f} s{engine}", "bold red"))
-        for advice, tables in groupby(not_yet, attrgetter("advice")):  # the same advice is given once
+        for advice, tables in groupby(not_yet, attrgetter("help")):  # the same help once
             for found in tables:
                 stdout().print(Padding(line(_said(found)), (0, 0, 0, 2), expand=False))
             if advice or engine_running:
@@ -145,8 +154,8 @@ def _tell(code: int, seconds: float, not_yet: Sequence[UnmetCondition], *, engin
 
 
 def _is_hopeless(not_yet: Sequence[UnmetCondition]) -> bool:
-    return any(found.needs_a_person for found in not_yet)
+    return any(found.needs_attention for found in not_yet)
 
 
 def _said(found: UnmetCondition) -> str:
-    return f"{found.table}: {found.reason}" if found.table else found.reason
+    return found.message

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.engine.cycle import CycleResult
 from mirror_engine.engine.ledger import NEXT_POLL
 from mirror_engine.errors import InternalError, StorageUnavailable
-from mirror_engine.landing_zone.states import CaughtUp, needs_a_person
+from mirror_engine.landing_zone.states import CaughtUp, needs_attention
 
 if TYPE_CHECKING:
     import threading
@@ -137,6 +137,6 @@ def result_of(result: CycleResult) -> RunResult:
         return RunResult.FAILED
     if result.failures:
         return RunResult.RETRY
-    if any(needs_a_person(plan.state) for plan in result.plans.values()):
+    if any(needs_attention(plan.state) for plan in result.plans.values()):
         return RunResult.NEEDS_ATTENTION
     return RunResult.CAUGHT_UP

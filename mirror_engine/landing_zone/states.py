@@ -1,4 +1,4 @@
-"""The states a table can be in: a closed set, each with its own facts. Fabric's words are a rendering elsewhere."""
+"""States of a table: a closed set, each with its own facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unconfigured:
-    """A folder without usable metadata: listed, not a table. `diagnostic` says what is missing (ME008, ME010 …)."""
+    """A folder without usable metadata, not a table yet. `diagnostic` says what is missing (ME008, ME010 …)."""
 
     code: ClassVar[str] = "unconfigured"
     diagnostic: Diagnostic
@@ -30,7 +30,7 @@ class Empty:
 
 @dataclass(frozen=True)
 class Loading:
-    """Files are ready and nothing has been committed yet."""
+    """Files are pending and nothing has been committed yet."""
 
     code: ClassVar[str] = "loading"
     files: int
@@ -38,14 +38,14 @@ class Loading:
 
 @dataclass(frozen=True)
 class CaughtUp:
-    """Everything landed is in the table."""
+    """All landed files are applied."""
 
     code: ClassVar[str] = "caught_up"
 
 
 @dataclass(frozen=True)
 class Behind:
-    """Files are ready and not yet in the table."""
+    """Files are pending."""
 
     code: ClassVar[str] = "behind"
     files: int
@@ -53,16 +53,16 @@ class Behind:
 
 @dataclass(frozen=True)
 class Blocked:
-    """Later files wait for a missing one (LZ-3.3): nothing is wrong, nothing is ready."""
+    """A numbered file is missing; later files are pending (LZ-3.3)."""
 
     code: ClassVar[str] = "blocked"
-    waits_for: str
+    missing: str
     files: int
 
 
 @dataclass(frozen=True)
 class Halted:
-    """The table refused something and reads no further until that is replaced."""
+    """A file or the metadata was rejected; nothing is applied until that is replaced."""
 
     code: ClassVar[str] = "halted"
     diagnostic: Diagnostic
@@ -72,8 +72,8 @@ class Halted:
 TableState = Unconfigured | Empty | Loading | CaughtUp | Behind | Blocked | Halted
 
 
-def needs_a_person(state: TableState) -> bool:
-    """Whether a table stands still until somebody lands, mends or removes something."""
+def needs_attention(state: TableState) -> bool:
+    """Whether a table cannot go on until something is landed, corrected or removed."""
     match state:
         case Halted() | Blocked():
             return True

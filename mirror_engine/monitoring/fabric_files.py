@@ -1,27 +1,32 @@
-"""Fabric's own monitoring files, `replicator.json` and `tables.json`, (LZ-9.1 to 9.3, 9.6)."""
+"""Fabric's monitoring files, `replicator.json` and `tables.json`, its statuses and its error messages (LZ-9, LZ-10)."""
 
 from __future__ import annotations
 
 import json
+import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import MONITORING, ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE, TABLES_OF_THE_SERVICE
 from mirror_engine.landing_zone.states import Empty, Halted, TableState, Unconfigured
-from mirror_engine.monitoring.words import NEVER, dotnet, span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mirror_engine.engine.context import EngineContext
+    from mirror_engine.engine.plan import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.storage.base import Storage
 
-WORDED = frozenset({"ME009", "ME010", "ME023", "ME024", "ME044", "ME060", "ME068"})  # refusals whose words were seen
+WORDED = frozenset({"ME009", "ME010", "ME023", "ME024", "ME044", "ME060", "ME068"})  # Fabric's message was observed
 INVALID_INPUT = "InputValidationError"
 SCHEMA_MERGE = "SchemaMergeFailure"
 INTERNAL = "InternalError"
@@ -39,11 +44,11 @@ _UNREADABLE_ROWS = (
 def fabric_message(
     diagnostic: Diagnostic, table: TableName, artifact: str, *, default_schema: str = "dbo"
 ) -> tuple[str, str]:
-    """The error code and message of a refusal, shapes E1 to E7 and E10.
+    """Fabric's error code and message for a rejection, shapes E1 to E7 and E10.
 
     Args:
         diagnostic: the error; its path is from the landing zone's top.
-        table: the table that refused.
+        table: the halted table.
         artifact: the mirrored database's GUID.
         default_schema: the Delta schema of tables outside a schema folder, `""` for none.
     """
@@ -68,8 +73,8 @@ def _detail(diagnostic: Diagnostic, table: TableName) -> str:
         case "ME009":  # E3
             return f"{_metadata_fault()}PathNotFound {ZONE}/{table.folder}/{METADATA_FILE}"
         case "ME010":  # E4
-            found = dict(diagnostic.details)
-            return f"{_metadata_fault()}{found['fault']}, line {found['line']}, column {found['char']}"
+            details = dict(diagnostic.details)
+            return f"{_metadata_fault()}{details['fault']}, line {details['line']}, column {details['char']}"
         case "ME023":  # E2
             return f"{_EMPTY_TEXT} ({diagnostic.full_message})"
         case "ME060":  # E6
@@ -96,7 +101,7 @@ def _unopened(diagnostic: Diagnostic, artifact: str) -> str:
 
 
 def _schema_mismatch(diagnostic: Diagnostic, table: TableName, artifact: str, default_schema: str) -> str:
-    """E5; the diagnostic's text is the cause."""
+    """E5; the diagnostic's message is the cause."""
     schema = table.schema or default_schema
     name = f"{schema}\\{table.table}" if schema else table.table
     return (
@@ -106,13 +111,13 @@ def _schema_mismatch(diagnostic: Diagnostic, table: TableName, artifact: str, de
 
 
 def _conversion(diagnostic: Diagnostic) -> str:
-    """What .NET says of a cell that is not of its column's type."""
-    found = dict(diagnostic.details)
-    wanted = found.get("type", "")
-    if wanted in {"date", "timestamp"}:
+    """.NET's message for a cell that is not of its column's type."""
+    details = dict(diagnostic.details)
+    kind = details.get("type", "")
+    if kind in {"date", "timestamp"}:
         return "String was not recognized as a valid DateTime."
-    if found.get("fault") == "out of range" and wanted in _INTEGER_NAMES:
-        return f"System.OverflowException: Value was either too large or too small for an {_INTEGER_NAMES[wanted]}."
+    if details.get("fault") == "out of range" and kind in _INTEGER_NAMES:
+        return f"System.OverflowException: Value was either too large or too small for an {_INTEGER_NAMES[kind]}."
     return "System.FormatException: Input string was not in a correct format."
 
 
@@ -127,16 +132,20 @@ def _metadata_fault() -> str:
 REPLICATOR_FILE = f"{MONITORING}/replicator.json"
 TABLES_FILE = f"{MONITORING}/tables.json"
 _MAX_BYTES = 64 << 20
+_DAY_SECONDS = 86_400
+NEVER = "0001-01-01T00:00:00"  # .NET's DateTime.MinValue, which Fabric shows for no time
+HEARTBEAT_SECONDS = 30.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class FabricTable:
-    """What `tables.json` says of one table.
+    """The facts behind a table's entry in `tables.json`.
 
     Attributes:
         name: the table folder's name.
         state: one of the closed set.
-        progress: the ledger's; None where the table is not known yet.
+        progress: the ledger's; None if the table is not known yet.
     """
 
     name: TableName
@@ -159,22 +168,22 @@ def write(
 
     Args:
         storage: of ROOT.
-        tables: every table folder; unarmed ones are left out (LZ-9.6).
+        tables: every table folder; unconfigured ones are left out (LZ-9.6).
         mirror: this ROOT's mirror id.
         now: seconds since 1970.
-        default_schema: the Delta schema of bare tables, `""` for none.
+        default_schema: the Delta schema of tables outside a schema folder, `""` for none.
 
     Raises:
         StorageUnavailable: a file could not be written.
     """
     listed = [table for table in tables if not isinstance(table.state, Unconfigured)]
-    entries = [_entry(table, artifact_id(mirror), now, default_schema) for table in listed]
+    entries = [_entry(table, mirror, now, default_schema) for table in listed]
     storage.write(TABLES_FILE, _encoded({"tables": entries}))
     storage.write(REPLICATOR_FILE, _encoded(replicator(now, table_count=len(listed))))
 
 
 def write_stopped(storage: Storage, *, now: float) -> None:
-    """Let both files say that nothing is mirrored any more; all else stays as it was last written.
+    """Set the status in both files to `Stopped`; everything else stays as last written.
 
     Raises:
         StorageUnavailable: a file could not be read or written.
@@ -185,7 +194,7 @@ def write_stopped(storage: Storage, *, now: float) -> None:
 
 
 def read_tables(storage: Storage) -> list[dict[str, Any]]:
-    """The entries of `tables.json`; none where it was never written, or is none of ours.
+    """The entries of `tables.json`; none if it was never written or has another form.
 
     Raises:
         StorageUnavailable: the file could not be read.
@@ -198,8 +207,8 @@ def read_tables(storage: Storage) -> list[dict[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def beat(storage: Storage, *, now: float, table_count: int = 0) -> None:
-    """Rewrite `replicator.json` alone: the heartbeat, at least once a minute (LZ-9.1).
+def write_heartbeat(storage: Storage, *, now: float, table_count: int = 0) -> None:
+    """Rewrite `replicator.json` alone, at least once a minute (LZ-9.1).
 
     Raises:
         StorageUnavailable: the file could not be written.
@@ -207,8 +216,8 @@ def beat(storage: Storage, *, now: float, table_count: int = 0) -> None:
     storage.write(REPLICATOR_FILE, _encoded(replicator(now, table_count=table_count)))
 
 
-def last_beat(storage: Storage) -> float | None:
-    """Seconds since 1970 of the last heartbeat; None where none was ever written, or it cannot be read as one.
+def last_heartbeat(storage: Storage) -> float | None:
+    """Seconds since 1970 of the last heartbeat; None if none was ever written or it cannot be parsed.
 
     Raises:
         StorageUnavailable: the file could not be read.
@@ -222,18 +231,20 @@ def last_beat(storage: Storage) -> float | None:
 
 
 def replicator(now: float, *, table_count: int) -> dict[str, str]:
-    """What `replicator.json` says; more tables than the service takes show as its error E8 (LZ-7.10)."""
-    crowded = table_count > TABLES_OF_THE_SERVICE
+    """The content of `replicator.json`; error E8 with more tables than Fabric mirrors (LZ-7.10)."""
+    is_crowded = table_count > TABLES_OF_THE_SERVICE
     return {
         "status": "Running",
-        "errorCode": INTERNAL if crowded else "",
-        "errorMessage": TOO_MANY_TABLES if crowded else "",
+        "errorCode": INTERNAL if is_crowded else "",
+        "errorMessage": TOO_MANY_TABLES if is_crowded else "",
         "lastHeartbeatTime": f"{dotnet(now)}+00:00",
     }
 
 
-def status_word(state: TableState, progress: Progress | None) -> str:
-    """Fabric's word for a table (LZ-9.6): a blocked or latched one keeps the word it had."""
+def fabric_status(state: TableState, progress: Progress | None) -> str | None:
+    """Fabric's table status (LZ-9.6): a blocked or halted table keeps its former one; None for a folder not listed."""
+    if isinstance(state, Unconfigured):
+        return None
     if isinstance(state, Empty) and state.expired:
         return "Failed"
     if progress is None:
@@ -241,14 +252,14 @@ def status_word(state: TableState, progress: Progress | None) -> str:
     return "Replicating" if progress.has_table else "Snapshotting"
 
 
-def _entry(table: FabricTable, artifact: str, now: float, default_schema: str) -> dict[str, Any]:
+def _entry(table: FabricTable, mirror: str, now: float, default_schema: str) -> dict[str, Any]:
     name, progress = table.name, table.progress
-    code, message = _error(table, artifact, now, default_schema)
+    code, message = fabric_error(table, mirror, now, default_schema)
     committed = progress is not None and progress.has_table
     return {
-        # by folder, for two folders may share one normalized name: `a.schema/b` and `a.b`
-        "id": str(uuid5(UUID(artifact), name.folder)),
-        "status": status_word(table.state, progress),
+        # by folder: two folders may share one normalized name, `a.schema/b` and `a.b`
+        "id": str(uuid5(UUID(artifact_id(mirror)), name.folder)),
+        "status": fabric_status(table.state, progress),
         "errorCode": code,
         "errorMessage": message,
         "normalizedTableName": name.normalized,
@@ -264,16 +275,75 @@ def _entry(table: FabricTable, artifact: str, now: float, default_schema: str) -
     }
 
 
-def _error(table: FabricTable, artifact: str, now: float, default_schema: str) -> tuple[str, str]:
+def fabric_error(table: FabricTable, mirror: str, now: float, default_schema: str) -> tuple[str, str]:
+    """Fabric's error code and message for a table; both empty if there is none."""
     match table.state:
         case Halted(diagnostic):
-            return fabric_message(diagnostic, table.name, artifact, default_schema=default_schema)
+            return fabric_message(diagnostic, table.name, artifact_id(mirror), default_schema=default_schema)
         case Empty(expired=True):
             since = table.progress.armed_at if table.progress else now
-            return INTERNAL, stuck(span(now - since))
+            return INTERNAL, stuck(f"{int((now - since) // _DAY_SECONDS)} days")
         case _:
             return "", ""
 
 
 def _encoded(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=False, indent=2).encode()
+
+
+def dotnet(seconds: float) -> str:
+    """`2026-11-02T08:15:29.5000000`, without a zone: ticks of 100 ns, always seven digits (LZ-9.1)."""
+    whole, fraction = divmod(round(seconds * 10_000_000), 10_000_000)
+    return f"{(_EPOCH + timedelta(seconds=whole)).isoformat(timespec='seconds')[:-6]}.{fraction:07d}"
+
+
+class MonitoringFiles:
+    """Writer of both files for a running engine (LZ-9.1)."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._written: list[FabricTable] | None = None
+        self._written_at = 0.0
+
+    def write(self, plans: Mapping[TableName, Plan]) -> None:
+        """Rewrite both files after a cycle if they changed, and with each heartbeat.
+
+        Raises:
+            StorageUnavailable: they could not be written.
+        """
+        ledger = self._context.ledger
+        tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
+        if tables == self._written and time.monotonic() - self._written_at < HEARTBEAT_SECONDS:
+            return
+        self._written = None
+        default_schema = self._context.config.delta_default_schema
+        write(
+            self._context.storage,
+            tables,
+            mirror=ledger.mirror,
+            now=self._context.clock(),
+            default_schema=default_schema,
+        )
+        self._written, self._written_at = tables, time.monotonic()
+
+
+class Heartbeat:
+    """Thread that writes heartbeats during long cycles, so that the last is at most a minute old (LZ-9.1)."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        context = self._context
+        while not self._stopped.wait(HEARTBEAT_SECONDS):
+            with suppress(StorageUnavailable):  # the cycle reports the same failure
+                write_heartbeat(context.storage, now=context.clock(), table_count=len(context.ledger.tables()))

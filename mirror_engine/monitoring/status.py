@@ -1,20 +1,18 @@
-"""What there is to know about a mirror at one moment: per table its state, files, lag and what is wrong (LZ-9.7)."""
+"""Status of a mirrored database: per table its state, files, lag and diagnostics (LZ-9.7)."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.engine.ledger import NEXT_POLL
 from mirror_engine.engine.plan import StartGeneration
-from mirror_engine.errors import StorageUnavailable, TransientError
+from mirror_engine.errors import TransientError
+from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import Halted, TableState, Unconfigured
-from mirror_engine.monitoring.fabric_files import FabricTable, beat, last_beat, write
-from mirror_engine.monitoring.words import advice, in_words, iso, word
+from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
+from mirror_engine.monitoring.words import describe, help_for, iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
 
-# the register's diagnostics about a path that is passed over as it lies there
-PASSED_OVER = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
+# diagnostics of ignored paths
+IGNORED = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
 
 
 @dataclass(frozen=True)
@@ -38,26 +36,26 @@ class FileStatus:
 
     Attributes:
         path: from the table folder.
-        state: `waiting`, `applied` or `refused`.
-        why: what it waits for, or what was refused; once applied, what is to be said of another file that has taken
-            its place (LZ-3.13), else `""`.
-        version: the Delta version it went into; None before, and where it is no longer known.
-        rows: how many it holds; None before it was applied.
-        way: how it got into the table: `staged`, `appended`, `merged`; `""` before, and where that is not known.
-        reason: why it was not staged, in words; `""` where it was, or where that is not known.
+        state: `pending`, `applied` or `rejected`.
+        reason: why it is pending or was rejected; once applied, what was found about a file that replaced it (LZ-3.13),
+            else `""`.
+        delta_version: the Delta version that applied it; None if not applied or no longer known.
+        rows: how many it holds; None if not applied.
+        applied_by: `passthrough`, `append` or `merge`; `""` if not applied or not known.
+        passthrough_skipped_because: why its rows were rewritten; `""` if they were not, or not known.
     """
 
     path: str
-    state: Literal["waiting", "applied", "refused"]
-    why: str = ""
-    version: int | None = None
-    rows: int | None = None
-    way: str = ""
+    state: Literal["pending", "applied", "rejected"]
     reason: str = ""
+    delta_version: int | None = None
+    rows: int | None = None
+    applied_by: str = ""
+    passthrough_skipped_because: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
+        """The same as plain values, null for absent."""
+        return {name: None if value == "" else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -68,64 +66,83 @@ class TableStatus:
         name: the table folder's name.
         delta_folder: its Delta table, from `ROOT/Tables`.
         state: one of the closed set, with its facts.
+        fabric_status: Fabric's word for it (LZ-9.6); None if Fabric does not list it.
+        fabric_error: the message that Fabric shows; None if there is none.
         watermarks: per partition (`""` without) the highest sequence applied.
-        next_expected: per partition the name that comes next; empty where time orders the files.
-        first_blocker: the path, from the landing zone, that keeps it from reading on; None where nothing does.
-        files: refused and waiting files in the order they will be read, then applied ones by path.
-        ignored: paths passed over, each with its reason.
-        diagnostics: everything there is to say, with how often, first seen first.
+        next_files: per partition the name that comes next; empty where time orders the files.
+        blocked_by: the path, from the landing zone, that must change before it can go on; None if nothing must.
+        files: rejected and pending files in reading order, then applied ones by path.
+        ignored: a diagnostic for each ignored path.
+        diagnostics: all diagnostics with their counts, oldest first.
         rows_processed, bytes_processed: of the generation (LZ-9.2, LZ-9.3).
-        rows_live: in the Delta table now; None where there is none.
+        row_count: of the Delta table now; None without one.
         delta_version: of the last commit; None before the first.
-        committed_at: seconds since 1970 of the last commit; None before the first.
-        lag_seconds: age of the oldest file that is not in the table; 0 where there is none.
+        last_commit_at: seconds since 1970; None before the first commit.
+        lag_seconds: age of the oldest file that is not in the table; 0 if all are.
     """
 
     name: TableName
     delta_folder: str
     state: TableState
+    fabric_status: str | None
+    fabric_error: str | None
     watermarks: Mapping[str, int]
-    next_expected: Mapping[str, str]
-    first_blocker: str | None
+    next_files: Mapping[str, str]
+    blocked_by: str | None
     files: tuple[FileStatus, ...]
     ignored: tuple[Diagnostic, ...]
     diagnostics: tuple[tuple[Diagnostic, int], ...]
     rows_processed: int
     bytes_processed: int
-    rows_live: int | None
+    row_count: int | None
     delta_version: int | None
-    committed_at: float | None
+    last_commit_at: float | None
     lag_seconds: float
 
     @property
-    def waiting(self) -> tuple[FileStatus, ...]:
+    def pending_files(self) -> tuple[FileStatus, ...]:
         """The files that are not in the table, in reading order."""
         return tuple(file for file in self.files if file.state != "applied")
 
+    @property
+    def watermark(self) -> str:
+        """The watermark, or how many partitions have one; `-` for none."""
+        match list(self.watermarks.values()):
+            case []:
+                return "-"
+            case [only]:
+                return str(only)
+            case several:
+                return f"{len(several)} partitions"
+
     def to_json(self, *, engine_running: bool = True) -> dict[str, Any]:
-        """The same as plain values, with the state and the way out of it in words."""
+        """The same as plain values, with the state as a sentence and its help."""
         return {
-            "table": self.name.folder,
-            "schema": self.name.schema,
-            "name": self.name.table,
-            "delta_folder": self.delta_folder,
-            "state": word(self.state),
-            "state_text": in_words(self.state),
-            "advice": advice(self.state, engine_running=engine_running),
-            "first_blocker": self.first_blocker,
+            **table_reference(self.name, self.delta_folder),
+            "state": self.state.code,
+            "message": describe(self.name, self.state),
+            "help": help_for(self.state, engine_running=engine_running) or None,
+            "fabric_status": self.fabric_status,
+            "fabric_error": self.fabric_error,
+            "blocked_by": self.blocked_by,
             "watermarks": dict(self.watermarks),
-            "next_expected": dict(self.next_expected),
-            "lag_files": len(self.waiting),
+            "next_files": dict(self.next_files),
+            "pending_files": len(self.pending_files),
             "lag_seconds": round(self.lag_seconds, 3),
             "rows_processed": self.rows_processed,
             "bytes_processed": self.bytes_processed,
-            "rows_live": self.rows_live,
+            "row_count": self.row_count,
             "delta_version": self.delta_version,
-            "last_commit": iso(self.committed_at),
+            "last_commit_at": iso(self.last_commit_at),
             "files": [file.to_json() for file in self.files],
-            "ignored": [found.to_json() for found in self.ignored],
-            "diagnostics": [found.to_json() | {"count": count} for found, count in self.diagnostics],
+            "ignored": [diagnostic.to_json() for diagnostic in self.ignored],
+            "diagnostics": [diagnostic.to_json() | {"count": count} for diagnostic, count in self.diagnostics],
         }
+
+
+def table_reference(name: TableName, delta_folder: str) -> dict[str, str]:
+    """How JSON refers to a table: its name, its folder in the landing zone, its Delta table from ROOT."""
+    return {"table": name.normalized, "landing_folder": name.folder, "delta_path": f"{TABLES}/{delta_folder}"}
 
 
 @dataclass(frozen=True)
@@ -134,13 +151,13 @@ class MirrorStatus:
 
     Attributes:
         root: ROOT as given.
-        zone: the landing zone, from ROOT; `""` where there is none.
+        zone: the landing zone, from ROOT; `""` without one.
         tables: in the order of the zone.
         diagnostics: about the zone itself.
-        engine_running: whether an engine holds this ROOT now.
-        heartbeat: seconds since 1970 of the engine's last sign of life; None where none ever ran.
-        next_poll: seconds since 1970 of its next look at the zone; None where no engine runs.
-        partner: who says to publish (LZ-1.8); None where nobody does.
+        engine_running: whether an engine is running on this ROOT.
+        last_heartbeat_at: seconds since 1970; None if no engine ever ran.
+        next_scan_at: seconds since 1970; None if no engine is running.
+        partner: the publisher's own words (LZ-1.8); None if it left none.
     """
 
     root: str
@@ -148,68 +165,116 @@ class MirrorStatus:
     tables: tuple[TableStatus, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
     engine_running: bool = False
-    heartbeat: float | None = None
-    next_poll: float | None = None
+    last_heartbeat_at: float | None = None
+    next_scan_at: float | None = None
     partner: PartnerEvents | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {
             "root": self.root,
-            "zone": self.zone,
+            "zone": self.zone or None,
             "partner": self.partner.to_json() if self.partner else None,
             "engine_running": self.engine_running,
-            "heartbeat": iso(self.heartbeat),
-            "next_poll": iso(self.next_poll),
-            "diagnostics": [found.to_json() for found in self.diagnostics],
+            "last_heartbeat_at": iso(self.last_heartbeat_at),
+            "next_scan_at": iso(self.next_scan_at),
+            "diagnostics": [diagnostic.to_json() for diagnostic in self.diagnostics],
             "tables": [table.to_json(engine_running=self.engine_running) for table in self.tables],
         }
 
 
-def table_status(  # noqa: PLR0913 - one fact each from the planner, the ledger, the poller, the table, the options, the clock
+def mirror_status(
+    root: Path, context: EngineContext, zone: ZoneListing, plans: Mapping[TableName, Plan], *, engine_running: bool
+) -> MirrorStatus:
+    """Status of a mirror.
+
+    Raises:
+        StorageUnavailable: the last heartbeat could not be read.
+    """
+    files = {listing.name: listing.files for listing in zone.tables}
+    next_scan = context.ledger.fact(NEXT_POLL)
+    return MirrorStatus(
+        str(root),
+        zone.folder if zone.identity else "",
+        tuple(
+            table_status(
+                plan,
+                context.ledger.progress(table),
+                files.get(table, ()),
+                row_count=_row_count(context, table),
+                mirror=context.ledger.mirror,
+                default_schema=context.config.delta_default_schema,
+                now=context.clock(),
+            )
+            for table, plan in plans.items()
+        ),
+        zone.diagnostics,
+        engine_running,
+        last_heartbeat(context.storage),
+        float(next_scan) if engine_running and next_scan else None,
+        zone.partner,
+    )
+
+
+def _row_count(context: EngineContext, table: TableName) -> int | None:
+    progress = context.ledger.progress(table)
+    if not progress or not progress.has_table:  # another folder may own the Delta table
+        return None
+    try:
+        return context.writer.row_count(context.delta_folder(table))
+    except TransientError:  # the plan says what is wrong with it
+        return None
+
+
+def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller, Delta table, options, clock
     plan: Plan,
     progress: Progress | None,
     files: Sequence[LandedFile],
     *,
-    rows_live: int | None,
+    row_count: int | None,
+    mirror: str,
     default_schema: str,
     now: float,
 ) -> TableStatus:
-    """Put together what is known of one table.
+    """Status of one table.
 
     Args:
-        plan: the planner's, made from the same sight.
-        progress: the ledger's; None where the table is not known yet.
-        files: that lie in the table folder.
-        rows_live: in the Delta table; None where there is none.
-        default_schema: the Delta schema of bare tables, `""` for none.
+        plan: the planner's, made from the same listing.
+        progress: the ledger's; None if the table is not known yet.
+        files: all in the table folder.
+        row_count: of the Delta table; None without one.
+        mirror: this ROOT's mirror id.
+        default_schema: the Delta schema of tables outside a schema folder, `""` for none.
         now: seconds since 1970.
     """
     if any(isinstance(step, StartGeneration) for step in plan.steps):
-        progress = None  # what the ledger knows is of an earlier life of the folder (LZ-7.3)
+        progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
     pending = _pending(plan, progress, files)
-    committed = progress is not None and progress.has_table
+    committed = progress if progress is not None and progress.has_table else None
+    fabric = FabricTable(plan.table, plan.state, progress)
     return TableStatus(
         name=plan.table,
         delta_folder=plan.table.delta_folder(default_schema),
         state=plan.state,
+        fabric_status=fabric_status(plan.state, progress),
+        fabric_error=fabric_error(fabric, mirror, now, default_schema)[1] or None,
         watermarks=dict(progress.watermarks) if progress else {},
-        next_expected=dict(plan.detection.next_expected) if plan.detection else {},
-        first_blocker=_first_blocker(plan),
+        next_files=dict(plan.detection.next_expected) if plan.detection else {},
+        blocked_by=_blocked_by(plan),
         files=(*(_unapplied(file, plan) for file in pending), *_applied(plan, progress)),
-        ignored=tuple(found for found in plan.diagnostics if found.code in PASSED_OVER),
-        diagnostics=_counted(plan.diagnostics, progress),
+        ignored=tuple(diagnostic for diagnostic in plan.diagnostics if diagnostic.code in IGNORED),
+        diagnostics=tuple((Counter(plan.diagnostics) | Counter(progress.diagnostics if progress else {})).items()),
         rows_processed=progress.rows_processed if progress else 0,
         bytes_processed=progress.bytes_processed if progress else 0,
-        rows_live=rows_live,
-        delta_version=progress.delta_version if progress and committed else None,
-        committed_at=progress.synced_at if progress and committed else None,
+        row_count=row_count,
+        delta_version=committed.delta_version if committed else None,
+        last_commit_at=committed.synced_at if committed else None,
         lag_seconds=max(0.0, now - min((file.modified_ns / 1e9 for file in pending), default=now)),
     )
 
 
 def _pending(plan: Plan, progress: Progress | None, files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Files that are not in the table and not passed over, in the order they will be read."""
+    """Files that are neither in the table nor ignored, in reading order."""
     if plan.detection:
         return [*plan.detection.ready, *plan.detection.later]
     applied = progress.applied if progress else {}
@@ -219,127 +284,28 @@ def _pending(plan: Plan, progress: Progress | None, files: Sequence[LandedFile])
 def _unapplied(file: LandedFile, plan: Plan) -> FileStatus:
     match plan.state:
         case Halted(diagnostic) if diagnostic.path == f"{plan.table.folder}/{file.path}":
-            return FileStatus(file.path, "refused", diagnostic.message)
+            return FileStatus(file.path, "rejected", diagnostic.message)
         case Halted(diagnostic):
-            return FileStatus(file.path, "waiting", f"the table is latched at {diagnostic.path}")
+            return FileStatus(file.path, "pending", f"the table is halted at {diagnostic.path}")
         case Unconfigured():
-            return FileStatus(file.path, "waiting", "the folder has no usable _metadata.json")
+            return FileStatus(file.path, "pending", "the folder has no usable _metadata.json")
+        case _ if plan.detection and file in plan.detection.later:
+            missing = plan.detection.next_expected.get(file.partition, plan.detection.waits_for)
+            return FileStatus(file.path, "pending", f"{missing} is missing")
         case _:
-            return FileStatus(file.path, "waiting", _turn(file, plan))
-
-
-def _turn(file: LandedFile, plan: Plan) -> str:
-    if plan.detection and file in plan.detection.later:
-        return f"comes after {plan.detection.next_expected.get(file.partition, plan.detection.waits_for)}, not there"
-    return "ready, goes in with the next cycle"
+            return FileStatus(file.path, "pending", "ready for the next cycle")
 
 
 def _applied(plan: Plan, progress: Progress | None) -> Iterable[FileStatus]:
-    replaced = {found.path: found.message for found in plan.diagnostics if found.code == "ME026"}
+    replaced = {diagnostic.path: diagnostic.message for diagnostic in plan.diagnostics if diagnostic.code == "ME026"}
     for path, file in sorted(progress.applied.items()) if progress else ():
         version = file.version if file.version >= 0 else None
-        why = replaced.get(f"{plan.table.folder}/{path}", "")
-        yield FileStatus(path, "applied", why, version, file.rows, file.way, file.reason)
+        reason = replaced.get(f"{plan.table.folder}/{path}", "")
+        yield FileStatus(path, "applied", reason, version, file.rows, file.way, file.reason)
 
 
-def _first_blocker(plan: Plan) -> str | None:
+def _blocked_by(plan: Plan) -> str | None:
     if isinstance(plan.state, (Halted, Unconfigured)):
         return plan.state.diagnostic.path
     missing = plan.detection.waits_for if plan.detection else None
     return f"{plan.table.folder}/{missing}" if missing else None
-
-
-def _counted(now: Iterable[Diagnostic], progress: Progress | None) -> tuple[tuple[Diagnostic, int], ...]:
-    counts = Counter(now) | Counter(progress.diagnostics if progress else {})
-    return tuple(counts.items())
-
-
-BEAT_SECONDS = 30.0
-
-
-def mirror_status(
-    root: Path, context: EngineContext, zone: ZoneListing, plans: Mapping[TableName, Plan], *, engine_running: bool
-) -> MirrorStatus:
-    """Everything there is to know of a mirror at one moment."""
-    files = {listing.name: listing.files for listing in zone.tables}
-    next_poll = context.ledger.fact(NEXT_POLL)
-    return MirrorStatus(
-        str(root),
-        zone.folder if zone.identity else "",
-        tuple(
-            table_status(
-                plan,
-                context.ledger.progress(table),
-                files.get(table, ()),
-                rows_live=_rows_live(context, table),
-                default_schema=context.config.delta_default_schema,
-                now=context.clock(),
-            )
-            for table, plan in plans.items()
-        ),
-        zone.diagnostics,
-        engine_running,
-        last_beat(context.storage),
-        float(next_poll) if engine_running and next_poll else None,
-        zone.partner,
-    )
-
-
-def _rows_live(context: EngineContext, table: TableName) -> int | None:
-    progress = context.ledger.progress(table)
-    if not progress or not progress.has_table:  # another folder's table may lie at its place
-        return None
-    try:
-        return context.writer.row_count(context.delta_folder(table))
-    except TransientError:  # the plan tells what is wrong with it
-        return None
-
-
-class Traces:
-    """Fabric's own files, `replicator.json` and `tables.json`, as an engine leaves them (LZ-9.1)."""
-
-    def __init__(self, context: EngineContext) -> None:
-        self._doors = context
-        self._left: list[FabricTable] | None = None
-        self._left_at = 0.0
-
-    def leave(self, plans: Mapping[TableName, Plan]) -> None:
-        """Rewrite both after a cycle: where they would say something new, and with each heartbeat.
-
-        Raises:
-            StorageUnavailable: they could not be written.
-        """
-        context = self._doors
-        tables = [FabricTable(table, plan.state, context.ledger.progress(table)) for table, plan in plans.items()]
-        if tables == self._left and time.monotonic() - self._left_at < BEAT_SECONDS:
-            return
-        self._left = None
-        write(
-            context.storage,
-            tables,
-            mirror=context.ledger.mirror,
-            now=context.clock(),
-            default_schema=context.config.delta_default_schema,
-        )
-        self._left, self._left_at = tables, time.monotonic()
-
-
-class Heart:
-    """Beats while a cycle takes long, so that a heartbeat is never older than a minute (LZ-9.1)."""
-
-    def __init__(self, context: EngineContext) -> None:
-        self._doors = context
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *exception: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        while not self._stopped.wait(BEAT_SECONDS):
-            with suppress(StorageUnavailable):  # the cycle meets the same storage, and says so
-                beat(self._doors.storage, now=self._doors.clock(), table_count=len(self._doors.ledger.tables()))

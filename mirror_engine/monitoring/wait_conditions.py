@@ -1,4 +1,4 @@
-"""What one may wait for, all tables level or one file applied, and why it is not so yet."""
+"""Wait conditions: all tables have caught up, or one change file is applied; and why they are not met yet."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.detection import number_of, sequence_of
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.landing_zone.states import Behind, CaughtUp, Empty, Loading, Unconfigured, needs_a_person
-from mirror_engine.monitoring.words import START_ENGINE, advice, in_words, word
+from mirror_engine.landing_zone.states import Behind, CaughtUp, Empty, Loading, Unconfigured, needs_attention
+from mirror_engine.monitoring.words import START_ENGINE, describe, help_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,91 +18,95 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
 
 
-NO_SUCH_FOLDER = "no table folder of that name lies in the landing zone yet"
-
-
 @dataclass(frozen=True)
 class UnmetCondition:
-    """Why one table keeps a goal from being reached.
+    """Why a wait condition is not met.
 
     Attributes:
-        table: the table folder, or what was asked for where there is none; `""` for the zone as a whole.
-        state: of the table in one word; `""` where there is none.
-        reason: in words.
-        advice: what to do; `""` where only time is needed.
-        needs_a_person: whether no engine can reach the goal as things are.
+        table: its name, or the name that was asked for; `""` for the zone as a whole.
+        state: the table's code; `""` without one.
+        message: the reason.
+        help: what to do; `""` if only time is needed.
+        needs_attention: whether no engine can meet the condition as things are.
     """
 
     table: str
     state: str
-    reason: str
-    advice: str = ""
-    needs_a_person: bool = False
+    message: str
+    help: str = ""
+    needs_attention: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {"table": self.table, "state": self.state, "reason": self.reason, "advice": self.advice}
+        return {
+            "table": self.table or None,
+            "state": self.state or None,
+            "message": self.message,
+            "help": self.help or None,
+        }
 
 
-def not_level(status: MirrorStatus, names: Sequence[str], default_schema: str) -> tuple[UnmetCondition, ...]:
-    """The tables that are not level; none once everything that landed is in them.
+def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_schema: str) -> tuple[UnmetCondition, ...]:
+    """The tables that have not caught up.
 
     Args:
-        status: how the mirror is now.
-        names: of tables that must be there, however spelled; none: all there are, and at least one. Of those not
-            named, a folder into which no change file has landed yet keeps nobody waiting.
-        default_schema: the Delta schema of bare tables.
+        status: of the mirror now.
+        names: of tables that must be there, in any spelling; without any: all there are, and at least one. A folder
+            without change files counts only if it is named.
+        default_schema: the Delta schema of tables outside a schema folder.
     """
     if not names:
         if not status.tables:
-            return (UnmetCondition("", "", "no table folder lies in the landing zone yet"),)
+            return (UnmetCondition("", "", "the landing zone has no table folder yet"),)
         return tuple(_unfinished(table, status) for table in status.tables if not _is_done(table.state))
-    found: list[UnmetCondition] = []
+    unmet: list[UnmetCondition] = []
     for name in names:
         tables = _named(name, status, default_schema)
-        found += [_unfinished(table, status) for table in tables if not isinstance(table.state, CaughtUp)]
-        found += [] if tables else [UnmetCondition(name, "", NO_SUCH_FOLDER, _near(name, status, default_schema))]
-    return tuple(found)
+        unmet += [_unfinished(table, status) for table in tables if not isinstance(table.state, CaughtUp)]
+        if not tables:
+            message = f"{name}: the landing zone has no such table folder yet"
+            unmet.append(UnmetCondition(name, "", message, _suggestion(name, status, default_schema)))
+    return tuple(unmet)
 
 
-def not_applied(
+def file_not_applied(
     status: MirrorStatus, file: str, names: Sequence[str], default_schema: str
 ) -> tuple[UnmetCondition, ...]:
-    """Why a change file is not in its table; nothing once it is.
+    """Why a change file is not in its table; empty once it is.
 
     Args:
-        status: how the mirror is now.
-        file: from the landing zone, `Items/00000000000000000001.parquet`, or from the table folder, or its number.
-        names: of tables in which it may lie; none: all.
-        default_schema: the Delta schema of bare tables.
+        status: of the mirror now.
+        file: its path from the landing zone (`Items/00000000000000000001.parquet`) or table folder, or its number.
+        names: of tables that may own it; without any: all.
+        default_schema: the Delta schema of tables outside a schema folder.
 
     Raises:
         UsageError: several tables have such a file.
     """
-    among = [table for name in names for table in _named(name, status, default_schema)] if names else status.tables
-    whole = [table for table in among if file.startswith(f"{table.name.folder}/")]
-    knowing = whole or [table for table in among if _knows(table, _path_of(table, file))]
-    knowing = knowing or list(among[:1] if len(among) == 1 else ())
-    if len(knowing) > 1:
-        folders = " and ".join(table.name.folder for table in knowing)
+    tables = [table for name in names for table in _named(name, status, default_schema)] if names else status.tables
+    by_folder = [table for table in tables if file.startswith(f"{table.name.folder}/")]
+    owners = by_folder or [table for table in tables if _has(table, _path_of(table, file))]
+    owners = owners or list(tables[:1] if len(tables) == 1 else ())
+    if len(owners) > 1:
+        folders = " and ".join(table.name.folder for table in owners)
         raise UsageError(f"{file}: may be a file of {folders}", "Name the table, too: --table.")
-    if not knowing:
+    if not owners:
         return (UnmetCondition("", "", f"{file} has not landed yet"),)
-    (table,) = knowing
+    (table,) = owners
     reason = _reason(table, _path_of(table, file.removeprefix(f"{table.name.folder}/")), status)
     return (reason,) if reason else ()
 
 
 def _named(name: str, status: MirrorStatus, default_schema: str) -> list[TableStatus]:
     try:
-        wanted = find_table(name, _folders(status), default_schema)
+        folder = find_table(name, _folders(status), default_schema)
     except UnknownTable:
         return []
-    return [table for table in status.tables if table.delta_folder == wanted]
+    return [table for table in status.tables if table.delta_folder == folder]
 
 
-def _near(name: str, status: MirrorStatus, default_schema: str) -> str:
-    """Which table may be meant by a name that none has."""
+def _suggestion(name: str, status: MirrorStatus, default_schema: str) -> str:
+    """Which table a name may mean that none has."""
     try:
         find_table(name, _folders(status), default_schema)
     except UnknownTable as error:
@@ -115,11 +119,11 @@ def _folders(status: MirrorStatus) -> list[str]:
 
 
 def _path_of(table: TableStatus, file: str) -> str:
-    """A change file's path from the table folder; a bare number stands for the file of that number, landed or not."""
+    """A change file's path from the table folder; a bare number means the file of that number, landed or not."""
     if not (file.isascii() and file.isdigit()):
         return file
-    numbered = [each.path for each in table.files if number_of(each.path) == int(file)]
-    place, expected = next(iter(table.next_expected.items()), ("", ""))
+    numbered = [known.path for known in table.files if number_of(known.path) == int(file)]
+    place, expected = next(iter(table.next_files.items()), ("", ""))
     to_come = f"{place}/{int(file):020}.{expected.rpartition('.')[2]}".lstrip("/") if expected else file
     return numbered[0] if len(numbered) == 1 else to_come
 
@@ -131,48 +135,49 @@ def _is_done(state: TableState) -> bool:
         case Empty(expired):
             return not expired
         case Unconfigured(_, files):
-            return not files and not needs_a_person(state)
+            return not files and not needs_attention(state)
         case _:
             return False
 
 
 def _unfinished(table: TableStatus, status: MirrorStatus) -> UnmetCondition:
     return UnmetCondition(
-        table.name.folder,
-        word(table.state),
-        in_words(table.state),
-        advice(table.state, engine_running=status.engine_running),
-        needs_a_person(table.state),
+        table.name.normalized,
+        table.state.code,
+        describe(table.name, table.state),
+        help_for(table.state, engine_running=status.engine_running),
+        needs_attention(table.state),
     )
 
 
-def _knows(table: TableStatus, path: str) -> bool:
-    ignored = f"{table.name.folder}/{path}"
-    return any(file.path == path for file in table.files) or any(found.path == ignored for found in table.ignored)
+def _has(table: TableStatus, path: str) -> bool:
+    from_zone = f"{table.name.folder}/{path}"
+    return any(file.path == path for file in table.files) or any(found.path == from_zone for found in table.ignored)
 
 
 def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetCondition | None:
     """Why a file is not in its table; None once it is."""
-    folder, state = table.name.folder, word(table.state)
+    name, state = table.name.normalized, table.state.code
     known = next((file for file in table.files if file.path == path), None)
-    if known is not None and known.state == "applied" and not known.why:
+    if known is not None and known.state == "applied" and not known.reason:
         return None
     if known is not None:
         is_ready = known.state != "applied" and isinstance(table.state, (Behind, Loading))
-        todo = advice(table.state, engine_running=status.engine_running)
-        return UnmetCondition(folder, state, f"{path} is {known.state}: {known.why}", todo, needs_a_person=not is_ready)
-    passed_over = next((found for found in table.ignored if found.path == f"{folder}/{path}"), None)
-    if passed_over is not None:
-        reason = f"{path}: {passed_over.coded_message}"
-        return UnmetCondition(folder, state, reason, passed_over.help, needs_a_person=True)
+        help_text = help_for(table.state, engine_running=status.engine_running)
+        message = f"{name}: {path} is {known.state}: {known.reason}"
+        return UnmetCondition(name, state, message, help_text, needs_attention=not is_ready)
+    ignored = next((found for found in table.ignored if found.path == f"{table.name.folder}/{path}"), None)
+    if ignored is not None:
+        return UnmetCondition(name, state, f"{name}: {path}: {ignored.coded_message}", ignored.help, True)
     if _is_behind_watermark(table, path):
         return None
-    return UnmetCondition(folder, state, f"{path} has not landed yet", "" if status.engine_running else START_ENGINE)
+    help_text = "" if status.engine_running else START_ENGINE
+    return UnmetCondition(name, state, f"{name}: {path} has not landed yet", help_text)
 
 
 def _is_behind_watermark(table: TableStatus, path: str) -> bool:
-    """Whether a file that nobody remembers by name must have been applied: its successors were (LZ-3.2)."""
+    """Whether a file that is no longer known by name must have been applied: its successors were (LZ-3.2)."""
     place, _, name = path.rpartition("/")
-    extension = table.next_expected.get(place, "").rpartition(".")[2].casefold()
-    is_ours = bool(extension) and name.rpartition(".")[2].casefold() == extension
-    return is_ours and 0 < sequence_of(name) <= table.watermarks.get(place, 0)
+    extension = table.next_files.get(place, "").rpartition(".")[2].casefold()
+    has_extension = bool(extension) and name.rpartition(".")[2].casefold() == extension
+    return has_extension and 0 < sequence_of(name) <= table.watermarks.get(place, 0)

@@ -1,4 +1,4 @@
-"""A table's state in words: what it is, why it does not move, and what a person can do about it."""
+"""Text for people: a table's state as a sentence, the help for it, times and cells."""
 
 from __future__ import annotations
 
@@ -10,74 +10,71 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
 
-from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.landing_zone.states import (
-    Behind,
-    Blocked,
-    CaughtUp,
-    Empty,
-    Halted,
-    Loading,
-    TableState,
-    Unconfigured,
-)
+from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.names import METADATA_FILE
+from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Empty, Halted, Loading, Unconfigured
 
 if TYPE_CHECKING:
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.states import TableState
 
-START_ENGINE = "No engine is running: start `mirror-engine run`, or apply once with `mirror-engine once`."
-
-
-def word(state: TableState) -> str:
-    """The state in one lower-case word, as programs read it: `latched`."""
-    return state.code
+START_ENGINE = "no engine is running: start `mirror-engine run`, or apply pending files once with `mirror-engine sync`"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def in_words(state: TableState) -> str:  # noqa: PLR0911 - one sentence for each of the closed set
-    """The state in one sentence, for a person."""
+def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one sentence for each of the closed set
+    """A table's state as a sentence that begins with its name."""
+    name = printable(table.normalized)
     match state:
-        case Unconfigured(diagnostic):
-            return f"not a table yet: {diagnostic.coded_message}"
+        case Unconfigured(diagnostic, files):
+            return (
+                f"{name} has no usable `{METADATA_FILE}`: {diagnostic.coded_message}{_pending(diagnostic.code, files)}"
+            )
         case Empty(expired):
-            return "failed: no change file came within 14 days" if expired else "empty: waits for its first change file"
+            return f"{name} has metadata but no change files{' for 14 days' if expired else ''}"
         case Loading(files):
-            return f"loading: {_files(files)} ready, nothing committed yet"
+            return f"{name}: {count(files, 'file')} pending, first commit not made yet"
         case CaughtUp():
-            return "level: everything landed is in the table"
+            return f"{name} has caught up"
         case Behind(files):
-            return f"behind: {_files(files)} ready"
-        case Blocked(waits_for, files):
-            return f"blocked: waits for {printable(waits_for)}, {_files(files)} unread"
+            return f"{name} is behind by {count(files, 'file')}"
+        case Blocked(missing, files):
+            return f"{name} is blocked: {printable(missing)} is missing; {count(files, 'later file')} pending"
         case Halted(diagnostic, files):
-            return f"latched: {_said(diagnostic)}, {_files(files)} unread"
+            place = printable(diagnostic.path.rpartition("/")[2])
+            row = "" if diagnostic.row is None else f", row {diagnostic.row}"
+            return f"{name} is halted: {place}{row}: {diagnostic.coded_message}; {count(files, 'file')} pending"
         case _:
             assert_never(state)
 
 
-def advice(state: TableState, *, engine_running: bool) -> str:
-    """What to do about it, in one sentence; `""` where nothing is to be done."""
+def _pending(code: str, files: int) -> str:
+    """How many files are pending, unless the diagnostic counts them itself."""
+    return "" if code == "ME008" else f"; {count(files, 'file')} pending"
+
+
+def help_for(state: TableState, *, engine_running: bool) -> str:
+    """What to do about a state; empty if nothing is to be done."""
     match state:
         case Unconfigured(diagnostic) | Halted(diagnostic):
-            remedy = _sentence(diagnostic.help)
-        case Blocked(waits_for):
-            remedy = (
-                f"Land {printable(waits_for)}, or rename the later files to close the gap; "
-                "if that number will never come, drop the folder and land the table anew."
+            return diagnostic.help
+        case Blocked(missing):
+            return (
+                f"land {printable(missing)} (a file without rows is enough), or renumber the later files; "
+                "if it will never come, delete the folder and reload the table"
             )
         case Empty(expired):
-            remedy = "Land a change file (one without rows will do), or delete the folder." if expired else ""
+            return "land a change file (it may be empty), or delete the folder" if expired else ""
         case Loading() | Behind():
             return "" if engine_running else START_ENGINE
         case CaughtUp():
             return ""
         case _:
             assert_never(state)
-    return remedy
 
 
-def tone(state: TableState) -> str:
-    """How urgent a state is: `well`, `busy`, `idle`, or `stuck` where somebody must act."""
+def urgency(state: TableState) -> str:
+    """How urgent a state is: `well`, `busy`, `idle`, or `stuck` if it needs attention."""
     match state:
         case CaughtUp():
             return "well"
@@ -91,58 +88,19 @@ def tone(state: TableState) -> str:
             assert_never(state)
 
 
-def watermark(table: TableStatus) -> str:
-    """The watermark, or how many partitions have one; `-` for none."""
-    match len(table.watermarks):
-        case 0:
-            return "-"
-        case 1:
-            return str(next(iter(table.watermarks.values())))
-        case several:
-            return f"{several} partitions"
-
-
-def _said(diagnostic: Diagnostic) -> str:
-    """The diagnostic without its folder, which stands beside it already."""
-    place = printable(diagnostic.path.rpartition("/")[2])
-    row = "" if diagnostic.row is None else f", row {diagnostic.row}"
-    return f"{place}{row}: {diagnostic.coded_message}"
-
-
-def _sentence(remedy: str) -> str:
-    return f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
-
-
-NEVER = "0001-01-01T00:00:00"  # .NET's DateTime.MinValue, which Fabric shows for a time that has not been
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
 def iso(seconds: float | None) -> str | None:
     """`2026-11-02T08:15:29.500Z`; None stays None."""
-    return None if seconds is None else f"{_at(seconds).isoformat(timespec='milliseconds')[:-6]}Z"
-
-
-def dotnet(seconds: float) -> str:
-    """`2026-11-02T08:15:29.5000000`, without a zone: ticks of 100 ns, always seven digits (LZ-9.1)."""
-    ticks = round(seconds * 10_000_000)
-    whole, fraction = divmod(ticks, 10_000_000)
-    return f"{_at(whole).isoformat(timespec='seconds')[:-6]}.{fraction:07d}"
-
-
-def _at(seconds: float) -> datetime:
-    return _EPOCH + timedelta(seconds=seconds)
+    if seconds is None:
+        return None
+    return f"{(_EPOCH + timedelta(seconds=seconds)).isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def span(seconds: float) -> str:
-    """A length of time as a person says it: `9 s`, `4 min`, `3 h`, `12 days`; rounded down."""
-    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length or (unit != "days" and seconds >= length):
-            return f"{int(seconds // length)} {unit}"
-    return f"{int(seconds)} s"
+    """A length of time: `9s`, `4m`, `3h`, `12d`; rounded down."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length or (unit != "d" and seconds >= length):
+            return f"{int(seconds // length)}{unit}"
+    return f"{int(seconds)}s"
 
 
 def cell(value: object) -> str:
@@ -151,7 +109,7 @@ def cell(value: object) -> str:
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """A value as JSON can say it exactly: decimals as text, bytes in Base64, times in ISO 8601, NaN as text."""
+    """A value as exact JSON: decimals as text, bytes in Base64, times in ISO 8601, NaN as text."""
     match value:
         case bytes():
             return base64.b64encode(value).decode("ascii")

@@ -14,9 +14,8 @@ from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.fabric_files import INTERNAL, read_tables, write_stopped
-from mirror_engine.monitoring.wait_conditions import UnmetCondition, not_level
-from mirror_engine.monitoring.words import NEVER
+from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER, read_tables, write_stopped
+from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
 from mirror_engine.onelake.items import read_definition
 from mirror_engine.onelake.page.status_cache import ShownItem
 from mirror_engine.onelake.replication import INITIALIZING_SECONDS, DatabaseStatus, FabricError, TableReport
@@ -194,12 +193,12 @@ class EnginePool:
         """Each table of an item that has not caught up, or why its engine ended; nothing while it is stopped."""
         status, error = self.status(item)
         if error:
-            return [UnmetCondition("", status.value, error.message, needs_a_person=True)]
+            return [UnmetCondition("", status.value, error.message, needs_attention=True)]
         if status not in _ACTIVE:
             return []
         with self.mirror(item) as mirror:
             try:
-                unmet = not_level(mirror.status(), (), mirror.config.delta_default_schema)
+                unmet = tables_not_caught_up(mirror.status(), (), mirror.config.delta_default_schema)
             except TransientError as problem:
                 return [UnmetCondition("", status.value, problem.message, problem.help)]
         return [condition for condition in unmet if condition.table]  # a zone without tables misses nothing

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.states import needs_a_person
+from mirror_engine.landing_zone.states import needs_attention
 from mirror_engine.publisher.testing.mirror import MirrorInTest, described
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -341,7 +341,7 @@ class Harness:
         """What is wrong in the end; empty where the mirrored table equals the source's."""
         if any(thread.is_alive() for thread in self._concurrent):
             return [f"a concurrent run was still waiting {CONCURRENT_END_SECONDS:g} s after the first was done"]
-        halted = [described(table).strip() for table in self._mirror.status().tables if needs_a_person(table.state)]
+        halted = [described(table).strip() for table in self._mirror.status().tables if needs_attention(table.state)]
         if self._failure is not None:
             return [f"the publisher keeps failing: {raised_where(self._failure)}", *halted]
         try:

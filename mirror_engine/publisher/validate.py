@@ -20,7 +20,7 @@ from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
-from mirror_engine.monitoring.words import in_words, word
+from mirror_engine.monitoring.words import describe
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
@@ -218,13 +218,13 @@ def report_of(
         tables.append(
             TableReport(
                 name=folder,
-                state=word(table.state),
+                state=table.state.code,
                 files=tuple(f"{folder}/{file.path}" for file in applied),
                 rows=sum(file.rows or 0 for file in applied),
                 diagnostics=tuple((Counter(dict(table.diagnostics)) | Counter(besides)).items()),
                 is_text=is_text.get(table.name, False),
-                message=in_words(table.state),
-                not_applied=tuple((f"{folder}/{file.path}", file.why) for file in table.waiting),
+                message=describe(table.name, table.state),
+                not_applied=tuple((f"{folder}/{file.path}", file.reason) for file in table.pending_files),
                 fabric_error=_fabric_error(table, target.config.default_schema),
             )
         )

@@ -40,7 +40,7 @@ def test_once_ends_with_3_where_a_table_is_latched_and_applies_the_others(shop, 
     said = say("once", shop.root)
     assert said.code == 3
     assert (
-        "Items is latched: 00000000000000000002.parquet: file is empty (0 bytes) [ME023], 1 file unread\n  -> Delete"
+        "Items is halted: 00000000000000000002.parquet: file is empty (0 bytes) [ME023]; 1 file pending\n  -> delete"
         in said.out
     )
     assert "Sales.schema/Orders" not in said.out
@@ -51,7 +51,7 @@ def test_once_ends_with_3_where_a_table_is_blocked(shop, say) -> None:
     block(shop)
     said = say("once", shop.root)
     assert said.code == 3
-    assert "Sales.schema/Orders is blocked: waits for 00000000000000000002.parquet" in said.out
+    assert "Sales.Orders is blocked: 00000000000000000002.parquet is missing" in said.out
 
 
 @pytest.mark.parametrize("command", ["once", "maintain"])
@@ -90,9 +90,9 @@ def test_status_says_why_a_table_stands_still_and_what_to_do(shop, say) -> None:
     said = say("status", shop.root)
     assert said.code == 0
     told = [line.strip() for line in said.out.splitlines()]
-    assert "refused: 00000000000000000002.parquet: file is empty (0 bytes)" in told
-    assert "waiting: 00000000000000000003.parquet: comes after 00000000000000000002.parquet, not there" in told
-    assert any(line.startswith("-> Land 00000000000000000002.parquet") for line in told)
+    assert "rejected: 00000000000000000002.parquet: file is empty (0 bytes)" in told
+    assert "pending: 00000000000000000003.parquet: 00000000000000000002.parquet is missing" in told
+    assert any(line.startswith("-> land 00000000000000000002.parquet") for line in told)
     assert "no engine is running" in told[0]
 
 

@@ -40,11 +40,11 @@ def test_a_change_by_someone_else_is_told_with_its_version(lake, say) -> None:
     assert "changed by someone else at version 3" in doctor.out
 
 
-def test_a_damaged_table_needs_a_person_and_everything_says_so(lake, say) -> None:
+def test_a_damaged_table_needs_attention_and_everything_says_so(lake, say) -> None:
     lake.commit(2).write_bytes(b"")
     once = say("once", lake.root)
     assert once.code == 3
-    assert once.out.startswith("Orders is latched: Orders: Delta table damaged: commit 2 of its Delta log is cut off")
+    assert once.out.startswith("Orders is halted: Orders: Delta table is damaged: commit 2 of its Delta log is cut off")
     status = say("status", lake.root)
     assert status.code == 0
     assert "-> Restore the table's folder from a backup, or delete _delta_log/00000000000000000002.json" in " ".join(

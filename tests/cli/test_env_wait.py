@@ -42,7 +42,7 @@ def test_what_the_command_landed_is_in_the_tables(say, tmp_path, writers) -> Non
 def test_a_table_that_waits_for_a_file_that_nobody_will_land_is_not_waited_for(say, tmp_path) -> None:
     said = say("env", tmp_path / "store", "--wait", "600", "--", sys.executable, leaving_out_a_number(tmp_path))
     assert said.code == 3
-    assert "Workspace/Mirror: Sales.schema/Stores blocked: waits for 00000000000000000002.csv" in said.err
+    assert "Workspace/Mirror: Sales.Stores is blocked: 00000000000000000002.csv is missing" in said.err
 
 
 @pytest.mark.usefixtures("writers")

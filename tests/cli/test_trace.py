@@ -204,22 +204,22 @@ def test_the_plan_says_why_not_more(shop, say) -> None:
     block(shop)
     said = say("trace", shop.root, "Sales.Orders", "--plan")
     assert "apply 1 file in 1 commit: 00000000000000000001.parquet" in said.out
-    assert "left: 00000000000000000003.parquet: comes after 00000000000000000002.parquet, not there" in said.out
+    assert "left: 00000000000000000003.parquet: 00000000000000000002.parquet is missing" in said.out
     say("once", shop.root)
     shop.items.land(b"")
     say("once", shop.root)
     said = say("trace", shop.root, "Items", "--plan")
     assert said.out.startswith(
-        "Items is latched: 00000000000000000002.parquet: file is empty (0 bytes) [ME023], 1 file unread\n"
+        "Items is halted: 00000000000000000002.parquet: file is empty (0 bytes) [ME023]; 1 file pending\n"
     )
     assert "  nothing is to be done\n" in said.out
-    assert "-> Delete it and land it again; write under another name first, then rename." in said.out
+    assert "-> delete it, write under a temporary name, then rename" in said.out
 
 
 def test_a_file_that_is_refused_says_why(shop, say) -> None:
     shop.items.land(b"")
     said = say("trace", shop.root, "Items", "--file", "00000000000000000002.parquet")
-    assert said.out.startswith("Items, 00000000000000000002.parquet: refused\n  0 bytes\n")
+    assert said.out.startswith("Items, 00000000000000000002.parquet: rejected\n  file is empty (0 bytes)\n")
 
 
 @pytest.mark.parametrize(

@@ -50,13 +50,13 @@ def test_when_time_is_up_each_table_says_why(shop, say) -> None:
     say("once", shop.root)
     said = say("wait", shop.root, "--timeout", "1", "--every", "0.05")  # a first look may take long
     assert said.code == 4
-    assert said.err.count("No engine is running: start") == 1
+    assert said.err.count("no engine is running: start") == 1
     head, *lines = said.out.splitlines()
     assert head.startswith("not reached after ")
     assert head.endswith(" s; no engine is running")
-    assert lines[0].startswith("  Sales.schema/Orders: blocked: waits for 00000000000000000002.parquet")
-    assert lines[2].startswith("  Items: latched: 00000000000000000002.parquet: file is empty (0 bytes) [ME023]")
-    assert lines[3].strip().startswith("-> Delete it and land it again")
+    assert lines[0].startswith("  Sales.Orders is blocked: 00000000000000000002.parquet is missing")
+    assert lines[2].startswith("  Items is halted: 00000000000000000002.parquet: file is empty (0 bytes) [ME023]")
+    assert lines[3].strip().startswith("-> delete it, write under a temporary name")
 
 
 def test_that_an_engine_at_work_needs_longer_is_told(shop, say) -> None:
@@ -72,7 +72,7 @@ def test_that_an_engine_at_work_needs_longer_is_told(shop, say) -> None:
 def test_a_table_that_is_not_there_is_waited_for(shop, say) -> None:
     said = say("wait", shop.root, "--table", "Nowhere", "--timeout", "0.1")
     assert said.code == 4
-    assert "  Nowhere: no table folder of that name lies in the landing zone yet\n" in said.out
+    assert "  Nowhere: the landing zone has no such table folder yet\n" in said.out
 
 
 def test_a_latched_table_ends_it_only_where_that_is_asked_for(shop, say) -> None:
@@ -88,7 +88,7 @@ def test_programs_get_the_reason_as_json(shop, say) -> None:
     assert list(told) == list(JSON)
     assert list(told["not_yet"][0]) == list(JSON["not_yet"][0])
     assert (told["reached"], told["exit_code"], told["engine_running"]) == (False, 4, False)
-    assert [found["table"] for found in told["not_yet"]] == ["Sales.schema/Orders", "Items"]
+    assert [found["table"] for found in told["not_yet"]] == ["Sales.Orders", "Items"]
 
 
 def test_a_storage_that_fails_is_asked_again(shop, say, monkeypatch) -> None:

@@ -13,7 +13,7 @@ from mirror_engine.landing_zone.states import (
     Halted,
     Loading,
     Unconfigured,
-    needs_a_person,
+    needs_attention,
 )
 
 REFUSED = diagnose("ME009", "Items")
@@ -34,5 +34,5 @@ MISSING = diagnose("ME008", "Items", count=1)
         (Empty(expired=True), True),
     ],
 )
-def test_only_what_no_engine_can_mend_needs_a_person(state, expected) -> None:
-    assert needs_a_person(state) is expected
+def test_only_what_no_engine_can_mend_needs_attention(state, expected) -> None:
+    assert needs_attention(state) is expected

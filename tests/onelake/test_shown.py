@@ -49,7 +49,7 @@ def test_the_page_shows_what_engines_do(mirrored) -> None:
     assert (customers.workspace, customers.name, orders.name) == ("Shop", "Customers", "Orders")
     until(lambda: client.get("/readyz").text == "ready\n")
     until(lambda: "4711" in client.get(f"/tables/{orders.id}/Orders").text)
-    until(lambda: ">caught_up<" in client.get("/").text)
+    until(lambda: ">caught up<" in client.get("/").text)
     assert client.get("/").text.count("engine is running") == 2
     assert 'mirror_engine_up{item="Orders",workspace="Shop"} 1.0' in client.get("/metrics").text
     pool.stop(next(item for item in pool.items.all() if item.name == "Orders"))

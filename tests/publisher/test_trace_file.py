@@ -41,7 +41,7 @@ EFFECTS = ChangeEffects(repeated=1, spread=1, absent_updates=1, absent_deletes=1
 def test_a_file_is_reported_with_the_effects_of_its_rows(shop, file) -> None:
     two_files(shop)
     report = report_on(shop, file)
-    assert (report.path, report.state, report.why) == (name(2), "waiting", "ready, goes in with the next cycle")
+    assert (report.path, report.state, report.why) == (name(2), "pending", "ready for the next cycle")
     assert (report.rows, report.markers, report.has_marker) == (5, {0: 1, 1: 2, 2: 2}, True)
     assert report.effects == EFFECTS
     assert report.step.files == (name(1), name(2))
@@ -118,7 +118,7 @@ def test_a_plan_has_the_number_of_commits_and_the_files_left(tmp_path) -> None:
     assert [step.step for step in report.steps] == ["start_generation", "record_folder_state", "apply_batch"]
     apply = report.steps[-1]
     assert (apply.commits, apply.text) == (3, f"apply 5 files in 3 commits: {name(1)} … {name(5)}")
-    assert [(file.path, file.why) for file in report.left] == [(name(7), f"comes after {name(6)}, not there")]
+    assert [(file.path, file.reason) for file in report.left] == [(name(7), f"{name(6)} is missing")]
     assert report.next_expected == {"": name(6)}
 
 
@@ -151,7 +151,7 @@ def test_a_rejected_file_is_reported_with_its_reason(shop) -> None:
     shop.sync()
     assert plan(shop).steps == ()
     report = report_on(shop, "3")
-    assert (report.state, report.why, report.step) == ("refused", "file is empty (0 bytes)", None)
+    assert (report.state, report.why, report.step) == ("rejected", "file is empty (0 bytes)", None)
 
 
 def test_large_files_make_more_commits(tmp_path) -> None:
@@ -165,8 +165,8 @@ def test_files_behind_one_that_the_replay_rejects_are_not_planned(shop) -> None:
     table.land(b"")
     table.upsert(row(5))
     rejected, behind = report_on(shop, "3"), report_on(shop, "4")
-    assert (rejected.state, rejected.step, rejected.has_marker) == ("refused", None, None)
-    assert (behind.state, behind.why, behind.step) == ("waiting", f"the table is latched at Orders/{name(3)}", None)
+    assert (rejected.state, rejected.step, rejected.has_marker) == ("rejected", None, None)
+    assert (behind.state, behind.why, behind.step) == ("pending", f"the table is halted at Orders/{name(3)}", None)
     assert (behind.markers, behind.has_marker, behind.effects) == ({4: 1}, True, None)
 
 
@@ -175,4 +175,4 @@ def test_a_file_behind_a_gap_is_reported_with_its_markers(shop) -> None:
     table.skip_numbers()
     table.delete(row(1))
     report = report_on(shop, "4")
-    assert (report.why, report.markers, report.effects) == (f"comes after {name(3)}, not there", {2: 1}, None)
+    assert (report.why, report.markers, report.effects) == (f"{name(3)} is missing", {2: 1}, None)

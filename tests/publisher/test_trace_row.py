@@ -58,7 +58,7 @@ def test_every_change_to_the_key_is_listed_in_order_with_its_effect(shop) -> Non
         "",
         "no row had the key",
     ]
-    assert {it.waits for it in history.changes} == {"ready, goes in with the next cycle"}
+    assert {it.waits for it in history.changes} == {"ready for the next cycle"}
     assert history.end == ({"id": 7, "city": "Bregenz"},)
     assert (history.applied, history.real, history.agrees) == ((), None, None)
 
@@ -72,7 +72,7 @@ def test_archived_files_are_listed_with_their_version_and_commit(shop) -> None:
     assert effects_of(history) == [*HISTORY, (4, 1, 4, "updated")]
     assert [it.version for it in history.changes] == [1, 1, 1, 1, 1, None]
     assert history.changes[0].batch == (name(1), name(2), name(3))
-    assert history.changes[5].waits == "ready, goes in with the next cycle"
+    assert history.changes[5].waits == "ready for the next cycle"
     assert history.applied == history.real == ({"id": 7, "city": "Bregenz"},)
     assert history.end == ({"id": 7, "city": "Ried"},)
     assert history.agrees is True
@@ -93,9 +93,7 @@ def test_files_behind_a_gap_are_pending_with_the_reason(shop) -> None:
     table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
     history = history_of(shop)
     assert effects_of(history) == HISTORY
-    assert history.unread == (
-        Unread(name(5), "waiting", f"comes after {name(4)}, not there", ((2, RowMarker.UPSERT),)),
-    )
+    assert history.unread == (Unread(name(5), "pending", f"{name(4)} is missing", ((2, RowMarker.UPSERT),)),)
 
 
 def test_a_file_behind_one_that_only_the_replay_rejects_is_not_ready(shop) -> None:
@@ -103,8 +101,8 @@ def test_a_file_behind_one_that_only_the_replay_rejects_is_not_ready(shop) -> No
     table.land(b"")
     table.upsert({"id": 7, "city": "Ried"})
     rejected, behind = history_of(shop).unread  # no engine has read it yet
-    assert rejected.state == "refused"
-    assert (behind.path, behind.why) == (name(5), f"the table is latched at Orders/{name(4)}")
+    assert rejected.state == "rejected"
+    assert (behind.path, behind.why) == (name(5), f"the table is halted at Orders/{name(4)}")
 
 
 def test_a_column_that_is_no_key_column_is_refused(shop) -> None:
@@ -123,8 +121,8 @@ def test_a_rejected_file_is_listed_with_its_reason(shop) -> None:
     history = history_of(shop)
     assert effects_of(history) == HISTORY
     assert [(file.path, file.state, file.rows) for file in history.unread] == [
-        (name(4), "refused", None),
-        (name(5), "waiting", ((1, RowMarker.UPSERT),)),
+        (name(4), "rejected", None),
+        (name(5), "pending", ((1, RowMarker.UPSERT),)),
     ]
     assert history.agrees is True
 
@@ -150,7 +148,7 @@ def test_archived_files_from_before_a_rebuild_do_not_count(shop) -> None:
     shop.sync()
     history = history_of(shop)
     assert effects_of(history) == []
-    assert [(file.path, file.why) for file in history.unread] == [(name(2), f"comes after {name(1)}, not there")]
+    assert [(file.path, file.why) for file in history.unread] == [(name(2), f"{name(1)} is missing")]
 
 
 def test_duplicate_keys_are_explained(shop) -> None:
@@ -379,7 +377,7 @@ def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop) -> None:
     shop.sync()
     history = history_of(shop)
     assert effects_of(history) == []
-    assert [(file.path, file.state) for file in history.unread] == [(name(2), "refused")]
+    assert [(file.path, file.state) for file in history.unread] == [(name(2), "rejected")]
 
 
 def test_forgotten_files_are_counted_by_their_numbers(shop, monkeypatch) -> None:

@@ -94,7 +94,7 @@ def test_a_gap_stays_a_gap(shop) -> None:
     table.upsert(row(1, "e"))
     result = what_if(shop, "skip=2")
     assert result.difference.is_equal
-    assert result.state_otherwise.startswith("blocked")
+    assert result.state_otherwise.startswith("Orders is blocked")
     with pytest.raises(UsageError, match="is not replayed"):
         what_if(shop, "skip=5")
 

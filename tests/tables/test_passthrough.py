@@ -131,8 +131,8 @@ def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(
     zone.land(rows(40, 5))
     assert zone.sync() is RunResult.CAUGHT_UP
     with zone.mirror() as mirror:
-        versions = {file.path[18:20]: file.version for file in mirror.status().tables[0].files}
-        ways = [(file.way, file.reason) for file in mirror.status().tables[0].files]
+        versions = {file.path[18:20]: file.delta_version for file in mirror.status().tables[0].files}
+        ways = [(file.applied_by, file.passthrough_skipped_because) for file in mirror.status().tables[0].files]
     assert versions == {"01": 0, "02": 0, "03": 0, "04": 1, "05": 2}
     assert ways == [*[("staged", "")] * 3, ("appended", "it has row markers"), ("staged", "")]
 

@@ -10,7 +10,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.states import TableState
-from mirror_engine.monitoring.words import word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,14 +25,14 @@ STATES = tuple(state.code for state in get_args(TableState))
 _ITEM = ("workspace", "item")
 _TABLE = (*_ITEM, "table")
 _GAUGES: dict[tuple[str, str], _Value] = {
-    ("pending_files", "Change files that are not in the table."): lambda table: len(table.waiting),
+    ("pending_files", "Change files that are not in the table."): lambda table: len(table.pending_files),
     ("lag_seconds", "Age of the oldest pending file."): lambda table: table.lag_seconds,
-    ("table_rows", "Rows in the Delta table."): lambda table: table.rows_live,
-    ("last_commit_timestamp_seconds", "Time of the last commit."): lambda table: table.committed_at,
+    ("table_rows", "Rows in the Delta table."): lambda table: table.row_count,
+    ("last_commit_timestamp_seconds", "Time of the last commit."): lambda table: table.last_commit_at,
 }
 _COUNTERS: dict[tuple[str, str], _Value] = {
     ("files_applied", "Change files of this generation that are in the table."): lambda table: (
-        len(table.files) - len(table.waiting)
+        len(table.files) - len(table.pending_files)
     ),
     ("rows_processed", "Operations of this generation."): lambda table: table.rows_processed,
     ("bytes_processed", "Bytes of this generation's operations."): lambda table: table.bytes_processed,
@@ -102,8 +101,8 @@ def _of_items(statuses: Iterable[CachedStatus]) -> Iterator[Metric]:
         is_up.add_metric(labels, float(status is not None and status.engine_running))
         if status is None:
             continue
-        if status.heartbeat is not None:
-            heartbeat.add_metric(labels, status.heartbeat)
+        if status.last_heartbeat_at is not None:
+            heartbeat.add_metric(labels, status.last_heartbeat_at)
         for code, count in sorted(Counts(diagnostic.code for diagnostic in status.diagnostics).items()):
             diagnostics.add_metric([*labels, code], count)
     yield from (is_up, heartbeat, diagnostics)
@@ -114,15 +113,20 @@ def _of_states_and_diagnostics(tables: Iterable[tuple[list[str], TableStatus]]) 
     diagnostics = GaugeMetricFamily(
         "mirror_engine_diagnostics", "How often each diagnostic occurs, by code.", labels=(*_TABLE, "code")
     )
+    fabric_statuses = GaugeMetricFamily(
+        "mirror_engine_table_fabric_status", "1 for the status that Fabric would show.", labels=(*_TABLE, "status")
+    )
     for labels, table in tables:
+        if table.fabric_status:
+            fabric_statuses.add_metric([*labels, table.fabric_status], 1.0)
         for state in STATES:
-            states.add_metric([*labels, state], float(word(table.state) == state))
+            states.add_metric([*labels, state], float(table.state.code == state))
         codes: Counts[str] = Counts()
         for diagnostic, count in table.diagnostics:
             codes[diagnostic.code] += count
         for code, count in sorted(codes.items()):
             diagnostics.add_metric([*labels, code], count)
-    yield from (states, diagnostics)
+    yield from (states, fabric_statuses, diagnostics)
 
 
 def _labels(cached: CachedStatus) -> list[str]:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.diagnostics import Severity, count, printable
 from mirror_engine.landing_zone.states import Halted, Unconfigured
-from mirror_engine.monitoring.words import advice, cell, in_words, iso, span, tone, watermark, word
+from mirror_engine.monitoring.words import cell, describe, help_for, iso, span, urgency
 from mirror_engine.onelake.page.status_cache import MAX_COMMITS, MAX_ROWS
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": "{:,}".format, "moment": moment, "span": span, "iso": iso}
-    functions: list[Any] = [Some, count, word, in_words, advice, tone, watermark]
+    functions: list[Any] = [Some, count, describe, help_for, urgency]
     functions += [last_diagnostic, applied_files, file_names, table_url]
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {"SEVERITIES": SEVERITIES, "MAX_ROWS": MAX_ROWS, "MAX_COMMITS": MAX_COMMITS}

@@ -114,9 +114,9 @@ def _reason(cached: CachedStatus, now: float) -> str:
         return str(cached.item.status.value)
     if cached.status is None:
         return cached.error
-    if cached.status.heartbeat is None:
+    if cached.status.last_heartbeat_at is None:
         return "Running, no heartbeat yet"
-    age = now - cached.status.heartbeat
+    age = now - cached.status.last_heartbeat_at
     return f"Running, last heartbeat {span(age)} ago" if age >= MAX_HEARTBEAT_AGE_SECONDS else ""
 
 

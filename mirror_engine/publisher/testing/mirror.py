@@ -13,9 +13,9 @@ from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.change import comparable
 from mirror_engine.landing_zone.diagnostics import CATALOG, SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_a_person
+from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_attention
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.words import advice, in_words
+from mirror_engine.monitoring.words import describe, help_for
 from mirror_engine.publisher.target import find_target
 from mirror_engine.publisher.validate import UNMATCHED_CHANGE_CODES, check_landing_zone
 
@@ -41,8 +41,8 @@ MAX_DIAGNOSTICS = 10  # in a failure report
 
 def described(table: TableStatus) -> str:
     """A table's state, and what to do about it."""
-    help_text = advice(table.state, engine_running=True)
-    return f"  {table.name.normalized} is {in_words(table.state)}" + (f"\n    help: {help_text}" if help_text else "")
+    help_text = help_for(table.state, engine_running=True)
+    return f"  {describe(table.name, table.state)}" + (f"\n    help: {help_text}" if help_text else "")
 
 
 class MirrorInTest:
@@ -156,9 +156,9 @@ class MirrorInTest:
             table = self._find(name, tables)
             accepted.append(table)
             if table is None or not _is_expected(table.state, code):
-                actual = f"it is {in_words(table.state)}" if table else "there is no such table folder, or several"
+                actual = describe(table.name, table.state) if table else "there is no such table folder, or several"
                 unmet.append(f"  {name} should be {f'halted with {code}' if code else 'blocked'}: {actual}")
-        problems = [described(table) for table in tables if needs_a_person(table.state) and table not in accepted]
+        problems = [described(table) for table in tables if needs_attention(table.state) and table not in accepted]
         if not (problems or unmet):
             return ""
         return "\n".join(["unexpected table states at the end of the test:", *problems, *unmet])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome, TableSnapshot
     from mirror_engine.tables.merge.keys_only import ChangeEffects
 
-    FileState = Literal["applied", "waiting", "refused", "ignored"]
+    FileState = Literal["applied", "pending", "rejected", "ignored"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def trace_file(scene: TraceContext, name: str) -> FileReport:
         has_marker=file.has_marker if file else None,
         markers=dict(sorted(file.markers.items())) if file else {},
         effects=writer.effects.get(scene.status.delta_folder, {}).get(path),
-        version=scene.files[path].version if path in scene.files else None,
+        version=scene.files[path].delta_version if path in scene.files else None,
         batch=scene.batch_of(path),
         step=next((step for step in steps if path in step.files), None),
         diagnostics=tuple(dict.fromkeys(diagnostic for diagnostic, _ in counted if diagnostic.path == place)),
@@ -131,9 +131,9 @@ def _state(scene: TraceContext, replayed: TableStatus, path: str) -> tuple[FileS
     if actual is None:
         ignored = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
         return "ignored", next((diagnostic.coded_message for diagnostic in ignored), "not a change file")
-    pending = next((file for file in replayed.waiting if file.path == path), None)
+    pending = next((file for file in replayed.pending_files if file.path == path), None)
     status = file_state(scene, pending) if pending and actual.state != "applied" else actual
-    return status.state, status.why
+    return status.state, status.reason
 
 
 def _unknown_effect(start: ReplayStart | None, path: str, replayed: TableStatus) -> str:
@@ -142,5 +142,5 @@ def _unknown_effect(start: ReplayStart | None, path: str, replayed: TableStatus)
         return "it was applied along with or before a deleted file: the rows it matched are not known"
     if start and path in start.paths:
         return "it was deleted: its rows are not known"
-    pending = (file for file in replayed.waiting if file.path == path)
-    return next((f"it was applied, but cannot be replayed: {file.why}" for file in pending), "")
+    pending = (file for file in replayed.pending_files if file.path == path)
+    return next((f"it was applied, but cannot be replayed: {file.reason}" for file in pending), "")

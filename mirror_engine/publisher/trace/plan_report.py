@@ -17,7 +17,7 @@ from mirror_engine.engine.plan import (
     UpdateFolderIdentity,
 )
 from mirror_engine.landing_zone.diagnostics import count, printable
-from mirror_engine.monitoring.words import advice, in_words, word
+from mirror_engine.monitoring.words import describe, help_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,13 +73,13 @@ def trace_plan(scene: TraceContext) -> PlanReport:
     steps = tuple(_planned(step, scene.context.config) for step in scene.plan.steps)
     applied = {path for step in steps for path in step.files}
     return PlanReport(
-        state=word(scene.plan.state),
-        state_text=in_words(scene.plan.state),
-        advice=advice(scene.plan.state, engine_running=True),
+        state=scene.plan.state.code,
+        state_text=describe(scene.name, scene.plan.state),
+        advice=help_for(scene.plan.state, engine_running=True),
         steps=steps,
-        left=tuple(file for file in scene.status.waiting if file.path not in applied),
+        left=tuple(file for file in scene.status.pending_files if file.path not in applied),
         ignored=scene.status.ignored,
-        next_expected=scene.status.next_expected,
+        next_expected=scene.status.next_files,
     )
 
 

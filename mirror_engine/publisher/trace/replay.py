@@ -139,7 +139,7 @@ class TraceContext:
     def batch_of(self, path: str) -> tuple[str, ...]:
         """The files of the commit that a file went into, itself among them; empty if that is not known."""
         file = self.files.get(path)
-        version = None if file is None else file.version
+        version = None if file is None else file.delta_version
         return next((commit.files for commit in self.commits if commit.version == version), ())
 
 
@@ -236,7 +236,7 @@ def file_state(scene: TraceContext, replayed: FileStatus) -> FileStatus:
     """Status of a file the replay could not apply; the engine's own status wins if it stopped at the same problem."""
     actual = scene.files.get(replayed.path)
     has_stopped = not isinstance(scene.plan.state, Behind | Loading)
-    is_explained = actual and has_stopped and actual.state != "applied" and replayed.state != "refused"
+    is_explained = actual and has_stopped and actual.state != "applied" and replayed.state != "rejected"
     return actual if actual and is_explained else replayed
 
 

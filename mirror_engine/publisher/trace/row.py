@@ -339,7 +339,7 @@ def trace_key(scene: TraceContext, key: Sequence[str]) -> RowHistory:
         beginning=start,
         first=writer.first,
         changes=changes,
-        unread=tuple(_unread(file, scene, writer, key_filter) for file in replayed.waiting),
+        unread=tuple(_unread(file, scene, writer, key_filter) for file in replayed.pending_files),
         overwritten=tuple(path for path in files if path in scene.overwritten),
         end=changes[-1].change.after if changes else writer.first,
         applied=applied[-1].change.after if applied else writer.first,
@@ -367,14 +367,14 @@ def _traced(change: KeyChange, scene: TraceContext, *, is_known: bool) -> Traced
     did, why = _effect(change) if is_known else (_LIKELY[change.marker], "the rows it matched are not known")
     waits = "it was archived, and the table never held it"
     if file is not None:
-        waits = "" if file.state == "applied" else file.why
+        waits = "" if file.state == "applied" else file.reason
     return TracedChange(
         change=change,
         is_known=is_known,
         did=did,
         why=why,
         columns=_changed_columns(change) if did == "updated" and is_known else (),
-        version=file.version if file else None,
+        version=file.delta_version if file else None,
         batch=scene.batch_of(change.file),
         waits=waits,
     )
@@ -413,12 +413,12 @@ def _effect(change: KeyChange) -> tuple[Did, str]:
 
 def _unread(replayed: FileStatus, scene: TraceContext, writer: OneKeyWriter, key: KeyFilter) -> Unread:
     status = file_state(scene, replayed)
-    file = None if replayed.state == "refused" else read_pending(scene, replayed.path, writer, one_key(key))
+    file = None if replayed.state == "rejected" else read_pending(scene, replayed.path, writer, one_key(key))
     if file is None:
-        return Unread(replayed.path, status.state, status.why, None)
+        return Unread(replayed.path, status.state, status.reason, None)
     entries = (row for batch in file.rows.batches([ROW_COLUMN, MARKER_COLUMN]) for row in batch.to_pylist())
     rows = tuple((entry[ROW_COLUMN], RowMarker(entry[MARKER_COLUMN])) for entry in entries)
-    return Unread(replayed.path, status.state, status.why, rows)
+    return Unread(replayed.path, status.state, status.reason, rows)
 
 
 def _delta_rows(scene: TraceContext, key: KeyFilter) -> tuple[Row, ...] | None:

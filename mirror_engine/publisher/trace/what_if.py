@@ -13,7 +13,7 @@ from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Blocked, Halted
-from mirror_engine.monitoring.words import in_words
+from mirror_engine.monitoring.words import describe
 from mirror_engine.publisher.diff import compare
 from mirror_engine.publisher.trace.file import find_file
 from mirror_engine.publisher.trace.replay import replay_start, replay_table
@@ -88,11 +88,11 @@ class _Files:
                 folder = self._scene.name.folder
                 place = diagnostic.path.removeprefix(f"{folder}/")
                 path = f"{folder}/{self._content.get(place, place)}"
-                return in_words(replace(state, diagnostic=replace(diagnostic, path=path)))
-            case Blocked(waits_for) if waits_for in self._content:  # a place from which the files moved up
-                return in_words(replace(state, waits_for=self._next_name(waits_for)))
+                return describe(self._scene.name, replace(state, diagnostic=replace(diagnostic, path=path)))
+            case Blocked(missing) if missing in self._content:  # a place from which the files moved up
+                return describe(self._scene.name, replace(state, missing=self._next_name(missing)))
             case _:
-                return in_words(state)
+                return describe(self._scene.name, state)
 
     def storage(self) -> Storage:
         """The table's storage with these files."""
@@ -145,7 +145,7 @@ def trace_what_if(scene: TraceContext, changes: Sequence[str], *, limit: int | N
     return WhatIf(
         sentences,
         start,
-        in_words(actual.status.state),
+        describe(scene.name, actual.status.state),
         files.describe(other.status.state),
         compare(rows, expected, keys, limit=limit),
     )
@@ -185,7 +185,7 @@ def _order(scene: TraceContext, replayed: _Replay, start: ReplayStart | None) ->
     numbers = dict(start.watermarks) if start else {}
     numbers |= {partition_of(path): number_of(path) for path in order}
     is_numbered = scene.metadata is None or scene.metadata.strategy is Strategy.SEQUENTIAL
-    for file in replayed.status.waiting:
+    for file in replayed.status.pending_files:
         partition, number = partition_of(file.path), number_of(file.path)
         if not is_numbered or number == numbers.get(partition, 0) + 1:
             order.append(file.path)

@@ -7,7 +7,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from shop_window import EVIL, EVIL_TABLE, SHOP, shop
 from starlette.testclient import TestClient
 
-from mirror_engine.monitoring.words import word
 from mirror_engine.onelake.page.metrics import STATES, Metrics
 from mirror_engine.onelake.page.status_cache import StatusCache
 from mirror_engine.onelake.page.web import MAX_HEARTBEAT_AGE_SECONDS, CountedRequests, Web, unready
@@ -39,19 +38,20 @@ def test_every_number_is_that_of_status(window) -> None:
         return reported.get(key)
 
     status = window.mirror(SHOP).status()
-    assert number("last_heartbeat_timestamp_seconds") == status.heartbeat
+    assert number("last_heartbeat_timestamp_seconds") == status.last_heartbeat_at
     assert number("up") == 0
     for table in status.tables:
         name = table.name.normalized
-        assert number("pending_files", table=name) == len(table.waiting)
-        assert number("files_applied_total", table=name) == len(table.files) - len(table.waiting)
+        assert number("pending_files", table=name) == len(table.pending_files)
+        assert number("files_applied_total", table=name) == len(table.files) - len(table.pending_files)
         assert number("rows_processed_total", table=name) == table.rows_processed
         assert number("bytes_processed_total", table=name) == table.bytes_processed
-        assert number("table_rows", table=name) == table.rows_live
-        assert number("last_commit_timestamp_seconds", table=name) == table.committed_at
-        assert (number("lag_seconds", table=name) > 0) == bool(table.waiting)
+        assert number("table_rows", table=name) == table.row_count
+        assert number("last_commit_timestamp_seconds", table=name) == table.last_commit_at
+        assert number("table_fabric_status", table=name, status=table.fabric_status) in {1, None}
+        assert (number("lag_seconds", table=name) > 0) == bool(table.pending_files)
         states = {state: number("table_state", table=name, state=state) for state in STATES}
-        assert states == {state: float(state == word(table.state)) for state in STATES}
+        assert states == {state: float(state == table.state.code) for state in STATES}
         for found, often in table.diagnostics:
             assert number("diagnostics", table=name, code=found.code) == often
     assert {labels for _, labels in left if ("item", "Shop") in labels} == set()  # nothing else is reported of it
@@ -100,7 +100,7 @@ def test_an_unreadable_mirror_is_down_and_the_others_have_metrics(window) -> Non
 
 
 def ready(window, age_seconds: float = 0.0) -> list[str]:
-    newest = max(window.mirror(item.id).status().heartbeat for item in window.shown)
+    newest = max(window.mirror(item.id).status().last_heartbeat_at for item in window.shown)
     return unready(StatusCache(window).all(), newest + age_seconds)
 
 
@@ -110,7 +110,7 @@ def test_who_runs_with_a_young_heartbeat_is_ready(window) -> None:
 
 
 def test_an_old_heartbeat_is_not_ready(window) -> None:
-    assert "Sales/Shop: Running, last heartbeat 2 min ago" in ready(window, MAX_HEARTBEAT_AGE_SECONDS + 1)
+    assert "Sales/Shop: Running, last heartbeat 2m ago" in ready(window, MAX_HEARTBEAT_AGE_SECONDS + 1)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_only_what_should_run_must(window, state, error, words) -> None:
 def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window) -> None:
     window.add("3", "Sales", "New")
     (window.folder / EVIL).rename(window.folder / "elsewhere")
-    words = unready(StatusCache(window).all(), window.mirror(SHOP).status().heartbeat)
+    words = unready(StatusCache(window).all(), window.mirror(SHOP).status().last_heartbeat_at)
     assert words[1:] == ["Sales/New: Running, no heartbeat yet"]
     assert words[0].startswith("<b>Workspace/<i>Item</i>: ")
     assert "no such folder" in words[0]
 
 
 def test_readiness_is_503_with_words_and_health_is_not_asked_of_the_mirrors(window) -> None:
-    heartbeat = min(window.mirror(item.id).status().heartbeat for item in window.shown)
+    heartbeat = min(window.mirror(item.id).status().last_heartbeat_at for item in window.shown)
     now = [heartbeat]
     client = TestClient(Web(window, clock=lambda: now[0]).app)
     assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, "ready\n")
@@ -146,7 +146,7 @@ def test_readiness_is_503_with_words_and_health_is_not_asked_of_the_mirrors(wind
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.text.splitlines()[0] == "not ready"
-    assert "Sales/Shop: Running, last heartbeat 16 min ago" in answer.text
+    assert "Sales/Shop: Running, last heartbeat 16m ago" in answer.text
     looked = window.views
     assert (client.get("/healthz").status_code, client.get("/healthz").text) == (200, "ok\n")
     assert window.views == looked

@@ -95,11 +95,11 @@ def test_the_page_moves_by_itself(opened, tmp_path) -> None:
         contextlib.closing(opened.open(base + PAGES["behind"], PHONE, scripts=True)) as table,
         contextlib.closing(opened.open(f"{base}/", DESKTOP, scripts=True)) as overview,
     ):
-        assert "behind: 1 file ready" in table.html
+        assert "is behind by 1 file" in table.html
         window.apply()
         overview.until(lambda: ">loading<" not in overview.html)
         table.say("Page.bringToFront")  # in the background it gave its connection back
-        table.until(lambda: "level: everything landed is in the table" in table.html)
+        table.until(lambda: "has caught up" in table.html)
         assert len(table.events("Page.loadEventFired")) == 1  # without being loaded again
 
 

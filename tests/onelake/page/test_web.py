@@ -11,7 +11,7 @@ import pytest
 from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, shop
 from starlette.testclient import TestClient
 
-from mirror_engine.monitoring.words import advice, in_words, tone, watermark, word
+from mirror_engine.monitoring.words import describe, help_for, urgency
 from mirror_engine.onelake.page import status_cache
 from mirror_engine.onelake.page.pages import last_diagnostic, table_url
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
@@ -57,8 +57,8 @@ def test_the_page_lists_every_table_in_the_words_of_status(still, client) -> Non
             last = last_diagnostic(table)
             reported = [
                 table.name.folder,
-                word(table.state),
-                watermark(table),
+                table.state.code.replace("_", " "),
+                table.watermark,
                 *([last.code, last.message] if last else ()),
             ]
             assert all(" ".join(each.split()) in read for each in reported), table.name
@@ -66,9 +66,9 @@ def test_the_page_lists_every_table_in_the_words_of_status(still, client) -> Non
 
 def test_the_shop_has_tables_in_every_state(still) -> None:
     """Else the page would not be tested with it."""
-    states = {word(table.state) for table in still.shown[0].view().status().tables}
+    states = {table.state.code for table in still.shown[0].view().status().tables}
     assert states == {"unconfigured", "empty", "loading", "behind", "blocked", "halted"}
-    assert [word(table.state) for table in still.shown[1].view().status().tables] == ["caught_up"]
+    assert [table.state.code for table in still.shown[1].view().status().tables] == ["caught_up"]
 
 
 def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, client) -> None:
@@ -79,12 +79,12 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
             assert answer.status_code == 200
             read = words_of(answer.text)
             reported = [
-                in_words(table.state),
-                advice(table.state, engine_running=status.engine_running),
+                describe(table.name, table.state),
+                help_for(table.state, engine_running=status.engine_running),
                 table.delta_folder,
             ]
             reported += [f"{each.path} {each.state}" for each in table.files]
-            reported += [each.why for each in table.files] + [each.full_message for each, _ in table.diagnostics]
+            reported += [each.reason for each in table.files] + [each.full_message for each, _ in table.diagnostics]
             reported += [f"Rows processed {table.rows_processed:,}", f"Bytes processed {table.bytes_processed:,}"]
             assert [each for each in reported if " ".join(each.split()) not in read] == []
 
@@ -92,7 +92,7 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
 def test_files_history_and_first_rows_are_shown(client) -> None:
     read = words_of(client.get(ORDERS).text)
     assert "00000000000000000001.parquet applied at version 1 40" in read
-    assert "00000000000000000003.parquet waiting - ready, goes in with the next cycle" in read
+    assert "00000000000000000003.parquet pending - ready for the next cycle" in read
     assert "MERGE" in read.partition("History")[2]
     rows = read.partition("First rows")[2]
     assert "Customer 20" in rows
@@ -102,7 +102,7 @@ def test_files_history_and_first_rows_are_shown(client) -> None:
 
 def test_a_refused_file_says_why(client) -> None:
     read = words_of(client.get(f"/tables/{SHOP}/Items").text)
-    assert re.search(r"00000000000000000002.parquet refused - .*row marker", read)
+    assert re.search(r"00000000000000000002.parquet rejected - .*row marker", read)
 
 
 def test_null_differs_from_text_and_long_cells_are_cut(client) -> None:
@@ -191,11 +191,11 @@ def test_many_readers_cost_one_scan(still) -> None:
 def test_a_change_is_visible_once_the_cache_is_stale(window) -> None:
     now = [0.0]
     cache = status_cache.StatusCache(window, clock=lambda: now[0])
-    assert word(cache.one(SHOP).status.tables[0].state) == "behind"
+    assert cache.one(SHOP).status.tables[0].state.code == "behind"
     window.apply()
-    assert word(cache.one(SHOP).status.tables[0].state) == "behind"
+    assert cache.one(SHOP).status.tables[0].state.code == "behind"
     now[0] += status_cache.FRESH_SECONDS
-    assert word(cache.one(SHOP).status.tables[0].state) == "caught_up"
+    assert cache.one(SHOP).status.tables[0].state.code == "caught_up"
 
 
 def test_scans_take_at_most_a_fifth_of_the_time(window) -> None:
@@ -248,7 +248,7 @@ def test_text_and_background_colors_have_enough_contrast(palette) -> None:
 
 
 def test_every_state_has_a_colour(still) -> None:
-    tones = {tone(table.state) for item in still.shown for table in item.view().status().tables}
+    tones = {urgency(table.state) for item in still.shown for table in item.view().status().tables}
     assert tones == set(TONES)
     assert all(f".state.{each} " in PAGE_CSS for each in TONES)
 

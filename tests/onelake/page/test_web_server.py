@@ -117,11 +117,11 @@ def test_the_stream_sends_the_page_after_each_change(tmp_path) -> None:
         with contextlib.closing(Stream(server.port, ORDERS)) as stream:
             before = stream.until("At most 20 rows")
             assert "content-type: text/event-stream" in before
-            assert "behind: 1 file ready" in before
+            assert "is behind by 1 file" in before
             lines = [line.removeprefix("data: ") for line in before.splitlines() if line.startswith("data: <")]
             assert all(line in read for line in lines if "oldest for" not in line)
             moving.apply()
-            assert "level: everything landed" in stream.until("at version 2")
+            assert "has caught up" in stream.until("at version 2")
 
 
 def test_a_stream_without_changes_is_kept_alive(window, monkeypatch) -> None:

@@ -1,0 +1,128 @@
+"""Status: state, progress, lag and files of a table (LZ-9.7)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from mirror_engine.config import Config
+from mirror_engine.engine.planner import Circumstances, plan
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
+from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Unconfigured
+from mirror_engine.monitoring.status import MirrorStatus, TableStatus, table_status
+
+NOW = 1_000_000.0
+ORDERS = TableName("Sales", "Orders")
+KEYED = MetadataUsable("m", Metadata(key_columns=("Id",)))
+INVALID_MARKER = diagnose("ME037", f"{ORDERS.folder}/00000000000000000002.parquet", row=7, value="3")
+
+
+def file(number: int, age_seconds: float = 10) -> LandedFile:
+    return LandedFile(f"{number:020d}.parquet", 10, int((NOW - age_seconds) * 1e9), f"f{number}")
+
+
+def known(*applied: LandedFile, **changes) -> Progress:
+    files = {each.path: AppliedFile(each.etag, "d", 3, 5, each.modified_ns) for each in applied}
+    progress = Progress("g", "folder", 1, 3, {"": len(applied)}, files, ("Id",), synced_at=NOW - 60, armed_at=1.0)
+    return replace(progress, rows_processed=9, bytes_processed=99, **changes)
+
+
+def status(*files: LandedFile, progress: Progress | None = None, metadata=KEYED, identity="folder") -> TableStatus:
+    planned = plan(TableListing(ORDERS, identity, metadata, files), progress, Circumstances(Config(), NOW))
+    return table_status(planned, progress, files, row_count=4, mirror="m", default_schema="dbo", now=NOW)
+
+
+def states_of(found: TableStatus) -> list[tuple[str, str]]:
+    return [(file.path[18:20].lstrip("0"), file.state) for file in found.files]
+
+
+def test_a_table_that_has_caught_up_has_no_lag_and_lists_its_applied_files() -> None:
+    found = status(file(1), progress=known(file(1)))
+    assert (found.state, found.lag_seconds, found.pending_files, found.blocked_by) == (CaughtUp(), 0.0, (), None)
+    assert (found.delta_version, found.last_commit_at, found.row_count) == (3, NOW - 60, 4)
+    assert [(each.state, each.delta_version, each.rows) for each in found.files] == [("applied", 3, 5)]
+    assert found.next_files == {"": "00000000000000000002.parquet"}
+
+
+def test_lag_is_the_age_of_the_oldest_file_that_is_not_in_the_table() -> None:
+    found = status(file(1, 500), file(2, 30), file(3, 40), progress=known(file(1, 500)))
+    assert (found.lag_seconds, len(found.pending_files)) == (40, 2)
+
+
+def test_a_clock_behind_the_files_makes_no_negative_lag() -> None:
+    assert status(file(1, -30)).lag_seconds == 0.0
+
+
+def test_files_after_a_gap_name_the_missing_one() -> None:
+    found = status(file(1), file(3), progress=known(file(1)))
+    assert found.state == Blocked("00000000000000000002.parquet", 1)
+    assert found.blocked_by == "Sales.schema/Orders/00000000000000000002.parquet"
+    assert found.pending_files[0].reason == "00000000000000000002.parquet is missing"
+
+
+def test_a_gap_after_ready_files_is_reported_as_well() -> None:
+    found = status(file(1), file(2), file(4), progress=known(file(1)))
+    assert isinstance(found.state, Behind)
+    assert found.blocked_by == "Sales.schema/Orders/00000000000000000003.parquet"
+    assert [file.reason for file in found.pending_files] == [
+        "ready for the next cycle",
+        "00000000000000000003.parquet is missing",
+    ]
+
+
+def test_in_a_halted_table_one_file_is_rejected_and_the_others_are_pending() -> None:
+    rejection = Rejection(INVALID_MARKER, file(2).path, file(2).identity, file(2).etag)
+    found = status(file(1), file(2), file(3), progress=known(file(1), latch=rejection))
+    assert states_of(found) == [("2", "rejected"), ("3", "pending"), ("1", "applied")]
+    assert found.blocked_by == INVALID_MARKER.path
+    assert found.pending_files[1].reason == f"the table is halted at {INVALID_MARKER.path}"
+
+
+def test_files_of_an_unconfigured_folder_are_pending() -> None:
+    found = status(file(1), metadata=MetadataAbsent())
+    assert isinstance(found.state, Unconfigured)
+    assert (found.pending_files[0].reason, found.blocked_by) == (
+        "the folder has no usable _metadata.json",
+        "Sales.schema/Orders",
+    )
+
+
+def test_a_recreated_folder_shows_nothing_of_its_former_generation() -> None:
+    found = status(file(1), progress=known(file(1), file(2)), identity="another")
+    assert (found.watermarks, found.rows_processed, found.delta_version) == ({}, 0, None)
+    assert states_of(found) == [("1", "pending")]
+
+
+def test_ignored_paths_have_a_diagnostic_and_are_not_pending() -> None:
+    stray = LandedFile("0001.parquet", 1, 1, "s")
+    found = status(stray, progress=known())
+    assert [each.code for each in found.ignored] == ["ME020"]
+    assert found.pending_files == ()
+
+
+def test_diagnostics_of_applied_files_are_counted() -> None:
+    said = diagnose("ME043", "Sales.schema/Orders/x.parquet", count=2)
+    found = status(file(1), progress=known(file(1), diagnostics={said: 3}))
+    assert (said, 3) in found.diagnostics
+
+
+def test_everything_is_plain_json() -> None:
+    mirror = MirrorStatus(
+        "/r", "Files/LandingZone", (status(file(1)),), (diagnose("ME001", ""),), last_heartbeat_at=NOW
+    )
+    assert json.loads(json.dumps(mirror.to_json(), allow_nan=False))["tables"][0]["state"] == "loading"
+
+
+def test_absent_values_are_null_and_fabrics_status_is_quoted() -> None:
+    table = status(file(1), progress=known(file(1))).to_json()
+    assert (table["table"], table["landing_folder"]) == ("Sales.Orders", "Sales.schema/Orders")
+    assert (table["delta_path"], table["fabric_status"]) == ("Tables/Sales/Orders", "Replicating")
+    assert (table["help"], table["fabric_error"], table["files"][0]["reason"]) == (None, None, None)
+    rejection = Rejection(INVALID_MARKER, file(2).path, file(2).identity, file(2).etag)
+    halted = status(file(1), file(2), progress=known(file(1), latch=rejection)).to_json()
+    assert "row marker is 3" in halted["fabric_error"]
+    assert status(file(1), metadata=MetadataAbsent()).to_json()["fabric_status"] is None
