@@ -158,21 +158,6 @@ def test_a_body_that_goes_on_slowly_is_waited_for(small: Listeners) -> None:
         assert body_of(rest_of(connection)) == b"3\r\n100\r\n0\r\n\r\n"
 
 
-def test_a_body_of_two_lengths_is_refused(emulator: Listeners) -> None:
-    """Request smuggling: where the body ends must not be a matter of taste."""
-    for headers in (
-        ("Content-Length: 5", "Transfer-Encoding: chunked"),
-        ("Content-Length: 5", "Content-Length: 6"),
-        ("Content-Length: +5",),
-        ("Transfer-Encoding: chunked, identity",),
-        ("Transfer-Encoding : chunked",),
-    ):
-        answer = exchange(
-            emulator.http_port, request("PUT", "/", "localhost", *headers, body=b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n")
-        )
-        assert status_of(answer) == 400, headers
-
-
 def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch) -> None:
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
     with running(counting) as emulator, contextlib.ExitStack() as held:
