@@ -19,7 +19,7 @@ from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.planner import MirrorSnapshot, ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import note_logs, recover, restart
-from mirror_engine.engine.root_lock import held, is_held
+from mirror_engine.engine.root_identity import is_locked, lock_root
 from mirror_engine.engine.run import EngineRun
 from mirror_engine.errors import TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
@@ -140,7 +140,7 @@ class Mirror:
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
         with self.snapshot() as seen:
-            return mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_held(self.root))
+            return mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_locked(self.root))
 
     @contextmanager
     def snapshot(self) -> Iterator[MirrorSnapshot]:
@@ -198,7 +198,7 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
             TransientError: a table cannot be maintained, and nobody is told of it.
         """
-        with held(self.root):
+        with lock_root(self.root):
             folders = [self._find(table) for table in tables] or self.tables()
             done = {folder: self._maintained(folder, failed) for folder in folders}
         return {folder: facts for folder, facts in done.items() if facts is not None}
@@ -257,7 +257,7 @@ class Mirror:
 
     @contextmanager
     def _engine(self) -> Iterator[EngineRun]:
-        with held(self.root):
+        with lock_root(self.root):
             write_effective(self.root / OPTIONS, self.config)
             ledger = Ledger.open(self.root / LEDGER)
             context = self._doors(ledger, self._tell)

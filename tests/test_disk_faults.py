@@ -14,7 +14,7 @@ from small_disk import run, small_disk
 import mirror_engine.engine.cycle
 import mirror_engine.engine.run
 from mirror_engine import RunResult
-from mirror_engine.engine.ledger import ANCHOR, Ledger
+from mirror_engine.engine.ledger import ROOT_IDENTITY, Ledger
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
 from mirror_engine.landing_zone.names import TableName
@@ -124,7 +124,7 @@ def test_what_cannot_be_noted_at_a_cycles_end_is_noted_at_the_next(tmp_path, mon
             assert running.report().result is RunResult.RETRY
         running.cycle(NO_STOP)
         assert running.report().result is RunResult.CAUGHT_UP
-        assert running.context.ledger.fact(ANCHOR)
+        assert running.context.ledger.get_property(ROOT_IDENTITY)
 
 
 def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_written_again(disk):

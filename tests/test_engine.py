@@ -14,7 +14,7 @@ from shop import TYPES, Shop, row
 
 import mirror_engine.engine.cycle
 from mirror_engine import Config, RunResult
-from mirror_engine.engine import root_lock as holding
+from mirror_engine.engine import root_identity
 from mirror_engine.errors import RootLocked
 from mirror_engine.events import TableDropped, TableHalted
 from mirror_engine.landing_zone.layout import ENGINE
@@ -321,9 +321,9 @@ def test_who_owned_a_table_first_keeps_it(shop):
 
 
 def test_a_second_engine_says_so_and_stops(shop, monkeypatch):
-    monkeypatch.setattr(holding, "MAX_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(root_identity, "LOCK_TIMEOUT_SECONDS", 0.01)
     shop.orders().insert(row(1))
-    with shop.mirror() as second, holding.held(shop.root):
+    with shop.mirror() as second, root_identity.lock_root(shop.root):
         with pytest.raises(RootLocked, match="another engine"):
             second.sync()
         assert second.status().engine_running

@@ -97,9 +97,9 @@ def test_tables_of_one_name_in_two_schemas_are_two(path):
 def test_facts_and_the_mirrors_id_stay(path):
     ledger = Ledger.open(path)
     mirror = ledger.mirror
-    ledger.note("anchor", "a|b")
+    ledger.set_property("anchor", "a|b")
     ledger = reopened(ledger, path)
-    assert (ledger.mirror, ledger.fact("anchor"), ledger.fact("unknown")) == (mirror, "a|b", "")
+    assert (ledger.mirror, ledger.get_property("anchor"), ledger.get_property("unknown")) == (mirror, "a|b", "")
     ledger.close()
 
 

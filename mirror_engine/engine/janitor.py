@@ -1,4 +1,4 @@
-"""Moves processed files away, keeps the newest of each partition, deletes them when their time is up (chapter 8)."""
+"""Cleaning of table folders: applied files are archived, except the newest, and deleted later (LZ-8.1 to LZ-8.5)."""
 
 from __future__ import annotations
 
@@ -29,83 +29,83 @@ MAX_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
 
 
 class Janitor:
-    """Clears one table folder after its commit, never before (LZ-8.1)."""
+    """Cleans one table folder after its commit, never before (LZ-8.1)."""
 
     def __init__(self, storage: Storage, config: Config, clock: Callable[[], float]) -> None:
         self._storage = storage
         self._config = config
         self._clock = clock
         self._swept_at: dict[str, float] = {}
-        self._settled: dict[TableName, tuple[TableListing, Progress]] = {}
+        self._cleaned: dict[TableName, tuple[TableListing, Progress]] = {}
 
     def is_due(self, zone: str, listing: TableListing, progress: Progress) -> bool:
-        """Whether `clean` may have something to do: never where nothing changed since it was done last."""
+        """Whether `clean` may have something to do: something changed since, or archived files may have expired."""
         if self._config.cleanup == "off":
             return False
-        seen, known = self._settled.get(listing.name, (None, None))
-        is_settled = seen is listing and known is progress  # both are made anew when they change
-        return not is_settled or self._is_sweep_due(f"{zone}/{listing.name.folder}")
+        seen, known = self._cleaned.get(listing.name, (None, None))
+        is_unchanged = seen is listing and known is progress  # both are new objects when they change
+        return not is_unchanged or self._is_sweep_due(f"{zone}/{listing.name.folder}")
 
     def clean(self, zone: str, listing: TableListing, progress: Progress) -> int:
-        """Move what is done, and delete what was moved before and its time is up; returns how many files were moved.
+        """Archive applied files, and delete expired ones from the archive; returns how many were archived.
 
         Args:
             zone: the landing zone, from ROOT.
             listing: the table folder.
-            progress: what has been applied of it.
+            progress: how far it is.
 
         Raises:
-            StorageUnavailable: a move or a deletion failed; the rest is done next time.
+            StorageUnavailable: a move or a deletion failed; the next call does the rest.
         """
-        moved = self._moved(f"{zone}/{listing.name.folder}", listing, progress)
-        self._settled[listing.name] = (listing, progress)
+        moved = self._clean(f"{zone}/{listing.name.folder}", listing, progress)
+        self._cleaned[listing.name] = (listing, progress)
         return moved
 
     def keep(self, zone: str, names: AbstractSet[TableName]) -> None:
         """Forget all other tables."""
-        if not self._settled.keys() <= names:
+        if not self._cleaned.keys() <= names:
             folders = {f"{zone}/{name.folder}" for name in names}
-            self._settled = {name: settled for name, settled in self._settled.items() if name in names}
+            self._cleaned = {name: state for name, state in self._cleaned.items() if name in names}
             self._swept_at = {folder: at for folder, at in self._swept_at.items() if folder in folders}
 
-    def _moved(self, folder: str, listing: TableListing, progress: Progress) -> int:
+    def _clean(self, folder: str, listing: TableListing, progress: Progress) -> int:
         if self._config.cleanup == "off":
             return 0
-        bin_folder = READY_TO_DELETE_FOLDER if self._config.cleanup == "ready" else PROCESSED_FOLDER
-        place = self._storage.stat(f"{folder}/{bin_folder}")
-        if place and place.kind is not Kind.FOLDER:
+        archive = READY_TO_DELETE_FOLDER if self._config.cleanup == "ready" else PROCESSED_FOLDER
+        entry = self._storage.stat(f"{folder}/{archive}")
+        if entry and entry.kind is not Kind.FOLDER:
             self._swept_at[folder] = self._clock()
             return 0
-        # what was overwritten since is not applied, and what is not applied is never moved (LZ-8.5)
+        # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
         done = [file for file in processed(listing, progress) if is_as_sighted(self._storage, folder, file)]
-        moved = [file.path for file in done if self._is_moved(folder, bin_folder, file)]
+        moved = [file.path for file in done if self._archive(folder, archive, file)]
         if moved or self._is_sweep_due(folder):
-            self._expire(f"{folder}/{bin_folder}", moved)
+            self._expire(f"{folder}/{archive}", moved)
             self._swept_at[folder] = self._clock()
         return len(moved)
 
-    def _is_moved(self, folder: str, bin_folder: str, file: LandedFile) -> bool:
-        """Move one file; what took its place at the last moment is the publisher's, and is put back (LZ-8.5)."""
-        source, target = f"{folder}/{file.path}", f"{folder}/{bin_folder}/{file.path}"
+    def _archive(self, folder: str, archive: str, file: LandedFile) -> bool:
+        """Archive one file; a file that replaced it at the last moment is moved back (LZ-8.5)."""
+        source, target = f"{folder}/{file.path}", f"{folder}/{archive}/{file.path}"
         self._storage.move(source, target)
-        if is_as_sighted(self._storage, f"{folder}/{bin_folder}", file):
+        if is_as_sighted(self._storage, f"{folder}/{archive}", file):
             return True
         if self._storage.stat(source) is None:
             self._storage.move(target, source)
         return False
 
     def _is_sweep_due(self, folder: str) -> bool:
-        """Whether to look for files whose time is up though none was moved; clocks may be set back, too."""
+        """Whether to look for expired files though none was archived; clocks may be set back, too."""
         swept_at = self._swept_at.get(folder)
         return swept_at is None or abs(self._clock() - swept_at) >= SECONDS_BETWEEN_SWEEPS
 
     def _expire(self, folder: str, moved: Sequence[str]) -> None:
-        """Keep the info file true, and delete files whose time is up (LZ-8.2, LZ-8.3)."""
+        """Update the info file, and delete expired files (LZ-8.2, LZ-8.3)."""
         info_file = f"{folder}/{READY_TO_DELETE_INFO}"
         before = self._info(info_file)
-        lying = dict(self._lying(folder, ""))
+        archived = dict(self._archived(folder, ""))
         now = self._clock()
-        ready = {path: min(before.get(path, now), now) for path in lying}  # publishers may write any time there
+        ready = {path: min(before.get(path, now), now) for path in archived}  # publishers may write any time into it
         ready.update(dict.fromkeys(moved, now))
         due = [path for path, since in ready.items() if now - since >= self._config.delete_processed_after_seconds]
         for path in due:
@@ -115,7 +115,7 @@ class Janitor:
             self._storage.write(info_file, _rendered(ready))
 
     def _info(self, path: str) -> dict[str, float]:
-        """What the info file says; publishers may empty the folder or harm the file (LZ-8.4)."""
+        """Read the info file; publishers may empty the folder or damage the file (LZ-8.4)."""
         try:
             with self._storage.open(path) as handle:
                 files = json.loads(handle.read(MAX_INFO_BYTES))["files"]
@@ -126,11 +126,11 @@ class Janitor:
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
             return {}
 
-    def _lying(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
+    def _archived(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
         for entry in self._storage.list(f"{folder}/{below}".rstrip("/")) or ():
             path = f"{below}/{entry.name}".lstrip("/")
             if entry.kind is Kind.FOLDER and path.count("/") < DEEPEST:
-                yield from self._lying(folder, path)
+                yield from self._archived(folder, path)
             elif entry.kind is Kind.FILE and path != READY_TO_DELETE_INFO:
                 yield path, entry
 

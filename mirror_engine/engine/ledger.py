@@ -1,4 +1,4 @@
-"""Remembers how far each table is: an SQLite file, fast and disposable, rebuilt from the Delta log if lost."""
+"""The ledger: a disposable progress cache in SQLite, rebuilt from the Delta logs if lost."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_SCHEMA_VERSION = 1
-MIRROR, ANCHOR, NEXT_POLL = "mirror", "anchor", "next_poll"
-# what SQLite says of a disk, not of a file; its codes are known from Python 3.11 on only
+_SCHEMA_VERSION = 2
+MIRROR, ROOT_IDENTITY, NEXT_POLL = "mirror_id", "root_identity", "next_scan"
+# messages about the disk, not the file; Python has the codes only from 3.11 on
 _DISK_TROUBLE = re.compile(
     r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
 )
 _DAMAGED = (sqlite3.DatabaseError, ValueError, RecursionError)
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS properties (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS tables (
     schema_folder TEXT, table_folder TEXT, progress TEXT NOT NULL, PRIMARY KEY (schema_folder, table_folder));
 CREATE TABLE IF NOT EXISTS applied (
     schema_folder TEXT, table_folder TEXT, path TEXT, etag TEXT, digest TEXT, version INTEGER, rows INTEGER,
-    modified_ns INTEGER, way TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
+    modified_ns INTEGER, way TEXT NOT NULL, reason TEXT NOT NULL,
     PRIMARY KEY (schema_folder, table_folder, path));
 """
-_LATER_COLUMNS = ("way", "reason")  # which a ledger of before has not
 
 
 class Ledger:
-    """How far every table of one mirror is.
+    """The progress of every table of one mirror.
 
-    Every change is one SQLite transaction; all methods may be called from any thread. It is never the truth: the
-    Delta log is, and a ledger that is behind it is brought up to it when the engine starts. A change that the disk
-    does not take raises `StorageUnavailable` and has not happened.
+    Every change is one SQLite transaction; all methods may be called from any thread. The Delta logs are the truth:
+    a ledger that is behind them is reconciled when the engine starts. A change that cannot be written raises
+    `StorageUnavailable` and has no effect.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -54,7 +53,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
-        """Open or make the ledger; one that is damaged or of another format is put aside and begun anew.
+        """Open or make the ledger; one that is damaged or of another format is renamed, and an empty one made.
 
         Raises:
             StorageUnavailable: the disk is full, read-only or failing, which says nothing about the ledger.
@@ -72,12 +71,12 @@ class Ledger:
 
     @classmethod
     def fresh(cls) -> Ledger:
-        """A ledger in memory that knows nothing yet."""
+        """Return an empty ledger in memory."""
         return cls(_connect(":memory:"))
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        """The ledger as it is now, for looking at while an engine may be writing; empty where there is none."""
+        """Return a copy of the ledger while an engine may be writing; an empty one where there is none."""
         copy = _connect(":memory:")
         is_open = path.with_name(
             f"{path.name}-wal"
@@ -96,37 +95,37 @@ class Ledger:
 
     @property
     def mirror(self) -> str:
-        """This ROOT's mirror, a random id made at first use."""
+        """The id of this mirror, random, made at first use."""
         with self._lock:
-            found = self.fact(MIRROR)
+            found = self.get_property(MIRROR)
             if not found:
                 found = uuid.uuid4().hex
-                self.note(MIRROR, found)
+                self.set_property(MIRROR, found)
             return found
 
-    def fact(self, name: str) -> str:
-        """A fact about the mirror as a whole; `""` where it was never noted."""
+    def get_property(self, name: str) -> str:
+        """Return a property of the mirror as a whole; `""` where it was never set."""
         with self._lock:
-            row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+            row = self._connection.execute("SELECT value FROM properties WHERE name = ?", (name,)).fetchone()
         return row[0] if row else ""
 
-    def note(self, name: str, value: str) -> None:
-        """Remember a fact about the mirror as a whole."""
+    def set_property(self, name: str, value: str) -> None:
+        """Set a property of the mirror as a whole."""
         with self._lock, _disk_trouble(), self._connection:
-            self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+            self._connection.execute("INSERT OR REPLACE INTO properties VALUES (?, ?)", (name, value))
 
     def tables(self) -> Mapping[TableName, Progress]:
-        """All tables known."""
+        """Return the progress of all known tables."""
         with self._lock:
             return dict(self._known)
 
     def progress(self, table: TableName) -> Progress | None:
-        """How far a table is; None where it is not known."""
+        """Return the progress of a table; None for an unknown one."""
         with self._lock:
             return self._known.get(table)
 
     def record(self, table: TableName, progress: Progress) -> None:
-        """Remember how far a table is, in one step."""
+        """Store the progress of a table, in one transaction."""
         place = (table.schema, table.table)
         with self._lock:
             before = self._known.get(table)
@@ -145,10 +144,10 @@ class Ledger:
                 )
                 head = json.dumps(replace(progress, applied={}).to_json())
                 self._connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (*place, head))
-            self._known[table] = progress  # only what the disk has taken is known
+            self._known[table] = progress  # only after the transaction
 
     def forget(self, table: TableName) -> None:
-        """Forget a table; not to know it is no error."""
+        """Forget a table; an unknown one is no error."""
         place = (table.schema, table.table)
         with self._lock:
             with _disk_trouble(), self._connection:
@@ -164,10 +163,10 @@ class Ledger:
     def _load(self) -> Iterator[tuple[TableName, Progress]]:
         applied: dict[TableName, dict[str, AppliedFile]] = {}
         for schema, table, path, *file in self._connection.execute("SELECT * FROM applied"):
-            made = AppliedFile(*file)
-            if not (isinstance(path, str) and made.is_plain):
+            applied_file = AppliedFile(*file)
+            if not (isinstance(path, str) and applied_file.is_plain):
                 raise ValueError("no applied file")
-            applied.setdefault(TableName(schema, table), {})[path] = made
+            applied.setdefault(TableName(schema, table), {})[path] = applied_file
         for schema, table, head in self._connection.execute("SELECT * FROM tables"):
             if not (isinstance(schema, str) and isinstance(table, str) and isinstance(head, str)):
                 raise ValueError("no table")  # noqa: TRY004 - the file is wrong, not its reader
@@ -189,9 +188,6 @@ def _connect(path: str) -> sqlite3.Connection:
         _check_format(connection.execute("PRAGMA user_version").fetchone()[0])
         _check_health(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         connection.executescript(f"{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};")
-        known = {column for _, column, *_ in connection.execute("PRAGMA table_info(applied)")}
-        for column in (each for each in _LATER_COLUMNS if each not in known):
-            connection.execute(f"ALTER TABLE applied ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
     except BaseException:
         connection.close()
         raise
@@ -203,9 +199,9 @@ def _disk_trouble() -> Iterator[None]:
     try:
         yield
     except (sqlite3.OperationalError, OSError) as fault:
-        message = f"the ledger cannot be written: {getattr(fault, 'strerror', None) or fault}"
+        message = f"cannot write the ledger: {getattr(fault, 'strerror', None) or fault}"
         raise StorageUnavailable(
-            message, "Free space on the disk, and let it be written; a ledger that is broken may be deleted."
+            message, "Free disk space and check permissions; a damaged ledger can be deleted."
         ) from fault
 
 

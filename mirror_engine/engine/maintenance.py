@@ -1,4 +1,4 @@
-"""Keeps tables tidy beside the work: one that has nothing waiting is compacted and vacuumed, one at a time (LZ-8.6)."""
+"""Automatic maintenance: OPTIMIZE and VACUUM of tables that have caught up, one at a time (LZ-8.6)."""
 
 from __future__ import annotations
 
@@ -32,24 +32,26 @@ _FILES_ADDED = ("numFiles", "numTargetFilesAdded", "num_added_files")  # by an a
 class MaintenanceScheduler:
     """Maintains tables in a thread of its own, under the policy `optimize`.
 
-    A context manager; leaving it waits for the table at hand.
+    A context manager; leaving it waits for the table in progress.
 
     Args:
-        context: both, the ledger and the options.
-        done: called after each table: changes may have waited for it.
+        context: tables, ledger and options.
+        done: called after each table, whose changes may have waited.
     """
 
     def __init__(self, context: EngineContext, done: Callable[[], None]) -> None:
         self._doors = context
         self._done = done
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
         self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
-        self._half_done = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)  # compacted, but a change came then
+        self._half_done = Backoff(
+            FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
+        )  # compacted, but not vacuumed: a change was pending
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
         self._due_since: dict[TableName, float] = {}
         self._busy_at = time.monotonic()
         self._in_progress: TableName | None = None
-        self._is_wanted = threading.Event()  # a change of the table at hand waits
+        self._is_interrupted = threading.Event()  # a change of the table in progress waits
         self._work: Future[None] | None = None
 
     def __enter__(self) -> Self:
@@ -60,7 +62,7 @@ class MaintenanceScheduler:
 
     @property
     def in_progress(self) -> TableName | None:
-        """The table that is being maintained now: nothing else may be done with it."""
+        """The table under maintenance: nothing else may be done with it."""
         return None if self._work is None or self._work.done() else self._in_progress
 
     def start(self, idle: Iterable[TableName], *, is_busy: bool) -> None:
@@ -74,7 +76,7 @@ class MaintenanceScheduler:
             self._busy_at = time.monotonic()
         idle = list(idle)
         if self.in_progress and self.in_progress not in idle:
-            self._is_wanted.set()
+            self._is_interrupted.set()
         if self._doors.config.auto_maintain == "off" or self.in_progress:
             return
         self._update_due(idle)
@@ -84,15 +86,16 @@ class MaintenanceScheduler:
         if due is not None:
             del self._due_since[due]
             self._in_progress = due
-            self._is_wanted.clear()
+            self._is_interrupted.clear()
             self._work = self._pool.submit(self._maintain, due)
-            self._work.add_done_callback(lambda _: self._done())  # by then nothing is at hand any more
+            # called after the task finished, so that `in_progress` is None
+            self._work.add_done_callback(lambda _: self._done())
 
     def _update_due(self, idle: Iterable[TableName]) -> None:
-        """Note which of them are due, in their order."""
-        put_off = self._pauses.waiting
+        """Update since when each of them is due."""
+        waiting = self._pauses.waiting
         for table in idle:
-            if table not in put_off and self._is_due(table):
+            if table not in waiting and self._is_due(table):
                 self._due_since.setdefault(table, time.monotonic())
             else:
                 self._due_since.pop(table, None)
@@ -109,21 +112,21 @@ class MaintenanceScheduler:
         if known is None or not known.has_table:
             return False
         policy = self._doors.config.auto_maintain
-        life = (self._doors.delta_folder(table), known.generation)
-        if life not in self._counted:
-            self._half_done.succeeded(table)  # it was another table's
+        generation = (self._doors.delta_folder(table), known.generation)
+        if generation not in self._counted:
+            self._half_done.succeeded(table)  # of an earlier generation
         least = 2 if policy == "idle" else int(policy)
-        return self._files(life, known.delta_version, least) >= least or self._half_done.is_over(table)
+        return self._files(generation, known.delta_version, least) >= least or self._half_done.is_over(table)
 
-    def _files(self, life: tuple[str, str], version: int, least: int) -> int:
-        """Data files that were added since the table was maintained."""
-        counted, files = self._counted.get(life, (-1, 0))
-        if counted < 0:  # before this process, a file a commit is taken for granted
-            files = version - (self._last_maintained(life[0]) if version >= least else 0)
+    def _files(self, generation: tuple[str, str], version: int, least: int) -> int:
+        """Count the data files added since the last maintenance."""
+        counted, files = self._counted.get(generation, (-1, 0))
+        if counted < 0:  # before this process, one file per commit is assumed
+            files = version - (self._last_maintained(generation[0]) if version >= least else 0)
         elif version > counted:
-            commits = self._doors.writer.history(life[0], limit=version - counted)
+            commits = self._doors.writer.history(generation[0], limit=version - counted)
             files += sum(map(_files_added, commits))
-        self._counted[life] = (version, files)
+        self._counted[generation] = (version, files)
         return files
 
     def _last_maintained(self, folder: str) -> int:
@@ -135,14 +138,14 @@ class MaintenanceScheduler:
         folder = self._doors.delta_folder(table)
         is_half_done = False
 
-        def gives_way() -> bool:
+        def should_yield() -> bool:
             nonlocal is_half_done
-            is_half_done = self._is_wanted.is_set()
+            is_half_done = self._is_interrupted.is_set()
             return is_half_done
 
         try:
             hours = self._doors.config.vacuum_retention_days * 24.0
-            done = self._doors.writer.maintain(folder, hours, gives_way)
+            done = self._doors.writer.maintain(folder, hours, should_yield)
             state = self._doors.writer.state(folder)
         except MirrorError as error:
             self._failed(table, str(error))
@@ -166,5 +169,5 @@ class MaintenanceScheduler:
 def _files_added(commit: HistoryEntry) -> int:
     if commit.operation in _MAINTENANCE:
         return 0
-    told = (int(commit.metrics[name]) for name in _FILES_ADDED if name in commit.metrics)
-    return next(told, 1 if commit.files else 0)
+    counts = (int(commit.metrics[name]) for name in _FILES_ADDED if name in commit.metrics)
+    return next(counts, 1 if commit.files else 0)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine.ledger import ANCHOR, MIRROR
+from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
 from mirror_engine.engine.ownership import owner_of
 from mirror_engine.errors import TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt
@@ -63,8 +63,8 @@ def note_logs(context: EngineContext) -> None:
     with suppress(TransientError):
         for table, progress in context.ledger.tables().items():
             name, stamp = _stamp(context, table, progress)
-            if stamp and stamp != context.ledger.fact(name):
-                context.ledger.note(name, stamp)
+            if stamp and stamp != context.ledger.get_property(name):
+                context.ledger.set_property(name, stamp)
 
 
 def _unchanged(context: EngineContext) -> set[str]:
@@ -73,7 +73,7 @@ def _unchanged(context: EngineContext) -> set[str]:
     return {
         context.delta_folder(table)
         for table, (name, stamp) in stamps.items()
-        if stamp and stamp == context.ledger.fact(name)
+        if stamp and stamp == context.ledger.get_property(name)
     }
 
 
@@ -128,10 +128,10 @@ def _is_ours(context: EngineContext, folder: str, state: TableSnapshot) -> bool:
 
 def _begin_from(context: EngineContext, state: TableSnapshot) -> None:
     """A ledger that knows nothing takes over who this mirror is."""
-    if state.record and not context.ledger.fact(MIRROR):
-        context.ledger.note(MIRROR, state.record.mirror)
-    if state.record and not context.ledger.fact(ANCHOR):
-        context.ledger.note(ANCHOR, state.record.anchor)
+    if state.record and not context.ledger.get_property(MIRROR):
+        context.ledger.set_property(MIRROR, state.record.mirror)
+    if state.record and not context.ledger.get_property(ROOT_IDENTITY):
+        context.ledger.set_property(ROOT_IDENTITY, state.record.anchor)
 
 
 def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | None) -> None:

@@ -1,17 +1,23 @@
-"""Where ROOT's own folders are: whether another folder identity means a copied ROOT, or a recreated table."""
+"""ROOT: the lock that one engine holds, and the identity by which a moved ROOT differs from a recreated table."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine.ledger import ANCHOR
+from filelock import FileLock, Timeout
+
+from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.engine.plan import UpdateFolderIdentity
-from mirror_engine.landing_zone.layout import TABLES
+from mirror_engine.errors import RootLocked, StorageUnavailable
+from mirror_engine.landing_zone.layout import LOCK, TABLES
+from mirror_engine.tables.log.durability import sync_folder
 from mirror_engine.tables.reading.digest import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.plan import Plan
@@ -20,9 +26,51 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
 
 
+LOCK_TIMEOUT_SECONDS = 0.5  # `status` holds the lock for a moment, too
+
+
+@contextmanager
+def lock_root(root: Path) -> Iterator[None]:
+    """Hold ROOT for one engine, and make the folders that an engine needs there.
+
+    Raises:
+        RootLocked: another engine is running on it.
+        StorageUnavailable: it cannot be written.
+    """
+    lock = FileLock(root / LOCK, timeout=LOCK_TIMEOUT_SECONDS)
+    try:
+        (root / TABLES).mkdir(exist_ok=True)
+        sync_folder(root)  # makes the folder of all tables durable
+        (root / LOCK).parent.mkdir(exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise RootLocked(f"{root}: another engine is running here", "Stop it first, or wait for it.") from None
+    except OSError as error:
+        message = f"{root}: cannot be written: {error.strerror or error}"
+        raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_locked(root: Path) -> bool:
+    """Whether an engine is running on ROOT; False where this cannot be asked."""
+    lock = root / LOCK
+    if not lock.exists():
+        return False
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # without the right to write, the lock cannot be tried
+        return False
+
+
 @dataclass(frozen=True)
 class RootIdentity:
-    """Identities of folders that no publisher makes anew: when they change, ROOT was copied, moved or restored."""
+    """Identities of folders that no publisher recreates: when they change, ROOT was copied, moved or restored."""
 
     tables: str
     zone: str
@@ -32,20 +80,20 @@ class RootIdentity:
 
     @classmethod
     def parse(cls, text: str) -> RootIdentity:
-        """Back from `str`."""
+        """Parse the text that `str` returns."""
         tables, _, zone = text.partition("|")
         return cls(tables, zone)
 
 
 @dataclass(frozen=True)
 class RootIdentityCheck:
-    """ROOT's own folders at one look at the zone, beside what is remembered of them.
+    """The identity of ROOT in one listing, and the known one.
 
     Attributes:
-        context: the storage to look into, and the ledger that remembers.
-        zone: the look.
-        now: their identities at this look.
-        before: as remembered; the same as `now` where nothing is.
+        context: its ledger stores the known identity.
+        zone: the listing.
+        now: the identity in this listing.
+        before: the known identity; `now` where none is known.
     """
 
     context: EngineContext
@@ -55,23 +103,23 @@ class RootIdentityCheck:
 
     @classmethod
     def at(cls, context: EngineContext, zone: ZoneListing) -> RootIdentityCheck:
-        """Look where ROOT's own folders are.
+        """Look up the identity of ROOT.
 
         Raises:
-            StorageUnavailable: ROOT cannot be looked at.
+            StorageUnavailable: ROOT cannot be read.
         """
         tables = context.storage.stat(TABLES)
         now = RootIdentity(tables.identity if tables else "", zone.identity)
-        remembered = context.ledger.fact(ANCHOR)
-        return cls(context, zone, now, RootIdentity.parse(remembered) if remembered else now)
+        known = context.ledger.get_property(ROOT_IDENTITY)
+        return cls(context, zone, now, RootIdentity.parse(known) if known else now)
 
     @property
     def is_mount_lost(self) -> bool:
-        """Whether the zone may be the bare mount point of another: it is another than before, and empty."""
+        """Whether the zone may be the empty mount point of the known one: its identity is new, and it is empty."""
         return self.now.zone != self.before.zone and not self.zone.tables
 
     def has_moved(self, listing: TableListing, progress: Progress | None) -> bool:
-        """Whether another folder identity means a copied ROOT; a recreated zone is told by its content.
+        """Whether a new folder identity means a copied ROOT; in a recreated zone, the content decides.
 
         Raises:
             StorageUnavailable: the content could not be read.
@@ -102,21 +150,20 @@ class RootIdentityCheck:
         recorded = {table: progress.identity for table, progress in ledger.tables().items()}
         is_recorded = all(recorded.get(table) == identity for table, identity in updates)
         is_certain = self.zone.identity and not self.zone.unlisted and not self.is_mount_lost
-        is_new = str(self.now) != ledger.fact(ANCHOR)
+        is_new = str(self.now) != ledger.get_property(ROOT_IDENTITY)
         if is_new and is_certain and is_recorded and {*in_progress} <= {str(self.now)}:
-            ledger.note(ANCHOR, str(self.now))
+            ledger.set_property(ROOT_IDENTITY, str(self.now))
 
 
 def _same_content(storage: Storage, folder: str, progress: Progress) -> bool:
-    """Whether the applied files that lie in a folder are, byte for byte, those that were applied."""
-    lying = [(path, file) for path, file in progress.applied.items() if storage.stat(f"{folder}/{path}")]
-    return bool(lying) and all(_is_same(storage, f"{folder}/{path}", file) for path, file in lying)
+    """Whether the applied files that are still in a folder have the digests they were applied with."""
+    present = [(path, file) for path, file in progress.applied.items() if storage.stat(f"{folder}/{path}")]
+    return bool(present) and all(_is_same(storage, f"{folder}/{path}", file) for path, file in present)
 
 
 def _is_same(storage: Storage, path: str, file: AppliedFile) -> bool:
     try:
         with storage.open(path) as handle:
-            found, _ = digest(handle)
+            return digest(handle)[0] == file.digest
     except FileNotFoundError:
         return False
-    return found == file.digest

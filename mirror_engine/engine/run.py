@@ -100,7 +100,7 @@ class EngineRun:
             maintenance.start(self.idle_tables, is_busy=self.is_busy)
             pause = self.engine.next_cycle_seconds(self.context.config.poll_interval_seconds)
             with suppress(StorageUnavailable):  # it is only shown
-                self.context.ledger.note(NEXT_POLL, str(self.context.clock() + pause))
+                self.context.ledger.set_property(NEXT_POLL, str(self.context.clock() + pause))
             watcher.wait(pause)
         self.finish(stop)
         return self.report()

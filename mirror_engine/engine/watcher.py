@@ -1,4 +1,4 @@
-"""Wakes the poller when something changes in the landing zone; where that cannot be told, polling alone must do."""
+"""File-system events that wake the engine between two polls; without them, polling alone does it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written under its final name is mostly complete
+QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written in folder is mostly complete
 MAX_BURST_SECONDS = 1.0
 STOP_LATENCY_SECONDS = 0.2
 
-# Not among them: opening, closing unwritten and a folder's own time, which the engine's looking changes, too.
+# Not opening, closing unread and changes of a folder's own time, which the engine's scans cause, too.
 EVENTS: list[type[fs.FileSystemEvent]] = [
     fs.DirCreatedEvent,
     fs.DirDeletedEvent,
@@ -47,7 +47,7 @@ EVENTS: list[type[fs.FileSystemEvent]] = [
 
 
 class ZoneWatcher:
-    """Waits between two looks at the zone, and less long where file-system events call for it.
+    """Waits between two scans, and less long after file-system events.
 
     A context manager; leaving it ends its threads.
 
@@ -62,11 +62,11 @@ class ZoneWatcher:
         self._changed = threading.Event()
         self._burst = (0.0, 0.0)  # when it began, and its latest event
         self._observer: BaseObserver | None = None
-        self._watched: _Place | None = None
-        self._has_complained = False
+        self._watched: _WatchedFolder | None = None
+        self._has_reported = False
 
     def __enter__(self) -> Self:
-        # watchdog 7 says so of a folder that it sees made twice over; the second watch is the first
+        # watchdog 7 warns when a folder is created twice in one event batch; the duplicate watch is harmless
         warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
         self._watch()
         return self
@@ -75,14 +75,14 @@ class ZoneWatcher:
         self._unwatch()
 
     def wait(self, seconds: float) -> bool:
-        """Wait, at most `seconds`, or until a burst of events is over; it ends one wait only.
+        """Wait at most `seconds`, or until a burst of events is over; a burst ends one wait only.
 
         Returns:
-            Whether it was cut short: by an event since the last wait, or by `stop`.
+            Whether the wait ended early: by an event since the last wait, or by `stop`.
         """
         deadline = time.monotonic() + seconds
         if self._watch():
-            self.wake()  # what came before the watch began has told nobody
+            self.wake()  # changes made before the watch started raised no event
         while not self._stop.is_set():
             left = deadline - time.monotonic()
             if self.is_due():
@@ -97,51 +97,51 @@ class ZoneWatcher:
         return True
 
     def wake(self) -> None:
-        """End a wait, or the next, as an event does; from any thread."""
+        """End the present wait, or the next, as an event does; from any thread."""
         now = time.monotonic()
         self._burst = (self._burst[0] if self._changed.is_set() else now, now)
         self._changed.set()
 
     def is_due(self) -> bool:
-        """Whether something happened since the last wait, and it is quiet again, or has not been for long."""
+        """Whether there was an event since the last wait, and the burst is over or has lasted too long."""
         (began, latest), now = self._burst, time.monotonic()
         is_over = now - latest >= QUIET_SECONDS or now - began >= MAX_BURST_SECONDS
         return self._changed.is_set() and is_over
 
     def _watch(self) -> bool:
-        """Watch the zone, or until it exists the folder it will be made in; whether another than before."""
-        place = _Place.nearest(self._root)
-        if place == self._watched and not self._has_died:
+        """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""
+        folder = _WatchedFolder.nearest(self._root)
+        if folder == self._watched and not self._has_died:
             return False
         self._unwatch()
-        self._watched = place  # also where it fails: what cannot be watched once is not tried at each wait
-        if place is None:
+        self._watched = folder  # also where it fails, so that a failing watch is not retried at each wait
+        if folder is None:
             return False
         observer = Observer()
         try:
             observer.start()
             observer.schedule(
-                _EventHandler(place, self.wake), str(place.path), recursive=place.is_zone, event_filter=EVENTS
+                _EventHandler(folder, self.wake), str(folder.path), recursive=folder.is_zone, event_filter=EVENTS
             )
         except (OSError, RuntimeError) as problem:
             _end(observer)
-            self._complain(problem)
+            self._report(problem)
             return False
         self._observer = observer
-        if place.is_zone:
+        if folder.is_zone:
             self._probe(observer)
         return True
 
     def _probe(self, observer: BaseObserver) -> None:
-        """Tell where folders went without a watch: watchdog passes over those for which the system has none left."""
+        """Report folders without a watch: watchdog ignores those for which the system has no watch left."""
         try:
             observer.unschedule(observer.schedule(fs.FileSystemEventHandler(), str(self._root), event_filter=EVENTS))
         except OSError as problem:
-            self._complain(problem)
+            self._report(problem)
 
     @property
     def _has_died(self) -> bool:
-        """Whether the watch ended by itself, as it does when its folder is removed."""
+        """Whether the watch ended by itself, as when its folder is removed."""
         return self._observer is not None and not any(emitter.is_alive() for emitter in self._observer.emitters)
 
     def _unwatch(self) -> None:
@@ -150,23 +150,23 @@ class ZoneWatcher:
         self._observer = None
         self._watched = None
 
-    def _complain(self, problem: Exception) -> None:
-        if not self._has_complained:
+    def _report(self, problem: Exception) -> None:
+        if not self._has_reported:
             LOG.info("no file-system events of all or some folders (%s): the landing zone is polled", problem)
-        self._has_complained = True
+        self._has_reported = True
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A folder to watch, told from another that comes to stand at the same path."""
+class _WatchedFolder:
+    """A watched folder, with the identity that differs from a later folder at the same path."""
 
     path: Path
     identity: str
     is_zone: bool
 
     @classmethod
-    def nearest(cls, root: Path) -> _Place | None:
-        """The zone; while there is none, the nearest folder above it; None where nothing can be seen."""
+    def nearest(cls, root: Path) -> _WatchedFolder | None:
+        """The zone, or the nearest existing folder above it; None where none can be listed."""
         storage = LocalStorage(root)
         for below in (ZONE, OLDER_ZONE, ZONE.partition("/")[0], ""):
             with suppress(StorageUnavailable):
@@ -177,14 +177,14 @@ class _Place:
 
 
 class _EventHandler(fs.FileSystemEventHandler):
-    """Rings for what a publisher does, not for what the engine's own janitor does."""
+    """Wakes the engine for what a publisher does, not for what its own janitor does."""
 
-    def __init__(self, place: _Place, wake: Callable[[], None]) -> None:
-        self._place = place
+    def __init__(self, folder: _WatchedFolder, wake: Callable[[], None]) -> None:
+        self._place = folder
         self._wake = wake
 
     def on_any_event(self, event: fs.FileSystemEvent) -> None:
-        """Ring if the event's end result has a name the protocol reads (LZ-1.6)."""
+        """Wake the engine if the changed path has a name that the protocol reads (LZ-1.6)."""
         path = os.fsdecode(event.dest_path or event.src_path)
         parts = Path(os.path.relpath(path, self._place.path)).parts
         if not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts):

@@ -192,7 +192,7 @@ def mirror_status(
         StorageUnavailable: the last heartbeat could not be read.
     """
     files = {listing.name: listing.files for listing in zone.tables}
-    next_scan = context.ledger.fact(NEXT_POLL)
+    next_scan = context.ledger.get_property(NEXT_POLL)
     return MirrorStatus(
         str(root),
         zone.folder if zone.identity else "",

@@ -13,7 +13,7 @@ from json_shapes import documented, shape
 from scripted_faults import Fault
 
 from mirror_engine import Mirror
-from mirror_engine.engine import root_lock as holding
+from mirror_engine.engine import root_identity
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.layout import LOCK
 
@@ -56,7 +56,7 @@ def test_once_ends_with_3_where_a_table_is_blocked(shop, say) -> None:
 
 @pytest.mark.parametrize("command", ["once", "maintain"])
 def test_a_second_engine_says_so_and_ends_with_4(shop, say, command, monkeypatch) -> None:
-    monkeypatch.setattr(holding, "MAX_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(root_identity, "LOCK_TIMEOUT_SECONDS", 0.01)
     (shop.root / LOCK).parent.mkdir()
     with FileLock(shop.root / LOCK):
         said = say(command, shop.root)

@@ -87,4 +87,4 @@ def test_a_commit_that_the_ledger_missed_is_not_noted(lake, monkeypatch):
     monkeypatch.setattr("mirror_engine.mirror.MAX_SYNC_ATTEMPTS", 1)
     lake.sync()
     assert lake.commit(3).exists()
-    assert Ledger.read(lake.root / LEDGER).fact(f"log {ORDERS}").split()[2] == "2"
+    assert Ledger.read(lake.root / LEDGER).get_property(f"log {ORDERS}").split()[2] == "2"
