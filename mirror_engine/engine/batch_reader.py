@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader, PendingFiles, TableContext
 
-SURELY_ROWS_BYTES = 1024 * 1024  # so much is no header and no deletes of what was never there
+LARGE_FILE_BYTES = 1024 * 1024  # takes longer to read than Spark should wait
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class BatchReader:
         reader: reads them.
         config: the bounds.
         tell: called with every event.
-        prepare: called, more than once, while files are still read, where the batch is sure to change rows.
+        prepare: called, more than once, while files are still read, where the batch probably needs a MERGE.
         passthrough: makes the reader of files that are added unchanged; None where rows are always read.
     """
 
@@ -121,7 +121,7 @@ class BatchReader:
         return PreparedBatch(files, _batch(read, metadata, facts), facts, metadata, refusal, tuple(said))
 
     def _look(self, waiting: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
-        if waiting.files[place].size >= SURELY_ROWS_BYTES:
+        if waiting.files[place].size >= LARGE_FILE_BYTES and waiting.facts.markers_seen and not waiting.facts.is_empty:
             self._prepare()
         return "" if self._passthrough is None else self._passthrough().read(waiting.request(place, facts))
 
@@ -145,7 +145,7 @@ class BatchReader:
                 if is_full(self._config, place, size, file) or isinstance(look, ReadFile):
                     break
                 found = next(reading)
-                if _changes_rows(found.rows):
+                if not waiting.facts.is_empty and _updates(found.rows):
                     self._prepare()
                 facts = found.facts
                 size += found.rows.accounted_bytes
@@ -157,9 +157,9 @@ def is_full(config: Config, count: int, size: int, following: LandedFile) -> boo
     return count > 0 and (count >= config.max_batch_files or size + following.size > config.max_batch_size)
 
 
-def _changes_rows(rows: FileRows) -> bool:
-    """Whether a file surely does: what it deletes may not be there."""
-    return any(count for marker, count in rows.markers.items() if marker != RowMarker.DELETE)
+def _updates(rows: FileRows) -> bool:
+    """Whether a file may change rows of the table; a file of deletes alone often matches none."""
+    return any(rows.markers.get(marker) for marker in (RowMarker.UPDATE, RowMarker.UPSERT))
 
 
 def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableContext) -> ChangeBatch:

@@ -1,4 +1,4 @@
-"""Spark is started as soon as it is sure to be needed, and never where it is not."""
+"""Spark is started while files are read where a MERGE is probable, else when a commit needs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from mirror_engine import Config, Mirror
-from mirror_engine.engine.batch_reader import SURELY_ROWS_BYTES
+from mirror_engine.engine.batch_reader import LARGE_FILE_BYTES
 from mirror_engine.errors import SparkFailed
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -17,18 +17,18 @@ from mirror_engine.tables.spark.session import Sessions
 WAIT_SECONDS = 20
 
 
-class NotingWriter(MemoryDeltaWriter):
-    """Notes what it is asked for, in order."""
+class RecordingWriter(MemoryDeltaWriter):
+    """Records its calls, in order."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     def prepare(self) -> None:
-        self.asked.append("prepare")
+        self.calls.append("prepare")
 
     def apply(self, table, batch, record, snapshot=None):
-        self.asked.append("apply")
+        self.calls.append("apply")
         return super().apply(table, batch, record, snapshot)
 
 
@@ -39,19 +39,24 @@ def orders(tmp_path):
 
 @pytest.fixture
 def asked(tmp_path):
-    writer = NotingWriter()
+    writer = RecordingWriter()
 
     def once():
-        writer.asked.clear()
+        writer.calls.clear()
         with Mirror(tmp_path, Config(), writer=writer) as mirror:
             mirror.sync()
-        return writer.asked
+        return writer.calls
 
     return once
 
 
-def test_the_writer_gets_ready_once_a_file_has_rows(orders, asked):
+def test_the_writer_gets_ready_once_a_file_may_change_rows_of_the_table(orders, asked):
     orders.insert({"id": 1})
+    orders.upsert({"id": 2})
+    assert asked() == ["apply"]
+    orders.insert({"id": 3})
+    assert asked() == ["apply"]
+    orders.upsert({"id": 2})
     assert asked() == ["prepare", "apply"]
 
 
@@ -62,17 +67,23 @@ def test_a_zone_that_has_caught_up_starts_nothing(orders, asked):
 
 
 def test_deletes_that_may_match_nothing_start_nothing_ahead(orders, asked):
-    orders.delete({"id": 1})
+    orders.insert({"id": 1})
+    asked()
+    orders.delete({"id": 2})
     assert asked() == ["apply"]
 
 
 def test_a_rejected_file_starts_nothing(orders, asked):
+    orders.insert({"id": 1})
+    asked()
     orders.apply_changes((7, {"id": 1}))
     assert asked() == []
 
 
-def test_a_large_file_is_not_waited_for(orders, asked):
-    orders.land(b"x" * SURELY_ROWS_BYTES)
+def test_a_large_file_into_a_table_with_rows_is_not_waited_for(orders, asked):
+    orders.upsert({"id": 1})
+    asked()
+    orders.land(b"x" * LARGE_FILE_BYTES)
     assert asked() == ["prepare"]
 
 
