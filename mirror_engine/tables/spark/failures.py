@@ -1,4 +1,4 @@
-"""What Spark's failures mean to the engine; the whole story goes to the log, never to the user."""
+"""Spark's exceptions as errors of the engine; their full text goes to the debug log, never to the user."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ _CONFLICT = re.compile(
 _DEAD = re.compile(
     r"stopped SparkContext|SparkContext (was|has been) (stopped|shut down)|Answer from Java side is empty"
 )
-_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError")
 _STORAGE = re.compile(r"java\.(?:nio\.file\.\w+Exception|io\.\w*IOException|io\.FileNotFoundException)[^\n]*")
 
 
 @contextmanager
-def spark_failures(table: str, what: str) -> Iterator[None]:
-    """Whatever Spark throws within becomes one of the engine's own errors.
+def spark_failures(table: str, action: str) -> Iterator[None]:
+    """Turn Spark's exceptions into errors of the engine.
 
     Args:
         table: its folder, for messages.
-        what: is being done, for messages: `commit`.
+        action: for messages, such as `commit`.
 
     Raises:
         CommitConflict: another writer was first.
@@ -46,30 +45,29 @@ def spark_failures(table: str, what: str) -> Iterator[None]:
     except MirrorError:
         raise
     except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
-        told = f"{type(error).__name__}: {error}\n{getattr(error, '_stackTrace', None) or ''}"
-        _log.debug("%s: %s failed: %s", table, what, told)
-        raise _meaning(table, what, error, told) from None
+        text = f"{type(error).__name__}: {error}\n{getattr(error, '_stackTrace', None) or ''}"
+        _log.debug("%s: %s failed: %s", table, action, text)
+        raise _engine_error(table, action, error, text) from None
 
 
-def _meaning(table: str, what: str, error: Exception, told: str) -> MirrorError:
-    if _CONFLICT.search(told):
+def _engine_error(table: str, action: str, error: Exception, text: str) -> MirrorError:
+    if _CONFLICT.search(text):
         return CommitConflict(f"{table}: another writer committed first", "The next cycle tries again.")
-    if (
-        isinstance(error, ConnectionError | EOFError)
-        or type(error).__name__ == "Py4JNetworkError"
-        or _DEAD.search(told)
-    ):
-        return SparkFailed(f"{table}: Spark died during the {what}", "Its log tells why; start again, nothing is lost.")
-    if _MEMORY.search(told):
-        return CommitFailed(f"{table}: Spark ran out of memory during the {what}", "Raise driver_memory.")
-    if (found := _STORAGE.search(told)) is not None:
-        reason = found[0].rpartition("Exception: ")[2]
-        return StorageUnavailable(f"{table}: {what} failed: {reason}", "Check disk space and rights below ROOT.")
-    return CommitFailed(f"{table}: Spark refused the {what}: {_first_line(told)}", "Spark's log has the whole story.")
+    is_disconnected = isinstance(error, ConnectionError | EOFError) or type(error).__name__ == "Py4JNetworkError"
+    if is_disconnected or _DEAD.search(text):
+        return SparkFailed(f"{table}: Spark exited during {action}", "See Spark's log; start again, no data is lost.")
+    if "java.lang.OutOfMemoryError" in text:
+        return CommitFailed(f"{table}: Spark ran out of memory during {action}", "Raise --driver-memory.")
+    if (cause := _STORAGE.search(text)) is not None:
+        reason = cause[0].rpartition("Exception: ")[2]
+        return StorageUnavailable(
+            f"{table}: {action} failed: {reason}", "Check free disk space and permissions below ROOT."
+        )
+    return CommitFailed(f"{table}: {action} failed in Spark: {_condition(text)}", "See Spark's log.")
 
 
-def _first_line(told: str) -> str:
-    """The error's class, in Spark's own word where it has one; never the values it may quote."""
-    condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", told)
-    cause = re.search(r"(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))", told)
-    return condition[1] if condition else cause[1] if cause else told.partition(":")[0]
+def _condition(text: str) -> str:
+    """Spark's name of the error condition, else the exception's class; never a value that the message may quote."""
+    condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", text)
+    cause = re.search(r"(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))", text)
+    return condition[1] if condition else cause[1] if cause else text.partition(":")[0]

@@ -1,4 +1,4 @@
-"""What Spark throws, told in the engine's words."""
+"""Spark's exceptions as errors of the engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
 
 
 @pytest.mark.parametrize(
-    ("said", "expected", "words"),
+    ("text", "expected", "message"),
     [
         (f"[DELTA_CONCURRENT_APPEND] ConcurrentAppendException{STACK}", CommitConflict, "another"),
         (
@@ -25,26 +25,26 @@ STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
         (f"java.lang.OutOfMemoryError: Java heap space{STACK}", CommitFailed, "memory"),
         (f"[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] value secret{STACK}", CommitFailed, "DELTA_NOT_NULL"),
         (f"java.lang.IllegalStateException: secret{STACK}", CommitFailed, "IllegalStateException"),
-        ("Cannot call methods on a stopped SparkContext.", SparkFailed, "died"),
+        ("Cannot call methods on a stopped SparkContext.", SparkFailed, "exited"),
     ],
 )
-def test_a_failure_of_spark_is_told_in_the_engines_words(
-    said: str, expected: type[MirrorError], words: str, caplog: pytest.LogCaptureFixture
+def test_an_exception_of_spark_becomes_an_error_without_values(
+    text: str, expected: type[MirrorError], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - slow to import: not while tests are collected
 
     with (
         caplog.at_level(logging.DEBUG, "mirror_engine.spark"),
-        pytest.raises(expected, match=words) as told,
+        pytest.raises(expected, match=message) as raised,
         spark_failures("dbo/T", "commit"),
     ):
-        raise PySparkException(said)
-    assert told.value.help
-    assert "\n" not in told.value.message
-    assert "secret" not in str(told.value)
-    assert said in caplog.text
+        raise PySparkException(text)
+    assert raised.value.help
+    assert "\n" not in raised.value.message
+    assert "secret" not in str(raised.value)
+    assert text in caplog.text
 
 
-def test_a_jvm_that_is_gone_is_told_as_such() -> None:
-    with pytest.raises(SparkFailed, match="died"), spark_failures("dbo/T", "commit"):
+def test_a_lost_connection_means_that_the_jvm_is_gone() -> None:
+    with pytest.raises(SparkFailed, match="exited during commit"), spark_failures("dbo/T", "commit"):
         raise ConnectionRefusedError("[Errno 111] Connection refused")
