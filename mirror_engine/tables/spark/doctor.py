@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirror_engine.config import cache_folder
 from mirror_engine.errors import JavaMissing
 from mirror_engine.tables.spark.jars import DELTA_VERSION, SPARK_VERSION, find_jars, jars_folder
 from mirror_engine.tables.spark.java import find_java
@@ -55,6 +56,7 @@ def checks(root: Path | None, config: Config) -> list[Check]:
         _package("Spark", "pyspark", SPARK_VERSION),
         _package("Delta", "delta-spark", DELTA_VERSION),
         _jars(config),
+        _class_archive(),
         _memory(config),
         _disk("Temporary disk", Path(tempfile.gettempdir())),
     ]
@@ -88,6 +90,13 @@ def _jars(config: Config) -> Check:
         command = f"Copy into that folder: {', '.join(missing)}"
     found = f"{len(jars) - len(missing)} of {len(jars)} in {jars_folder(config)}"
     return Check("Delta jars", not missing, found, command if missing else "")
+
+
+def _class_archive() -> Check:
+    folder = cache_folder() / "classes"
+    size = sum(archive.stat().st_size for archive in folder.glob("*.jsa"))
+    found = f"{size >> 20} MiB in {folder}, may be deleted" if size else "none yet"
+    return Check("JVM class-data archive (optional)", ok=True, found=found)
 
 
 def _memory(config: Config) -> Check:

@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from mirror_engine.tables.spark.session import (
     adopted,
     cause_line,
     child_session,
+    class_archive,
     end_session,
     is_cluster,
     is_distributed,
@@ -42,7 +44,6 @@ from mirror_engine.tables.spark.session import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -65,8 +66,8 @@ def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_pa
     settings = spark_settings("steady", scratch, "3gb")
     assert (settings["spark.local.dir"], settings["spark.driver.memory"]) == (f"{scratch}/local", "3g")
     assert f'"-Djava.io.tmpdir={tmp_path}/a \\"b\\" c/tmp"' in settings["spark.driver.extraJavaOptions"]
-    environment = launch_environment("steady", scratch, tmp_path)
-    assert environment["SPARK_CONF_DIR"] == f"{scratch}/conf"
+    environment = launch_environment("steady", tmp_path)
+    assert not Path(str(environment["SPARK_CONF_DIR"])).exists()
     assert environment["HADOOP_CONF_DIR"] is None
 
 
@@ -74,13 +75,28 @@ def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_
     settings = spark_settings("cluster", tmp_path, "3g")
     assert not {"spark.master", "spark.local.dir", "spark.driver.memory", "spark.driver.host"} & set(settings)
     assert "spark.sql.shuffle.partitions" not in settings
-    environment = launch_environment("cluster", tmp_path, tmp_path)
+    environment = launch_environment("cluster", tmp_path)
     assert not {"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP"} & set(environment)
 
 
 def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> None:
     options = {p: spark_settings(p, tmp_path, "2g")["spark.driver.extraJavaOptions"] for p in ("brief", "steady")}
     assert ["-XX:TieredStopAtLevel=1" in text for text in options.values()] == [True, False]
+
+
+def test_one_class_archive_is_kept_and_made_again_where_it_is_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path))
+    assert class_archive("a", is_made=False) == []
+    made = class_archive("a", is_made=True)[0]
+    archive = Path(made.removeprefix("-XX:ArchiveClassesAtExit="))
+    archive.write_bytes(bytes(100))  # its JVM was killed
+    assert class_archive("a", is_made=True)[0] == made
+    archive.write_bytes(b"\xa8\xba\x0b\xf0" + bytes(100))
+    assert class_archive("a", is_made=False)[0] == f"-XX:SharedArchiveFile={archive}"
+    class_archive("another Java", is_made=True)
+    assert not archive.exists()
 
 
 @pytest.mark.slow
