@@ -59,5 +59,5 @@ def test_fuzzing_finds_what_is_broken_and_keeps_its_input(tmp_path, monkeypatch,
     monkeypatch.setattr(fuzz, "FOLDER", tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     outcome = fuzz.fuzzed(name, 1, seed=0)
-    assert [text for text in outcome.found if finding in text], outcome
+    assert [text for text in outcome.findings if finding in text], outcome
     assert list(tmp_path.rglob("finding-*"))

@@ -34,45 +34,45 @@ class Outcome:
     Attributes:
         executions: how many inputs were tried.
         peak_bytes: the memory's peak.
-        found: findings, and how often.
+        findings: what went wrong, and how often.
     """
 
     executions: int = 0
     peak_bytes: int = 0
-    found: dict[str, int] = field(default_factory=dict)
+    findings: dict[str, int] = field(default_factory=dict)
 
-    def add(self, report: dict[str, int], found: dict[str, int]) -> None:
+    def add(self, report: dict[str, int], findings: dict[str, int]) -> None:
         self.executions += report["executions"]
         self.peak_bytes = max(self.peak_bytes, report["peak_bytes"])
-        for what, often in found.items():
-            self.found[what] = self.found.get(what, 0) + often
+        for what, often in findings.items():
+            self.findings[what] = self.findings.get(what, 0) + often
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fuzz the targets asked for; 1 where anything was found."""
+    """Fuzz the named targets; 1 where there is a finding."""
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("MIRROR_FUZZ_SECONDS", "60")))
     parser.add_argument("--seed", type=int, default=None, help="brings the same inputs again; the time by default")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run one input of one target and nothing else")
     parser.add_argument("targets", nargs="*", help=f"some of {', '.join(TARGETS)}; all by default")
-    asked = parser.parse_args(arguments)
-    unknown = set(asked.targets) - set(TARGETS)
-    if unknown or (asked.replay and len(asked.targets) != 1):
+    options = parser.parse_args(arguments)
+    unknown = set(options.targets) - set(TARGETS)
+    if unknown or (options.replay and len(options.targets) != 1):
         parser.error(f"no such target: {', '.join(unknown)}" if unknown else "--replay needs the target's name")
-    if asked.replay:
-        TARGETS[asked.targets[0]].run(asked.replay.read_bytes())
+    if options.replay:
+        TARGETS[options.targets[0]].run(options.replay.read_bytes())
         return 0
-    seed = int(time.time()) if asked.seed is None else asked.seed
-    print(f"seed {seed}, {asked.seconds:g} s for each target", flush=True)
-    found = 0
-    for name in asked.targets or TARGETS:
-        outcome = fuzzed(name, asked.seconds, seed)
-        found += len(outcome.found)
+    seed = int(time.time()) if options.seed is None else options.seed
+    print(f"seed {seed}, {options.seconds:g} s for each target", flush=True)
+    findings = 0
+    for name in options.targets or TARGETS:
+        outcome = fuzzed(name, options.seconds, seed)
+        findings += len(outcome.findings)
         print(f"{name:16} {outcome.executions:9,} executions, peak {outcome.peak_bytes >> 20:5} MiB", flush=True)
-        for what, often in outcome.found.items():
-            print(f"{'':16} FOUND {often} times: {what}", flush=True)
-    print(f"{found} findings" + (f", inputs in {FOLDER}/" if found else ""))
-    return 1 if found else 0
+        for what, often in outcome.findings.items():
+            print(f"{'':16} found {often} times: {what}", flush=True)
+    print(f"{findings} findings" + (f", inputs in {FOLDER}/" if findings else ""))
+    return 1 if findings else 0
 
 
 def fuzzed(name: str, seconds: float, seed: int) -> Outcome:
@@ -89,11 +89,11 @@ def fuzzed(name: str, seconds: float, seed: int) -> Outcome:
             report = json.loads((run / "report.json").read_text())
         except FileNotFoundError:
             raise RuntimeError(f"{name} did not begin: {died}") from None
-        found = report["found"]
+        findings = report["findings"]
         if died:
-            found[died] = 1
+            findings[died] = 1
             (run / "current").rename(run / "finding-died")
-        outcome.add(report, found)
+        outcome.add(report, findings)
         shutil.rmtree(run / "corpus", ignore_errors=True)
         attempt += 1
     return outcome

@@ -35,13 +35,13 @@ MAX_INPUT = 1 << 15
 
 
 class Watched:
-    """A target, and what was found in it."""
+    """A target, and its findings."""
 
     def __init__(self, target: Target, folder: Path) -> None:
         self.target = target
         self.folder = folder
         self.executions = 0
-        self.found: Counter[str] = Counter()
+        self.findings: Counter[str] = Counter()
         self._reported = 0.0
         for seed in target.examples:
             target.run(seed)
@@ -68,13 +68,13 @@ class Watched:
     def report(self) -> None:
         """Write the counts so far."""
         self._reported = time.monotonic()
-        content = {"executions": self.executions, "peak_bytes": peak_bytes(), "found": self.found}
+        content = {"executions": self.executions, "peak_bytes": peak_bytes(), "findings": self.findings}
         (self.folder / "report.json").write_text(json.dumps(content))
 
     def _note(self, signature: str, content: bytes) -> None:
-        if signature not in self.found:
-            (self.folder / f"finding-{len(self.found)}").write_bytes(content)
-        self.found[signature] += 1
+        if signature not in self.findings:
+            (self.folder / f"finding-{len(self.findings)}").write_bytes(content)
+        self.findings[signature] += 1
 
 
 def _signature(escaped: BaseException) -> str:
@@ -120,16 +120,16 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, required=True)
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     instrumented: Any = atheris.instrument_imports(include=["mirror_engine"]) if atheris else nullcontext()
     with instrumented:
         from fuzzing.targets import BROKEN, TARGETS  # noqa: PLC0415 - atheris instruments what is imported here
-    watched = Watched((TARGETS | BROKEN)[asked.name], asked.folder)
+    watched = Watched((TARGETS | BROKEN)[options.name], options.folder)
     watched.report()
     if atheris:
-        by_coverage(watched, asked.seconds, asked.seed, asked.folder / "corpus")
+        by_coverage(watched, options.seconds, options.seed, options.folder / "corpus")
     else:
-        by_chance(watched, asked.seconds, asked.seed)
+        by_chance(watched, options.seconds, options.seed)
     watched.report()
 
 

@@ -1,4 +1,4 @@
-"""Bytes are counted as the service counts them (LZ-9.3)."""
+"""Bytes are counted as Fabric counts them (LZ-9.3)."""
 
 from __future__ import annotations
 

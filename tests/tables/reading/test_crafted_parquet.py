@@ -14,7 +14,7 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.diagnostics import RejectedFile
-from mirror_engine.tables.reading.parquet import BATCH_BYTES, open_parquet
+from mirror_engine.tables.reading.parquet import open_parquet
 
 PATH = "Orders/00000000000000000001.parquet"
 MEBIBYTE = 1 << 20
@@ -149,14 +149,6 @@ def test_a_footer_whose_row_groups_would_expand_beyond_the_bounds_is_rejected_un
     content = parquet(pa.table({"Text": ["x" * 100_000] * 20}), compression="zstd")
     with pytest.raises(RejectedFile, match="ME075"):
         next(open_parquet(io.BytesIO(content), PATH, Config(max_row_size=20_000)).batches())
-
-
-def test_rows_of_a_dictionary_with_long_values_come_in_small_batches():
-    rows, length = 2_000, 40_000
-    content = parquet(pa.table({"City": ["x" * length] * rows}), use_dictionary=True)
-    counts = [batch.num_rows for batch in open_parquet(io.BytesIO(content), PATH, Config()).batches()]
-    assert sum(counts) == rows
-    assert max(counts) * length <= BATCH_BYTES
 
 
 def test_more_footer_structs_than_any_table_has_columns_are_rejected():

@@ -60,8 +60,8 @@ def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path: 
 
 @pytest.mark.parametrize("memory_bytes", [1, 10_000_000])
 def test_named_columns_come_in_the_order_named(tmp_path: Path, memory_bytes: int) -> None:
-    found = pa.Table.from_batches(filled(tmp_path, memory_bytes).batches([MARKER_COLUMN, "a"]))
-    assert found.equals(pa.Table.from_batches([batch(0, 3000)]).select([MARKER_COLUMN, "a"]))
+    named = pa.Table.from_batches(filled(tmp_path, memory_bytes).batches([MARKER_COLUMN, "a"]))
+    assert named.equals(pa.Table.from_batches([batch(0, 3000)]).select([MARKER_COLUMN, "a"]))
 
 
 def test_no_rows_at_all_still_have_a_schema(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_closing_gives_the_disk_back_and_may_be_repeated(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_forgotten_rows_give_the_disk_back(tmp_path: Path) -> None:
+def test_rows_without_a_reference_give_the_disk_back(tmp_path: Path) -> None:
     rows = filled(tmp_path, 1)
     del rows
     gc.collect()

@@ -3,9 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 from datetime import date, datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +17,6 @@ from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.metadata import Metadata, parse
 from mirror_engine.tables.reading.text import TextChangeFile, open_text
 
-ZONES = Path(os.environ.get("MIRROR_ENGINE_ZONES", Path(__file__).parents[4] / "shared" / "landing_zones"))
 NULLABLE = "City String,Weight Double,Ratio Single,Big Int64,Small Int16,On IDate,At DateTime,Is Boolean,Time ITime"
 COLUMNS = [{"Name": "Id", "DataType": "Int32"}] + [
     {"Name": name, "DataType": kind, "IsNullable": True}
@@ -31,8 +28,8 @@ ROWS = [{"Id": 1, "City": "Linz", "__rowMarker__": 0}, {"Id": 2, "City": None, "
 
 def metadata(**options: str) -> Metadata:
     properties = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": COLUMNS}, **options}
-    usable, said = parse(json.dumps(properties).encode(), "Orders/_metadata.json")
-    assert usable is not None, said
+    usable, diagnostics = parse(json.dumps(properties).encode(), "Orders/_metadata.json")
+    assert usable is not None, diagnostics
     return usable
 
 
@@ -44,7 +41,7 @@ def rows(content: bytes, **options: str) -> list[dict[str, Any]]:
     return [row for batch in opened(content, **options).batches() for row in batch.to_pylist()]
 
 
-def refusal(content: bytes, config: Config | None = None, **options: str) -> str:
+def rejection(content: bytes, config: Config | None = None, **options: str) -> str:
     with pytest.raises(RejectedFile) as caught:
         list(opened(content, config, **options).batches())
     return caught.value.message.removeprefix("Orders/1.csv")
@@ -64,17 +61,8 @@ def test_rows_come_typed_and_more_than_once() -> None:
         b'2,,"","",,"",,"","","","",0\r\n'
     )
     file = opened(content)
-    wanted = [
-        "int32",
-        "string",
-        "double",
-        "float",
-        "int64",
-        "int16",
-        "date32[day]",
-        "timestamp[us, tz=UTC] bool string binary int8",
-    ]
-    types = [*wanted[:7], "timestamp[us, tz=UTC]", "bool", "string", "binary", "int8"]
+    types = ["int32", "string", "double", "float", "int64", "int16", "date32[day]", "timestamp[us, tz=UTC]"]
+    types += ["bool", "string", "binary", "int8"]
     for _ in range(2):
         (batch,) = file.batches()
         assert [str(field.type) for field in batch.schema] == types
@@ -121,7 +109,7 @@ def test_compression_is_known_by_its_first_bytes(compress: Any) -> None:
     many = PLAIN + b"".join(b"%d,Wels %d,1\r\n" % (number, number) for number in range(3, 5_000))
     assert len(rows(compress(many))) == 4_999
     if compress is not bytes:
-        assert refusal(compress(many)[:-9]).endswith("data is damaged or ends early [ME024]")
+        assert rejection(compress(many)[:-9]).endswith("data is damaged or ends early [ME024]")
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd, frames])
@@ -147,23 +135,23 @@ def test_a_read_that_fails_is_no_fault_of_the_file(compress: Any) -> None:
 def test_a_snappy_frame_beyond_its_bound_is_damaged() -> None:
     block = snappy(b"Id\r\n" + b"1" * 70_000)
     frame = b"\xff\x06\x00\x00sNaPpY\x00" + (len(block) + 4).to_bytes(3, "little") + b"\x00" * 4 + block
-    assert refusal(frame).endswith("its snappy data is damaged or ends early [ME024]")
+    assert rejection(frame).endswith("its snappy data is damaged or ends early [ME024]")
 
 
 def test_snappy_without_its_framing_format_is_rejected() -> None:
-    assert refusal(hadoop(PLAIN)).endswith(
+    assert rejection(hadoop(PLAIN)).endswith(
         "neither text nor compressed with GZIP, ZSTD or Snappy's framing format [ME024]"
     )
-    assert refusal(snappy(PLAIN)).endswith("bytes that are not in the declared encoding [ME061]")
+    assert rejection(snappy(PLAIN)).endswith("bytes that are not in the declared encoding [ME061]")
 
 
 def test_two_gzip_members_are_one_text() -> None:
     assert rows(gzip.compress(PLAIN[:30]) + gzip.compress(PLAIN[30:])) == ROWS
 
 
-def test_a_bomb_is_refused_while_it_unfolds() -> None:
+def test_a_bomb_is_rejected_while_it_is_decompressed() -> None:
     bomb = gzip.compress(b"Id\r\n" + b"1" * (1 << 24))
-    assert refusal(bomb, Config(max_row_size=1 << 20)) == (
+    assert rejection(bomb, Config(max_row_size=1 << 20)) == (
         ", row 1: the row exceeds the limit of 1048576 bytes [ME075]"
     )
 
@@ -214,21 +202,21 @@ def test_a_byte_order_mark_overrules_utf_16s_byte_order() -> None:
         (b"Id,Time\r\n1,25:00:00\r\n", ", row 1: value in column `Time` is not a valid time [ME060]"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_row(content: bytes, message: str) -> None:
-    assert refusal(content) == message
+def test_a_fault_is_named_with_its_row(content: bytes, message: str) -> None:
+    assert rejection(content) == message
 
 
 def test_a_marker_that_is_no_digit_is_not_repeated_in_the_message() -> None:
-    assert "secret" not in refusal(b"Id,__rowMarker__\r\n1,secret\r\n")
+    assert "secret" not in rejection(b"Id,__rowMarker__\r\n1,secret\r\n")
 
 
 def test_the_first_wrong_row_is_named_whichever_column_it_is_in() -> None:
-    assert "row 2: row marker" in refusal(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,1,9\r\n1,,0\r\nx,1,0\r\n")
-    assert "row 2: NULL in" in refusal(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,,0\r\nx,1,0\r\n1,1,9\r\n")
-    assert "row 2: 1 fields" in refusal(b"Id,City\r\n1,a\r\n1\r\nx,a\r\n")
+    assert "row 2: row marker" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,1,9\r\n1,,0\r\nx,1,0\r\n")
+    assert "row 2: NULL in" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,,0\r\nx,1,0\r\n1,1,9\r\n")
+    assert "row 2: 1 fields" in rejection(b"Id,City\r\n1,a\r\n1\r\nx,a\r\n")
 
 
-def test_a_range_fault_is_told_apart() -> None:
+def test_a_value_out_of_range_is_no_fault_of_format() -> None:
     for cell, fault in ((b"99999", "out of range"), (b"x", "format")):
         with pytest.raises(RejectedFile) as caught:
             list(opened(b"Id,Small\r\n1," + cell).batches())
@@ -241,15 +229,15 @@ def test_names_match_in_any_case_under_the_declared_spelling() -> None:
     assert rows(b"ID,city\r\n1,a\r\n") == [{"Id": 1, "City": "a"}]
 
 
-def test_undeclared_columns_are_ignored_and_told() -> None:
+def test_undeclared_columns_are_ignored_and_noted() -> None:
     assert codes(b"Id,Extra,\r\n1,a,b\r\n") == ["ME057", "ME057"]
     assert rows(b"Id,Extra,\r\n1,a,b\r\n") == [{"Id": 1}]
 
 
-def test_the_marker_may_stand_anywhere_in_any_case() -> None:
+def test_the_text_marker_may_be_any_column_in_any_case() -> None:
     assert codes(b"__ROWMARKER__,Id\r\n4,1\r\n") == ["ME052", "ME034"]
     assert rows(b'Id,__ROWMARKER__,City\r\n1,"4",x\r\n') == [{"Id": 1, "City": "x", "__rowMarker__": 4}]
-    assert "[ME052]" in refusal(b"__ROWMARKER__,Id\r\n4,1\r\n", Config(strict=True))
+    assert "[ME052]" in rejection(b"__ROWMARKER__,Id\r\n4,1\r\n", Config(strict=True))
 
 
 def test_a_lone_header_is_a_file_without_rows() -> None:
@@ -259,7 +247,7 @@ def test_a_lone_header_is_a_file_without_rows() -> None:
     assert [column.name for column in file.columns] == ["Id", "City"]
 
 
-def test_other_line_ends_are_told_once() -> None:
+def test_other_line_ends_are_noted_once() -> None:
     assert codes(PLAIN.replace(b"\r", b"")) == ["ME062"]
 
 
@@ -275,23 +263,8 @@ def test_many_rows_come_in_bounded_batches() -> None:
     assert [value for batch in batches for value in batch.column(0).to_pylist()] == list(range(50_000))
 
 
-@pytest.mark.skipif(not ZONES.is_dir(), reason="the real publishers' zones are not here")
-def test_what_bc2adls_lands_is_read() -> None:
-    folder = ZONES / "bc2adls-replay" / "LandingZone" / "GLAccount-15"
-    usable, said = parse((folder / "_metadata.json").read_bytes(), "x")
-    assert usable is not None
-    assert not said
-    names = []
-    for path in sorted(folder.glob("*.csv")):
-        with path.open("rb") as handle:
-            file = open_text(handle, path.name, usable, Config())
-            names += [row["Name-2"] for batch in file.batches() for row in batch.to_pylist()]
-            assert not file.diagnostics
-    assert names == ["Sales renamed", "", 'Sales "EU"', "Back\\slash, comma", "\u00dcn\u00ef"]
-
-
 @given(st.binary(max_size=40), st.sampled_from([b"", b"Id,City\r\n", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"]))
-def test_any_bytes_are_rows_or_a_publishers_fault(content: bytes, start: bytes) -> None:
+def test_any_bytes_are_rows_or_rejected(content: bytes, start: bytes) -> None:
     try:
         assert len(rows(start + content)) <= 40
     except RejectedFile as refused:

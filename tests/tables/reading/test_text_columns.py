@@ -32,10 +32,10 @@ CELLS = st.lists(
 def test_the_fast_reading_equals_the_exact_one(kind: str, cells: list[str | None]) -> None:
     def outcome(read: Any) -> object:
         try:
-            found = read(cells, kind)
-        except InvalidCell as fault:
-            return (fault.position, fault.fault)
-        return str(found.type), repr(found.to_pylist())
+            values = read(cells, kind)
+        except InvalidCell as cell:
+            return (cell.position, cell.fault)
+        return str(values.type), repr(values.to_pylist())
 
-    exact = outcome(lambda given_cells, wanted: text_columns._exact([cell or None for cell in given_cells], wanted))
+    exact = outcome(lambda cells, kind: text_columns._exact([cell or None for cell in cells], kind))
     assert outcome(column_array) == exact
