@@ -36,6 +36,6 @@ def test_there_are_enough_of_them_without_spark_and_each_has_a_name_of_its_own()
 
 
 def test_a_mutant_whose_lines_are_gone_is_told_and_fails_the_run():
-    gone = Mutant("bug", "janitor.py", "no such line", "", ("tests/test_janitor.py",), "keeping")
+    gone = Mutant("bug", "janitor.py", "no such line", "", ("tests/engine/test_janitor.py",), "keeping")
     outcome = _tried(gone)
     assert (outcome.verdict, outcome.is_bad) == ("STALE", True)
