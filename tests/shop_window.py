@@ -26,7 +26,7 @@ ORDERS = {"Id": pa.int64(), "Customer": pa.string(), "Placed": pa.timestamp("us"
 
 
 class Window:
-    """`DashboardSource` over real mirrors that write to memory."""
+    """Mirrored databases for the page, over real mirrors that write to memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

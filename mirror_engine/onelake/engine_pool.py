@@ -321,18 +321,12 @@ def _report(entry: Mapping[str, Any]) -> TableReport:
     )
 
 
-class StoreDashboard:
-    """`DashboardSource` of a STORE."""
+def shown_items(items: Items, databases: MirroredDatabases, mirror_of: Callable[[Item], Mirror]) -> Sequence[ShownItem]:
+    """The mirrored databases of a STORE as the page shows them."""
 
-    def __init__(self, items: Items, databases: MirroredDatabases, mirror_of: Callable[[Item], Mirror]) -> None:
-        self._items = items
-        self._databases = databases
-        self._mirror_of = mirror_of
-
-    def items(self) -> Sequence[ShownItem]:
-        return [self._shown(item) for item in self._items.all()]
-
-    def _shown(self, item: Item) -> ShownItem:
-        status, error = self._databases.status(item)
+    def shown(item: Item) -> ShownItem:
+        status, error = databases.status(item)
         message = error.message if error else ""
-        return ShownItem(item.id, item.workspace.name, item.name, status, message, partial(self._mirror_of, item))
+        return ShownItem(item.id, item.workspace.name, item.name, status, message, partial(mirror_of, item))
+
+    return [shown(item) for item in items.all()]

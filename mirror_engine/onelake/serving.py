@@ -17,7 +17,7 @@ from mirror_engine.onelake.app import OneLake, Services
 from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.background import StateFolder
 from mirror_engine.onelake.connection import ConnectionInfo, Listening, variables
-from mirror_engine.onelake.engine_pool import EnginePool, StoreDashboard
+from mirror_engine.onelake.engine_pool import EnginePool, shown_items
 from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.fabric_rest import FabricApi, fabric_app
 from mirror_engine.onelake.fault_injection import FAULT_API_PATH, FabricFaults, FaultApi
@@ -134,7 +134,7 @@ class Server:
                 databases = self._engines
                 stack.callback(self._engines.end)
                 self._engines.start_all()
-            web = Web(StoreDashboard(items, databases, self._engines.mirror))
+            web = Web(lambda: shown_items(items, databases, self._engines.mirror))
             lake = Lake(storage, items, plan.options, on_lost_file=self._report_lost_file)
             application = CountedRequests(services(lake, databases, plan.listening.token), web.metrics.requests)
             self.connection = self._listen(stack, application, web, item)

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mirror_engine.config import Config
-from mirror_engine.onelake.engine_pool import EnginePool, StoreDashboard
+from mirror_engine.onelake.engine_pool import EnginePool, shown_items
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.store import LocalStore
@@ -31,7 +31,7 @@ def mirrored(tmp_path):
     table = LandingZoneWriter(tmp_path / "Shop" / "Orders").table("Orders", keys=["Id"], types={"Id": pa.int64()})
     table.insert({"Id": 4711})
     pool.start_all()
-    yield pool, StoreDashboard(items, pool, pool.mirror)
+    yield pool, lambda: shown_items(items, pool, pool.mirror)
     pool.end()
 
 
@@ -45,7 +45,7 @@ def until(holds) -> None:
 def test_the_page_shows_what_engines_do(mirrored) -> None:
     pool, shown = mirrored
     client = TestClient(Web(shown).app)
-    customers, orders = shown.items()
+    customers, orders = shown()
     assert (customers.workspace, customers.name, orders.name) == ("Shop", "Customers", "Orders")
     until(lambda: client.get("/readyz").text == "ready\n")
     until(lambda: "4711" in client.get(f"/tables/{orders.id}/Orders").text)

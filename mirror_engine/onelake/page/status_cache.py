@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mirror_engine.errors import MirrorError
 from mirror_engine.onelake.replication import DatabaseStatus
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.tables.base import HistoryEntry
 
@@ -24,19 +25,6 @@ IDLE_FACTOR = 4  # minimum refresh interval as a multiple of the last refresh's 
 MAX_COMMITS = 20
 MAX_ROWS = 20
 CACHED_TABLES = 64  # whose first rows are kept
-
-
-class ReadableMirror(Protocol):
-    """A mirror to be read; every method may raise `MirrorError`."""
-
-    def status(self) -> MirrorStatus:
-        """Status of every table, from a new scan."""
-
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        """The commits of a Delta folder, newest first."""
-
-    def read_table(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table:
-        """Rows of a Delta folder at a version; the newest by default."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +44,12 @@ class ShownItem:
     name: str
     status: DatabaseStatus
     error: str
-    view: Callable[[], ReadableMirror]
+    view: Callable[[], Mirror]
 
     @property
     def should_run(self) -> bool:
         """Whether it was started and not stopped, or its engine failed."""
         return bool(self.error) or self.status in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
-
-
-class DashboardSource(Protocol):
-    """The mirrored databases of one emulator; thread-safe."""
-
-    def items(self) -> Sequence[ShownItem]:
-        """All, by workspace and name."""
 
 
 @dataclass(frozen=True)
@@ -94,27 +75,27 @@ class StatusCache:
     """Statuses that are at most a second old, or as old as scanning takes.
 
     Args:
-        source: what is scanned.
+        items: gives every mirrored database, by workspace and name; thread-safe.
         clock: monotonic seconds.
     """
 
-    def __init__(self, source: DashboardSource, clock: Callable[[], float] = time.monotonic) -> None:
-        self._source = source
+    def __init__(self, items: Callable[[], Sequence[ShownItem]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._items = items
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
-        self._views: dict[str, Callable[[], ReadableMirror]] = {}
+        self._views: dict[str, Callable[[], Mirror]] = {}
         self._first_rows = lru_cache(CACHED_TABLES)(self._read_rows)  # a version's rows never change
 
     def all(self) -> Sequence[CachedStatus]:
         """Every mirrored database."""
-        items = self._source.items()
+        items = self._items()
         for gone in self._entries.keys() - {item.id for item in items}:
             self._entries.pop(gone, None)
         return [self._of(item) for item in items]
 
     def one(self, item_id: str) -> CachedStatus | None:
         """A mirrored database by its GUID."""
-        return next((self._of(item) for item in self._source.items() if item.id == item_id), None)
+        return next((self._of(item) for item in self._items() if item.id == item_id), None)
 
     def history(self, item: ShownItem, delta_folder: str) -> Sequence[HistoryEntry]:
         """A table's newest commits; MirrorError."""

@@ -26,14 +26,14 @@ from mirror_engine.onelake.page.status_cache import StatusCache
 from mirror_engine.onelake.replication import DatabaseStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from prometheus_client import Counter
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from mirror_engine.onelake.page.pages import Page
-    from mirror_engine.onelake.page.status_cache import CachedStatus, DashboardSource
+    from mirror_engine.onelake.page.status_cache import CachedStatus, ShownItem
 
 MAX_STREAMS = 32
 REFRESH_SECONDS = 1.0
@@ -124,7 +124,7 @@ class Web:
     """Page, metrics and probes.
 
     Args:
-        source: the mirrored databases.
+        items: gives every mirrored database.
         clock: seconds since 1970.
 
     Attributes:
@@ -133,8 +133,8 @@ class Web:
         streams: must be ended before the server stops.
     """
 
-    def __init__(self, source: DashboardSource, clock: Callable[[], float] = time.time) -> None:
-        self._statuses = StatusCache(source)
+    def __init__(self, items: Callable[[], Sequence[ShownItem]], clock: Callable[[], float] = time.time) -> None:
+        self._statuses = StatusCache(items)
         self._pages = Pages(self._statuses)
         self._clock = clock
         self.metrics = Metrics(self._statuses)

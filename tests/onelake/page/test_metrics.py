@@ -29,7 +29,7 @@ def samples(text: str) -> dict[tuple[str, frozenset], float]:
 
 
 def test_every_number_is_that_of_status(window) -> None:
-    reported = samples(TestClient(Web(window).app).get("/metrics").text)
+    reported = samples(TestClient(Web(window.items).app).get("/metrics").text)
     left = set(reported)
 
     def number(name: str, **labels: str) -> float | None:
@@ -60,7 +60,7 @@ def test_every_number_is_that_of_status(window) -> None:
 def test_names_that_are_attacks_break_no_line(window) -> None:
     evil = window.add("3", 'a"} 1\nx', "\ud800")
     evil.table("T\x07able", keys=["Id"])
-    reported = samples(Metrics(StatusCache(window)).text().decode())
+    reported = samples(Metrics(StatusCache(window.items)).text().decode())
     items = {dict(labels).get("item") for _, labels in reported}
     assert items >= {"Shop", "<i>Item</i>", r"\ud800"}
     assert {dict(labels).get("workspace") for _, labels in reported} >= {'a"} 1\\nx'}
@@ -68,7 +68,7 @@ def test_names_that_are_attacks_break_no_line(window) -> None:
 
 
 def test_two_servers_share_no_numbers(window) -> None:
-    first, second = Metrics(StatusCache(window)), Metrics(StatusCache(window))
+    first, second = Metrics(StatusCache(window.items)), Metrics(StatusCache(window.items))
     first.requests.labels("GET", 200).inc()
     assert b'requests_total{method="GET"' in first.text()
     assert b'requests_total{method="GET"' not in second.text()
@@ -80,7 +80,7 @@ def test_what_the_endpoint_answers_is_counted(window) -> None:
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    metrics = Metrics(StatusCache(window))
+    metrics = Metrics(StatusCache(window.items))
     client = TestClient(CountedRequests(answer, metrics.requests))
     for method, path in (("GET", "/"), ("GET", "/"), ("PUT", "/absent")):
         client.request(method, path)
@@ -93,7 +93,7 @@ def test_what_the_endpoint_answers_is_counted(window) -> None:
 
 def test_an_unreadable_mirror_is_down_and_the_others_have_metrics(window) -> None:
     (window.folder / EVIL).rename(window.folder / "elsewhere")
-    reported = samples(Metrics(StatusCache(window)).text().decode())
+    reported = samples(Metrics(StatusCache(window.items)).text().decode())
     up = {dict(labels)["item"]: value for (name, labels), value in reported.items() if name == "mirror_engine_up"}
     assert up == {"<i>Item</i>": 0.0, "Shop": 0.0}
     assert any(dict(labels).get("table") == "Sales.Orders" for _, labels in reported)
@@ -101,7 +101,7 @@ def test_an_unreadable_mirror_is_down_and_the_others_have_metrics(window) -> Non
 
 def ready(window, age_seconds: float = 0.0) -> list[str]:
     newest = max(window.mirror(item.id).status().last_heartbeat_at for item in window.shown)
-    return unready(StatusCache(window).all(), newest + age_seconds)
+    return unready(StatusCache(window.items).all(), newest + age_seconds)
 
 
 def test_who_runs_with_a_young_heartbeat_is_ready(window) -> None:
@@ -131,7 +131,7 @@ def test_only_what_should_run_must(window, state, error, words) -> None:
 def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window) -> None:
     window.add("3", "Sales", "New")
     (window.folder / EVIL).rename(window.folder / "elsewhere")
-    words = unready(StatusCache(window).all(), window.mirror(SHOP).status().last_heartbeat_at)
+    words = unready(StatusCache(window.items).all(), window.mirror(SHOP).status().last_heartbeat_at)
     assert words[1:] == ["Sales/New: Running, no heartbeat yet"]
     assert words[0].startswith("<b>Workspace/<i>Item</i>: ")
     assert "no such folder" in words[0]
@@ -140,7 +140,7 @@ def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window) -> 
 def test_readiness_is_503_with_words_and_health_is_not_asked_of_the_mirrors(window) -> None:
     heartbeat = min(window.mirror(item.id).status().last_heartbeat_at for item in window.shown)
     now = [heartbeat]
-    client = TestClient(Web(window, clock=lambda: now[0]).app)
+    client = TestClient(Web(window.items, clock=lambda: now[0]).app)
     assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, "ready\n")
     now[0] += 1000.0
     answer = client.get("/readyz")

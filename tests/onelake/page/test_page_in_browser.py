@@ -28,7 +28,7 @@ SIZES = {"phone": PHONE, "desktop": DESKTOP}
 
 @contextlib.contextmanager
 def served(window):
-    server = PageServer(Web(window), on_error=pytest.fail)
+    server = PageServer(Web(window.items), on_error=pytest.fail)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

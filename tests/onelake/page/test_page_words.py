@@ -51,7 +51,7 @@ def test_a_page_lists_the_newest_applied_files_and_counts_the_rest(tmp_path) -> 
     table.skip_numbers()
     for at in range(MAX_FILES + 5):
         table.insert({"Id": at})
-    page = TestClient(Web(window).app).get(f"/tables/{SHOP}/Many").text
+    page = TestClient(Web(window.items).app).get(f"/tables/{SHOP}/Many").text
     assert page.count('<span class="state well">applied') == MAX_FILES
     assert "… and 2 applied files more." in page
     assert "… and 5 pending files more." in page

@@ -30,7 +30,7 @@ def still(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(still):
-    return TestClient(Web(still).app)
+    return TestClient(Web(still.items).app)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def window(tmp_path):
 
 @pytest.fixture
 def visitor(window):
-    return TestClient(Web(window).app)
+    return TestClient(Web(window.items).app)
 
 
 def words_of(html: str) -> str:
@@ -181,7 +181,7 @@ def test_the_page_shows_an_engine_failure(window, visitor) -> None:
 
 
 def test_many_readers_cost_one_scan(still) -> None:
-    cache = status_cache.StatusCache(still, clock=lambda: 0.0)
+    cache = status_cache.StatusCache(still.items, clock=lambda: 0.0)
     before = still.views
     for _ in range(5):
         cache.all()
@@ -190,7 +190,7 @@ def test_many_readers_cost_one_scan(still) -> None:
 
 def test_a_change_is_visible_once_the_cache_is_stale(window) -> None:
     now = [0.0]
-    cache = status_cache.StatusCache(window, clock=lambda: now[0])
+    cache = status_cache.StatusCache(window.items, clock=lambda: now[0])
     assert cache.one(SHOP).status.tables[0].state.code == "behind"
     window.apply()
     assert cache.one(SHOP).status.tables[0].state.code == "behind"
@@ -205,7 +205,7 @@ def test_scans_take_at_most_a_fifth_of_the_time(window) -> None:
         now[0] += 5.0  # each look takes five seconds
         return now[0]
 
-    cache = status_cache.StatusCache(window, clock=slow_clock)
+    cache = status_cache.StatusCache(window.items, clock=slow_clock)
     cache.one(SHOP)
     before = window.views
     now[0] += 5 * status_cache.IDLE_FACTOR - 11

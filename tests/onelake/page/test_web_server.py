@@ -25,7 +25,7 @@ ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
 
 @contextlib.contextmanager
 def served(window, **options):
-    server = PageServer(Web(window), on_error=pytest.fail, **options)
+    server = PageServer(Web(window.items), on_error=pytest.fail, **options)
     server.start()
     try:
         yield server
