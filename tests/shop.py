@@ -55,7 +55,7 @@ class Shop:
         return self.publisher.table(name, keys=["id"], types=TYPES, **options)
 
     @contextmanager
-    def scene(self, table="Orders"):
+    def trace(self, table="Orders"):
         with self.mirror() as mirror, mirror.snapshot() as look:
             yield scene_of(look, table)
 

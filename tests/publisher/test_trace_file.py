@@ -14,13 +14,13 @@ pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 
 def report_on(shop, file, table="Orders"):
-    with shop.scene(table) as scene:
-        return trace_file(scene, file)
+    with shop.trace(table) as trace:
+        return trace_file(trace, file)
 
 
 def plan(shop, table="Orders"):
-    with shop.scene(table) as scene:
-        return trace_plan(scene)
+    with shop.trace(table) as trace:
+        return trace_plan(trace)
 
 
 def row(number, city="Linz"):

@@ -42,17 +42,17 @@ def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(
         table.delete(rows[4])
         shop.sync()
     shop.writer = SparkDeltaWriter(tmp_path / TABLES, tmp_path / SCRATCH, no_jvm)
-    with shop.scene("Sales.Bills") as scene:
-        whole = trace_key(scene, ["3"])
+    with shop.trace("Sales.Bills") as trace:
+        whole = trace_key(trace, ["3"])
     assert whole.agrees is True
     assert [change.version for change in whole.changes] == [1, 1, 2, 2, 3, 3]
     assert whole.end == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "c3"},)
 
     for number in (1, 3):
         shop.lose(number, "Sales.schema/Bills")
-    with shop.scene("Sales.Bills") as scene:
-        rest = trace_key(scene, ["3.00"])
-        otherwise = trace_what_if(scene, ["skip=7"])
+    with shop.trace("Sales.Bills") as trace:
+        rest = trace_key(trace, ["3.00"])
+        otherwise = trace_what_if(trace, ["skip=7"])
     assert (rest.beginning.gone, rest.beginning.version, len(rest.beginning.earlier)) == (2, 1, 1)
     assert rest.first == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "a3"},)
     assert [change.did for change in rest.changes] == ["updated", "nothing", "updated", "nothing"]

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 
 def history_of(shop, *key, table="Orders"):
-    with shop.scene(table) as scene:
-        return trace_key(scene, key or ["7"])
+    with shop.trace(table) as trace:
+        return trace_key(trace, key or ["7"])
 
 
 def effects_of(history):

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 
 def what_if(shop, *changes, table="Orders"):
-    with shop.scene(table) as scene:
-        return trace_what_if(scene, changes)
+    with shop.trace(table) as trace:
+        return trace_what_if(trace, changes)
 
 
 def row(number, city):

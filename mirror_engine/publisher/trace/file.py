@@ -71,47 +71,47 @@ class _FileWriter(KeyWriter):
         return super().apply(table, batch, record, snapshot)
 
 
-def trace_file(scene: TraceContext, name: str) -> FileReport:
+def trace_file(trace: TraceContext, name: str) -> FileReport:
     """Replay a table and report on one file.
 
     Args:
-        scene: the table.
+        trace: the table.
         name: the file's path from the table folder, its name alone, or its number.
 
     Raises:
         UsageError: there is no such file, or there are several.
         TransientError: something could not be read for now.
     """
-    path = find_file(scene, name)
-    writer, start = _FileWriter(), replay_start(scene)
-    replayed = replay_table(scene, start, writer, keys_only(file.size for file in scene.listing.files))
-    state, why = _state(scene, replayed, path)
-    file = writer.files.get(path) or read_pending(scene, path, writer, keys_only(None))
-    steps = trace_plan(scene).steps if path in writer.files or start else ()
-    place = f"{scene.name.folder}/{path}"
-    counted = [*scene.status.diagnostics, *replayed.diagnostics]
+    path = find_file(trace, name)
+    writer, start = _FileWriter(), replay_start(trace)
+    replayed = replay_table(trace, start, writer, keys_only(file.size for file in trace.listing.files))
+    state, why = _state(trace, replayed, path)
+    file = writer.files.get(path) or read_pending(trace, path, writer, keys_only(None))
+    steps = trace_plan(trace).steps if path in writer.files or start else ()
+    place = f"{trace.name.folder}/{path}"
+    counted = [*trace.status.diagnostics, *replayed.diagnostics]
     return FileReport(
         path=path,
         state=state,
         why=why or _unknown_effect(start, path, replayed),
         has_marker=file.has_marker if file else None,
         markers=dict(sorted(file.markers.items())) if file else {},
-        effects=writer.effects.get(scene.status.delta_folder, {}).get(path),
-        version=scene.files[path].delta_version if path in scene.files else None,
-        batch=scene.batch_of(path),
+        effects=writer.effects.get(trace.status.delta_folder, {}).get(path),
+        version=trace.files[path].delta_version if path in trace.files else None,
+        batch=trace.batch_of(path),
         step=next((step for step in steps if path in step.files), None),
         diagnostics=tuple(dict.fromkeys(diagnostic for diagnostic, _ in counted if diagnostic.path == place)),
     )
 
 
-def find_file(scene: TraceContext, name: str) -> str:
+def find_file(trace: TraceContext, name: str) -> str:
     """Return a change file's path from the table folder, by path, name or number.
 
     Raises:
         UsageError: there is no such file, or there are several.
     """
-    paths = sorted({*scene.files, *(file.path for file in scene.listing.files)})
-    wanted = name.removeprefix(f"{scene.name.folder}/").strip("/")
+    paths = sorted({*trace.files, *(file.path for file in trace.listing.files)})
+    wanted = name.removeprefix(f"{trace.name.folder}/").strip("/")
     number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
     matches = (
         [path for path in paths if path == wanted]
@@ -123,16 +123,16 @@ def find_file(scene: TraceContext, name: str) -> str:
     if matches:
         raise UsageError(f"{name}: may be {' or '.join(matches)}", "name its folder, too")
     known = f"{paths[0]} … {paths[-1]}" if len(paths) > 1 else "".join(paths) or "none"
-    raise UsageError(f"{name}: {scene.name.normalized} has no such change file", f"available: {known}")
+    raise UsageError(f"{name}: {trace.name.normalized} has no such change file", f"available: {known}")
 
 
-def _state(scene: TraceContext, replayed: TableStatus, path: str) -> tuple[FileState, str]:
-    actual = scene.files.get(path)
+def _state(trace: TraceContext, replayed: TableStatus, path: str) -> tuple[FileState, str]:
+    actual = trace.files.get(path)
     if actual is None:
-        ignored = (found for found in scene.status.ignored if found.path == f"{scene.name.folder}/{path}")
+        ignored = (found for found in trace.status.ignored if found.path == f"{trace.name.folder}/{path}")
         return "ignored", next((diagnostic.coded_message for diagnostic in ignored), "not a change file")
     pending = next((file for file in replayed.pending_files if file.path == path), None)
-    status = file_state(scene, pending) if pending and actual.state != "applied" else actual
+    status = file_state(trace, pending) if pending and actual.state != "applied" else actual
     return status.state, status.reason
 
 

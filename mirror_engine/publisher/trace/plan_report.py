@@ -68,18 +68,18 @@ class PlanReport:
     next_expected: Mapping[str, str]
 
 
-def trace_plan(scene: TraceContext) -> PlanReport:
+def trace_plan(trace: TraceContext) -> PlanReport:
     """Report what the next cycle would do; reads only the table folder's listing."""
-    steps = tuple(_planned(step, scene.context.config) for step in scene.plan.steps)
+    steps = tuple(_planned(step, trace.context.config) for step in trace.plan.steps)
     applied = {path for step in steps for path in step.files}
     return PlanReport(
-        state=scene.plan.state.code,
-        state_text=describe(scene.name, scene.plan.state),
-        advice=help_for(scene.plan.state, engine_running=True),
+        state=trace.plan.state.code,
+        state_text=describe(trace.name, trace.plan.state),
+        advice=help_for(trace.plan.state, engine_running=True),
         steps=steps,
-        left=tuple(file for file in scene.status.pending_files if file.path not in applied),
-        ignored=scene.status.ignored,
-        next_expected=scene.status.next_files,
+        left=tuple(file for file in trace.status.pending_files if file.path not in applied),
+        ignored=trace.status.ignored,
+        next_expected=trace.status.next_files,
     )
 
 

@@ -206,7 +206,7 @@ def _as_applied(
 
 
 def replay_table(
-    scene: TraceContext,
+    trace: TraceContext,
     start: ReplayStart | None,
     writer: DeltaWriter,
     mode: ReadMode,
@@ -215,7 +215,7 @@ def replay_table(
     """Replay all that can be replayed, and return the status of the table then.
 
     Args:
-        scene: the table.
+        trace: the table.
         start: where to start; None: at the first file.
         writer: an empty one, in memory.
         mode: what is kept of the rows; it must suit the writer.
@@ -226,25 +226,25 @@ def replay_table(
     """
     ledger = Ledger.fresh()
     if start:
-        ledger.record(scene.name, _load_start(scene, start, ledger.mirror, writer, mode))
-    with DryRun(storage or scene.storage, scene.context.config, writer, mode, ledger=ledger) as dry_run:
+        ledger.record(trace.name, _load_start(trace, start, ledger.mirror, writer, mode))
+    with DryRun(storage or trace.storage, trace.context.config, writer, mode, ledger=ledger) as dry_run:
         (status,) = dry_run.run().tables
     return status
 
 
-def file_state(scene: TraceContext, replayed: FileStatus) -> FileStatus:
+def file_state(trace: TraceContext, replayed: FileStatus) -> FileStatus:
     """Status of a file the replay could not apply; the engine's own status wins if it stopped at the same problem."""
-    actual = scene.files.get(replayed.path)
-    has_stopped = not isinstance(scene.plan.state, Behind | Loading)
+    actual = trace.files.get(replayed.path)
+    has_stopped = not isinstance(trace.plan.state, Behind | Loading)
     is_explained = actual and has_stopped and actual.state != "applied" and replayed.state != "rejected"
     return actual if actual and is_explained else replayed
 
 
-def read_pending(scene: TraceContext, path: str, writer: DeltaWriter, mode: ReadMode) -> FileRows | None:
+def read_pending(trace: TraceContext, path: str, writer: DeltaWriter, mode: ReadMode) -> FileRows | None:
     """Read a file that cannot be applied yet by itself; None if it is gone, or breaks the protocol.
 
     Args:
-        scene: the table.
+        trace: the table.
         path: of the file, from the table folder.
         writer: holds the table as far as it was replayed.
         mode: what is kept of its rows.
@@ -252,25 +252,25 @@ def read_pending(scene: TraceContext, path: str, writer: DeltaWriter, mode: Read
     Raises:
         StorageUnavailable: it could not be read for now.
     """
-    file = next((file for file in scene.listing.files if file.path == path), None)
+    file = next((file for file in trace.listing.files if file.path == path), None)
     if file is None:
         return None
-    table = writer.state(scene.status.delta_folder)
+    table = writer.state(trace.status.delta_folder)
     context = TableContext(table.schema if table else None, is_empty=table is None)
-    request = ReadRequest(scene.zone, scene.name, file, scene.metadata or Metadata(), context)
+    request = ReadRequest(trace.zone, trace.name, file, trace.metadata or Metadata(), context)
     try:
-        return ChangeFileReader(scene.storage, scene.context.config, mode).read(request).rows
+        return ChangeFileReader(trace.storage, trace.context.config, mode).read(request).rows
     except (RejectedFile, ConcurrentModification):
         return None
 
 
-def _load_start(scene: TraceContext, start: ReplayStart, mirror: str, writer: DeltaWriter, mode: ReadMode) -> Progress:
+def _load_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: DeltaWriter, mode: ReadMode) -> Progress:
     """Write the rows of earlier files as one file of inserts; returns the progress that belongs to them."""
     keys = tuple(name for name in start.progress.key_columns or () if start.schema.find(name))
-    etags = {file.path: file.etag for file in scene.listing.files}
+    etags = {file.path: file.etag for file in trace.listing.files}
     progress = replace(
         start.progress,
-        identity=scene.listing.identity,
+        identity=trace.listing.identity,
         batch=1,
         delta_version=_VERSION,
         watermarks=start.watermarks,
@@ -288,19 +288,19 @@ def _load_start(scene: TraceContext, start: ReplayStart, mirror: str, writer: De
     store.finish()
     counts = {RowMarker.INSERT.value: rows.num_rows}
     file = FileRows(AT_THE_BEGINNING, "", "", 0, store, counts, has_marker=True, byte_count=0)
-    record = BatchRecord(mirror, "", progress, (), scene.name.folder)
-    writer.apply(scene.status.delta_folder, ChangeBatch((file,), start.schema, keys), record)
+    record = BatchRecord(mirror, "", progress, (), trace.name.folder)
+    writer.apply(trace.status.delta_folder, ChangeBatch((file,), start.schema, keys), record)
     return progress
 
 
-def replay_start(scene: TraceContext, where: Chosen | None = None) -> ReplayStart | None:
+def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStart | None:
     """Where the replay starts, with all rows or those chosen; None: at the very first file."""
-    progress = scene.progress
-    state = scene.context.writer.state(scene.status.delta_folder) if progress and progress.has_table else None
+    progress = trace.progress
+    state = trace.context.writer.state(trace.status.delta_folder) if progress and progress.has_table else None
     if progress is None or state is None:
         return None
-    present = {file.path for file in scene.listing.files}
-    unknown = _unknown_numbers(scene, progress)
+    present = {file.path for file in trace.listing.files}
+    unknown = _unknown_numbers(trace, progress)
     by_version: defaultdict[int, list[str]] = defaultdict(list)  # -1 where the version is not known any more
     for path, applied in progress.applied.items():
         by_version[applied.version].append(path)
@@ -310,7 +310,7 @@ def replay_start(scene: TraceContext, where: Chosen | None = None) -> ReplayStar
     last = max(deleted, default=-1)
     before = [path for version, paths in sorted(by_version.items()) if version <= last for path in paths]
     version = last if last >= 0 else min((known for known in by_version if known >= 0), default=0) - 1
-    rows = _rows_at(scene, version, where)
+    rows = _rows_at(trace, version, where)
     watermarks = dict(unknown)
     for partition, number in ((partition_of(path), number_of(path)) for path in before):
         if number:
@@ -327,25 +327,25 @@ def replay_start(scene: TraceContext, where: Chosen | None = None) -> ReplayStar
     )
 
 
-def _unknown_numbers(scene: TraceContext, progress: Progress) -> dict[str, int]:
+def _unknown_numbers(trace: TraceContext, progress: Progress) -> dict[str, int]:
     """By partition how many numbers below the first known one were applied: their files are deleted and forgotten."""
-    config, metadata = scene.context.config, scene.metadata
+    config, metadata = trace.context.config, trace.metadata
     if metadata is None or metadata.strategy is not Strategy.SEQUENTIAL or config.first_file == "lowest":
         return {}
     lowest = dict(progress.watermarks)
-    for path in {*progress.applied, *(file.path for file in scene.listing.files)}:
+    for path in {*progress.applied, *(file.path for file in trace.listing.files)}:
         partition, number = partition_of(path), number_of(path)
         if number and partition in lowest:
             lowest[partition] = min(lowest[partition], number)
     return {partition: number - 1 for partition, number in lowest.items() if number > 1}
 
 
-def _rows_at(scene: TraceContext, version: int, where: Chosen | None) -> pa.Table | None:
+def _rows_at(trace: TraceContext, version: int, where: Chosen | None) -> pa.Table | None:
     """The real table's rows at a version, by time travel; None if they are not available any more."""
     if version < 0:
         return None
     try:
-        return scene.context.writer.rows(scene.status.delta_folder, version=version, where=where)
+        return trace.context.writer.rows(trace.status.delta_folder, version=version, where=where)
     except (UsageError, TableDamaged):
         return None
 

@@ -315,23 +315,23 @@ def _plain(cell: pa.Scalar[Any]) -> object:
         return str(cell.value)
 
 
-def trace_key(scene: TraceContext, key: Sequence[str]) -> RowHistory:
+def trace_key(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     """Replay the changes to one key.
 
     Args:
-        scene: the table.
+        trace: the table.
         key: as `KeyFilter.parse` takes it.
 
     Raises:
         UsageError: the table has no such key.
         TransientError: something could not be read for now.
     """
-    columns = _columns_of(scene)
-    key_filter = KeyFilter.parse(key, scene.name.normalized, scene.key_columns, columns.names)
+    columns = _columns_of(trace)
+    key_filter = KeyFilter.parse(key, trace.name.normalized, trace.key_columns, columns.names)
     key_filter.rows_of(pa.RecordBatch.from_pylist([], columns))  # refuse a key that no row can have before all is read
-    writer, start = OneKeyWriter(), replay_start(scene, key_filter.rows_of)
-    replayed = replay_table(scene, start, writer, one_key(key_filter))
-    changes = tuple(_traced_all(writer.changes, scene, start))
+    writer, start = OneKeyWriter(), replay_start(trace, key_filter.rows_of)
+    replayed = replay_table(trace, start, writer, one_key(key_filter))
+    changes = tuple(_traced_all(writer.changes, trace, start))
     files = dict.fromkeys(change.file for change in writer.changes)
     applied = [change for change in changes if not change.waits]
     return RowHistory(
@@ -339,31 +339,31 @@ def trace_key(scene: TraceContext, key: Sequence[str]) -> RowHistory:
         beginning=start,
         first=writer.first,
         changes=changes,
-        unread=tuple(_unread(file, scene, writer, key_filter) for file in replayed.pending_files),
-        overwritten=tuple(path for path in files if path in scene.overwritten),
+        unread=tuple(_unread(file, trace, writer, key_filter) for file in replayed.pending_files),
+        overwritten=tuple(path for path in files if path in trace.overwritten),
         end=changes[-1].change.after if changes else writer.first,
         applied=applied[-1].change.after if applied else writer.first,
-        real=_delta_rows(scene, key_filter),
+        real=_delta_rows(trace, key_filter),
     )
 
 
-def _columns_of(scene: TraceContext) -> pa.Schema:
+def _columns_of(trace: TraceContext) -> pa.Schema:
     """The Delta table's columns, or the declared ones; none if neither are known."""
-    state = scene.context.writer.state(scene.status.delta_folder) if scene.commits else None
-    declared = scene.metadata.declared_columns if scene.metadata else ()
+    state = trace.context.writer.state(trace.status.delta_folder) if trace.commits else None
+    declared = trace.metadata.declared_columns if trace.metadata else ()
     return arrow_schema(state.schema.columns if state else declared)
 
 
-def _traced_all(changes: Iterable[KeyChange], scene: TraceContext, start: ReplayStart | None) -> Iterator[TracedChange]:
+def _traced_all(changes: Iterable[KeyChange], trace: TraceContext, start: ReplayStart | None) -> Iterator[TracedChange]:
     """All changes; without the rows at the start, matches are known from the first change that replaces the row on."""
     is_known = start is None or start.rows is not None
     for change in changes:
-        yield _traced(change, scene, is_known=is_known)
+        yield _traced(change, trace, is_known=is_known)
         is_known = is_known or change.marker is not RowMarker.INSERT
 
 
-def _traced(change: KeyChange, scene: TraceContext, *, is_known: bool) -> TracedChange:
-    file = scene.files.get(change.file)
+def _traced(change: KeyChange, trace: TraceContext, *, is_known: bool) -> TracedChange:
+    file = trace.files.get(change.file)
     did, why = _effect(change) if is_known else (_LIKELY[change.marker], "the rows it matched are not known")
     waits = "it was archived, and the table never held it"
     if file is not None:
@@ -375,7 +375,7 @@ def _traced(change: KeyChange, scene: TraceContext, *, is_known: bool) -> Traced
         why=why,
         columns=_changed_columns(change) if did == "updated" and is_known else (),
         version=file.delta_version if file else None,
-        batch=scene.batch_of(change.file),
+        batch=trace.batch_of(change.file),
         waits=waits,
     )
 
@@ -411,9 +411,9 @@ def _effect(change: KeyChange) -> tuple[Did, str]:
             assert_never(change.marker)
 
 
-def _unread(replayed: FileStatus, scene: TraceContext, writer: OneKeyWriter, key: KeyFilter) -> Unread:
-    status = file_state(scene, replayed)
-    file = None if replayed.state == "rejected" else read_pending(scene, replayed.path, writer, one_key(key))
+def _unread(replayed: FileStatus, trace: TraceContext, writer: OneKeyWriter, key: KeyFilter) -> Unread:
+    status = file_state(trace, replayed)
+    file = None if replayed.state == "rejected" else read_pending(trace, replayed.path, writer, one_key(key))
     if file is None:
         return Unread(replayed.path, status.state, status.reason, None)
     entries = (row for batch in file.rows.batches([ROW_COLUMN, MARKER_COLUMN]) for row in batch.to_pylist())
@@ -421,9 +421,9 @@ def _unread(replayed: FileStatus, scene: TraceContext, writer: OneKeyWriter, key
     return Unread(replayed.path, status.state, status.reason, rows)
 
 
-def _delta_rows(scene: TraceContext, key: KeyFilter) -> tuple[Row, ...] | None:
+def _delta_rows(trace: TraceContext, key: KeyFilter) -> tuple[Row, ...] | None:
     """The key's rows in the Delta table itself."""
-    if not scene.commits:
+    if not trace.commits:
         return None
-    table = scene.context.writer.rows(scene.status.delta_folder, where=key.rows_of)
+    table = trace.context.writer.rows(trace.status.delta_folder, where=key.rows_of)
     return None if table is None else tuple(row for batch in table.to_batches() for row in plain_rows(batch))

@@ -54,10 +54,10 @@ class WhatIf:
 class _Files:
     """The files that can be replayed, in order, and the content that each is to have."""
 
-    def __init__(self, scene: TraceContext, order: Sequence[str]) -> None:
+    def __init__(self, trace: TraceContext, order: Sequence[str]) -> None:
         self._order = list(order)
         self._content: dict[str, str | None] = {path: path for path in order}
-        self._scene = scene
+        self._scene = trace
 
     def skip(self, path: str) -> str:
         """Leave a file out; later ones of its partition move up, so that no number is missing."""
@@ -119,11 +119,11 @@ class _Files:
             )
 
 
-def trace_what_if(scene: TraceContext, changes: Sequence[str], *, limit: int | None = 20) -> WhatIf:
+def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | None = 20) -> WhatIf:
     """Replay a table as it is, and with changes.
 
     Args:
-        scene: the table.
+        trace: the table.
         changes: `skip=FILE`, or `swap=A,B`: A takes the place of B, and B that of A.
         limit: how many rows of each kind of difference to return; None for all.
 
@@ -131,29 +131,29 @@ def trace_what_if(scene: TraceContext, changes: Sequence[str], *, limit: int | N
         UsageError: a change is not valid, or about a file that is not replayed; neither replay has a table.
         TransientError: something could not be read for now.
     """
-    start = replay_start(scene)
-    actual = _replay(scene, start, scene.storage)
-    files = _Files(scene, _order(scene, actual, start))
-    sentences = tuple(_change(text, scene, files) for text in changes)
-    other = _replay(scene, start, files.storage())
+    start = replay_start(trace)
+    actual = _replay(trace, start, trace.storage)
+    files = _Files(trace, _order(trace, actual, start))
+    sentences = tuple(_change(text, trace, files) for text in changes)
+    other = _replay(trace, start, files.storage())
     present = other.rows if actual.rows is None else actual.rows
     if present is None:
-        raise UsageError(f"{scene.name.normalized}: none of its files can be replayed", "see mirror-engine plan")
+        raise UsageError(f"{trace.name.normalized}: none of its files can be replayed", "see mirror-engine plan")
     expected, rows = (present.schema.empty_table() if side.rows is None else side.rows for side in (actual, other))
     columns = [{folded(name) for name in table.column_names} for table in (expected, rows)]
-    keys = scene.key_columns if all(folded(name) in names for name in scene.key_columns for names in columns) else ()
+    keys = trace.key_columns if all(folded(name) in names for name in trace.key_columns for names in columns) else ()
     return WhatIf(
         sentences,
         start,
-        describe(scene.name, actual.status.state),
+        describe(trace.name, actual.status.state),
         files.describe(other.status.state),
         compare(rows, expected, keys, limit=limit),
     )
 
 
-def _change(text: str, scene: TraceContext, files: _Files) -> str:
+def _change(text: str, trace: TraceContext, files: _Files) -> str:
     kind, _, names = text.partition("=")
-    paths = [find_file(scene, name.strip()) for name in names.split(",")] if names else []
+    paths = [find_file(trace, name.strip()) for name in names.split(",")] if names else []
     if kind == "skip" and len(paths) == 1:
         return files.skip(paths[0])
     if kind == "swap" and len(paths) == 2:  # noqa: PLR2004 - A and B
@@ -170,21 +170,21 @@ class _Replay:
     files: tuple[str, ...]
 
 
-def _replay(scene: TraceContext, start: ReplayStart | None, storage: Storage) -> _Replay:
+def _replay(trace: TraceContext, start: ReplayStart | None, storage: Storage) -> _Replay:
     writer = MemoryDeltaWriter()
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as scratch:
-        status = replay_table(scene, start, writer, all_rows(Path(scratch)), storage)
-    folder = scene.status.delta_folder
+        status = replay_table(trace, start, writer, all_rows(Path(scratch)), storage)
+    folder = trace.status.delta_folder
     files = tuple(path for commit in reversed(writer.history(folder)) for path in commit.files)
     return _Replay(status, writer.rows(folder), files)
 
 
-def _order(scene: TraceContext, replayed: _Replay, start: ReplayStart | None) -> list[str]:
+def _order(trace: TraceContext, replayed: _Replay, start: ReplayStart | None) -> list[str]:
     """The replayed files in their order, then those that only a rejected one keeps from being replayed."""
     order = list(replayed.files)
     numbers = dict(start.watermarks) if start else {}
     numbers |= {partition_of(path): number_of(path) for path in order}
-    is_numbered = scene.metadata is None or scene.metadata.strategy is Strategy.SEQUENTIAL
+    is_numbered = trace.metadata is None or trace.metadata.strategy is Strategy.SEQUENTIAL
     for file in replayed.status.pending_files:
         partition, number = partition_of(file.path), number_of(file.path)
         if not is_numbered or number == numbers.get(partition, 0) + 1:
