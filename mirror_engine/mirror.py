@@ -149,7 +149,7 @@ class Mirror:
         try:
             context = self._doors(ledger, tell=ignore)
             found = recover(context)
-            zone = self._poller().look()
+            zone = self._poller().scan()
             yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans())
         finally:
             ledger.close()
@@ -212,7 +212,7 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
         """
         with self._engine() as running:
-            return restart(running.context, running.engine, self._poller().look())
+            return restart(running.context, running.engine, self._poller().scan())
 
     def close(self) -> None:
         """End the Spark session, if one was started."""
@@ -240,7 +240,7 @@ class Mirror:
         """What a JVM of our own is set up for: long work, or a little that is soon over."""
         if self.config.spark_profile == "ci":
             return "brief"
-        lying = sum(file.size for listing in self._poller().look().tables for file in listing.files)
+        lying = sum(file.size for listing in self._poller().scan().tables for file in listing.files)
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
 
     def _reader(self) -> OrderedReader:

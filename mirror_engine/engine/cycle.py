@@ -120,7 +120,7 @@ class Engine:
         earlier = self._scheduler.in_progress
         zone = None
         try:
-            zone = self._poller.look()
+            zone = self._poller.scan()
             folders = self._scan_delta_folders(earlier)
             planner = ZonePlanner(self._context, folders, zone)
             plans = planner.plans(except_for=earlier)

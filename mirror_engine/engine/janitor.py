@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine.poller import is_as_sighted
+from mirror_engine.engine.poller import is_unchanged
 from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.listing import MetadataUsable
 from mirror_engine.landing_zone.metadata import Strategy
@@ -77,7 +77,7 @@ class Janitor:
             self._swept_at[folder] = self._clock()
             return 0
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
-        done = [file for file in processed(listing, progress) if is_as_sighted(self._storage, folder, file)]
+        done = [file for file in processed(listing, progress) if is_unchanged(self._storage, folder, file)]
         moved = [file.path for file in done if self._archive(folder, archive, file)]
         if moved or self._is_sweep_due(folder):
             self._expire(f"{folder}/{archive}", moved)
@@ -88,7 +88,7 @@ class Janitor:
         """Archive one file; a file that replaced it at the last moment is moved back (LZ-8.5)."""
         source, target = f"{folder}/{file.path}", f"{folder}/{archive}/{file.path}"
         self._storage.move(source, target)
-        if is_as_sighted(self._storage, f"{folder}/{archive}", file):
+        if is_unchanged(self._storage, f"{folder}/{archive}", file):
             return True
         if self._storage.stat(source) is None:
             self._storage.move(target, source)

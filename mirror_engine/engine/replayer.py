@@ -22,7 +22,7 @@ from mirror_engine.engine.plan import (
     UpdateFolderIdentity,
 )
 from mirror_engine.engine.planner import with_identity
-from mirror_engine.engine.poller import is_as_sighted
+from mirror_engine.engine.poller import is_unchanged
 from mirror_engine.errors import ConcurrentModification
 from mirror_engine.events import (
     BatchCommitted,
@@ -261,7 +261,7 @@ class Replayer:
         if not here or not work.listing or here.identity != work.listing.identity:
             raise ConcurrentModification(f"{work.table.folder}: dropped or recreated while it was read")
         for file in cut.files:
-            if not is_as_sighted(self._doors.storage, folder, file):
+            if not is_unchanged(self._doors.storage, folder, file):
                 raise ConcurrentModification(f"{work.table.folder}/{file.path}: replaced while it was read")
 
     def _latch(self, table: TableName, refusal: RejectedFile, file: LandedFile) -> None:

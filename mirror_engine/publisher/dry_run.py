@@ -97,7 +97,7 @@ class DryRun:
             if result.outdated:
                 continue
             if not result.failures:
-                zone = result.zone or self.poller.look()
+                zone = result.zone or self.poller.scan()
                 return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
             failure = next(iter(reasons.values()))
             if time.monotonic() > deadline or isinstance(failure, InternalError):

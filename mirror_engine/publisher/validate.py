@@ -179,7 +179,7 @@ def check_landing_zone(
     Raises:
         TransientError: something could not be read for now.
     """
-    zone = Poller(target.storage, target.config).look()
+    zone = Poller(target.storage, target.config).scan()
     if _is_cleaned_up(target, zone):
         target = replace(target, config=replace(target.config, first_file="lowest"))
     writer = KeyWriter()

@@ -54,5 +54,5 @@ def watch(target: ValidationTarget, stop: threading.Event, found: Callable[[Diag
             dry_run.cycle(threading.Event())
             stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
         status = dry_run.run()
-        zone = dry_run.poller.look()
+        zone = dry_run.poller.scan()
     return report_of(target, zone, status, writer, by_table)

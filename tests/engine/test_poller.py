@@ -76,7 +76,7 @@ def zone_with(*paths: str, zone: str = ZONE, **contents: bytes) -> WatchedStorag
 
 
 def look(storage: WatchedStorage, **options: object) -> ZoneListing:
-    return Poller(storage, Config(**options)).look()
+    return Poller(storage, Config(**options)).scan()
 
 
 def said(listing: ZoneListing | TableListing) -> list[tuple[str, str]]:
@@ -151,7 +151,7 @@ class TestZone:
                 storage.put(f"{ZONE}/x", b"")
 
         storage.meanwhile[f"list {ZONE}"] = go_away
-        with pytest.raises(StorageUnavailable, match="went away"):
+        with pytest.raises(StorageUnavailable, match="disappeared"):
             look(storage)
 
 
@@ -218,17 +218,17 @@ class TestPartnerEvents:
     def test_they_are_read_once_for_display(self) -> None:
         storage = zone_with("_partnerEvents.json", **{"_partnerEvents.json": b'{"partnerName": "Acme"}'})
         poller = Poller(storage, Config())
-        assert poller.look().partner == poller.look().partner == PartnerEvents("Acme")
+        assert poller.scan().partner == poller.scan().partner == PartnerEvents("Acme")
         assert storage.calls["open"] == 1
         storage.put(f"{ZONE}/_partnerEvents.json", b'{"partnerName": "Other"}')
-        assert poller.look().partner == PartnerEvents("Other")
+        assert poller.scan().partner == PartnerEvents("Other")
         storage.delete(f"{ZONE}/_partnerEvents.json")
-        assert poller.look().partner is None
+        assert poller.scan().partner is None
 
     def test_unreadable_ones_change_nothing(self) -> None:
         storage = zone_with("_partnerEvents.json", f"Items/{FIRST}", **{"_partnerEvents.json": b"{"})
         poller = Poller(storage, Config())
-        assert said(poller.look()) == said(poller.look()) == [("ME006", "_partnerEvents.json")]
+        assert said(poller.scan()) == said(poller.scan()) == [("ME006", "_partnerEvents.json")]
         storage.broken.add(f"{ZONE}/_partnerEvents.json")
         assert folders(look(storage)) == ["Items"]
 
@@ -312,13 +312,13 @@ class TestMetadata:
     def test_it_is_read_again_only_when_it_changed(self) -> None:
         storage = zone_with("Items/_metadata.json")
         poller = Poller(storage, Config())
-        first = poller.look()
-        assert poller.look() == first
+        first = poller.scan()
+        assert poller.scan() == first
         storage.put(f"{ZONE}/Items/{FIRST}", b"x")
-        assert paths(poller.look().tables[0]) == [FIRST]
+        assert paths(poller.scan().tables[0]) == [FIRST]
         assert storage.calls["open"] == 1
         storage.write_in_place(f"{ZONE}/Items/_metadata.json", b"{}")
-        after = poller.look().tables[0].metadata
+        after = poller.scan().tables[0].metadata
         assert isinstance(after, MetadataUsable)
         assert after.metadata.key_columns == ()
         assert storage.calls["open"] == 2
@@ -326,9 +326,9 @@ class TestMetadata:
     def test_unusable_metadata_is_not_parsed_again_either(self) -> None:
         storage = zone_with("Items/_metadata.json", **{"_metadata.json": b"{"})
         poller = Poller(storage, Config())
-        poller.look()
+        poller.scan()
         storage.put(f"{ZONE}/Items/{FIRST}", b"x")
-        poller.look()
+        poller.scan()
         assert storage.calls["open"] == 1
 
     def test_metadata_that_changes_while_it_is_read_is_read_again(self) -> None:
@@ -357,10 +357,10 @@ class TestUnlisted:
         storage = zone_with(f"S.schema/A/day=1/{FIRST}", "S.schema/A/_metadata.json", f"B/{FIRST}")
         storage.broken.add(f"{ZONE}/S.schema/A{below}")
         poller = Poller(storage, Config())
-        zone = poller.look()
+        zone = poller.scan()
         assert (folders(zone), zone.unlisted) == (["B"], {"S.schema/A"})
         storage.broken.clear()
-        assert folders(poller.look()) == ["S.schema/A", "B"]
+        assert folders(poller.scan()) == ["S.schema/A", "B"]
 
     @pytest.mark.parametrize("folder", ["S.schema", "S.schema/A"])
     def test_a_folder_that_goes_away_meanwhile_is_left_to_the_next_look(self, folder: str) -> None:
@@ -368,9 +368,9 @@ class TestUnlisted:
         above = f"{ZONE}/{folder}".rpartition("/")[0]
         storage.meanwhile[f"list {above}"] = remove(storage, folder)
         poller = Poller(storage, Config())
-        zone = poller.look()
+        zone = poller.scan()
         assert (folders(zone), zone.unlisted) == (["B"], {folder})
-        assert poller.look().unlisted == frozenset()
+        assert poller.scan().unlisted == frozenset()
 
     def test_a_schema_folder_recreated_meanwhile_is_left_to_the_next_look(self) -> None:
         storage = zone_with(f"S.schema/A/{FIRST}")
@@ -387,10 +387,10 @@ class TestUnlisted:
         storage = zone_with(f"Items/{FIRST}")
         storage.delete(f"{ZONE}/Items/{FIRST}")
         poller = Poller(storage, Config())
-        before = poller.look().tables[0].identity
+        before = poller.scan().tables[0].identity
         recreate(storage, "Items")()
         storage.delete(f"{ZONE}/Items/{FIRST}")
-        assert poller.look().tables[0].identity != before
+        assert poller.scan().tables[0].identity != before
 
     def test_a_folder_recreated_meanwhile_is_seen_in_one_life(self) -> None:
         storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")
@@ -414,9 +414,9 @@ class TestUnlisted:
     def test_a_recreated_folder_with_the_same_names_is_another(self) -> None:
         storage = zone_with(f"Items/{FIRST}")
         poller = Poller(storage, Config())
-        before = poller.look().tables[0]
+        before = poller.scan().tables[0]
         recreate(storage, "Items")()
-        after = poller.look().tables[0]
+        after = poller.scan().tables[0]
         assert before.identity != after.identity
         assert before.files[0].etag != after.files[0].etag
 
@@ -424,9 +424,9 @@ class TestUnlisted:
 def test_an_idle_zone_costs_one_listing_a_folder() -> None:
     storage = zone_with(*(f"S.schema/T{number}/{each}" for number in range(5) for each in (FIRST, "_metadata.json")))
     poller = Poller(storage, Config())
-    first = poller.look()
+    first = poller.scan()
     storage.calls.clear()
-    assert poller.look() == first
+    assert poller.scan() == first
     assert storage.calls == {"list": 7}
 
 
@@ -440,7 +440,7 @@ def test_hostile_names_on_a_real_disk_do_not_stop_the_poller(tmp_path: Path) -> 
     with open(os.fsencode(zone / "Items") + b"/\xff\xfe.parquet", "wb"):  # noqa: PTH123 - a Path cannot spell it
         pass
     os.mkdir(os.fsencode(zone) + b"/\xff")  # noqa: PTH102 - likewise
-    listing = Poller(LocalStorage(tmp_path), Config()).look()
+    listing = Poller(LocalStorage(tmp_path), Config()).scan()
     (table,) = listing.tables
     assert (paths(table), table.metadata) == ([FIRST], MetadataAbsent())
     assert [code for code, _ in said(table)] == ["ME074"] * 3

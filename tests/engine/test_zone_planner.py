@@ -37,7 +37,7 @@ def context_of(root):
 
 
 def scan(context):
-    return Poller(context.storage, context.config).look()
+    return Poller(context.storage, context.config).scan()
 
 
 def replayed(root):

@@ -173,7 +173,7 @@ def scene_of(snapshot: MirrorSnapshot, table: str) -> TraceContext:
 
 
 def _listing(context: EngineContext, storage: Storage, name: TableName) -> TableListing:
-    tables = Poller(storage, context.config).look().tables
+    tables = Poller(storage, context.config).scan().tables
     return next(listing for listing in tables if listing.name == name)
 
 
