@@ -68,7 +68,7 @@ def test_blob_batches_are_carried_out_where_a_switch_says_so(blob, table, landin
 
 
 @pytest.mark.parametrize("way", ["real name", "https", "http"])
-def test_7_adlfs_pipe_ls_cat_mv_rm(adlfs, table, served, way):
+def test_adlfs_pipe_ls_cat_mv_rm(adlfs, table, served, way):
     port = served.connection.https.rpartition(":")[2]
     address = {"real name": "", "https": f"https://localhost:{port}", "http": served.connection.http}[way]
     assert adlfs.round_trip(address, table) == {
@@ -84,7 +84,7 @@ def test_7_adlfs_pipe_ls_cat_mv_rm(adlfs, table, served, way):
     }
 
 
-def test_9_obstore_put_head_range_list_copy(obstore, table):
+def test_obstore_put_head_range_list_copy(obstore, table):
     assert obstore.round_trip(table) == {
         "size": 10,
         "range": "3456",
@@ -93,24 +93,24 @@ def test_9_obstore_put_head_range_list_copy(obstore, table):
     }
 
 
-def test_9_obstore_puts_what_must_be_new_once(obstore, refused, table):
+def test_obstore_puts_what_must_be_new_once(obstore, refused, table):
     with refused("AlreadyExistsError"):
         obstore.create_twice(table)
 
 
-def test_9_obstore_multipart_of_12_mb(obstore, table, landing_zone):
+def test_obstore_multipart_of_12_mb(obstore, table, landing_zone):
     assert obstore.multipart(table, 12 * MIB) == 12 * MIB
     assert (landing_zone / table / "big.bin").stat().st_size == 12 * MIB
 
 
 @pytest.mark.parametrize("operation", ["delete", "rename"])
-def test_9_obstore_s_delete_and_rename_are_batches_and_refused(obstore, refused, table, operation):
+def test_obstore_s_delete_and_rename_are_batches_and_refused(obstore, refused, table, operation):
     with refused(BATCH_REFUSED):
         getattr(obstore, operation)(table)
 
 
 @pytest.mark.usefixtures("accepts_batches")
-def test_9_obstore_s_delete_and_rename_pass_where_a_switch_says_so(obstore, table, landing_zone):
+def test_obstore_s_delete_and_rename_pass_where_a_switch_says_so(obstore, table, landing_zone):
     obstore.delete(table)
     assert obstore.rename(table) == "abc"
     assert [path.name for path in (landing_zone / table).iterdir()] == ["a.bin"]

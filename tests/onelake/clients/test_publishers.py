@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 PUBLISHERS = Path(__file__).parent / "publishers"
 
 
-def test_15_a_publisher_renames_into_place_drops_and_republishes_its_table(mirrored):
+def test_a_publisher_renames_into_place_drops_and_republishes_its_table(mirrored):
     for called in ("customer", "client"):
         mirrored.publish(sys.executable, str(PUBLISHERS / "sdk_rename.py"), called)
         expected = [

@@ -38,7 +38,7 @@ def ready(pyfabric, mirrored, name):
 
 
 @pytest.mark.parametrize("schema", [None, "bc2"])
-def test_11_pyfabric_publishes_without_a_service_version(pyfabric, mirrored, table, schema):
+def test_pyfabric_publishes_without_a_service_version(pyfabric, mirrored, table, schema):
     item = ready(pyfabric, mirrored, f"pyfabric {table}")
     paths = pyfabric.publish(table, schema, item)
     assert [int(path[-28:-8]) for path in paths] == [1, 2, 3, 4]
@@ -46,7 +46,7 @@ def test_11_pyfabric_publishes_without_a_service_version(pyfabric, mirrored, tab
     mirrored.until_rows(f"{schema or 'dbo'}/{table}", PUBLISHED, item)
 
 
-def test_11_pyfabric_lists_deep_in_the_path_renames_reads_and_deletes(pyfabric):
+def test_pyfabric_lists_deep_in_the_path_renames_reads_and_deletes(pyfabric):
     folder = "Files/LandingZone/_kept"
     assert pyfabric.file_operations("_kept") == {
         "before": [],
@@ -58,7 +58,7 @@ def test_11_pyfabric_lists_deep_in_the_path_renames_reads_and_deletes(pyfabric):
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_12_sqllocks_shape_publishes_by_abfss(shape, mirrored, table, form):
+def test_sqllocks_shape_publishes_by_abfss(shape, mirrored, table, form):
     mirrored.client("datalake").create_folder(table)  # adlfs makes none below a container
     assert shape.publish(table, form) == 5
     cities = {1: "Linz", 2: 'Wels, "an der Traun"', 4: "Graz"}
@@ -66,7 +66,7 @@ def test_12_sqllocks_shape_publishes_by_abfss(shape, mirrored, table, form):
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_12_sqllocks_shape_writes_plain_files_by_abfss(shape, mirrored, form):
+def test_sqllocks_shape_writes_plain_files_by_abfss(shape, mirrored, form):
     assert shape.files(f"exports-{form}", form) == 2
     written = mirrored.landing_zone.parent / f"exports-{form}"
     assert [path.suffix for path in written.rglob("*") if path.is_file()] == [f".{form}"]
@@ -99,7 +99,7 @@ def agrees(pyfabric, item):
     return pyfabric.status(item)["status"] == database and told_by_files(pyfabric, item) == pyfabric.tables(item)
 
 
-def test_14_an_item_s_life_by_rest_equals_its_monitoring_files(pyfabric, mirrored, refused, table):
+def test_an_item_s_life_by_rest_equals_its_monitoring_files(pyfabric, mirrored, refused, table):
     item = pyfabric.create(f"life {table}")
     assert pyfabric.status(item)["status"] == "Initializing"
     with refused("MirroredDatabaseNotReady"):
