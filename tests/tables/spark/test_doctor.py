@@ -93,3 +93,9 @@ def test_a_root_that_cannot_be_written_fails(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
     found = _found(tmp_path)["Write permission"]
     assert (found.ok, found.found) == (False, f"{tmp_path}: Permission denied")
+
+
+def test_a_relative_root_that_exists_will_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "root").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert _found(Path("root"))["Write permission"].found == f"{tmp_path}/root can be written"
