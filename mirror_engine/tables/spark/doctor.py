@@ -151,7 +151,9 @@ def _writable(root: Path) -> Check:
         user = f"user {os.geteuid()}" if hasattr(os, "geteuid") else "this user"
         command = f"Give {user} the right to write there, or choose another ROOT."
         return Check(name, ok=False, found=f"{place}: {error.strerror or error}", help=command)
-    return Check(name, ok=True, found=f"{place} can be written" + ("" if place == root.absolute() else f", {root} will be made"))
+    return Check(
+        name, ok=True, found=f"{place} can be written" + ("" if place == root.absolute() else f", {root} will be made")
+    )
 
 
 def _nearest(folder: Path) -> Path:

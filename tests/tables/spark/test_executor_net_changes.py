@@ -1,4 +1,4 @@
-"""What executors stage is what this process stages: each is the other's check."""
+"""Executors stage what this process stages: each is the other's check."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def assert_both_stage_the_same(spark: SparkSession, batch: ChangeBatch, log: Del
 
 def generated(draw: random.Random, logs: int) -> tuple[list[tuple[Any, ...]], list[FileRows]]:
     """Rows of a table, and change files, in which hundreds of independent logs are mixed."""
-    part = lambda: (draw.choice([1, 1, 2, None]), draw.choice(["x", "x", "X", None]))  # noqa: E731 - said once
+    part = lambda: (draw.choice([1, 1, 2, None]), draw.choice(["x", "x", "X", None]))  # noqa: E731 - a short name
     held = [(log, *part(), -n) for log in range(logs) for n in range(draw.choice([0, 0, 1, 2, 3]))]
     changes = [(draw.choice([0, 1, 2, 4]), log, *part()) for log in range(logs) for _ in range(draw.randrange(12))]
     draw.shuffle(changes)
@@ -104,7 +104,7 @@ def test_hundreds_of_logs_are_staged_alike(spark: SparkSession, tmp_path: Path, 
 
 
 def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark: SparkSession, tmp_path: Path) -> None:
-    """LZ-4.9: NaN equals NaN, -0.0 equals 0.0; of whole numbers and decimals one each stands for all."""
+    """LZ-4.9: NaN equals NaN, -0.0 equals 0.0; one whole-number and one decimal type represent all."""
     words = ["string", "binary", "long", "boolean", "date", "timestamp", "decimal(38,10)"]
     keys = (*words, "f", "d")
     odd = [*ODD_NAMES, "_metadata"]
@@ -154,8 +154,8 @@ def test_a_batch_that_counts_for_more_than_the_bound_is_collapsed_by_spark_to_th
         tmp_path / "Tables", tmp_path / "engine/scratch", lambda: spark, 2 * MIN_ACCOUNTED_ROW_BYTES
     )
     outcomes = []
-    for door in (writer, MemoryDeltaWriter()):
-        table = Scenario(door, schema_of("Id!", "City:string"), ["Id"])
+    for target in (writer, MemoryDeltaWriter()):
+        table = Scenario(target, schema_of("Id!", "City:string"), ["Id"])
         table.change((0, 1, "a"), (0, 1, "b"))  # two rows count for as much as the bound
         outcomes.append((table.change((2, 1, None), (0, 1, "c"), (0, 2, "d"), (1, 2, "e")), table.found()))
     assert outcomes[0] == outcomes[1]

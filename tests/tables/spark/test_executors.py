@@ -128,7 +128,7 @@ def test_files_of_all_kinds_are_read_alike(tmp_path: Path, seed: int) -> None:
     """Files with other columns, without rows, with deletes only, and a rejected one."""
     draw = random.Random(seed)
     zone = Zone(tmp_path)
-    row = lambda: {"id": draw.randrange(9), **{n: draw.random() for n in "abc" if draw.random() < 0.5}}  # noqa: E731 - said once
+    row = lambda: {"id": draw.randrange(9), **{n: draw.random() for n in "abc" if draw.random() < 0.5}}  # noqa: E731 - a short name
     for _ in range(12):
         match draw.randrange(6):
             case 0:
@@ -250,7 +250,7 @@ def test_a_node_with_another_version_is_a_setup_error(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ("ModuleNotFoundError: No module named 'mirror_engine.tables'", SetupError),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", SetupError),
@@ -258,12 +258,12 @@ def test_a_node_with_another_version_is_a_setup_error(tmp_path: Path, monkeypatc
     ],
 )
 def test_a_python_environment_without_the_engine_is_a_setup_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, expected: type[MirrorError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: type[MirrorError]
 ) -> None:
     from py4j.protocol import Py4JError  # noqa: PLC0415 - slow to import
 
     def fails(_: Executors) -> list[Any]:
-        raise Py4JError(said)
+        raise Py4JError(text)
 
     zone = Zone(tmp_path)
     zone.table.upsert({"id": 1})

@@ -1,8 +1,8 @@
-"""Reads a Delta table of `id` and `batch` over and over, with deltalake, in a process of its own, until its input ends.
+"""Read a Delta table of `id` and `batch` again and again with deltalake until stdin ends.
 
     python reading_process.py FOLDER poll|hold|travel
 
-`poll` reads the newest version every time, `hold` the one that it opened first, `travel` opens that one anew by its
+`poll` reads the newest version every time, `hold` the one that it opened first, `travel` opens that one again by its
 number. Each reading is a line: version and rows.
 """
 

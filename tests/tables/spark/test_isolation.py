@@ -1,4 +1,4 @@
-"""Readers beside the engine: each sees whole batches, in order; one that holds a version keeps it."""
+"""Concurrent readers see whole batches, in order; one that holds a version keeps it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ START_SECONDS = 60
 
 
 class Source:
-    """Lands files of three changes that tell their batch, and knows what each prefix of them comes to."""
+    """Lands files of three changes with their batch's number, and knows the rows after each prefix of them."""
 
     def __init__(self, root: Path) -> None:
         self._chance = random.Random(SEED)
@@ -54,11 +54,11 @@ class Source:
         self.prefixes: list[Rows] = [Counter()]
 
     def change(self) -> None:
-        """Any markers, keys that come again and again."""
+        """Any markers, few keys."""
         self._land([(self._chance.choice(list(RowMarker)), self._chance.randrange(12)) for _ in range(3)])
 
     def append(self) -> None:
-        """Keys that nothing else has: their commit leaves a file of its own."""
+        """New keys: their commit adds a data file."""
         self._land([(RowMarker.INSERT, 100 * len(self.prefixes) + number) for number in range(3)])
 
     def _land(self, drawn: list[tuple[RowMarker, int]]) -> None:
@@ -70,12 +70,12 @@ class Source:
 
 
 class Reader:
-    """A process that reads a table until it is told to stop."""
+    """A process that reads a table until it is stopped."""
 
     def __init__(self, folder: Path, way: str, readings: Path) -> None:
         self.way = way
         self._readings = readings
-        command = [sys.executable, Path(__file__).parent / "delta/reading_process.py", folder, way]
+        command = [sys.executable, Path(__file__).parent / "reading_process.py", folder, way]
         with readings.open("w") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.PIPE)
         end = time.monotonic() + START_SECONDS
@@ -83,9 +83,9 @@ class Reader:
             time.sleep(0.02)
 
     def stop(self) -> tuple[int, bytes]:
-        """Its exit code and what it complained about."""
-        _, complaint = self._process.communicate(timeout=START_SECONDS)
-        return self._process.returncode, complaint
+        """Its exit code and stderr."""
+        _, errors = self._process.communicate(timeout=START_SECONDS)
+        return self._process.returncode, errors
 
     def seen(self) -> list[tuple[int, Rows]]:
         """Every reading in order: version and rows."""
@@ -98,7 +98,7 @@ def counted(rows: Iterable[dict[str, Any]]) -> Rows:
 
 
 def batches_by_version(folder: Path) -> dict[int, int]:
-    """How many batches each version holds, by its transaction."""
+    """How many batches each version contains, by its transaction."""
     return {
         state.version: max(transaction["version"] for transaction in state.transactions.values())
         for state in read_history(folder).states
@@ -115,7 +115,7 @@ def root() -> Iterator[Path]:
 def test_readers_see_whole_batches_and_keep_the_version_they_opened(
     root: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the engine commits file by file, then OPTIMIZE and VACUUM; two checkpoints come to be."""
+    """While the engine commits file by file, then OPTIMIZE and VACUUM; two checkpoints are written."""
     print(f"MIRROR_TEST_SEED={SEED}")
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "4")
     source, folder, writer = Source(root), root / TABLES / "dbo" / "Orders", mirror_writer(root)

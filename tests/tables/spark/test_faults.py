@@ -39,7 +39,7 @@ class Once(Script):
 
 def rows_of(shop):
     with shop.mirror() as mirror:
-        return sorted((found["id"], found["city"]) for found in mirror.read_table("Orders").to_pylist())
+        return sorted((row["id"], row["city"]) for row in mirror.read_table("Orders").to_pylist())
 
 
 @pytest.mark.parametrize("fault", list(Fault))

@@ -1,4 +1,4 @@
-"""A cluster of a master and two workers on this machine: executors read the zone, collapse and commit."""
+"""A cluster of a master and two workers on this machine: executors read the zone, make net changes and commit."""
 
 from __future__ import annotations
 
@@ -101,15 +101,15 @@ class Cluster:
             process.kill()
             process.wait()
 
-    def _wait_for(self, said, times):
+    def _wait_for(self, text, times):
         end = time.monotonic() + 120
         log = self.folder / "master.log"
-        while log.read_text("utf-8").count(said) < times:
+        while log.read_text("utf-8").count(text) < times:
             assert time.monotonic() < end, log.read_text("utf-8")
             time.sleep(0.1)
 
     def run(self, *command, **variables):
-        """A command of somebody who knows the cluster's settings."""
+        """A command with the cluster's settings."""
         environment = {**self.environment, **variables}
         return subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
 
@@ -122,9 +122,9 @@ class Cluster:
 
 
 def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return unused.getsockname()[1]
 
 
 def land(root):
@@ -146,7 +146,7 @@ def land(root):
 
 
 def content(root, **parts):
-    """Every table's rows, and what state each folder is in."""
+    """Every table's rows, and every folder's state."""
     with Mirror(root, **parts) as mirror:
         if parts:
             mirror.sync()
@@ -163,15 +163,15 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
     cluster, reference = Cluster(tmp_path), MemoryDeltaWriter()
     engine = Path(mirror_engine.__file__).parent / "__main__.py"
     with cluster.running():
-        # two files each: the first commit makes a table's rows, the second meets them
+        # two files each: the first commit makes a table's rows, the second matches them
         done = cluster.run(
             sys.executable, engine, "once", root, "--spark-master", cluster.master, "--max-batch-files", "2"
         )
         assert done.returncode == REFUSED, done.stderr
         assert cluster.executors_that_worked() == {"0", "1"}
-        found = content(root)
-        assert found == content(twin, writer=reference)
-        assert (len(found[0]["dbo/Orders"]), found[1]) == (4, {("Orders", "CaughtUp"), ("Towns", "Halted")})
+        result = content(root)
+        assert result == content(twin, writer=reference)
+        assert (len(result[0]["dbo/Orders"]), result[1]) == (4, {("Orders", "CaughtUp"), ("Towns", "Halted")})
 
         for orders in landed:
             orders.apply_changes((1, {"no": 1, "at": FIRST, "note": "y"}), (2, {"no": 5, "at": LAST}))
