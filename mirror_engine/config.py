@@ -244,7 +244,7 @@ class Config:
         switch(),
         "Add large insert-only Parquet files to the table without rewriting them (LZ-4.19).",
     )
-    workers: int = _option(2, _BATCH, whole("N", 1, 256), "Tables processed in parallel.")
+    workers: int = _option(4, _BATCH, whole("N", 1, 256), "Tables processed in parallel.")
     cleanup: Literal["ready", "processed", "off"] = _option(
         "ready",
         _CLEAN,
