@@ -30,7 +30,7 @@ JSON: dict[str, Any] = {
             "rows": 4,
             "engine": "mirror_engine 0.1.0",
             "metrics": {"numTargetRowsUpdated": "4"},
-            "way": "merged",
+            "way": "merge",
             "reasons": {"00000000000000000002.parquet": "it has row markers"},
             "plan": "broadcast; files are rewritten; without inserts; bounds on Sku",
         }

@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS tables (
     schema_folder TEXT, table_folder TEXT, progress TEXT NOT NULL, PRIMARY KEY (schema_folder, table_folder));
 CREATE TABLE IF NOT EXISTS applied (
     schema_folder TEXT, table_folder TEXT, path TEXT, etag TEXT, digest TEXT, version INTEGER, rows INTEGER,
-    modified_ns INTEGER, way TEXT NOT NULL, reason TEXT NOT NULL,
+    modified_ns INTEGER, applied_by TEXT NOT NULL, passthrough_skipped_because TEXT NOT NULL,
     PRIMARY KEY (schema_folder, table_folder, path));
 """
 
@@ -164,7 +164,7 @@ class Ledger:
         applied: dict[TableName, dict[str, AppliedFile]] = {}
         for schema, table, path, *file in self._connection.execute("SELECT * FROM applied"):
             applied_file = AppliedFile(*file)
-            if not (isinstance(path, str) and applied_file.is_plain):
+            if not (isinstance(path, str) and applied_file.is_valid):
                 raise ValueError("no applied file")
             applied.setdefault(TableName(schema, table), {})[path] = applied_file
         for schema, table, head in self._connection.execute("SELECT * FROM tables"):

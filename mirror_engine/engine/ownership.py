@@ -41,4 +41,4 @@ def changed_by_others(context: EngineContext, table: TableName, progress: Progre
         TransientError: its log cannot be read.
     """
     since = context.writer.changed_by_others(context.delta_folder(table), progress.delta_version)
-    return max(since, progress.foreign_version)
+    return max(since, progress.external_change_version)

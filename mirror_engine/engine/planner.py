@@ -86,7 +86,7 @@ class _Draft:
 
     @property
     def is_known(self) -> bool:
-        return self.progress is not None and self.progress.armed_at > 0
+        return self.progress is not None and self.progress.configured_at > 0
 
     @property
     def pending(self) -> dict[str, str]:
@@ -103,10 +103,10 @@ class _Draft:
 def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
     """Plan a known table whose folder is missing (LZ-7.2, LZ-7.4)."""
     missing = diagnose("ME065", table.folder)
-    since = progress.gone_at or circumstances.now
+    since = progress.missing_since or circumstances.now
     if circumstances.now - since >= circumstances.config.drop_delay_seconds:
         return Plan(table, CaughtUp(), (DropTable(missing),), diagnostics=(missing,))
-    return Plan(table, CaughtUp(), () if progress.gone_at else (MarkFolderMissing(since),))
+    return Plan(table, CaughtUp(), () if progress.missing_since else (MarkFolderMissing(since),))
 
 
 def plan(listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:
@@ -163,10 +163,10 @@ def with_identity(progress: Progress, listing: TableListing) -> Progress:
         path: replace(file, etag=present[path].etag) if path in present else file
         for path, file in progress.applied.items()
     }
-    latch = progress.latch
+    latch = progress.rejection
     if latch and latch.path in present:
         latch = replace(latch, identity=present[latch.path].identity, etag=present[latch.path].etag)
-    return replace(progress, identity=listing.identity, applied=applied, waiting={}, latch=latch)
+    return replace(progress, identity=listing.identity, applied=applied, pending_etags={}, rejection=latch)
 
 
 def _without_metadata(draft: _Draft, fault: Diagnostic, etag: str) -> Plan:
@@ -213,7 +213,7 @@ def _readable(draft: _Draft, metadata: Metadata, detection: Detection) -> Plan:
 
 def _without_data(draft: _Draft, detection: Detection) -> Plan:
     """Plan a table without data: in Fabric `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""
-    since = draft.progress.armed_at if draft.progress and draft.progress.armed_at else draft.circumstances.now
+    since = draft.progress.configured_at if draft.progress and draft.progress.configured_at else draft.circumstances.now
     if draft.circumstances.now - since < FAILED_AFTER_SECONDS:
         note = diagnose("ME067", draft.table.folder, date=date_of(since + FAILED_AFTER_SECONDS))
         return _planned(draft.with_diagnostics(note), Empty(expired=False), None, detection)
@@ -231,9 +231,9 @@ def _overwritten_files(draft: _Draft) -> Iterable[Diagnostic]:
     """Report pending files whose content changed since an earlier listing (LZ-3.13, ME071)."""
     if not draft.progress:
         return
-    latch = draft.progress.latch
+    latch = draft.progress.rejection
     for file in draft.listing.files:
-        before = draft.progress.waiting.get(file.path, file.etag)
+        before = draft.progress.pending_etags.get(file.path, file.etag)
         if before == file.etag or (latch and latch.path == file.path):
             continue
         code = "ME071" if file.has_grown_since(before) else "ME025"
@@ -242,7 +242,7 @@ def _overwritten_files(draft: _Draft) -> Iterable[Diagnostic]:
 
 def _current_rejection(draft: _Draft) -> tuple[Rejection | None, tuple[Diagnostic, ...]]:
     """Return the rejection of a file if it still holds (LZ-3.11), and its diagnostics."""
-    known = draft.progress.latch if draft.progress else None
+    known = draft.progress.rejection if draft.progress else None
     if not known or known.path == METADATA_FILE:
         return None, ()
     file = draft.file(known.path)
@@ -299,9 +299,9 @@ def _folder_state(draft: _Draft, rejection: Rejection | None, *, is_configured: 
     is_recorded = (
         known is not None
         and (draft.is_known or not is_configured)
-        and not known.gone_at
-        and known.latch == rejection
-        and known.waiting == draft.pending
+        and not known.missing_since
+        and known.rejection == rejection
+        and known.pending_etags == draft.pending
     )
     return () if is_recorded and not new else (RecordFolderState(is_configured, draft.pending, rejection, new),)
 
@@ -427,7 +427,7 @@ def ownership_conflicts(
         if folder in foreign and _is_foreign(context, folder):
             refusals.setdefault(name, diagnose("ME004", name.folder, table=folder, folder="another program"))
     if context.config.strict and len(names) > TABLES_OF_THE_SERVICE:
-        first_seen = {name: progress.armed_at for name, progress in known.items() if progress.armed_at}
+        first_seen = {name: progress.configured_at for name, progress in known.items() if progress.configured_at}
         for name in sorted(names, key=lambda name: (first_seen.get(name, math.inf), name))[TABLES_OF_THE_SERVICE:]:
             refusals.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
     return refusals

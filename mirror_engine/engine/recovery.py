@@ -160,9 +160,11 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     older = earlier.applied if earlier and earlier.batch < told.batch else {}
     applied = {**_moved_away(context, table), **older, **applied}  # who knows least comes first
     told = replace(told, applied=applied, delta_version=state.record_version)
-    told = replace(told, foreign_version=max(told.foreign_version, changed))
+    told = replace(told, external_change_version=max(told.external_change_version, changed))
     if earlier:
-        told = replace(told, waiting=earlier.waiting, latch=earlier.latch, diagnostics=earlier.diagnostics)
+        told = replace(
+            told, pending_etags=earlier.pending_etags, rejection=earlier.rejection, diagnostics=earlier.diagnostics
+        )
     context.ledger.record(table, told)
     context.tell(ProgressRebuilt(table, state.record_version))
 

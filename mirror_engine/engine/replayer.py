@@ -67,8 +67,8 @@ def after_batch(known: Progress, cut: PreparedBatch, now: float) -> Progress:
         markers_seen=cut.facts.markers_seen,
         rows_processed=known.rows_processed + sum(file.row_count for file in cut.batch.files),
         bytes_processed=known.bytes_processed + sum(file.byte_count for file in cut.batch.files),
-        synced_at=now,
-        waiting={path: etag for path, etag in known.waiting.items() if path not in applied},
+        last_commit_at=now,
+        pending_etags={path: etag for path, etag in known.pending_etags.items() if path not in applied},
     )
 
 
@@ -76,14 +76,14 @@ def as_committed(progress: Progress, listing: TableListing | None) -> Progress:
     """The progress as a commit carries it: only applied files that still lie in the folder."""
     lying = {file.path for file in listing.files} if listing else set()
     applied = {path: file for path, file in progress.applied.items() if path in lying}
-    return replace(progress, applied=applied, waiting={}, latch=None, diagnostics={})
+    return replace(progress, applied=applied, pending_etags={}, rejection=None, diagnostics={})
 
 
 def as_recorded(progress: Progress, cut: PreparedBatch, outcome: Outcome, said: tuple[Diagnostic, ...]) -> Progress:
     """The progress the ledger keeps: with the Delta version, and what there is to say about the files."""
     paths = {file.path for file in cut.batch.files}
     applied = {
-        path: replace(file, version=outcome.version, way=way_of(outcome.operation)) if path in paths else file
+        path: replace(file, version=outcome.version, applied_by=way_of(outcome.operation)) if path in paths else file
         for path, file in progress.applied.items()
     }
     diagnostics = tally(progress.diagnostics, said)
@@ -172,7 +172,7 @@ class Replayer:
                     self._remember(work.table, known, step)
             case MarkFolderMissing():
                 if known:
-                    ledger.record(work.table, replace(known, gone_at=step.at))
+                    ledger.record(work.table, replace(known, missing_since=step.at))
             case _:
                 assert_never(step)
 
@@ -186,13 +186,15 @@ class Replayer:
         self._doors.tell(TableDropped(table, reason.full_message))
 
     def _remember(self, table: TableName, known: Progress, step: RecordFolderState) -> None:
-        armed_at = known.armed_at or (self._doors.clock() if step.armed else 0.0)
-        noted = replace(known, armed_at=armed_at, waiting=step.waiting, latch=step.latch, gone_at=0.0)
+        configured_at = known.configured_at or (self._doors.clock() if step.armed else 0.0)
+        noted = replace(
+            known, configured_at=configured_at, pending_etags=step.waiting, rejection=step.latch, missing_since=0.0
+        )
         noted = replace(noted, diagnostics=tally(known.diagnostics, step.said))
         self._doors.ledger.record(table, noted)
-        if step.latch and (not known.latch or known.latch.diagnostic != step.latch.diagnostic):
+        if step.latch and (not known.rejection or known.rejection.diagnostic != step.latch.diagnostic):
             self._doors.tell(TableHalted(table, step.latch.diagnostic))
-        if known.latch and not step.latch:
+        if known.rejection and not step.latch:
             self._doors.tell(TableResumed(table))
 
     def _apply(self, work: TableTask, step: ApplyBatch) -> BatchCommitted | None:
@@ -233,13 +235,13 @@ class Replayer:
         if state is None and not cut.batch.passthrough:
             self._doors.writer.create(folder, cut.batch.schema, record)
         progress = after_batch(known, cut, self._doors.clock())
-        progress = replace(progress, foreign_version=changed_by_others(self._doors, work.table, known))
+        progress = replace(progress, external_change_version=changed_by_others(self._doors, work.table, known))
         record = replace(
             record, progress=as_committed(progress, work.listing), files=tuple(file.path for file in cut.files)
         )
         outcome = self._doors.writer.apply(folder, cut.batch, record, state)
         meanwhile = changed_by_others(self._doors, work.table, progress)  # between the look and the commit
-        progress = replace(progress, foreign_version=meanwhile)
+        progress = replace(progress, external_change_version=meanwhile)
         said = (*cut.diagnostics, *_met(work.table, cut, outcome))
         self._doors.ledger.record(work.table, as_recorded(progress, cut, outcome, said))
         for diagnostic in said:
@@ -269,7 +271,7 @@ class Replayer:
         if known:
             latch = Rejection(refusal.diagnostic, file.path, file.identity, file.etag)
             said = tally(known.diagnostics, refusal.others)
-            self._doors.ledger.record(table, replace(known, latch=latch, diagnostics=said))
+            self._doors.ledger.record(table, replace(known, rejection=latch, diagnostics=said))
         self._doors.tell(TableHalted(table, refusal.diagnostic))
 
 

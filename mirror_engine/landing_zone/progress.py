@@ -1,4 +1,4 @@
-"""How far a table is: what the ledger stores, and what every Delta commit carries so that it can be rebuilt."""
+"""Progress of a table: stored by the ledger, and in every Delta commit so that the ledger can be rebuilt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirror_engine.landing_zone.schema import Column
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_END_OF_TIME = 253_402_300_799.0  # of year 9999, in seconds since 1970
+_YEAR_10000 = 253_402_300_800.0  # in seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class AppliedFile:
     Attributes:
         etag: of the content that was applied.
         digest: of its bytes, hex (ME064).
-        version: the Delta version it went into; -1 where only the ledger's rebuilding knew of it.
+        version: the Delta version that applied it; -1 if only a rebuilt ledger knows the file.
         rows: how many rows it held.
         modified_ns: its LastModified when applied (LZ-3.5).
-        way: how it got there: `staged`, `appended`, `merged`; `""` where that is not known.
-        reason: why it was not staged; `""` where it was, or where that is not known.
+        applied_by: `passthrough`, `append` or `merge`; `""` if not known.
+        passthrough_skipped_because: why its rows were rewritten; `""` if they were not, or not known.
     """
 
     etag: str
@@ -33,25 +33,27 @@ class AppliedFile:
     version: int
     rows: int
     modified_ns: int
-    way: str = ""
-    reason: str = ""
+    applied_by: str = ""
+    passthrough_skipped_because: str = ""
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the fields are what they are told to be: they may come from a damaged file."""
-        texts, counts = (self.etag, self.digest, self.way, self.reason), (self.version, self.rows, self.modified_ns)
-        return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in counts)
+    def is_valid(self) -> bool:
+        """Whether the fields have their types: they may come from a damaged file."""
+        texts = (self.etag, self.digest, self.applied_by, self.passthrough_skipped_because)
+        return all(isinstance(text, str) for text in texts) and all(
+            type(number) is int for number in (self.version, self.rows, self.modified_ns)
+        )
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a table reads no further.
+    """Why a table is halted.
 
     Attributes:
         diagnostic: the error.
-        path: the refused file, from the table folder; `_metadata.json` for metadata; `""` for the folder itself.
-        identity: of the refused file when it was refused (LZ-3.11).
-        etag: likewise.
+        path: the rejected file, from the table folder; `_metadata.json` for metadata; `""` for the folder itself.
+        identity: of the file when it was rejected (LZ-3.11).
+        etag: the same.
     """
 
     diagnostic: Diagnostic
@@ -71,10 +73,10 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one generation of a table is.
+    """Progress of one generation of a table.
 
     Attributes:
-        generation: one life of the table folder, a random id; names the Delta application id.
+        generation: a random id for one life of the table folder; names the Delta application id.
         identity: the table folder's creation stamp in this generation.
         batch: how many batches this generation has committed; the Delta transaction version.
         delta_version: of the last commit; -1 before the first.
@@ -82,16 +84,16 @@ class Progress:
         applied: applied files by path from the table folder.
         key_columns: those in force at the last commit; None before the first.
         declared_columns: SchemaDefinition in force at the first commit (LZ-6.11).
-        naive_columns, utc_columns: timestamp columns that came so (ME051).
+        naive_columns, utc_columns: timestamp columns that occurred without and with a time zone (ME051).
         markers_seen: whether a file with markers has been applied (ME042).
         rows_processed, bytes_processed: of the whole generation (LZ-9.2, LZ-9.3).
-        foreign_version: the newest Delta version in which another program changed rows or columns; -1 for none.
-        synced_at: seconds since 1970 of the last commit; 0 before the first.
-        armed_at: seconds since 1970 when usable metadata was first seen (LZ-7.1).
-        gone_at: seconds since 1970 when its folder was first missed; 0 while it is there (LZ-7.4).
-        latch: the refusal in force.
-        waiting: etags of files seen but not applied, by path (ME025).
-        diagnostics: what the applied files of this generation raised, with how often.
+        external_change_version: the newest Delta version in which another program changed rows or columns; -1 for none.
+        last_commit_at: seconds since 1970; 0 before the first commit.
+        configured_at: seconds since 1970 when usable metadata was first seen (LZ-7.1); 0 before.
+        missing_since: seconds since 1970 when its folder was first missing; 0 while it exists (LZ-7.4).
+        rejection: why the table is halted; None if it is not.
+        pending_etags: etags of files seen but not applied, by path (ME025).
+        diagnostics: those of the applied files of this generation, with their counts.
     """
 
     generation: str
@@ -107,12 +109,12 @@ class Progress:
     markers_seen: bool = False
     rows_processed: int = 0
     bytes_processed: int = 0
-    foreign_version: int = -1
-    synced_at: float = 0.0
-    armed_at: float = 0.0
-    gone_at: float = 0.0
-    latch: Rejection | None = None
-    waiting: Mapping[str, str] = field(default_factory=dict)
+    external_change_version: int = -1
+    last_commit_at: float = 0.0
+    configured_at: float = 0.0
+    missing_since: float = 0.0
+    rejection: Rejection | None = None
+    pending_etags: Mapping[str, str] = field(default_factory=dict)
     diagnostics: Mapping[Diagnostic, int] = field(default_factory=dict)
 
     @property
@@ -121,7 +123,7 @@ class Progress:
         return self.delta_version >= 0
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values; what a younger engine adds, an older one passes over."""
+        """The same as plain values."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "watermarks": dict(self.watermarks),
@@ -130,8 +132,8 @@ class Progress:
             "declared_columns": [asdict(column) for column in self.declared_columns],
             "naive_columns": sorted(self.naive_columns),
             "utc_columns": sorted(self.utc_columns),
-            "latch": self.latch and self.latch.to_json(),
-            "waiting": dict(self.waiting),
+            "rejection": self.rejection and self.rejection.to_json(),
+            "pending_etags": dict(self.pending_etags),
             "diagnostics": [[_diagnostic_to_json(found), count] for found, count in self.diagnostics.items()],
         }
 
@@ -143,75 +145,73 @@ class Progress:
             ValueError: it is no progress.
         """
         try:
-            made = cls(
-                **{name: value[name] for name in _PLAIN if name in value},
+            rejection = value["rejection"]
+            progress = cls(
+                **{name: value[name] for name in _PLAIN},
                 watermarks=dict(value["watermarks"]),
                 applied={path: AppliedFile(**file) for path, file in value["applied"].items()},
                 key_columns=None if value["key_columns"] is None else tuple(value["key_columns"]),
                 declared_columns=tuple(Column(**column) for column in value["declared_columns"]),
                 naive_columns=frozenset(value["naive_columns"]),
                 utc_columns=frozenset(value["utc_columns"]),
-                latch=None if value["latch"] is None else Rejection.from_json(value["latch"]),
-                waiting=dict(value["waiting"]),
+                rejection=None if rejection is None else Rejection.from_json(rejection),
+                pending_etags=dict(value["pending_etags"]),
                 diagnostics={_diagnostic_from_json(found): count for found, count in value["diagnostics"]},
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("no progress") from error
-        _check(made)
-        return made
+        _check(progress)
+        return progress
 
 
-_PLAIN = (
-    "generation",
-    "identity",
-    "batch",
-    "delta_version",
-    "markers_seen",
-    "rows_processed",
-    "bytes_processed",
-    "foreign_version",
-    "synced_at",
-    "armed_at",
-    "gone_at",
-)
+_COUNTS = ("batch", "delta_version", "external_change_version", "rows_processed", "bytes_processed")
+_TIMES = ("last_commit_at", "configured_at", "missing_since")
+_PLAIN = ("generation", "identity", "markers_seen", *_COUNTS, *_TIMES)
 
 
-def _check(found: Progress) -> None:
-    """Hold what was read to the types that it is told to have: it comes from a file that may be damaged.
+def _check(progress: Progress) -> None:
+    """Check the types of values that may come from a damaged file.
 
     Raises:
         ValueError: it is no progress.
     """
-    columns = found.declared_columns
+    columns, rejection = progress.declared_columns, progress.rejection
     texts = [
-        *(found.generation, found.identity, *found.watermarks, *found.applied, *(found.key_columns or ())),
-        *(*found.naive_columns, *found.utc_columns, *found.waiting, *found.waiting.values()),
+        *(
+            progress.generation,
+            progress.identity,
+            *progress.watermarks,
+            *progress.applied,
+            *(progress.key_columns or ()),
+        ),
+        *(*progress.naive_columns, *progress.utc_columns, *progress.pending_etags, *progress.pending_etags.values()),
         *(text for column in columns for text in (column.name, column.type)),
-        *((found.latch.path, found.latch.identity, found.latch.etag) if found.latch else ()),
+        *((rejection.path, rejection.identity, rejection.etag) if rejection else ()),
     ]
-    counts = [found.batch, found.delta_version, found.foreign_version, found.rows_processed, found.bytes_processed]
-    counts += [*found.watermarks.values(), *found.diagnostics.values()]
-    times = [found.synced_at, found.armed_at, found.gone_at]
-    is_good = (
+    counts = [getattr(progress, name) for name in _COUNTS]
+    counts += [*progress.watermarks.values(), *progress.diagnostics.values()]
+    times = [getattr(progress, name) for name in _TIMES]
+    is_valid = (
         all(isinstance(text, str) for text in texts)
         and all(type(number) is int for number in counts)
-        and all(isinstance(time, float | int) and 0 <= time < _END_OF_TIME for time in times)
-        and all(isinstance(flag, bool) for flag in (found.markers_seen, *(column.nullable for column in columns)))
-        and all(file.is_plain for file in found.applied.values())
+        and all(isinstance(time, float | int) and 0 <= time < _YEAR_10000 for time in times)
+        and all(isinstance(flag, bool) for flag in (progress.markers_seen, *(column.nullable for column in columns)))
+        and all(file.is_valid for file in progress.applied.values())
     )
-    if not is_good:
+    if not is_valid:
         raise ValueError("no progress")
 
 
 def _diagnostic_to_json(diagnostic: Diagnostic) -> dict[str, Any]:
-    """Only what cannot be looked up in the register."""
+    """Without what its definition says."""
     return {**asdict(diagnostic), "details": dict(diagnostic.details)}
 
 
 def _diagnostic_from_json(value: Mapping[str, Any]) -> Diagnostic:
     details = tuple((str(name), str(detail)) for name, detail in value["details"].items())
-    made = Diagnostic(value["code"], value["path"], value["row"], value["column"], details, value["strict"])
-    _ = made.message, made.help  # what is missing is missed here, and not when it is to be told
-    if not (isinstance(made.row, int | None) and isinstance(made.column, str | None) and isinstance(made.strict, bool)):
-        raise TypeError(made.code)
-    return made
+    diagnostic = Diagnostic(value["code"], value["path"], value["row"], value["column"], details, value["strict"])
+    _ = diagnostic.message, diagnostic.help  # fail now if a detail is missing, not when it is printed
+    row, column = diagnostic.row, diagnostic.column
+    if not (isinstance(row, int | None) and isinstance(column, str | None) and isinstance(diagnostic.strict, bool)):
+        raise TypeError(diagnostic.code)
+    return diagnostic

@@ -270,7 +270,7 @@ def _entry(table: FabricTable, mirror: str, now: float, default_schema: str) -> 
             "processedRowCount": progress.rows_processed if progress else 0,
             "processedByte": progress.bytes_processed if progress else 0,
             "lastSourceCommitTimeUtc": NEVER,
-            "lastSyncTimeUtc": f"{dotnet(progress.synced_at)}Z" if progress and committed else NEVER,
+            "lastSyncTimeUtc": f"{dotnet(progress.last_commit_at)}Z" if progress and committed else NEVER,
         },
     }
 
@@ -281,7 +281,7 @@ def fabric_error(table: FabricTable, mirror: str, now: float, default_schema: st
         case Halted(diagnostic):
             return fabric_message(diagnostic, table.name, artifact_id(mirror), default_schema=default_schema)
         case Empty(expired=True):
-            since = table.progress.armed_at if table.progress else now
+            since = table.progress.configured_at if table.progress else now
             return INTERNAL, stuck(f"{int((now - since) // _DAY_SECONDS)} days")
         case _:
             return "", ""

@@ -268,7 +268,7 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
         bytes_processed=progress.bytes_processed if progress else 0,
         row_count=row_count,
         delta_version=committed.delta_version if committed else None,
-        last_commit_at=committed.synced_at if committed else None,
+        last_commit_at=committed.last_commit_at if committed else None,
         lag_seconds=max(0.0, now - min((file.modified_ns / 1e9 for file in pending), default=now)),
     )
 
@@ -301,7 +301,7 @@ def _applied(plan: Plan, progress: Progress | None) -> Iterable[FileStatus]:
     for path, file in sorted(progress.applied.items()) if progress else ():
         version = file.version if file.version >= 0 else None
         reason = replaced.get(f"{plan.table.folder}/{path}", "")
-        yield FileStatus(path, "applied", reason, version, file.rows, file.way, file.reason)
+        yield FileStatus(path, "applied", reason, version, file.rows, file.applied_by, file.passthrough_skipped_because)
 
 
 def _blocked_by(plan: Plan) -> str | None:

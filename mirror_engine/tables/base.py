@@ -285,7 +285,7 @@ class DeltaWriter(Protocol):
         """End the session, if one was started."""
 
 
-STAGED, APPENDED, MERGED = "staged", "appended", "merged"
+STAGED, APPENDED, MERGED = "passthrough", "append", "merge"
 _WAYS = {"STAGE": STAGED, "APPEND": APPENDED, "WRITE": APPENDED, "MERGE": MERGED}
 
 
@@ -302,7 +302,7 @@ class HistoryEntry:
         engine: who made it.
         metrics: Delta's own operation metrics.
         plan: how the batch was merged, in words; `""` where there was no choice.
-        way: how its files got there: `staged`, `appended`, `merged`; `""` where it holds none.
+        way: how its files got there: `passthrough`, `append`, `merge`; `""` where it holds none.
         reasons: why files were not staged, in words, by path.
     """
 
@@ -327,18 +327,22 @@ def gone(record: BatchRecord, operation: str) -> BatchRecord:
     """The record, which says of its own files how they get there."""
     way, own = way_of(operation), set(record.files)
     applied = record.progress.applied
-    told = {path: replace(file, way=way) if path in own else file for path, file in applied.items()}
+    told = {path: replace(file, applied_by=way) if path in own else file for path, file in applied.items()}
     return replace(record, progress=replace(record.progress, applied=told))
 
 
 def way_of_record(record: BatchRecord, operation: str) -> str:
     """How the record's own files got there; of an older record, by Delta's word for the commit."""
     applied = record.progress.applied
-    told = next((applied[path].way for path in record.files if path in applied), "")
+    told = next((applied[path].applied_by for path in record.files if path in applied), "")
     return told or (way_of(operation) if record.files else "")
 
 
 def reasons_of(record: BatchRecord) -> dict[str, str]:
     """Why the record's own files were not staged, by path, as far as somebody asked."""
     applied = record.progress.applied
-    return {path: applied[path].reason for path in record.files if path in applied and applied[path].reason}
+    return {
+        path: applied[path].passthrough_skipped_because
+        for path in record.files
+        if path in applied and applied[path].passthrough_skipped_because
+    }

@@ -45,7 +45,7 @@ def folder(*files: LandedFile, metadata=KEYED, identity="folder-1") -> TableList
 def progress(*applied: LandedFile, **changes) -> Progress:
     files = {file.path: AppliedFile(file.etag, "d", 1, 1, file.modified_ns) for file in applied}
     known = Progress(
-        "g", "folder-1", len(applied), len(applied) or -1, {"": len(applied)}, files, ("Id",), armed_at=1.0
+        "g", "folder-1", len(applied), len(applied) or -1, {"": len(applied)}, files, ("Id",), configured_at=1.0
     )
     return replace(known, **changes)
 
@@ -76,7 +76,7 @@ def test_a_level_table_has_no_steps():
 
 
 def test_an_unarmed_folder_seen_before_has_no_steps():
-    seen = progress(armed_at=0.0, waiting={numbered(1).path: numbered(1).etag})
+    seen = progress(configured_at=0.0, pending_etags={numbered(1).path: numbered(1).etag})
     made = plan(folder(numbered(1), metadata=MetadataAbsent()), seen, HERE)
     assert (made.steps, codes(made)) == ((), ["ME008"])
 
@@ -125,7 +125,7 @@ def test_unusable_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table
 
 
 def test_usable_metadata_again_releases_the_latch():
-    latched = progress(numbered(1), latch=Rejection(diagnose("ME009", "x"), "_metadata.json", "", ""))
+    latched = progress(numbered(1), rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", ""))
     made = plan(folder(numbered(1), numbered(2)), latched, HERE)
     assert made.state == Behind(1)
     assert made.steps[0].latch is None
@@ -163,7 +163,7 @@ def test_a_changed_schema_definition_latches():
 
 def test_a_refused_file_keeps_the_table_latched_until_it_is_replaced():
     bad = numbered(2, "bad")
-    known = progress(numbered(1), latch=Rejection(diagnose("ME024", "x", reason="cut"), bad.path, "bad", bad.etag))
+    known = progress(numbered(1), rejection=Rejection(diagnose("ME024", "x", reason="cut"), bad.path, "bad", bad.etag))
     latched = plan(folder(numbered(1), bad, numbered(3)), known, HERE)
     assert isinstance(latched.state, Halted)
     assert ApplyBatch not in kinds(latched)
@@ -176,19 +176,19 @@ def test_a_refused_file_keeps_the_table_latched_until_it_is_replaced():
 
 
 def test_a_waiting_file_that_was_overwritten_is_a_lost_batch():
-    known = progress(numbered(1), waiting={numbered(3).path: numbered(3).etag})
+    known = progress(numbered(1), pending_etags={numbered(3).path: numbered(3).etag})
     made = plan(folder(numbered(1), numbered(3, "other")), known, HERE)
     assert codes(made) == ["ME019", "ME025"]
 
 
 def test_a_waiting_file_that_grew_is_told_apart():
-    known = progress(numbered(1), waiting={numbered(3).path: numbered(3).etag})
+    known = progress(numbered(1), pending_etags={numbered(3).path: numbered(3).etag})
     made = plan(folder(numbered(1), numbered(3, "file-3", 99)), known, HERE)
     assert codes(made) == ["ME019", "ME071"]
 
 
 def test_a_lost_batch_latches_under_strict():
-    known = progress(numbered(1), waiting={numbered(3).path: numbered(3).etag})
+    known = progress(numbered(1), pending_etags={numbered(3).path: numbered(3).etag})
     made = plan(folder(numbered(1), numbered(3, "other")), known, Circumstances(Config(strict=True), NOW))
     assert isinstance(made.state, Halted)
 
@@ -209,12 +209,12 @@ def test_a_moved_root_drops_nothing_and_knows_its_applied_files_anew():
 
 
 def test_metadata_without_data_waits_fourteen_days():
-    fresh = plan(folder(), progress(armed_at=NOW, watermarks={}), HERE)
+    fresh = plan(folder(), progress(configured_at=NOW, watermarks={}), HERE)
     assert fresh.state == Empty(expired=False)
     assert codes(fresh) == ["ME067"]
     late = Circumstances(Config(), NOW + FAILED_AFTER_SECONDS)
-    assert plan(folder(), progress(armed_at=NOW, watermarks={}), late).state == Empty(expired=True)
-    assert codes(plan(folder(), progress(armed_at=NOW, watermarks={}), late)) == ["ME068"]
+    assert plan(folder(), progress(configured_at=NOW, watermarks={}), late).state == Empty(expired=True)
+    assert codes(plan(folder(), progress(configured_at=NOW, watermarks={}), late)) == ["ME068"]
 
 
 def test_a_gone_folder_drops_its_table():
@@ -226,7 +226,7 @@ def test_a_gone_folder_is_given_its_delay():
     slow = Config(drop_delay_seconds=60)
     first = plan_missing(ORDERS, progress(numbered(1)), Circumstances(slow, NOW))
     assert first.steps == (MarkFolderMissing(NOW),)
-    known = progress(numbered(1), gone_at=NOW)
+    known = progress(numbered(1), missing_since=NOW)
     assert plan_missing(ORDERS, known, Circumstances(slow, NOW + 59)).steps == ()
     assert kinds(plan_missing(ORDERS, known, Circumstances(slow, NOW + 60))) == [DropTable]
     back = plan(folder(numbered(1)), known, HERE)

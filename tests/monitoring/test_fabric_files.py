@@ -42,8 +42,8 @@ from mirror_engine.monitoring.fabric_files import (
 MIRROR = "5f0c2a4e0b1d4c55" * 2
 NOW = 1_793_607_330.5
 STORES, ITEMS = TableName("Sales", "Stores"), TableName("", "Items")
-FRESH = Progress("g", "i", armed_at=NOW - 20 * 86_400)
-COMMITTED = replace(FRESH, delta_version=2, rows_processed=4, bytes_processed=40, synced_at=NOW - 1)
+FRESH = Progress("g", "i", configured_at=NOW - 20 * 86_400)
+COMMITTED = replace(FRESH, delta_version=2, rows_processed=4, bytes_processed=40, last_commit_at=NOW - 1)
 
 
 def written(*tables: FabricTable) -> list[dict]:

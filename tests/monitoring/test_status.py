@@ -27,7 +27,9 @@ def file(number: int, age_seconds: float = 10) -> LandedFile:
 
 def known(*applied: LandedFile, **changes) -> Progress:
     files = {each.path: AppliedFile(each.etag, "d", 3, 5, each.modified_ns) for each in applied}
-    progress = Progress("g", "folder", 1, 3, {"": len(applied)}, files, ("Id",), synced_at=NOW - 60, armed_at=1.0)
+    progress = Progress(
+        "g", "folder", 1, 3, {"": len(applied)}, files, ("Id",), last_commit_at=NOW - 60, configured_at=1.0
+    )
     return replace(progress, rows_processed=9, bytes_processed=99, **changes)
 
 
@@ -76,7 +78,7 @@ def test_a_gap_after_ready_files_is_reported_as_well() -> None:
 
 def test_in_a_halted_table_one_file_is_rejected_and_the_others_are_pending() -> None:
     rejection = Rejection(INVALID_MARKER, file(2).path, file(2).identity, file(2).etag)
-    found = status(file(1), file(2), file(3), progress=known(file(1), latch=rejection))
+    found = status(file(1), file(2), file(3), progress=known(file(1), rejection=rejection))
     assert states_of(found) == [("2", "rejected"), ("3", "pending"), ("1", "applied")]
     assert found.blocked_by == INVALID_MARKER.path
     assert found.pending_files[1].reason == f"the table is halted at {INVALID_MARKER.path}"
@@ -123,6 +125,6 @@ def test_absent_values_are_null_and_fabrics_status_is_quoted() -> None:
     assert (table["delta_path"], table["fabric_status"]) == ("Tables/Sales/Orders", "Replicating")
     assert (table["help"], table["fabric_error"], table["files"][0]["reason"]) == (None, None, None)
     rejection = Rejection(INVALID_MARKER, file(2).path, file(2).identity, file(2).etag)
-    halted = status(file(1), file(2), progress=known(file(1), latch=rejection)).to_json()
+    halted = status(file(1), file(2), progress=known(file(1), rejection=rejection)).to_json()
     assert "row marker is 3" in halted["fabric_error"]
     assert status(file(1), metadata=MetadataAbsent()).to_json()["fabric_status"] is None

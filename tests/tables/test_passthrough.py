@@ -119,7 +119,7 @@ def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path: Path) -> No
     found, expected = staged.outcome(), read.outcome()
     assert same_rows(found.pop("rows"), expected.pop("rows"))
     assert found == expected
-    assert {way.partition(" ")[0] for way in staged.ways().values()} == {"staged", "merged"}
+    assert {way.partition(" ")[0] for way in staged.ways().values()} == {"passthrough", "merge"}
     assert {way.partition(" ")[2] for way in read.ways().values()} == {"passthrough is off"}
 
 
@@ -134,7 +134,7 @@ def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(
         versions = {file.path[18:20]: file.delta_version for file in mirror.status().tables[0].files}
         ways = [(file.applied_by, file.passthrough_skipped_because) for file in mirror.status().tables[0].files]
     assert versions == {"01": 0, "02": 0, "03": 0, "04": 1, "05": 2}
-    assert ways == [*[("staged", "")] * 3, ("appended", "it has row markers"), ("staged", "")]
+    assert ways == [*[("passthrough", "")] * 3, ("append", "it has row markers"), ("passthrough", "")]
 
 
 def retyped(name: str, kind: pa.DataType, values: list[Any] | None = None) -> Callable[[], pa.Table]:
@@ -216,7 +216,7 @@ def test_a_file_that_is_not_eligible_takes_the_rows_path_and_says_why(
     assert zone.sync() is RunResult.CAUGHT_UP
     ways = zone.ways()
     way = ways[max(ways)]
-    assert way.partition(" ")[0] in {"appended", "merged"}
+    assert way.partition(" ")[0] in {"append", "merge"}
     assert reason in way
 
 
@@ -324,7 +324,7 @@ def test_long_decimals_are_within_the_bounds_of_their_footer(tmp_path: Path) -> 
     cells = pa.array([Decimal("12345678901234567890123456789012345.678"), None], pa.decimal128(38, 3))
     zone.land(pa.table({"id": pa.array([1, 2]), "amount": cells}))
     assert zone.sync() is RunResult.CAUGHT_UP
-    assert set(zone.ways().values()) == {"staged"}
+    assert set(zone.ways().values()) == {"passthrough"}
 
 
 def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_a_table_without_zones_stages_files_without_zones(
     zone.config = {"naive_timestamps": "ntz"}
     zone.land(rows(0, 3).set_column(2, "at", pa.array([1, None, 2_000_001], pa.timestamp("us"))))
     assert zone.sync() is RunResult.CAUGHT_UP
-    assert set(zone.ways().values()) == {"staged"}
+    assert set(zone.ways().values()) == {"passthrough"}
     folder = zone.root / "Tables/dbo/T"
     assert protocol_faults(folder) == []
     table = spark.read.format("delta").load(str(folder))

@@ -275,8 +275,8 @@ def _load_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: De
         delta_version=_VERSION,
         watermarks=start.watermarks,
         applied={path: AppliedFile(etags.get(path, ""), "", _VERSION, 0, 0) for path in start.paths},
-        latch=None,
-        waiting={},
+        rejection=None,
+        pending_etags={},
         diagnostics={},
     )
     rows = arrow_schema(start.schema.columns).empty_table() if start.rows is None else start.rows

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ENGINE = "mirror_engine/"
 ENGINE_INFO = f"{ENGINE}{__version__}"
-FORMAT = 1
+FORMAT = 2
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY = "version"
 _PLAN_KEY = "plan"
@@ -62,13 +62,17 @@ def carried(metadata: str, version: int) -> str:
 
 
 def from_metadata(metadata: object) -> BatchRecord | None:
-    """The record in a commit's `userMetadata`; None for what another program wrote there, or nobody."""
+    """The record in a commit's `userMetadata`; None if there is none, or another program's text.
+
+    Raises:
+        TableDamaged: the record has another format.
+    """
     if not isinstance(metadata, str) or _FORMAT_KEY not in metadata:
         return None
     try:
         value = json.loads(metadata)
-        if value[_FORMAT_KEY] != FORMAT:
-            return None
+        if isinstance(value[_FORMAT_KEY], int) and value[_FORMAT_KEY] != FORMAT:
+            raise _unknown_format(value[_FORMAT_KEY])
         texts = value["mirror"], value["anchor"], value["folder"], *value["files"]
         if not all(isinstance(text, str) for text in texts):
             return None
@@ -77,6 +81,15 @@ def from_metadata(metadata: object) -> BatchRecord | None:
         return BatchRecord(value["mirror"], value["anchor"], progress, tuple(value["files"]), value["folder"], plan)
     except _NO_RECORD:
         return None
+
+
+def _unknown_format(found: object) -> TableDamaged:
+    return TableDamaged(
+        "userMetadata",
+        f"its progress has format {found}, this version of mirror-engine reads {FORMAT}",
+        "use the version of mirror-engine that wrote it, or delete the table's folder under Tables: "
+        "the table is rebuilt from the files in the landing zone",
+    )
 
 
 def carried_from(metadata: object) -> int | None:
