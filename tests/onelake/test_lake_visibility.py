@@ -9,6 +9,8 @@ from lakes import ABSENT_ONLY, SECOND, ZONE, ZoneClient, matching, refused
 from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.store import LocalStore
+from mirror_engine.onelake.visibility import EngineView
+from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,3 +189,19 @@ def test_a_rename_obeys_the_conditions_on_both_ends(zone: ZoneClient) -> None:
     fresh = Conditions.of_source({"x-ms-source-if-match": source.etag})
     zone.lake.rename(zone.at("T/f"), zone.at("T/g"), matching(target), fresh)
     assert zone.read("T/g") == b"new"
+
+
+def test_the_engine_sees_a_kept_deleted_folder_instead_of_its_recreation(zone: ZoneClient) -> None:
+    zone.put("T/_metadata.json", b"old")
+    folder, delays, at = zone.lake.snapshot_folder(zone.at("T")), zone.options.delays, "Files/LandingZone"
+    view = EngineView(LocalStorage(zone.storage._root / "ws/db"), delays, "ws/db")
+    delays.keep_visible(folder, 60.0)
+    zone.lake.delete(zone.at("T"), recursive=True)
+    zone.put("T/new", b"x")
+    assert view.list(at) == [folder.entry] == [view.stat(f"{at}/T")]
+    assert [entry.name for entry in view.list(f"{at}/T") or ()] == ["_metadata.json"]
+    assert view.stat(f"{at}/T/new") is None
+    with view.open(f"{at}/T/_metadata.json") as file:
+        assert file.read() == b"old"
+    delays.forget(folder)
+    assert [entry.name for entry in view.list(f"{at}/T") or ()] == ["new"]

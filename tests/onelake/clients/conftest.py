@@ -151,12 +151,13 @@ def mirrored(tmp_path_factory) -> Iterator[MirroredGround]:
 
 
 @pytest.fixture(scope="session")
-def node(pytestconfig) -> Callable[[Path], str]:
+def node(pytestconfig, tmp_path_factory) -> Callable[[Path], str]:
     """Puts a program into the folder of the Node libraries, which are installed once; gives its path."""
     if not (shutil.which("node") and shutil.which("npm")):
         pytest.skip("node or npm is missing")
     wanted = (HERE / "node/package.json").read_text()
-    folder = pytestconfig.cache.mkdir(f"node-{zlib.crc32(wanted.encode()):08x}")
+    cache = getattr(pytestconfig, "cache", None)  # absent with -p no:cacheprovider
+    folder = cache.mkdir(f"node-{zlib.crc32(wanted.encode()):08x}") if cache else tmp_path_factory.mktemp("node")
     if not (folder / "installed").exists():
         (folder / "package.json").write_text(wanted)
         done = subprocess.run(
