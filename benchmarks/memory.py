@@ -1,4 +1,4 @@
-"""How much memory a backlog takes: `once` over a few batches and over twenty times as many, Python and JVM together."""
+"""How much memory a backlog takes: `sync` over a few batches and over twenty times as many, Python and JVM together."""
 
 from __future__ import annotations
 
@@ -65,11 +65,27 @@ def measured(batch_files: int, batches: int, driver_memory: str) -> dict[str, An
         lying = sum(file.stat().st_size for file in root.rglob("*.parquet"))
         size = str(lying // batches + 1)
         options = ["--max-batch-size", size, "--driver-memory", driver_memory]
-        once = [sys.executable, "-m", "mirror_engine.cli.main", "once", str(root), *options]
+        once = [sys.executable, "-m", "mirror_engine.cli.main", "sync", str(root), *options]
         found = peaks(once)
-        history = [sys.executable, "-m", "mirror_engine.cli.main", "history", str(root), "Orders", "--json"]
+        history = [
+            sys.executable,
+            "-m",
+            "mirror_engine.cli.main",
+            "history",
+            "-C",
+            str(root),
+            "Orders",
+            "--limit",
+            "0",
+            "--json",
+        ]
         told = json.loads(subprocess.run(history, check=True, capture_output=True).stdout)  # noqa: S603 - our own
-    return {"batch_mib": round(int(size) / 2**20, 1), "backlog_mib": lying // 2**20, "batches": len(told), **found}
+    return {
+        "batch_mib": round(int(size) / 2**20, 1),
+        "backlog_mib": lying // 2**20,
+        "batches": len(told["commits"]),
+        **found,
+    }
 
 
 def main() -> None:

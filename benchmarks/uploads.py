@@ -84,12 +84,13 @@ def work(what: str, where: str, source: Path) -> None:
 @contextlib.contextmanager
 def served(store: Path) -> Iterator[str]:
     """The http port of an endpoint in a process of its own."""
-    command = [sys.executable, "-m", "mirror_engine.cli.main", "serve", str(store), "--no-engine"]
-    started = subprocess.run([*command, "--background", "--json"], check=True, capture_output=True)  # noqa: S603 - ours
+    command = [sys.executable, "-m", "mirror_engine.cli.main", "emulator"]
+    start = [*command, "start", str(store), "--storage-only", "--detach", "--json"]
+    started = subprocess.run(start, check=True, capture_output=True)  # noqa: S603 - ours
     try:
         yield str(urlsplit(json.loads(started.stdout)["http"]).port)
     finally:
-        subprocess.run([*command, "--stop"], check=True, capture_output=True)  # noqa: S603 - ours
+        subprocess.run([*command, "stop", str(store)], check=True, capture_output=True)  # noqa: S603 - ours
 
 
 def main() -> None:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 CONFIG_FILE = "mirror-engine.toml"
 ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
 OTHER_VARIABLES = frozenset(
-    f"{ENVIRONMENT_PREFIX}{name}" for name in ("ROOT", "CACHE", "TOKEN", "CONTROL", "CONTROL_TOKEN", "COMPLETE")
-)  # of the program or this machine, not of a mirror; COMPLETE is click's own
+    f"{ENVIRONMENT_PREFIX}{name}"
+    for name in ("ROOT", "CACHE", "TOKEN", "CONTROL", "CONTROL_TOKEN", "FAULT_API", "FAULT_API_TOKEN")
+)  # of the program or this machine, not of a mirror
 
 _SIZES = {"": 1, "b": 1}
 _SIZES |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}

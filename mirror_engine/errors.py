@@ -129,5 +129,9 @@ def foreseen(call: Callable[[], _Answer]) -> _Answer:
     except MirrorError:
         raise
     except Exception as error:
+        from concurrent.futures import CancelledError  # noqa: PLC0415 - errors are imported by every command
+
+        if isinstance(error, CancelledError):  # the run is being stopped
+            raise
         logging.getLogger(__name__).exception("work on a table failed")
         raise InternalError(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error

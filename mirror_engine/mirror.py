@@ -158,13 +158,21 @@ class Mirror:
         """The mirrored tables, by folder from `ROOT/Tables`: `Sales/Stores`, `dbo/Items`."""
         return list(self._writer.tables())
 
+    def delta_folder(self, table: str) -> str:
+        """Delta folder from `ROOT/Tables` of a table: `Sales/Stores` of `sales.stores`.
+
+        Raises:
+            UnknownTable: no such table.
+        """
+        return find_table(table, self.tables(), self.config.delta_default_schema)
+
     def read_table(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table:
         """A table's rows at a version; the newest by default.
 
         Raises:
             UnknownTable: no such table, or no such version of it.
         """
-        found = self._writer.rows(self._find(table), version=version, limit=limit)
+        found = self._writer.rows(self.delta_folder(table), version=version, limit=limit)
         if found is None:
             raise UnknownTable(f"{table}: no version {version}", "See its versions: history.")
         return found
@@ -175,7 +183,7 @@ class Mirror:
         Raises:
             UnknownTable: no such table.
         """
-        state = self._writer.state(self._find(table))
+        state = self._writer.state(self.delta_folder(table))
         return (state.record.progress.key_columns or ()) if state and state.record else ()
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
@@ -184,7 +192,7 @@ class Mirror:
         Raises:
             UnknownTable: no such table.
         """
-        return self._writer.history(self._find(table), limit=limit)
+        return self._writer.history(self.delta_folder(table), limit=limit)
 
     def maintain(self, tables: Sequence[str] = (), failed: _Failed | None = None) -> dict[str, Mapping[str, Any]]:
         """OPTIMIZE and VACUUM the tables named, or all, under their retention (LZ-8.6).
@@ -199,7 +207,7 @@ class Mirror:
             TransientError: a table cannot be maintained, and nobody is told of it.
         """
         with lock_root(self.root):
-            folders = [self._find(table) for table in tables] or self.tables()
+            folders = [self.delta_folder(table) for table in tables] or self.tables()
             done = {folder: self._maintained(folder, failed) for folder in folders}
         return {folder: facts for folder, facts in done.items() if facts is not None}
 
@@ -278,6 +286,3 @@ class Mirror:
     def _tell(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
-
-    def _find(self, table: str) -> str:
-        return find_table(table, self.tables(), self.config.delta_default_schema)

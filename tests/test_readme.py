@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 README = Path(__file__).parent.parent / "README.md"
-VARYING = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d+(\.\d)? s\b")
+VARYING = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d+(\.\d)?s\b")
 
 
 def steps(name):

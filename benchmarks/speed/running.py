@@ -76,7 +76,7 @@ class Run:
                 self._note(json.loads(line))
 
     def _note(self, told: dict[str, Any]) -> None:
-        if told["event"] != "batch_committed":
+        if told["event"] != "commit_finished":
             return
         at = datetime.fromisoformat(told["time"].replace("Z", "+00:00")).timestamp()
         first, last = (int(told[end].partition(".")[0]) for end in ("first", "last"))

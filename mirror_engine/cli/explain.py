@@ -1,95 +1,80 @@
-"""`explain`: the long form of a diagnostic: what it means, why it matters, what to do, an example."""
+"""`explain`: the page of a diagnostic: what it means, what to do, an example; and diagnostics by code or name."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Group
-from rich.padding import Padding
-from rich.text import Text
-
-from mirror_engine.cli.codes import known_code
-from mirror_engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
+from mirror_engine.cli.options import argument, command
 from mirror_engine.cli.output import STYLES, bullet, grid, line, print_json, stdout
-from mirror_engine.explain.pages import explanation
+from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CATALOG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import RenderableType
 
     from mirror_engine.explain.pages import Explanation, Snippet
 
-JSON: dict[str, Any] = {
-    "explanations": [
-        {
-            "code": "ME014",
-            "name": "conditional-update-column",
-            "title": "ConditionalUpdateColumn does nothing",
-            "severity": "warning",
-            "severity_strict": "error",
-            "message": "ignored: `ConditionalUpdateColumn` has no effect",
-            "help": "remove it",
-            "why": "…",
-            "what_to_do": "…",
-            "rules": [{"name": "LZ-2.7", "text": "Honour these properties. …"}],
-            "example": {"title": "_metadata.json", "language": "json", "text": "{…}"},
-            "fixed": {"title": "_metadata.json", "language": "json", "text": "{…}"},
-            "related": [],
-        }
-    ]
-}
 
-Codes = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="CODE", help="ME014, in any case; without one, all are listed.", show_default=False),
-]
+def known_code(text: str) -> str:
+    """The code that is meant by a code or a name, in any case.
+
+    Raises:
+        UsageError: there is none.
+    """
+    code = text.strip().upper()
+    if code in CATALOG:
+        return code
+    names = {entry.name: entry.code for entry in CATALOG.values()}
+    if text.strip().lower() in names:
+        return names[text.strip().lower()]
+    near = get_close_matches(code, CATALOG, n=1, cutoff=0.5) or get_close_matches(text.lower(), names, n=1)
+    help = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f'unknown diagnostic "{text}"', f"{help}mirror-engine explain lists all")
 
 
-def explain(codes: Codes = None, *, as_json: Json = False) -> None:
-    """Explain a diagnostic, with an example.
+@command(root="own")
+@argument("codes", "ME014 or its name, in any case; none: list all.", metavar="CODE", nargs=-1)
+def explain(codes: tuple[str, ...], *, as_json: bool) -> None:
+    """Explain a diagnostic code.
 
     What was found, why it matters, what to do, and the protocol's rules behind it. Without a code, all are listed.
 
     Example: mirror-engine explain ME014
 
-    Exit codes: 0 explained · 2 wrong usage, no such code
+    Exit codes: 0 explained · 2 usage error: no such code
     """
-    wanted = [known_code(code) for code in codes or ()]
+    from mirror_engine.explain.pages import explanation
+
+    chosen = [known_code(code) for code in codes]
     if as_json:
-        print_json({"explanations": [explanation(code).to_json() for code in wanted or CATALOG]})
-    elif wanted:
-        stdout().print(_pages(map(explanation, wanted)), crop=False)
-    else:
-        stdout().print(_overview())
-
-
-def _overview() -> RenderableType:
-    table = grid("Code", "Severity", "What it is about")
-    for code, entry in CATALOG.items():
-        table.add_row(code, line(entry.severity.value, STYLES[entry.severity]), explanation(code).title)
-    return table
-
-
-def _pages(pages: Iterable[Explanation]) -> RenderableType:
-    parts: list[RenderableType] = []
-    for page in pages:
-        parts += [Text(), Text()] if parts else []
-        parts += _page(page)
-    return Group(*parts)
+        print_json("explain", {"explanations": [explanation(code).to_json() for code in chosen or CATALOG]})
+        return
+    for number, code in enumerate(chosen):
+        for part in (*(["", ""] if number else ()), *_page(explanation(code))):
+            stdout().print(part, crop=False)
+    if not chosen:
+        table = grid("Code", "Severity", "Name", "About")
+        for code, entry in CATALOG.items():
+            severity = line(entry.severity.value, STYLES[entry.severity])
+            table.add_row(code, severity, entry.name, explanation(code).title)
+        stdout().print(table)
 
 
 def _page(page: Explanation) -> Iterator[RenderableType]:
-    yield Text.assemble((page.code, "bold"), "  ", (page.severity, STYLES[page.definition.severity]))
+    from rich.text import Text
+
+    style = STYLES[page.definition.severity]
+    yield Text.assemble((page.code, "bold"), f" {page.definition.name}  ", (page.severity, style))
     yield line(page.title)
     yield from _section("Why it matters", line(page.why))
     yield from _section("What to do", line(page.what_to_do))
     yield from _example("Example", page.example)
     yield from _example("Fixed", page.fixed)
-    yield from _section("What the protocol says")
+    yield from _section("Rules")
     for rule in page.rules:
         first, *rows = rule.about(page.code).splitlines()
         yield bullet(rule.name, first)
@@ -97,14 +82,17 @@ def _page(page: Explanation) -> Iterator[RenderableType]:
 
 
 def _example(heading: str, snippet: Snippet) -> Iterator[RenderableType]:
-    title = f"{heading}: {snippet.title}" if snippet.title else heading
-    yield from _section(title)
-    # as it is, however narrow the terminal: an example that is folded cannot be pasted
+    from rich.text import Text
+
+    yield from _section(f"{heading}: {snippet.title}" if snippet.title else heading)
+    # not folded, however narrow the terminal: it is to be pasted
     yield Text(indent(snippet.text, "  "), no_wrap=True, overflow="ignore")
 
 
 def _section(heading: str, *body: RenderableType) -> Iterator[RenderableType]:
-    yield Text()
+    from rich.padding import Padding
+
+    yield ""
     yield line(heading, "bold")
     for part in body:
         yield Padding(part, (0, 0, 0, 2), expand=False)

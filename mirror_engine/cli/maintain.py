@@ -1,71 +1,123 @@
-"""`maintain`: OPTIMIZE and VACUUM under the tables' retention."""
+"""`maintain` and `rebuild`: compact and vacuum the Delta tables, or drop them and load them again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import sys
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from mirror_engine.cli import exit_codes, opening, progress
-from mirror_engine.cli.options import Json, Root, configured
-from mirror_engine.cli.output import line, print_json, stderr, stdout
-from mirror_engine.config import Config
+from mirror_engine.cli import exit_codes, progress
+from mirror_engine.cli import root as opening
+from mirror_engine.cli.error_handler import code_of, error_text
+from mirror_engine.cli.inspection import NO_TABLES
+from mirror_engine.cli.options import READING, argument, command, flag
+from mirror_engine.cli.output import delta_table_json, diagnostic_lines, line, name_of, print_json, stdout, table_json
+from mirror_engine.errors import UsageError
+from mirror_engine.events import DiagnosticRaised
 from mirror_engine.monitoring.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
+    from mirror_engine.config import Config
     from mirror_engine.errors import TransientError
-
-JSON: dict[str, Any] = {
-    "tables": {"dbo/Items": {"files_removed": 4}},
-    "failed": {"dbo/Orders": {"kind": "TableDamaged", "message": "…", "help": "…"}},
-}
-
-Tables = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TABLE", help="Sales.Orders, Items …; all tables by default.", show_default=False),
-]
+    from mirror_engine.events import Event
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 
-@configured("default_schema", "vacuum_retention_days", "spark_profile", "driver_memory", "delta_jars_dir")
-def maintain(root: Root, config: Config, *, tables: Tables = None, as_json: Json = False) -> None:
-    """Compact the Delta tables and delete what is superseded.
+@command(
+    root="option",
+    config=("default_schema", "vacuum_retention_days", "spark_profile", "driver_memory", "delta_jars_dir"),
+)
+@argument("tables", "Sales.Orders, Items …; default: all tables.", metavar="TABLE", nargs=-1)
+@progress.progress_option
+def maintain(root: Path, config: Config, tables: tuple[str, ...], progress: str, *, as_json: bool) -> None:
+    """Compact and vacuum the Delta tables.
 
-    OPTIMIZE, then VACUUM of what is older than --vacuum-retention: time travel reaches back no further.
-    A table that cannot be maintained keeps no other from it. No engine may be at work on ROOT meanwhile.
+    OPTIMIZE, then VACUUM of data files older than --vacuum-retention: earlier versions can no longer be read.
+    A table that fails does not stop the others. No engine may run on ROOT meanwhile.
 
-    Example: mirror-engine maintain ./shop Sales.Orders --vacuum-retention 1
+    Example: mirror-engine maintain -C ./shop Sales.Orders --vacuum-retention 1d
 
-    Exit codes: 0 done · 1 failure · 2 wrong usage, no such table · 3 a table is damaged · 4 another engine is at
-    work, or try again · 130 interrupted
+    Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error: no such table · 3 a table is
+    damaged · 4 temporary: storage, conflict or another engine; retry · 130 interrupted
     """
     failed: dict[str, TransientError] = {}
+    schema = config.delta_default_schema
 
     def note(folder: str, error: TransientError) -> None:
         failed[folder] = error
-        if not as_json:  # at once: who knows how the next one ends
-            for said in f"{folder}: {error}".splitlines():
-                stderr().print(line(said))
+        if not as_json:  # at once: the next table may take long
+            name = name_of(root, folder, schema)[0].normalized
+            sys.stderr.write(error_text(f"{name}: {error.message}", error.help))
 
-    with progress.shown() as listeners, opening.open_mirror(root, config, listeners) as mirror:
-        done = mirror.maintain(tables or (), note)
-    (_tell_json if as_json else _tell_text)(done, failed)
-    raise typer.Exit(exit_codes.of_errors(failed.values()))
+    facts = _maintain(root, config, tables, progress, note)
+    if as_json:
+        done: list[dict[str, Any]] = [
+            {**delta_table_json(root, folder, schema), **{name: plain(value) for name, value in numbers.items()}}
+            for folder, numbers in facts.items()
+        ]
+        done += [
+            {
+                **delta_table_json(root, folder, schema),
+                "error": {"code": code_of(error), "message": error.message, "help": error.help or None},
+            }
+            for folder, error in failed.items()
+        ]
+        print_json("maintain", {"tables": done})
+    else:
+        for folder, numbers in facts.items():
+            text = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in numbers.items())
+            stdout().print(line(f"{name_of(root, folder, schema)[0].normalized}: {text or 'nothing to do'}"))
+        if not facts and not failed:
+            stdout().print(line(NO_TABLES))
+    raise click.exceptions.Exit(exit_codes.of_errors(failed.values()))
 
 
-def _tell_json(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, TransientError]) -> None:
-    tables = {folder: {name: plain(value) for name, value in facts.items()} for folder, facts in done.items()}
-    told = {
-        folder: {"kind": type(error).__name__, "message": error.message, "help": error.help}
-        for folder, error in failed.items()
-    }
-    print_json({"tables": tables, "failed": told})
+def _maintain(root: Path, config: Config, tables: tuple[str, ...], form: str, note: Any) -> Any:
+    with progress.shown(form) as listeners, opening.open_mirror(root, config, listeners) as mirror:
+        return mirror.maintain(tables, note)
 
 
-def _tell_text(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, TransientError]) -> None:
-    for folder, facts in done.items():
-        numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
-        stdout().print(line(f"{folder}: {numbers or 'nothing to do'}"))
-    if not done and not failed:
-        stdout().print(line("No table has been mirrored here yet."))
+@command(config=READING)
+@flag("-y", "--yes", help="Do not ask.")
+def rebuild(root: Path, config: Config, *, yes: bool, as_json: bool) -> None:
+    """DROP all Delta tables and reload them from the landing zone.
+
+    As Fabric does when mirroring is stopped and started (LZ-7.7). All progress is forgotten; the next sync or run
+    reads the files that are still in the landing zone. Rows of deleted files are lost, and reported as ME069. To
+    rebuild one table, let its publisher delete and recreate its folder.
+
+    Example: mirror-engine rebuild ./shop --yes
+
+    Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error, or not confirmed · 4 temporary:
+    storage or another engine; retry
+    """
+    diagnostics: list[Diagnostic] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, DiagnosticRaised):
+            diagnostics.append(event.diagnostic)
+
+    with opening.open_mirror(root, config, [note]) as mirror:
+        if not yes:
+            _confirm(root)
+        dropped = mirror.rebuild()
+    if as_json:
+        tables = [table_json(table, config.delta_default_schema) for table in dropped]
+        print_json("rebuild", {"dropped": tables, "diagnostics": [found.to_json() for found in diagnostics]})
+        return
+    for diagnostic in diagnostics:
+        for part in diagnostic_lines(diagnostic):
+            stdout().print(part)
+    for table in dropped:
+        stdout().print(line(f"Dropped {table.normalized}"))
+    stdout().print(line("The next sync or run reads the files that are still in the landing zone."))
+
+
+def _confirm(root: Path) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError("rebuild drops every Delta table; confirmation required", "pass --yes in scripts")
+    if not click.confirm(f"Drop every Delta table under {root}/Tables?", err=True):
+        raise UsageError("not confirmed; nothing was dropped")

@@ -1,4 +1,4 @@
-"""Ctrl+C and SIGTERM: the first ends the work after the commit at hand, the second ends the process."""
+"""Ctrl+C and SIGTERM: the first ends the work after the current commit, the second ends the process."""
 
 from __future__ import annotations
 
@@ -13,48 +13,50 @@ from mirror_engine.cli import exit_codes
 if TYPE_CHECKING:
     from types import FrameType
 
-LOOK_SECONDS = 0.5
+    from typing_extensions import Self
+
+CHECK_SECONDS = 0.5
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOTICE = b"\nStopping after the current commit. Press Ctrl+C again to stop immediately.\n"
 
 
 class Stopping:
-    """While entered, turns signals into an event; `interrupted` tells Ctrl+C from an orderly SIGTERM.
+    """Context in which signals set an event.
 
     Attributes:
         stop: set by the first signal.
-        interrupted: whether that was Ctrl+C.
+        interrupted: whether that was Ctrl+C, not SIGTERM.
     """
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self.interrupted = False
-        self._is_met = False
+        self._is_stopping = False
         self._before: dict[signal.Signals, object] = {}
 
-    def __enter__(self) -> Stopping:  # noqa: PYI034 - final in all but name
-        self._before = {number: signal.signal(number, self._met) for number in SIGNALS}
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # as signal.signal itself gave it
+            signal.signal(number, handler)  # type: ignore[arg-type]  # as signal.signal itself returned it
 
     def wait(self) -> None:
-        """Until a signal. One that another thread took does not wake this one: so it looks up now and then."""
-        while not self.stop.wait(LOOK_SECONDS):
+        """Wait for a signal. One that another thread took does not wake this one, so it checks now and then."""
+        while not self.stop.wait(CHECK_SECONDS):
             pass
 
     def exit_code(self, otherwise: int) -> int:
         """130 after Ctrl+C, else the given one."""
         return exit_codes.INTERRUPTED if self.interrupted else otherwise
 
-    def _met(self, number: int, _: FrameType | None) -> None:
-        if self._is_met:
-            # every commit is whole or absent, so there is nothing to tidy up
-            os._exit(exit_codes.INTERRUPTED)
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if self._is_stopping:
+            os._exit(exit_codes.INTERRUPTED)  # every commit is whole or absent: nothing to tidy up
         self.interrupted = number == signal.SIGINT
-        self._is_met = True
-        # this thread may be in the midst of waiting for `stop`, with its lock in hand
+        self._is_stopping = True
+        # this thread may be waiting for `stop`, and hold its lock
         threading.Thread(target=self.stop.set, name="stopping", daemon=True).start()
         if sys.stderr.isatty():
-            os.write(2, b"\nstopping after the commit at hand; again to stop at once\n")
+            os.write(2, NOTICE)

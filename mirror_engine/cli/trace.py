@@ -1,124 +1,472 @@
-"""`trace`: why a row is what it is, what a file did, what comes next, and what another order would have done."""
+"""`trace` and `plan`: every change to a key, the effect of a file or of another order, and the next steps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-from mirror_engine.cli import exit_codes, opening
-from mirror_engine.cli.options import READING, Json, Root, Table, configured
-from mirror_engine.cli.output import print_json, stdout
-from mirror_engine.cli.trace_json import JSON, file_json, key_json, plan_json, what_if_json
-from mirror_engine.cli.trace_text import file_text, key_text, plan_text, what_if_text
-from mirror_engine.config import Config
-from mirror_engine.errors import UsageError
+from mirror_engine.cli import exit_codes
+from mirror_engine.cli import root as opening
+from mirror_engine.cli.difference import ROWS_HELP, TABLE_HELP, Headings, difference_json, difference_text, rows_json
+from mirror_engine.cli.options import READING, argument, command, count_option, option
+from mirror_engine.cli.output import AdaptiveLine, bullet, line, print_json, stdout, table_json
+from mirror_engine.landing_zone.change import RowMarker
+from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.monitoring.words import cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from rich.console import RenderableType
 
-    from mirror_engine.engine.planner import MirrorSnapshot
+    from mirror_engine.config import Config
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.publisher.trace.file import FileReport
+    from mirror_engine.publisher.trace.plan_report import PlannedStep, PlanReport
+    from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
+    from mirror_engine.publisher.trace.row import RowHistory, TracedChange, Unread
+    from mirror_engine.publisher.trace.what_if import WhatIf
+    from mirror_engine.tables.merge.keys_only import ChangeEffects
 
-__all__ = ["JSON", "trace"]  # the reference prints JSON, as every command's
+    Row = Mapping[str, Any]
 
-Key = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--key", metavar="VALUE", help="Why a row is what it is: 42, or Order=7 once a column.", show_default=False
-    ),
-]
-File = Annotated[
-    str | None,
-    typer.Option("--file", metavar="NAME", help="What a file did; its number will do.", show_default=False),
-]
-Planned = Annotated[bool, typer.Option("--plan", help="What comes next, and why not more.")]
-WhatIf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--what-if",
-        metavar="CHANGE",
-        help="skip=3, or swap=3,2: 3 takes the place of 2, and 2 that of 3; may be given again.",
-        show_default=False,
-    ),
-]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Most rows of a kind of --what-if; 0 for all.")]
+MAX_LISTED = 8
+MAX_COLUMNS = 12  # of a row that are shown unchanged
+MAX_ROWS = 4  # of one key
+MAX_NAMED = 2  # files of one commit
+MISMATCH_HELP = "another program changed the table (see history), or a file was replaced after it was applied"
 
 
-@configured(*READING, "memory_limit")
-def trace(  # noqa: PLR0913 - as many things as a person may say
-    root: Root,
-    table: Table,
-    config: Config,
-    *,
-    key: Key = None,
-    file: File = None,
-    plan: Planned = False,
-    what_if: WhatIf = None,
-    limit: Limit = 20,
-    as_json: Json = False,
+@contextmanager
+def _traced(root: Path, config: Config, table: str) -> Iterator[TraceContext]:
+    """A table to be traced, read only."""
+    from mirror_engine.publisher.trace.replay import scene_of
+
+    with opening.open_mirror(root, config) as mirror, mirror.snapshot() as snapshot:
+        yield scene_of(snapshot, table)
+
+
+def _print(
+    name: str, scene: TraceContext, document: dict[str, Any], text: Iterator[RenderableType], *, as_json: bool
 ) -> None:
-    """Say why a row is what it is.
-
-    The table's files are replayed once more, in memory: those that wait, were applied, or were moved away; where old
-    ones are gone, from the table's version behind them. Nothing is changed. Values of rows are shown, and never
-    logged. Starts no Java.
-
-    Give one of --key, --file, --plan and --what-if; in JSON it is the one that is there beside `table`.
-
-    Example: mirror-engine trace ./shop Sales.Orders --key 42
-
-    Exit codes: 0 told · 2 wrong usage, no such table, key or file · 3 the Delta table holds something else than its
-    files make · 4 try again
-    """
-    wishes = sum(map(bool, (key, file, plan, what_if)))
-    if wishes != 1:
-        raise UsageError(
-            "trace: nothing to trace" if not wishes else "trace: one thing at a time",
-            "Give one of --key VALUE, --file NAME, --plan and --what-if skip=FILE.",
-        )
-    with opening.open_mirror(root, config) as mirror, mirror.snapshot() as look:
-        told = _told(look, table, key or (), file, what_if or (), limit or None)
     if as_json:
-        print_json({"table": table, told.name: told.as_json})
+        print_json(name, {**table_json(scene.name, scene.context.config.delta_default_schema), **document})
     else:
-        stdout().print(Group(*told.as_text))
-    if not told.agrees:
-        raise typer.Exit(exit_codes.NEEDS_ATTENTION)
+        stdout().print(Group(*text))
 
 
-@dataclass(frozen=True)
-class _Told:
-    """What was traced, under its name in JSON, and whether the Delta table agrees with it."""
+@command(root="option", config=(*READING, "memory_limit"), reads_engine=True)
+@argument("table", TABLE_HELP)
+@argument("key", "The key's value: 42, or Order=7 for each column.", nargs=-1, required=True)
+def row(root: Path, config: Config, table: str, key: tuple[str, ...], *, as_json: bool) -> None:
+    """Show every change to one key.
 
-    name: str
-    as_json: dict[str, Any]
-    as_text: Iterable[RenderableType]
-    agrees: bool = True
+    Replays the table's change files in memory: applied, pending and moved ones; where old ones were deleted, from
+    the table's version after them. Changes nothing, and starts no Java. Row values are shown, and never logged.
+
+    Example: mirror-engine trace row -C ./shop Sales.Orders 42
+
+    Exit codes: 0 shown · 2 usage error: no such table or key · 3 the Delta table differs from its change files · 4
+    temporary: storage; retry
+    """
+    from mirror_engine.publisher.trace.row import trace_key
+
+    with _traced(root, config, table) as scene:
+        history = trace_key(scene, key)
+        _print("trace row", scene, _row_json(history), _row_text(scene.name.normalized, history), as_json=as_json)
+    if history.agrees is False:
+        raise click.exceptions.Exit(exit_codes.NEEDS_ATTENTION)
 
 
-def _told(  # noqa: PLR0913, PLR0917 - the four things that can be traced, and of which table
-    look: MirrorSnapshot, table: str, key: Sequence[str], file: str | None, what_if: Sequence[str], limit: int | None
-) -> _Told:
-    # here, for they load Arrow and an engine
-    from mirror_engine.publisher.trace.file import trace_file  # noqa: PLC0415
-    from mirror_engine.publisher.trace.plan_report import trace_plan  # noqa: PLC0415
-    from mirror_engine.publisher.trace.replay import scene_of  # noqa: PLC0415
-    from mirror_engine.publisher.trace.row import trace_key  # noqa: PLC0415
-    from mirror_engine.publisher.trace.what_if import trace_what_if  # noqa: PLC0415
+@command(root="option", config=(*READING, "memory_limit"), reads_engine=True)
+@argument("table", TABLE_HELP)
+@argument("name", "The change file's name, path or number.", metavar="FILE")
+def file(root: Path, config: Config, table: str, name: str, *, as_json: bool) -> None:
+    """Show what one change file did.
 
-    scene = scene_of(look, table)
-    if key:
-        row = trace_key(scene, key)
-        return _Told("key", key_json(row), key_text(scene.name.normalized, row), row.agrees is not False)
-    if file:
-        found = trace_file(scene, file)
-        return _Told("file", file_json(found), file_text(scene.name.normalized, found))
-    if what_if:
-        otherwise = trace_what_if(scene, what_if, limit=limit)
-        return _Told("what_if", what_if_json(otherwise), what_if_text(scene.name.normalized, otherwise))
-    plan = trace_plan(scene)
-    return _Told("plan", plan_json(plan), plan_text(plan))
+    Where it is, what it contains, its effect, and the Delta version; see trace row for how it is found.
+
+    Example: mirror-engine trace file -C ./shop Sales.Orders 3
+
+    Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
+    """
+    from mirror_engine.publisher.trace.file import trace_file
+
+    with _traced(root, config, table) as scene:
+        report = trace_file(scene, name)
+        _print("trace file", scene, _file_json(report), _file_text(scene.name.normalized, report), as_json=as_json)
+
+
+@command("what-if", root="option", config=(*READING, "memory_limit"), reads_engine=True)
+@argument("table", TABLE_HELP)
+@option("skip", "--skip", metavar="FILE", multiple=True, help="Replay without this file (repeatable).")
+@option("swap", "--swap", metavar="FILE,FILE", multiple=True, help="Exchange two files: 3,2 (repeatable).")
+@count_option("--limit", default=20, help=ROWS_HELP)
+def what_if(
+    root: Path, config: Config, table: str, skip: tuple[str, ...], swap: tuple[str, ...], limit: int, *, as_json: bool
+) -> None:
+    """Replay without a file, or in another order.
+
+    Compares the result with the table that the files make as they are. Changes nothing, and starts no Java.
+
+    Example: mirror-engine trace what-if -C ./shop Sales.Orders --skip 3
+
+    Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
+    """
+    from mirror_engine.publisher.trace.what_if import trace_what_if
+
+    if not (skip or swap):
+        raise click.UsageError("nothing to change: give --skip FILE or --swap FILE,FILE", click.get_current_context())
+    changes = [*(f"skip={name}" for name in skip), *(f"swap={names}" for names in swap)]
+    with _traced(root, config, table) as scene:
+        result = trace_what_if(scene, changes, limit=limit or None)
+        _print(
+            "trace what-if", scene, _what_if_json(result), _what_if_text(scene.name.normalized, result), as_json=as_json
+        )
+
+
+@command(config=(*READING, "memory_limit"), reads_engine=True)
+@option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
+def plan(root: Path, config: Config, tables: tuple[str, ...], *, as_json: bool) -> None:
+    """Show what the next sync would do.
+
+    The steps of each table, and why not more. Changes nothing, and starts no Java. An engine may run meanwhile; its
+    options are used.
+
+    Example: mirror-engine plan ./shop --table Sales.Orders
+
+    Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
+    """
+    from mirror_engine.publisher.trace.plan_report import trace_plan
+    from mirror_engine.publisher.trace.replay import scene_of
+
+    with opening.open_mirror(root, config) as mirror, mirror.snapshot() as snapshot:
+        scenes = [scene_of(snapshot, table) for table in tables or [name.folder for name in snapshot.plans]]
+        reports = [(scene.name, trace_plan(scene)) for scene in scenes]
+    if as_json:
+        schema = config.delta_default_schema
+        print_json("plan", {"tables": [{**table_json(name, schema), **_plan_json(report)} for name, report in reports]})
+        return
+    for number, (_, report) in enumerate(reports):
+        stdout().print(Group(*([""] if number else []), *_plan_text(report)))
+    if not reports:
+        stdout().print(line("The landing zone has no table folders."))
+
+
+def _row_json(history: RowHistory) -> dict[str, Any]:
+    return {
+        "key": dict(history.key),
+        "replay_start": _start_json(history.beginning),
+        "rows_at_start": rows_json(history.first),
+        "changes": [_change_json(change) for change in history.changes],
+        "not_applied": [_unread_json(file) for file in history.unread],
+        "overwritten": list(history.overwritten),
+        "result": rows_json(history.end),
+        "applied": rows_json(history.applied),
+        "delta": None if history.real is None else rows_json(history.real),
+        "matches_delta": history.agrees,
+    }
+
+
+def _change_json(traced: TracedChange) -> dict[str, Any]:
+    change = traced.change
+    return {
+        "file": change.file,
+        "row": change.row,
+        "marker": change.marker.value,
+        "marker_name": change.marker.name.lower(),
+        "matched_rows": len(change.before) if traced.is_known else None,
+        "effect": traced.did,
+        "reason": traced.why or None,
+        "before": rows_json(change.before) if traced.is_known else None,
+        "after": rows_json(change.after),
+        "changed_columns": list(traced.columns),
+        "delta_version": traced.version,
+        "files_of_commit": list(traced.batch),
+        "pending_because": traced.waits or None,
+    }
+
+
+def _unread_json(file: Unread) -> dict[str, Any]:
+    rows = None
+    if file.rows is not None:
+        rows = [{"row": row, "marker": marker.value, "marker_name": marker.name.lower()} for row, marker in file.rows]
+    return {"path": file.path, "state": file.state, "reason": file.why or None, "rows": rows}
+
+
+def _file_json(report: FileReport) -> dict[str, Any]:
+    effects = report.effects
+    return {
+        "path": report.path,
+        "state": report.state,
+        "reason": report.why or None,
+        "has_marker": report.has_marker,
+        "markers": {str(marker): rows for marker, rows in report.markers.items()},
+        "rows": report.rows,
+        "effects": effects
+        and {
+            "inserted": effects.inserted,
+            "updated": effects.updated,
+            "deleted": effects.deleted,
+            "duplicate_inserts": effects.repeated,
+            "unmatched_updates": effects.absent_updates,
+            "unmatched_deletes": effects.absent_deletes,
+            "multi_row_changes": effects.spread,
+        },
+        "delta_version": report.version,
+        "files_of_commit": list(report.batch),
+        "step": report.step and _step_json(report.step),
+        "diagnostics": [found.to_json() for found in report.diagnostics],
+    }
+
+
+def _plan_json(report: PlanReport) -> dict[str, Any]:
+    return {
+        "state": report.state,
+        "message": report.state_text,
+        "help": report.advice or None,
+        "steps": [_step_json(step) for step in report.steps],
+        "not_included": [file.to_json() for file in report.left],
+        "ignored": [found.to_json() for found in report.ignored],
+        "next_files": dict(report.next_expected),
+    }
+
+
+def _what_if_json(result: WhatIf) -> dict[str, Any]:
+    return {
+        "changes": list(result.supposed),
+        "replay_start": _start_json(result.beginning),
+        "message": result.state,
+        "message_what_if": result.state_otherwise,
+        **difference_json(result.difference),
+    }
+
+
+def _start_json(start: ReplayStart | None) -> dict[str, Any] | None:
+    if start is None:
+        return None
+    return {"deleted_files": start.gone, "not_replayed": list(start.earlier), "delta_version": start.version}
+
+
+def _step_json(step: PlannedStep) -> dict[str, Any]:
+    entries = asdict(step)
+    return {"step": entries.pop("step"), "message": entries.pop("text"), **entries, "files": list(step.files)}
+
+
+def _row_text(table: str, history: RowHistory) -> Iterator[RenderableType]:
+    """Every change below its file, then the row as it is."""
+    key = ", ".join(f"{name} = {value}" for name, value in history.key.items())
+    files = {change.change.file for change in history.changes}
+    changes = f"{count(len(history.changes), 'change')} in {count(len(files), 'file')}" if files else "no changes"
+    yield line(f"{table}, {key}: {changes}", "bold")
+    if history.beginning:
+        yield from _start_text(history.beginning)
+        yield from _rows_text("Before these files", history.first)
+    for _, entries in groupby(history.changes, lambda change: change.change.file):
+        yield Text()
+        yield from _changes_of_file(list(entries))
+    yield Text()
+    yield from _rows_text("Result", history.end)
+    yield from _agreement(history)
+    yield from _listed("overwritten after it was applied:", history.overwritten)
+    yield from _listed("pending:", [f"{file.path}: {file.why}; {_unread_text(file)}" for file in history.unread])
+
+
+def _unread_text(file: Unread) -> str:
+    if file.rows is None:
+        return "its content is unknown"
+    rows = ", ".join(f"{marker.value} {marker.name.lower()} (row {row:,})" for row, marker in file.rows[:MAX_ROWS])
+    more = f" and {len(file.rows) - MAX_ROWS:,} more" if len(file.rows) > MAX_ROWS else ""
+    return f"changes of this key: {rows}{more}" if rows else "no change of this key"
+
+
+def _changes_of_file(changes: Sequence[TracedChange]) -> Iterator[RenderableType]:
+    first = changes[0]
+    yield line(f"{first.change.file}{'' if first.change.has_marker else ', without markers'}", "bold")
+    commit = _commit_text(first.version, first.batch, first.change.file, first.waits)
+    yield line(f"  {commit}", "yellow" if first.waits else "")
+    lines = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for width in (8, 8, 9):
+        lines.add_column(min_width=width, no_wrap=True)
+    lines.add_column(overflow="fold")
+    for traced in changes:
+        marker = f"{traced.change.marker.value} {traced.change.marker.name.lower()}"
+        matched = f"matched {len(traced.change.before) if traced.is_known else '?'}"
+        lines.add_row(line(f"  row {traced.change.row:,}"), line(marker), line(matched), _effect_text(traced))
+    yield lines
+
+
+def _commit_text(version: int | None, files: Sequence[str], path: str, waits: str) -> str:
+    if waits:
+        return f"not applied yet: {waits}"
+    if version is None:
+        return "applied; the Delta version is no longer known"
+    others = [name for name in files if name != path]
+    if not others:
+        return f"Delta version {version}"
+    if len(others) <= MAX_NAMED:
+        return f"Delta version {version}, with {', '.join(others)}"
+    return f"Delta version {version}, with {len(others):,} others: {others[0]} … {others[-1]}"
+
+
+def _effect_text(traced: TracedChange) -> Group:
+    style = {"inserted": "green", "updated": "cyan", "deleted": "red", "nothing": "dim"}[traced.did]
+    effect = Text.assemble((traced.did if traced.did != "nothing" else "no effect", style))
+    if traced.why:
+        effect.append(f": {traced.why}")
+    before, after = traced.change.before, traced.change.after
+    pairs: list[tuple[Row | None, Row | None]] = []
+    if traced.did == "inserted" or (after and not traced.is_known):
+        pairs = [(None, after[-1])]
+    elif traced.did != "nothing":
+        pairs = list(zip_longest(before, after))
+    rows = [_values(old, new, traced) for old, new in pairs[:MAX_ROWS]]
+    more = [Text(f"… and {len(pairs) - MAX_ROWS:,} more rows", "dim")] if len(pairs) > MAX_ROWS else []
+    return Group(effect, *rows, *more)
+
+
+def _values(before: Row | None, after: Row | None, traced: TracedChange) -> AdaptiveLine:
+    """One row, the changed values marked with `*`; of many columns only these."""
+    row = after or before or {}
+    changed = {
+        name for name in row if before and after and name in traced.columns and cell(before[name]) != cell(after[name])
+    }
+    shown = [name for name in row if name in changed or len(row) <= MAX_COLUMNS]
+    parts = [
+        line(f"*{name} {cell(before[name])} -> {cell(row[name])}", "bold")
+        if name in changed and before
+        else line(f"{name} {cell(row[name])}")
+        for name in shown
+    ]
+    if len(shown) < len(row):
+        parts.append(Text(f"({count(len(row) - len(shown), 'other column')})", "dim"))
+    return AdaptiveLine(parts)
+
+
+def _rows_text(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
+    yield line(f"{heading}: {count(len(rows), 'row') if rows else 'no row'}", "bold")
+    for row in rows[:MAX_ROWS]:
+        values = AdaptiveLine([line(f"{name} {cell(value)}") for name, value in row.items()])
+        yield Padding(values, (0, 0, 0, 2), expand=False)
+    if len(rows) > MAX_ROWS:
+        yield line(f"  … and {len(rows) - MAX_ROWS:,} more", "dim")
+
+
+def _agreement(history: RowHistory) -> Iterator[RenderableType]:
+    """Whether the Delta table has the rows that its files make."""
+    if history.real is None:
+        yield line("There is no Delta table yet.")
+    elif history.agrees is None:
+        yield from _rows_text("Delta table", history.real)
+    elif history.agrees:
+        pending = sum(bool(change.waits) for change in history.changes)
+        rest = f" ({count(pending, 'change')} still pending)" if pending else ""
+        yield line(f"Matches the Delta table{rest}.", "green")
+    else:
+        yield line("Mismatch: the Delta table differs from its change files.", "bold red")
+        yield from _rows_text("Applied change files", history.applied)
+        yield from _rows_text("Delta table", history.real)
+        yield bullet("help:", MISMATCH_HELP)
+
+
+def _start_text(start: ReplayStart) -> Iterator[RenderableType]:
+    deleted = f"{count(start.gone, 'earlier file')} {'was' if start.gone == 1 else 'were'} deleted"
+    if start.rows is None:
+        yield line(f"{deleted}, and so was the Delta version after them: earlier rows are unknown", "bold red")
+    else:
+        yield line(f"{deleted}: the replay starts from Delta version {start.version}", "yellow")
+    if start.earlier:
+        yield from _listed("not replayed, came before or with these:", start.earlier)
+
+
+def _file_text(table: str, report: FileReport) -> Iterator[RenderableType]:
+    """Where the file is, what it contains, and its effect."""
+    yield line(f"{table}, {report.path}: {report.state}", "bold")
+    if report.state == "applied":
+        commit = _commit_text(report.version, report.batch, report.path, "")
+        yield Padding(line(commit), (0, 0, 0, 2), expand=False)
+    if report.why:
+        yield Padding(line(report.why, "yellow"), (0, 0, 0, 2), expand=False)
+    if report.step:
+        yield bullet("plan:", report.step.text)
+    if report.has_marker is not None:
+        markers = (f"{rows:,} {RowMarker(marker).name.lower()} ({marker})" for marker, rows in report.markers.items())
+        rest = "" if report.has_marker else "; no marker column"
+        yield bullet(f"{count(report.rows, 'row')}:", f"{', '.join(markers) or 'none'}{rest}")
+    if report.effects:
+        yield from _effects_text(report.effects)
+    yield from map(_diagnostic_text, report.diagnostics)
+
+
+def _diagnostic_text(found: Diagnostic) -> RenderableType:
+    help = f"; {found.help}" if found.help else ""
+    return bullet(f"{found.severity.value}[{found.code}]:", f"{found.message}{help}")
+
+
+def _effects_text(effects: ChangeEffects) -> Iterator[RenderableType]:
+    rows = f"{count(effects.inserted, 'row')} inserted, {effects.updated:,} updated, {effects.deleted:,} deleted"
+    yield bullet("effect:", rows)
+    for mark, number, noun, text in (
+        ("no match:", effects.absent_deletes, "delete", "no effect"),
+        ("no match:", effects.absent_updates, "update", "inserted"),
+        ("duplicate key:", effects.repeated, "insert", "both rows kept"),
+        ("duplicate key:", effects.spread, "change", "of several rows"),
+    ):
+        if number:
+            yield bullet(mark, f"{count(number, noun)} ({text})")
+
+
+def _plan_text(report: PlanReport) -> Iterator[RenderableType]:
+    """The steps, then what is not included and why."""
+    yield line(report.state_text, "bold")
+    if not report.steps:
+        yield line("  nothing to do")
+    for number, step in enumerate(report.steps, start=1):
+        yield bullet(f"{number}.", step.text)
+    if report.left or report.advice:
+        yield line("  Not included:")
+        yield from _listed("pending:", [f"{file.path}: {file.reason}" for file in report.left])
+        yield from [bullet("help:", report.advice)] if report.advice else []
+    yield from _listed("ignored:", [f"{found.path}: {found.coded_message}" for found in report.ignored])
+    yield from _listed("next:", [f"{place}/{name}".lstrip("/") for place, name in report.next_expected.items()])
+
+
+_WHAT_IF = Headings(
+    equal="The table would be the same",
+    unequal="The table would differ",
+    style="yellow",
+    missing_columns="columns only in actual",
+    unexpected_columns="columns only in what-if",
+    missing="Only in actual",
+    unexpected="Only in what-if",
+    different="Changed",
+    expected="Actual",
+    actual="What-if",
+)
+
+
+def _what_if_text(table: str, result: WhatIf) -> Iterator[RenderableType]:
+    """The changed order, and the difference that it makes."""
+    yield line(f"{table}, {'; '.join(result.supposed)}", "bold")
+    if result.beginning:
+        yield from _start_text(result.beginning)
+    if result.state != result.state_otherwise:
+        yield bullet("actual:", result.state)
+        yield bullet("what-if:", result.state_otherwise)
+    yield from difference_text(result.difference, _WHAT_IF)
+
+
+def _listed(mark: str, lines: Sequence[str]) -> Iterator[RenderableType]:
+    for text in lines[:MAX_LISTED]:
+        yield bullet(mark, text)
+    if len(lines) > MAX_LISTED:
+        yield line(f"  … and {len(lines) - MAX_LISTED:,} more", "dim")

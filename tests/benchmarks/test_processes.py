@@ -30,7 +30,7 @@ told = {"time": later.isoformat(timespec="milliseconds")[:-6] + "Z", "table": "O
 print(json.dumps({"event": "started"} | told), file=sys.stderr)
 for first, last in ((1, 1), (2, 3)):
     names = {"first": f"{first:020}.parquet", "last": f"{last:020}.parquet"}
-    print(json.dumps({"event": "batch_committed"} | told | names), file=sys.stderr, flush=True)
+    print(json.dumps({"event": "commit_finished"} | told | names), file=sys.stderr, flush=True)
 signal.pause()
 """
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from scripted_faults import Fault, Script, faulty
 
-from mirror_engine.cli import opening
+from mirror_engine.cli import root as opening
 from mirror_engine.cli.main import main
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, TableFolder
@@ -23,18 +23,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shop:
-    """A mirrored database of two Parquet tables, nothing of it applied yet; its storage fails as `faults` says."""
+    """A mirrored database of two Parquet tables, nothing of it applied yet; its storage fails as in `faults`."""
 
     root: Path
     writer: MemoryDeltaWriter
+    publisher: LandingZoneWriter
     orders: TableFolder
     items: TableFolder
     faults: dict[int, Fault]
 
+    def halt(self) -> None:
+        """Land an empty file for Items."""
+        self.items.land(b"")
+
+    def block(self) -> None:
+        """Leave out a number of Sales.Orders."""
+        self.orders.skip_numbers()
+        self.orders.upsert({"Id": 3, "Name": "three"})
+
 
 @dataclass(frozen=True)
-class Said:
-    """What a command printed, and how it ended."""
+class Printed:
+    """Output and exit code of a command."""
 
     code: int
     out: str
@@ -57,15 +67,15 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     items = publisher.table("Items", keys=["Id"], types=types)
     orders.initial_load({"Id": 1, "Name": "one"}, {"Id": 2, "Name": "two"})
     items.insert({"Id": 7, "Name": "[red]seven[/red]"}, {"Id": 8, "Name": None})
-    return Shop(tmp_path, writer, orders, items, faults)
+    return Shop(tmp_path, writer, publisher, orders, items, faults)
 
 
 @pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Printed]:
     """Run a command line; pytest must see no exception, whatever happens in it."""
 
-    def run(*words: object) -> Said:
+    def run(*words: object) -> Printed:
         code = main([str(word) for word in words])
-        return Said(code, *capsys.readouterr())
+        return Printed(code, *capsys.readouterr())
 
     return run

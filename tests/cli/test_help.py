@@ -6,43 +6,65 @@ import re
 from pathlib import Path
 
 import pytest
+from reference_pages import cli_page
 
 from mirror_engine.cli import exit_codes
-from mirror_engine.cli.main import COMMANDS
+from mirror_engine.cli.main import ALL_COMMANDS, COMMANDS, SHELLS
 from mirror_engine.cli.options import ALL
-from mirror_engine.cli.reference import cli_page
 from mirror_engine.config import flag_of
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_an_example_its_exit_codes_and_json(say, monkeypatch, name) -> None:
+@pytest.mark.parametrize("name", ALL_COMMANDS)
+def test_every_command_has_an_example_exit_codes_and_json(cli, monkeypatch, name):
     monkeypatch.setenv("COLUMNS", "80")
-    said = say(name, "--help")
-    assert said.code == 0
-    assert f"  Example:\n    mirror-engine {name} " in said.out
-    assert "  Exit codes:\n    0    " in said.out
-    assert "\n    2    wrong usage" in said.out
-    assert "--json" in said.out
-    assert max(map(len, said.out.splitlines())) <= 80
-    assert not re.search(r"<\w|\[\[|x>=|INTEGER|FLOAT|TEXT", said.out)
+    printed = cli(*name.split(), "--help")
+    assert printed.code == 0
+    assert f"  Example:\n    mirror-engine {name} " in printed.out
+    assert "  Exit codes:\n    0    " in printed.out
+    assert "\n    2    usage error" in printed.out
+    assert "--json" in printed.out
+    assert max(map(len, printed.out.splitlines())) <= 85
+    assert not re.search(r"<\w|\[\[|x>=|INTEGER|FLOAT|TEXT|\{ROOT\}", printed.out)
+    about = next(names[name][1] for names in COMMANDS.values() if name in names)
+    assert about.split()[0] in {printed.out.splitlines()[2].split()[0], "Print"}
 
 
-@pytest.mark.parametrize("name", ["once", "run"])
-def test_commands_that_apply_take_every_option_but_that_of_restart(say, name) -> None:
-    text = say(name, "--help").out
+@pytest.mark.parametrize("name", ["sync", "run", "emulator start", "emulator exec"])
+def test_commands_that_apply_take_every_option(cli, name):
+    text = cli(*name.split(), "--help").out
     assert [option for option in ALL if flag_of(option) not in text] == []
 
 
-def test_the_program_lists_all_commands_and_what_exit_codes_mean(say, monkeypatch) -> None:
+def test_options_are_grouped_by_topic(cli):
+    text = cli("sync", "--help").out
+    headings = ["\nOptions:", "\nLanding zone:", "\nBatches:", "\nClean-up:", "\nSpark:", "\nGlobal options:"]
+    places = [text.index(heading) for heading in headings]
+    assert places == sorted(places)
+
+
+def test_the_program_lists_all_commands_and_exit_codes(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    text = say("--help").out
-    assert all(f"\n  {name} " in text for name in COMMANDS)
+    text = cli("--help").out
+    assert all(f"\n  {name} " in text for name in ALL_COMMANDS)
+    assert all(f"\n{heading}:" in text for heading in COMMANDS)
     assert all(f"\n    {code:<4} {meaning}" in text for code, meaning in exit_codes.MEANINGS.items())
-    assert "..." not in text.partition("Commands:")[2]
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_reference_page_is_current(monkeypatch) -> None:
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_scripts_are_printed(cli, shell):
+    printed = cli("--completion", shell)
+    assert (printed.code, "_MIRROR_ENGINE_COMPLETE" in printed.out) == (0, True)
+
+
+def test_completion_knows_commands_of_groups(cli, monkeypatch):
+    monkeypatch.setenv("_MIRROR_ENGINE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "mirror-engine trace ")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert cli().out.split() == ["plain,row", "plain,file", "plain,what-if"]
+
+
+def test_the_reference_page_is_current(monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     page = Path(__file__).parents[2] / "docs/cli.md"
-    assert page.read_text(encoding="utf-8") == cli_page(), "run: python -m mirror_engine.cli.reference docs"
+    assert page.read_text(encoding="utf-8") == cli_page(), "run: python tests/reference_pages.py"

@@ -6,8 +6,9 @@ import io
 import json
 from typing import get_args
 
-from mirror_engine.cli.event_words import words
-from mirror_engine.cli.log import Log, LogFormat
+import pytest
+
+from mirror_engine.cli.log import LEVELS, Log, level_of, log_record
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
@@ -48,48 +49,65 @@ EVENTS: list[Event] = [
 ]
 
 
-def logged(log_format: LogFormat) -> list[str]:
+def logged(log_format: str, level="info") -> list[str]:
     stream = io.StringIO()
-    log = Log(log_format, stream)
+    log = Log(log_format, level, stream)
     for event in EVENTS:
         log(event)
     return stream.getvalue().splitlines()
 
 
-def test_every_kind_of_event_has_words() -> None:
+def test_every_kind_of_event_has_a_record() -> None:
     assert {type(event) for event in EVENTS} == set(get_args(Event))
-    assert [words(event)[1] for event in EVENTS][:3] == ["cycle_started", "cycle_ended", "cycle_ended"]
+    assert [log_record(event)[1] for event in EVENTS][:3] == ["cycle_started", "cycle_finished", "cycle_finished"]
 
 
 def test_details_and_idle_cycles_are_not_logged() -> None:
-    assert [json.loads(line)["event"] for line in logged(LogFormat.JSON)] == [
-        "cycle_ended",
-        "batch_committed",
+    assert [json.loads(line)["event"] for line in logged("json")] == [
+        "cycle_finished",
+        "commit_finished",
         "table_dropped",
         "table_maintained",
-        "table_latched",
-        "table_released",
+        "table_halted",
+        "table_resumed",
         "diagnostic",
-        "operation_failed",
-        "progress_recovered",
-        "preparing",
+        "retry_scheduled",
+        "progress_rebuilt",
+        "setup_progress",
     ]
 
 
 def test_a_text_line_is_key_and_value_and_quotes_what_needs_it() -> None:
-    line = logged(LogFormat.TEXT)[4]
+    line = logged("text")[4]
     assert line.partition("level=")[2] == (
-        'error event=table_latched table=Sales.schema/Orders code=ME023 message="Sales.schema/Orders/2.parquet: '
-        'file is empty (0 bytes) [ME023]" help="delete it, write under a temporary name, then rename"'
+        "error event=table_halted table=Sales.Orders code=ME023 name=empty-file "
+        'message="Sales.schema/Orders/2.parquet: file is empty (0 bytes) [ME023]" '
+        'help="delete it, write under a temporary name, then rename"'
     )
+
+
+@pytest.mark.parametrize(
+    ("level", "verbosity", "lowest"),
+    [
+        ("info", 0, "info"),
+        ("info", 1, "debug"),
+        ("info", 3, "debug"),
+        ("info", -1, "warning"),
+        ("warning", -5, "error"),
+    ],
+)
+def test_the_level_is_lowered_by_v_and_raised_by_q(level, verbosity, lowest) -> None:
+    assert level_of(level, verbosity) == lowest
+    levels = {json.loads(line)["level"] for line in logged("json", lowest)}
+    assert levels <= set(LEVELS[LEVELS.index(lowest) :])
 
 
 def test_no_name_can_forge_a_line() -> None:
     stream = io.StringIO()
-    Log(LogFormat.TEXT, stream)(TableResumed(TableName("", "a\nlevel=error event=forged\x1b[2J")))
+    Log("text", stream=stream)(TableResumed(TableName("", "a\nlevel=error event=forged\x1b[2J")))
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
 
 
 def test_every_level_is_one_a_reader_knows() -> None:
-    assert {words(event)[0] for event in EVENTS} <= {"debug", "info", "warning", "error"}
+    assert {log_record(event)[0] for event in EVENTS} <= {"debug", "info", "warning", "error"}

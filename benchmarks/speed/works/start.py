@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from speed.bench import Bench
 
-ONCE = (sys.executable, "-m", "mirror_engine.cli.main", "once")
+ONCE = (sys.executable, "-m", "mirror_engine.cli.main", "sync")
 NOTEBOOK = (sys.executable, "-m", "speed.notebook")
 SECONDS_BETWEEN_LOOKS = 0.005
 MAX_SECONDS = 300.0

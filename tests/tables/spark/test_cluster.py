@@ -165,7 +165,7 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
     with cluster.running():
         # two files each: the first commit makes a table's rows, the second matches them
         done = cluster.run(
-            sys.executable, engine, "once", root, "--spark-master", cluster.master, "--max-batch-files", "2"
+            sys.executable, engine, "sync", root, "--spark-master", cluster.master, "--max-batch-files", "2"
         )
         assert done.returncode == REFUSED, done.stderr
         assert cluster.executors_that_worked() == {"0", "1"}
@@ -177,7 +177,7 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
             orders.apply_changes((1, {"no": 1, "at": FIRST, "note": "y"}), (2, {"no": 5, "at": LAST}))
         jars = ",".join(map(str, find_jars(Config()).values()))
         submit = [spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars]
-        done = cluster.run(*submit, engine, "once", root, PYSPARK_PYTHON=sys.executable)
+        done = cluster.run(*submit, engine, "sync", root, PYSPARK_PYTHON=sys.executable)
         assert done.returncode == REFUSED, done.stderr
         assert content(root) == content(twin, writer=reference)
     left = {path.name.partition("-")[0] for path in (root / SCRATCH).iterdir()}

@@ -1,0 +1,341 @@
+"""`emulator start|stop|env|exec`: OneLake, Entra ID and Fabric's REST API on this machine, with an engine per item."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mirror_engine.cli import exit_codes, log
+from mirror_engine.cli.options import (
+    ALL,
+    argument,
+    choice_option,
+    command,
+    flag,
+    option,
+    settings_of,
+    time_option,
+)
+from mirror_engine.cli.output import bullet, line, print_json, stderr, stdout
+from mirror_engine.cli.signals import Stopping
+from mirror_engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mirror_engine.config import Config
+    from mirror_engine.onelake.connection import ConnectionInfo
+    from mirror_engine.onelake.serving import Server
+
+CHECK_SECONDS = 0.2
+SIGNAL_EXIT = 128  # of a command that a signal ended, as shells say it: 128 and the signal's number
+MAX_PORT = 65532  # the proxy's; http, https and the page take the next three
+_PACKAGES = ("cryptography", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
+_STORE_HELP = "Folder of workspaces and items."
+
+
+def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `start` and `exec`."""
+    for add in reversed(
+        (
+            option("--workspace", metavar="NAME", help="Workspace to create or use.  [default: the first one]"),
+            option("--item", metavar="NAME", help="Mirrored database to create or use.  [default: the first one]"),
+            flag("--storage-only", help="Only the storage: nothing is replicated."),
+            choice_option(
+                "--on-restart",
+                choices=("rebuild", "resume"),
+                default="rebuild",
+                help="Tables of a stopped item that starts again: rebuild as Fabric, or resume.",
+            ),
+            flag("--allow-managed-folder-changes", help="Let clients create, rename and delete managed folders."),
+            flag("--rename-updates-mtime", help="A rename sets Last-Modified."),
+            choice_option(
+                "--blob-batch",
+                choices=("reject", "accept"),
+                default="reject",
+                help="Batch requests of the Blob API: reject as OneLake, or accept.",
+            ),
+            option(
+                "inject_fault",
+                "--inject-fault",
+                metavar="FAULT",
+                multiple=True,
+                help="Inject a fault: 'throttle status=429 path=*/Orders/* nth=3' (repeatable).",
+            ),
+            flag("--fault-api", help="Let clients change faults while it runs."),
+        )
+    ):
+        function = add(function)
+    return function
+
+
+@command(root="own", config=ALL)
+@argument("store", f"{_STORE_HELP[:-1]}; created if missing.", type=Path)
+@_emulator_options
+@option("--host", metavar="ADDRESS", default="127.0.0.1", default_text="127.0.0.1", help="IP address to listen on.")
+@flag("--allow-remote", help="Listen on a non-loopback address (requires a token).")
+@option(
+    "--token",
+    metavar="TOKEN",
+    envvar="MIRROR_ENGINE_TOKEN",
+    help="Reject requests without it; env: MIRROR_ENGINE_TOKEN.",
+)
+@option("--token-file", metavar="FILE", type=Path, help="Read the token from a file.")
+@option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, MAX_PORT),
+    default=0,
+    default_text="0",
+    help="Port of the proxy; HTTP, HTTPS and the page take the next three. 0: any four.",
+)
+@flag("-d", "--detach", help="Return when it is ready; it keeps running.")
+@flag("--foreground", help="Do not detach.", hidden=True)
+@log.log_format_option
+@log.log_level_option
+def start(
+    store: Path,
+    config: Config,
+    host: str,
+    token: str | None,
+    token_file: Path | None,
+    port: int,
+    log_format: str,
+    log_level: str,
+    *,
+    allow_remote: bool,
+    detach: bool,
+    foreground: bool,
+    as_json: bool,
+    **emulator: Any,
+) -> None:
+    """Start a local OneLake for your publisher.
+
+    Run your publisher with the printed environment variables; its production URLs then reach the emulator. Each
+    STORE/WORKSPACE/ITEM is a ROOT for all other commands, and an engine replicates what is published there.
+
+    Example: mirror-engine emulator start ./onelake --workspace Sales --item Orders --detach
+
+    Exit codes: 0 stopped by SIGTERM or emulator stop · 1 missing prerequisite or internal error · 2 usage error · 4
+    an emulator is already running for STORE · 130 stopped by Ctrl+C
+    """
+    _check_packages()
+    from mirror_engine.onelake import background
+    from mirror_engine.onelake.connection import Listening
+
+    if token_file:
+        token = _read_token(token_file)
+    listening = Listening(host, token, port, allow_remote=allow_remote)
+    context = click.get_current_context()
+    if detach and not foreground:
+        _plan(store, config, listening, emulator)  # wrong faults are a usage error here
+        words = [*settings_of(context).words, "--foreground"]
+        _print_info(background.running(store) or background.start(store, words, os.environ), as_json=as_json)
+        return
+    logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
+    level = log.level_of(log_level, settings_of(context).verbosity)
+    with Stopping() as stopping, _server(store, config, listening, emulator, log.Log(log_format, level)) as server:
+        _print_info(server.connection, as_json=as_json)
+        stopping.wait()
+    raise click.exceptions.Exit(stopping.exit_code(exit_codes.SUCCESS))
+
+
+def _read_token(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--token-file: {path} cannot be read: {error}", "give a file with one token") from None
+
+
+@command(root="own")
+@argument("store", _STORE_HELP, type=Path)
+def stop(store: Path, *, as_json: bool) -> None:
+    """Stop the emulator of STORE, after the current commits.
+
+    Example: mirror-engine emulator stop ./onelake
+
+    Exit codes: 0 stopped, or none was running · 2 usage error · 4 it has not stopped yet
+    """
+    _check_packages()
+    from mirror_engine.onelake import background
+
+    stopped = background.stop(store)
+    if as_json:
+        print_json("emulator stop", {"store": str(store), "stopped": stopped is not None})
+    else:
+        stderr().print(line(f"Stopped the emulator of {store}." if stopped else f"No emulator is running for {store}."))
+
+
+@command(root="own")
+@argument("store", _STORE_HELP, type=Path)
+def env(store: Path, *, as_json: bool) -> None:
+    """Print the environment that leads a publisher to the emulator of STORE.
+
+    As lines for a shell: eval "$(mirror-engine emulator env ./onelake)"
+
+    Example: mirror-engine emulator env ./onelake
+
+    Exit codes: 0 printed · 2 usage error, or no emulator is running
+    """
+    _check_packages()
+    from mirror_engine.onelake import background
+
+    info = background.running(store)
+    if info is None:
+        raise UsageError(f"no emulator is running for {store}", f"start one: mirror-engine emulator start {store} -d")
+    _print_info(info, as_json=as_json, exports_only=True, name="emulator env")
+
+
+def _print_info(
+    info: ConnectionInfo, *, as_json: bool, exports_only: bool = False, name: str = "emulator start"
+) -> None:
+    if as_json:
+        print_json(name, info.to_json())
+        return
+    for text in info.exports() if exports_only else info.lines():
+        stdout().print(line(text), soft_wrap=True)
+    sys.stdout.flush()
+
+
+@command(name="exec", root="own", config=ALL)
+@argument("store", f"{_STORE_HELP[:-1]}; created if missing.", type=Path)
+@argument("program", "What to run, with its arguments, after --.", metavar="COMMAND", nargs=-1, required=True)
+@_emulator_options
+@time_option("--wait", help="After COMMAND succeeded, wait at most this long until its files are applied.")
+def exec_(  # the builtin keeps its name
+    store: Path,
+    config: Config,
+    program: tuple[str, ...],
+    wait: float | None,
+    **emulator: Any,
+) -> None:
+    """Run one command in that environment.
+
+    The emulator starts before it and stops after it. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID tell the
+    command where to publish. The engines stop, too: the last files are applied only with --wait, or by a later sync
+    of STORE/WORKSPACE/ITEM.
+
+    Example: mirror-engine emulator exec ./onelake --wait 120s -- python publish.py
+
+    Exit codes: 0 the command's own, as all others · 2 usage error · 3 a table is halted or blocked, with --wait · 4
+    timed out, or an emulator is already running for STORE · 130 interrupted
+    """
+    _check_packages()
+    from mirror_engine.onelake.connection import Listening
+
+    emulator.pop("as_json")  # of errors; stdout belongs to the command
+    with _server(store, config, Listening(), emulator, log.Log()) as server:
+        code = _run(program, server.connection.around(os.environ)) or _finish(server, wait)
+    raise click.exceptions.Exit(code)
+
+
+def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command to its end; signals are its own affair."""
+    try:
+        child = subprocess.Popen(program, env=environment)  # noqa: S603 - what the user asked for
+    except OSError as error:
+        raise UsageError(f"{program[0]}: {error.strerror}", "give an executable command after --") from None
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),  # a terminal sends it to the command, too
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate()),
+    }
+    try:
+        code = None
+        while code is None:  # a signal that another thread took does not wake this one
+            with suppress(subprocess.TimeoutExpired):
+                code = child.wait(CHECK_SECONDS)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else SIGNAL_EXIT - code
+
+
+def _finish(server: Server, seconds: float | None) -> int:
+    """After a command that succeeded: wait for the tables, or say that they are behind; the exit code."""
+    ends = time.monotonic() + (seconds or 0.0)
+    with Stopping() as stopping:
+        while True:
+            behind = server.unfinished()
+            is_final = all(unmet.needs_attention for _, unmet in behind)
+            if is_final or time.monotonic() >= ends or stopping.stop.wait(CHECK_SECONDS):
+                break
+    for item, unmet in behind:
+        stderr().print(line(f"{item.path}: {unmet.message}"))
+    if not behind or seconds is None:
+        if behind:
+            stderr().print(bullet("help:", "to wait until tables have caught up: emulator exec --wait DURATION"))
+        return exit_codes.SUCCESS
+    return stopping.exit_code(exit_codes.NEEDS_ATTENTION if is_final else exit_codes.RETRY)
+
+
+def _plan(store: Path, config: Config, listening: Any, emulator: Mapping[str, Any]) -> Any:
+    from mirror_engine.onelake.faults import EmulatorOptions, parse_fault
+    from mirror_engine.onelake.serving import ServerPlan
+
+    options = EmulatorOptions(
+        allow_managed_folder_changes=emulator["allow_managed_folder_changes"],
+        rename_updates_mtime=emulator["rename_updates_mtime"],
+        blob_batch=emulator["blob_batch"],
+        faults=[parse_fault(text) for text in emulator["inject_fault"]],
+    )
+    return ServerPlan(
+        store,
+        emulator["workspace"],
+        emulator["item"],
+        has_engines=not emulator["storage_only"],
+        listening=listening,
+        options=options,
+        config=config,
+        has_fault_api=emulator["fault_api"],
+        resumes=emulator["on_restart"] == "resume",
+    )
+
+
+def _server(store: Path, config: Config, listening: Any, emulator: Mapping[str, Any], writer: log.Log) -> Server:
+    """The emulator, whose errors, faults and rejected requests are logged."""
+    from mirror_engine.onelake.serving import Server
+
+    plan = _plan(store, config, listening, emulator)
+
+    def log_fault(fault: str, method: str, path: str) -> None:
+        writer.write("warning", "fault_injected", {"fault": fault, "method": method, "path": path})
+
+    def log_event(item: Any, event: Any) -> None:
+        level, name, fields = log.log_record(event)
+        writer.write(level, name, {"mirror": item.path, **fields})
+
+    def log_rejected(request: Any) -> None:
+        name, fields = request.to_json()
+        writer.write("warning", name, fields)
+
+    def log_error(message: str) -> None:
+        writer.write("error", "emulator_error", {"message": message})
+
+    plan.options.on_fault = log_fault
+    return Server(plan, log_error, log_event, log_rejected)
+
+
+def _check_packages() -> None:
+    """Raise UsageError without the packages that the emulator needs."""
+    missing = [name for name in _PACKAGES if not _is_installed(name)]
+    if missing:
+        raise UsageError(
+            f"the emulator needs {', '.join(missing)}", "install the extra: pip install 'mirror-engine[serve]'"
+        )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # half a package
+        return False

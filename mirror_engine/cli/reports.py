@@ -1,0 +1,292 @@
+"""Reports of `validate`: text, JSON, GitHub annotations, JUnit XML and SARIF."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from mirror_engine import __version__
+from mirror_engine.cli.output import STYLES, bullet, line, table_json
+from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.publisher.validate import HALTING_STATES, TableReport, blocks_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.publisher.validate import Counted, ValidationReport
+
+MAX_OF_A_CODE = 5  # places of one code that text shows in one table
+LANDING_ZONE = "landing zone"  # name of what belongs to no table
+
+
+def line_of(diagnostic: Diagnostic, table: TableReport) -> int | None:
+    """The 1-based line of a row in delimited text, or of invalid JSON; None in Parquet and without a row.
+
+    Below a header of one line a row is one line, unless cells before it contain line ends or blank lines were
+    skipped.
+    """
+    if diagnostic.row is not None:
+        return diagnostic.row + 1 if table.is_text else None
+    number = dict(diagnostic.details).get("line", "") if diagnostic.code == "ME010" else ""
+    return int(number) if number.isdecimal() else None
+
+
+def _located(report: ValidationReport) -> Iterator[tuple[Diagnostic, int, int | None]]:
+    """Every diagnostic with how often it was found and its line: the landing zone's own first."""
+    yield from ((found, times, None) for found, times in report.diagnostics)
+    for table in report.tables:
+        yield from ((found, times, line_of(found, table)) for found, times in table.diagnostics)
+
+
+def _severity(diagnostic: Diagnostic) -> Severity:
+    """How serious it is for a reader of this line only: a gap fails a check as an error does."""
+    return Severity.ERROR if blocks_progress(diagnostic) else diagnostic.severity
+
+
+def _message(diagnostic: Diagnostic, times: int) -> str:
+    often = f" ({times:,} times)" if times > 1 else ""
+    return f"{diagnostic.full_message}{often}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
+
+
+def _encodable(text: str) -> str:
+    """A path without what UTF-8 cannot encode: lone surrogates of a name that is not Unicode."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def as_json(reports: Sequence[ValidationReport], default_schema: str) -> dict[str, Any]:
+    """All reports as plain values."""
+    targets = []
+    for report in reports:
+        target = report.to_json()
+        names = [TableName.from_folder(table.name) for table in report.tables]
+        target["tables"] = [
+            {**(reference := table_json(name, default_schema)), **table, **reference}
+            for table, name in zip(target["tables"], names, strict=True)
+        ]
+        targets.append(target)
+    return {"ok": all(target["ok"] for target in targets), "targets": targets}
+
+
+_GITHUB_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+_IN_A_MESSAGE = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
+_IN_A_PROPERTY = {**_IN_A_MESSAGE, ord(":"): "%3A", ord(","): "%2C"}
+
+
+def github(*reports: ValidationReport) -> str:
+    """Workflow commands of GitHub Actions: each line becomes an annotation of its file.
+
+    GitHub shows ten annotations of a kind for each step; the log has them all.
+    """
+    lines = []
+    for report in reports:
+        for found, times, number in _located(report):
+            properties = {"file": _encodable(report.path_of(found)), "line": str(number or ""), "title": found.code}
+            shown = ",".join(f"{name}={value.translate(_IN_A_PROPERTY)}" for name, value in properties.items() if value)
+            message = _message(found, times).translate(_IN_A_MESSAGE)
+            lines.append(f"::{_GITHUB_COMMANDS[_severity(found)]} {shown}::{message}\n")
+    return "".join(lines)
+
+
+_NOT_XML = re.compile("[\ufffe\uffff]")  # control characters are escaped before
+
+
+def junit(*reports: ValidationReport) -> str:
+    """JUnit XML: a test suite for each table, a test case for each path; what is below `fail_on` fails nothing."""
+    root = ET.Element("testsuites", name="mirror-engine validate")
+    for report in reports:
+        zone = (TableReport(LANDING_ZONE, "", diagnostics=report.diagnostics),) if report.diagnostics else ()
+        for table in (*zone, *report.tables):
+            suite = _suite(table, report)
+            if len(reports) > 1:
+                suite.set("name", _xml_text(f"{report.landing_zone}/{_name(table)}"))
+            root.append(suite)
+    for number in ("tests", "failures", "errors"):
+        root.set(number, str(sum(int(suite.get(number, "0")) for suite in root)))
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _name(table: TableReport) -> str:
+    return table.name if table.name == LANDING_ZONE else TableName.from_folder(table.name).normalized
+
+
+def _suite(table: TableReport, report: ValidationReport) -> ET.Element:
+    unapplied = dict(table.not_applied)
+    findings: dict[str, list[Counted]] = {path: [] for path in (*table.files, *unapplied)}
+    for found, times in table.diagnostics:
+        findings.setdefault(found.path, []).append((found, times))
+    suite = ET.Element("testsuite", name=_xml_text(_name(table)))
+    if table.state:
+        properties = ET.SubElement(suite, "properties")
+        for name, value in (("state", table.state), ("rows", str(table.rows))):
+            ET.SubElement(properties, "property", name=name, value=_xml_text(value))
+    cases = []
+    for path, counted in findings.items():
+        case = _case(table, path, counted, report)
+        if path in unapplied and case.find("failure") is None:
+            # a file of a table that stopped fails with it; one that waits for metadata was not checked yet
+            reason = _xml_text(f"not applied: {unapplied[path]}")
+            failure = ET.Element("failure", type="not applied", message=reason)
+            case.insert(0, failure if table.is_stuck else ET.Element("skipped", message=reason))
+        cases.append(case)
+    suite.extend(cases)
+    failures, skipped = (str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "skipped"))
+    for name, value in {"tests": str(len(cases)), "failures": failures, "errors": "0", "skipped": skipped}.items():
+        suite.set(name, value)
+    return suite
+
+
+def _case(table: TableReport, path: str, counted: Sequence[Counted], report: ValidationReport) -> ET.Element:
+    case = ET.Element("testcase", classname=_xml_text(_name(table)), name=_xml_text(path or LANDING_ZONE))
+    failing = [entry for entry in counted if report.fails(entry[0])]
+    if failing:
+        first = failing[0][0]
+        failure = ET.SubElement(case, "failure", type=first.code, message=_xml_text(_message(*failing[0])))
+        failure.text = _xml_lines(failing)
+    passing = [entry for entry in counted if not report.fails(entry[0])]
+    if passing:
+        ET.SubElement(case, "system-out").text = _xml_lines(passing)
+    return case
+
+
+def _xml_lines(counted: Sequence[Counted]) -> str:
+    return "\n".join(_xml_text(f"{found.severity.value}: {_message(found, times)}") for found, times in counted)
+
+
+def _xml_text(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", printable(text))
+
+
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def sarif(*reports: ValidationReport) -> str:
+    """SARIF 2.1.0, for code scanning: one run with the pages of all codes that were found, then the results."""
+    codes = sorted({found.code for report in reports for found, _ in report.all()})
+    driver = {"name": "mirror-engine", "version": __version__, "rules": [_sarif_rule(code) for code in codes]}
+    results = [
+        _sarif_result(found, times, number, report.path_of(found)) | {"ruleIndex": codes.index(found.code)}
+        for report in reports
+        for found, times, number in _located(report)
+    ]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    document = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _sarif_rule(code: str) -> dict[str, Any]:
+    from mirror_engine.explain.pages import explanation
+
+    page = explanation(code)
+    return {
+        "id": code,
+        "name": page.definition.name,
+        "shortDescription": {"text": page.title},
+        "fullDescription": {"text": page.why},
+        "help": {"text": f"{page.why}\n\n{page.what_to_do}", "markdown": page.markdown},
+        "defaultConfiguration": {"level": _SARIF_LEVELS[page.definition.severity]},
+        "properties": {"tags": list(page.definition.rules)},
+    }
+
+
+def _sarif_result(diagnostic: Diagnostic, times: int, number: int | None, path: str) -> dict[str, Any]:
+    location: dict[str, Any] = {"artifactLocation": {"uri": quote(_encodable(path)) or "."}}
+    if number is not None:
+        location["region"] = {"startLine": number}
+    # the same in every run that finds the same thing in the same place, however the counts in its message change
+    place = (diagnostic.code, diagnostic.path, str(diagnostic.row or ""), diagnostic.column or "")
+    return {
+        "ruleId": diagnostic.code,
+        "level": _SARIF_LEVELS[_severity(diagnostic)],
+        "message": {"text": _message(diagnostic, times)},
+        "locations": [{"physicalLocation": location}],
+        "occurrenceCount": times,
+        "partialFingerprints": {
+            "mirrorEngineDiagnostic/v1": hashlib.sha256(_encodable("\0".join(place)).encode()).hexdigest()[:32]
+        },
+    }
+
+
+def text(report: ValidationReport) -> Iterator[RenderableType]:
+    """Table by table, the most serious findings first, each with its help; then a summary."""
+    if report.diagnostics:
+        yield line(f"{report.landing_zone}:", "bold")
+        yield from _findings(report.diagnostics, TableReport("", ""), report)
+    for table in report.tables:
+        yield _heading(table)
+        yield from _findings(table.diagnostics, table, report)
+        if table.fabric_error:
+            yield bullet("Fabric:", table.fabric_error, "dim")
+    if not (report.tables or report.diagnostics):
+        yield line("The landing zone has no table folders.")
+    yield line("")
+    yield from _summary(report)
+
+
+def _heading(table: TableReport) -> RenderableType:
+    from rich.text import Text
+
+    style = {"caught_up": "green", "halted": "bold red", "blocked": "bold red"}.get(table.state, "yellow")
+    total = len(table.files) + len(table.not_applied)
+    applied = f"{len(table.files)} of {count(total, 'file')} applied" if table.not_applied else count(total, "file")
+    numbers = f", {applied} ({count(table.rows, 'row')})" if total else ""
+    return Text.assemble(line(_name(table), "bold"), ": ", line(table.state.replace("_", " "), style), numbers)
+
+
+def _findings(diagnostics: Iterable[Counted], table: TableReport, report: ValidationReport) -> Iterator[RenderableType]:
+    by_code: dict[str, list[Counted]] = {}
+    for found, times in sorted(diagnostics, key=lambda counted: -SEVERITY_ORDER.index(counted[0].severity)):
+        by_code.setdefault(found.code, []).append((found, times))
+    for same in by_code.values():
+        first = same[0][0]
+        for found, times in same[:MAX_OF_A_CODE]:
+            often = f" ({times:,} times)" if times > 1 else ""
+            label = f"{found.severity.value}[{found.code}]:"
+            rules = f" ({', '.join(found.rules)})"
+            yield bullet(label, f"{found.message}{often}{rules}", mark_style=STYLES[found.severity])
+            if location := _location(found, line_of(found, table), report):
+                yield bullet("  -->", location)
+        if len(same) > MAX_OF_A_CODE:
+            yield bullet("  ...", f"and {len(same) - MAX_OF_A_CODE:,} more {first.code}", "dim")
+        if first.help:
+            yield bullet("  help:", first.help)
+
+
+def _location(found: Diagnostic, number: int | None, report: ValidationReport) -> str:
+    place = report.path_of(found)
+    if number is not None:
+        return f"{place}:{number}" + ("" if found.row is None else f" (row {found.row})")
+    return place if found.row is None else f"{place}, row {found.row}"
+
+
+def _summary(report: ValidationReport) -> Iterator[RenderableType]:
+    files = sum(len(table.files) for table in report.tables)
+    pending = sum(len(table.not_applied) for table in report.tables)
+    rows = sum(table.rows for table in report.tables)
+    checked = f"{count(len(report.tables), 'table')}, {count(files + pending, 'file')}, {count(rows, 'row')}"
+    severities = [severity for severity in reversed(SEVERITY_ORDER) if report.count(severity)]
+    stuck = [
+        (sum(table.is_stuck and table.state == state for table in report.tables), state) for state in HALTING_STATES
+    ]
+    stopped = ", ".join(f"{count(number, 'table')} {state}" for number, state in stuck if number)
+    if severities:
+        found = ", ".join(count(report.count(severity), severity.value) for severity in severities)
+        yield line(f"Found {found}{f': {stopped}' if stopped else ''} ({checked}).", STYLES[severities[0]])
+    elif files or pending or report.suppressed:
+        yield line(f"No problems found ({checked}).", "green")
+    else:
+        yield line(f"Nothing has landed yet ({checked}).")
+    if report.suppressed:
+        yield line(f"{count(report.suppressed, 'finding')} suppressed.", "dim")
+    if severities:
+        worst = max((found for found, _ in report.all()), key=lambda found: SEVERITY_ORDER.index(found.severity))
+        yield line(f"For details: mirror-engine explain {worst.code}", "dim")

@@ -1,0 +1,225 @@
+"""`emulator start|stop|env|exec`: what they reject, print and leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mirror_engine.onelake import background
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+pytestmark = pytest.mark.slow
+
+PYTHON = sys.executable
+PROGRAM = [PYTHON, "-m", "mirror_engine.cli.main"]
+PUBLISHER = Path(__file__).parents[2] / "docs/examples/publisher.py"
+TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
+
+
+def test_remote_access_takes_a_flag_and_a_token(cli, tmp_path, monkeypatch) -> None:
+    printed = cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0")  # noqa: S104 - what is refused
+    assert printed.code == 2
+    assert "--allow-remote" in printed.err
+    printed = cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0", "--allow-remote")  # noqa: S104 - likewise
+    assert printed.code == 2
+    assert "MIRROR_ENGINE_TOKEN" in printed.err
+    monkeypatch.setenv("MIRROR_ENGINE_TOKEN", "short")
+    assert cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0", "--allow-remote").code == 2  # noqa: S104 - likewise
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("command", [["start"], ["stop"], ["env"], ["exec", "--", "true"]])
+def test_without_the_extra_its_installation_is_the_help(cli, tmp_path, monkeypatch, command) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    printed = cli("emulator", command[0], tmp_path, *command[1:])
+    assert printed.code == 2
+    assert printed.err == (
+        "error: the emulator needs uvicorn\n  help: install the extra: pip install 'mirror-engine[serve]'\n"
+    )
+
+
+def test_without_an_emulator_stop_does_nothing_and_env_fails(cli, tmp_path) -> None:
+    printed = cli("emulator", "stop", tmp_path)
+    assert (printed.code, printed.out) == (0, "")
+    assert "No emulator is running for" in printed.err
+    assert cli("emulator", "env", tmp_path).code == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_exec_runs_a_command_in_the_environment_and_ends_with_its_code(cli, tmp_path, code) -> None:
+    script = "import os, sys; open(sys.argv[1], 'w').write(os.environ['HTTPS_PROXY']); sys.exit(int(sys.argv[2]))"
+    seen = tmp_path / "seen"
+    printed = cli("emulator", "exec", tmp_path / "store", "--storage-only", "--", PYTHON, "-c", script, seen, code)
+    assert (printed.code, printed.out, printed.err) == (code, "", "")
+    assert seen.read_text().startswith("http://127.0.0.1:")
+    assert background.running(tmp_path / "store") is None
+
+
+def test_a_command_that_a_signal_ended_has_the_code_of_a_shell(cli, tmp_path) -> None:
+    script = f"import os, signal; os.kill(os.getpid(), {int(signal.SIGKILL)})"
+    assert cli("emulator", "exec", tmp_path, "--storage-only", "--", PYTHON, "-c", script).code == 128 + signal.SIGKILL
+
+
+def test_a_command_that_cannot_run_is_a_usage_error(cli, tmp_path) -> None:
+    printed = cli("emulator", "exec", tmp_path, "--storage-only", "--", "no-such-command")
+    assert printed.code == 2
+    assert "no-such-command" in printed.err
+    assert background.running(tmp_path) is None
+
+
+def test_a_rejected_request_is_logged(cli, tmp_path) -> None:
+    ask = (
+        "import os, urllib.request as r, urllib.error\n"
+        "at = 'https://onelake.dfs.fabric.microsoft.com/nowhere/x?sig=hush'\n"
+        "try: r.urlopen(at)\n"
+        "except urllib.error.HTTPError: pass"
+    )
+    printed = cli("emulator", "exec", tmp_path, "--storage-only", "--", PYTHON, "-c", ask)
+    assert printed.code == 0
+    assert (
+        "event=request_rejected method=GET host=onelake.dfs.fabric.microsoft.com path=/nowhere/x status=404"
+        in printed.err
+    )
+    assert "code=WorkspaceNotFound" in printed.err
+    assert "hush" not in printed.err
+
+
+def test_start_runs_until_sigterm_and_prints_the_environment(cli, tmp_path) -> None:
+    def end_when_served() -> None:
+        ends = time.monotonic() + 20
+        while not (tmp_path / ".mirror-engine/emulator.json").exists() and time.monotonic() < ends:
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ender = threading.Thread(target=end_when_served)
+    ender.start()
+    printed = cli("emulator", "start", tmp_path, "--storage-only", "--workspace", "Sales", "--item", "Orders")
+    ender.join()
+    assert printed.code == 0
+    lines = printed.out.splitlines()
+    assert lines[0].startswith("export HTTPS_PROXY=http://127.0.0.1:")
+    assert any(line.startswith("# workspace     Sales  ") for line in lines)
+    assert any(line.startswith("# item          Orders  ") for line in lines)
+    assert any(line.startswith("# page          http://127.0.0.1:") for line in lines)
+
+
+@pytest.fixture
+def own_package(monkeypatch) -> None:
+    """Processes that are started run the code that is tested."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_package")
+def test_a_detached_emulator_runs_until_stop(cli, tmp_path) -> None:
+    store = tmp_path / "store"
+    words = ["emulator", "start", str(store), "--storage-only", "--detach", "--token", TOKEN]
+    started = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, check=False)
+    try:
+        assert started.returncode == 0, started.stderr
+        exports = cli("emulator", "env", store).out
+        assert all(line.startswith("export ") for line in exports.splitlines())
+        assert started.stdout.startswith(exports)
+        card = background.running(store)
+        assert card is not None
+        assert card.pid != os.getpid()
+        assert card.environment["HTTPS_PROXY"] in started.stdout
+        assert cli("emulator", "start", store, "-d").out == started.stdout  # and no second one
+        assert json.loads(cli("emulator", "env", store, "--json").out)["pid"] == card.pid
+        assert cli("emulator", "start", store).code == 4
+    finally:
+        stopped = cli("emulator", "stop", store)
+    assert stopped.code == 0
+    assert background.running(store) is None
+    log = store / ".mirror-engine/emulator.log"
+    assert TOKEN not in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_package")
+def test_a_detached_emulator_that_cannot_start_has_its_log_as_help(cli, tmp_path) -> None:
+    printed = cli("emulator", "start", tmp_path, "--storage-only", "--detach", "--item", "a/b")
+    assert printed.code == 1
+    assert "did not start" in printed.err
+    assert "--item" in printed.err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_package")
+def test_a_shell_that_evaluates_env_reaches_the_emulator(cli, tmp_path) -> None:
+    ask = "import urllib.request as u; print(u.urlopen('https://login.microsoftonline.com/common/discovery/instance').status)"
+    script = f"""
+        {" ".join(PROGRAM)} emulator start {tmp_path} --storage-only --detach > {tmp_path}/connection
+        eval "$({" ".join(PROGRAM)} emulator env {tmp_path})"
+        {PYTHON} -c "{ask}"
+    """
+    try:
+        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    finally:
+        cli("emulator", "stop", tmp_path)
+    assert done.stdout == "200\n", done.stderr
+
+
+def test_a_token_file_is_read(cli, tmp_path) -> None:
+    (tmp_path / "token").write_text("short\n")
+    start = ("emulator", "start", tmp_path / "store", "--host", "0.0.0.0", "--allow-remote")  # noqa: S104 - rejected
+    printed = cli(*start, "--token-file", tmp_path / "token")
+    assert (printed.code, "16 characters" in printed.err) == (2, True)
+    assert cli(*start, "--token-file", tmp_path / "none").code == 2
+
+
+@pytest.fixture
+def writers(monkeypatch):
+    """Engines that write to memory, by the name of their ROOT."""
+    made = {}
+    monkeypatch.setattr(
+        "mirror_engine.mirror.Mirror._own_writer",
+        lambda mirror: made.setdefault(mirror.root.name, MemoryDeltaWriter()),
+    )
+    return made
+
+
+def leaving_out_a_number(tmp_path):
+    program = tmp_path / "publisher.py"
+    program.write_text(PUBLISHER.read_text().replace("00002.csv", "00003.csv"))
+    return program
+
+
+def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers) -> None:
+    printed = cli("emulator", "exec", tmp_path / "store", "--wait", "60", "--", sys.executable, PUBLISHER)
+    assert printed.code == 0, printed.err
+    assert writers["Mirror"].rows("Sales/Stores").to_pylist() == [{"id": 2, "city": "Wien"}]
+
+
+@pytest.mark.usefixtures("writers")
+def test_exec_wait_ends_at_a_blocked_table(cli, tmp_path) -> None:
+    printed = cli(
+        "emulator", "exec", tmp_path / "store", "--wait", "600", "--", sys.executable, leaving_out_a_number(tmp_path)
+    )
+    assert printed.code == 3
+    assert "Workspace/Mirror: Sales.Stores is blocked: 00000000000000000002.csv is missing" in printed.err
+
+
+@pytest.mark.usefixtures("writers")
+def test_without_wait_tables_that_are_behind_are_named(cli, tmp_path) -> None:
+    printed = cli("emulator", "exec", tmp_path / "store", "--", sys.executable, leaving_out_a_number(tmp_path))
+    assert printed.code == 0
+    assert "Sales.Stores" in printed.err
+    assert "emulator exec --wait DURATION" in printed.err
+
+
+@pytest.mark.usefixtures("writers")
+def test_exec_does_not_wait_after_a_failed_command(cli, tmp_path) -> None:
+    script = f"exec(open({str(leaving_out_a_number(tmp_path))!r}).read()); raise SystemExit(7)"
+    printed = cli("emulator", "exec", tmp_path / "store", "--wait", "600", "--", sys.executable, "-c", script)
+    assert printed.code == 7

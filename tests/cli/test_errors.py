@@ -1,0 +1,162 @@
+"""However a command fails: a message, help, the documented exit code, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mirror_engine import errors
+from mirror_engine.cli import exit_codes
+from mirror_engine.cli import root as opening
+from mirror_engine.cli.error_handler import code_of, error_text
+from mirror_engine.cli.signals import Stopping
+from mirror_engine.engine.run import RunResult
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
+
+
+def every_error(tree=errors.MirrorError) -> list[type]:
+    return [tree, *(leaf for branch in tree.__subclasses__() for leaf in every_error(branch))]
+
+
+def documented_codes() -> dict[str, int]:
+    """The exit codes in the tree that errors.py draws; a branch without one has its parent's."""
+    codes, parents = {}, []
+    for line in errors.__doc__.split("```")[1].splitlines()[1:]:
+        depth, name = (len(line) - len(line.lstrip("│├└─ "))) // 4, line.lstrip("│├└─ ").split()[0]
+        parents[depth:] = [name]
+        _, found, code = line.partition("exit ")
+        codes[name] = int(code) if found else codes[parents[-2]] if depth else 1
+    return codes
+
+
+def made(kind: type) -> errors.MirrorError:
+    if kind is RejectedFile:
+        return RejectedFile(diagnose("ME023", "Items/1.parquet"))
+    return kind("the place: what was found", "what to do")
+
+
+@pytest.mark.parametrize("kind", every_error())
+def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, kind) -> None:
+    def fail(*_: object) -> None:
+        raise made(kind)
+
+    monkeypatch.setattr(opening, "open_mirror", fail)
+    printed = cli("sync", tmp_path)
+    assert printed.code == documented_codes()[kind.__name__]
+    assert printed.err == error_text(made(kind).message, made(kind).help)
+    told = json.loads(cli("sync", tmp_path, "--json").err)["error"]
+    assert told == {
+        "code": code_of(made(kind)),
+        "message": made(kind).message,
+        "help": made(kind).help or None,
+        "exit_code": printed.code,
+    }
+
+
+def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a row's value")
+
+    monkeypatch.setattr(opening, "open_mirror", fail)
+    monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
+    printed = cli("sync", tmp_path)
+    assert printed.code == 1
+    assert "error: internal error: ZeroDivisionError (details: " in printed.err
+    assert "a row's value" not in printed.err
+    assert "Traceback" not in printed.err
+    (log,) = (tmp_path / "cache/logs").iterdir()
+    assert "ZeroDivisionError" in log.read_text()
+
+
+def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(opening, "open_mirror", interrupt)
+    printed = cli("sync", tmp_path)
+    assert (printed.code, printed.err) == (130, "error: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "help"),
+    [
+        (["stauts", "."], "no such command: stauts", "did you mean status?"),
+        (["trace", "rows"], "no such command: rows", "did you mean row?"),
+        (["show"], "missing argument 'TABLE'", "see mirror-engine show --help"),
+        (["sync", ".", "--wrkers", "2"], "no such option '--wrkers'", "did you mean --workers?"),
+        (["show", "Items", "--limit", "many"], "invalid value for '--limit': 'many', allowed: a whole", "show --help"),
+        (["show", "Items", "--limit", "-1"], "invalid value for '--limit'", "show --help"),
+        (["sync", "/no/such/place"], "/no/such/place: no such folder", "init"),
+        (["sync", ".", "--workers", "0"], "1 invalid option:", "--help"),
+        (["sync", ".", "--config", "/no/such.toml"], "1 invalid option:", "--help"),
+        (["validate", ".", "--format", "xml"], "invalid value for '--format': 'xml' is not one of", "validate --help"),
+        (["sync", ".", "more"], "got unexpected extra argument", "sync --help"),
+    ],
+)
+def test_usage_errors_end_with_2_and_help(cli, words, message, help):
+    printed = cli(*words)
+    assert (printed.code, printed.out) == (2, "")
+    assert printed.err.startswith(f"error: {message}")
+    assert help in printed.err.partition("\n  help: ")[2]
+    error = json.loads(cli(*words, "--json").err)["error"]
+    assert (error["exit_code"], error["message"].startswith(message)) == (2, True)
+
+
+def test_all_wrong_options_are_reported_at_once(cli, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MIRROR_ENGINE_WORKERZ", "2")
+    (tmp_path / "mirror-engine.toml").write_text("strikt = true\n")
+    printed = cli("sync", tmp_path, "--delete-processed-after", "soon", "--missing-metadata", "perhaps")
+    assert printed.err.startswith("error: 4 invalid options:")
+    for part in (
+        "strikt",
+        "did you mean strict",
+        "MIRROR_ENGINE_WORKERZ",
+        "--delete-processed-after",
+        "--missing-metadata",
+    ):
+        assert part in printed.err
+
+
+@pytest.mark.parametrize("words", [(), ("trace",), ("emulator",)])
+def test_no_command_shows_the_help(cli, words):
+    printed = cli(*words)
+    assert (printed.code, printed.out) == (2, "")
+    assert printed.err.startswith("Usage: mirror-engine ")
+
+
+def test_version_is_one_line(cli) -> None:
+    printed = cli("--version")
+    assert printed.code == 0
+    assert printed.out.startswith("mirror-engine 0.")
+
+
+def test_every_result_has_an_exit_code() -> None:
+    found = {result.name: exit_codes.of_result(result) for result in RunResult}
+    assert found == {"CAUGHT_UP": 0, "FAILED": 1, "NEEDS_ATTENTION": 3, "RETRY": 4}
+
+
+def test_the_second_signal_ends_the_process(monkeypatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("os._exit", ended.append)
+    before = signal.getsignal(signal.SIGINT)
+    with Stopping() as stopping:
+        signal.raise_signal(signal.SIGTERM)
+        assert (stopping.stop.is_set(), stopping.interrupted, ended) == (True, False, [])
+        signal.raise_signal(signal.SIGINT)
+    assert ended == [130]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_ends_it_silently(tmp_path) -> None:
+    words = [sys.executable, "-m", "mirror_engine.cli.main", "init", str(tmp_path / "x"), "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.close()
+        assert process.stderr
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

@@ -1,0 +1,60 @@
+"""JSON: one document with an envelope for every command, in the documented shape."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from json_shapes import documented, mismatches, shape
+from reference_pages import JSON_EXAMPLES
+
+from mirror_engine.cli.main import ALL_COMMANDS
+
+pytestmark = pytest.mark.slow
+WITHOUT_EXAMPLE = {"run", "demo", "doctor", "emulator start", "emulator stop", "emulator env", "emulator exec"}
+
+
+def test_every_command_has_an_example():
+    named = {path.stem for path in JSON_EXAMPLES.glob("*.json")} - {"error"}
+    assert named == {name.replace(" ", "-") for name in ALL_COMMANDS if name not in WITHOUT_EXAMPLE}
+
+
+def test_every_command_prints_the_documented_shape(shop, cli, tmp_path):
+    zone = shop.root / "Files/LandingZone"
+    at = ("-C", shop.root)
+    (tmp_path / "expected.csv").write_text("Id,Name\n7,x\n9,y\n")
+    shop.publisher.partner_events(partnerName="Acme.Sync")
+    cli("sync", shop.root)
+    shop.items.update({"Id": 7, "Name": "again"})
+    cli("sync", shop.root)
+    shop.halt()
+    shop.block()
+    (zone / "Items/stray.txt").touch()
+    (zone / "stray.parquet").touch()
+    for words in (
+        ("sync", shop.root),
+        ("status", shop.root),
+        ("plan", shop.root),
+        ("wait", shop.root, "--timeout", "0"),
+        ("tables", shop.root),
+        ("show", *at, "Items"),
+        ("history", *at, "Items"),
+        ("trace", "row", *at, "Items", "7"),
+        ("trace", "file", *at, "Items", "2"),
+        ("trace", "what-if", *at, "Items", "--skip", "2"),
+        ("diff", *at, "Items", tmp_path / "expected.csv"),
+        ("validate", zone / "Items"),
+        ("explain", "ME014"),
+        ("init", shop.root / "new"),
+        ("maintain", *at, "Items"),
+        ("rebuild", shop.root, "--yes"),
+    ):
+        printed = cli(*words, "--json")
+        assert printed.out.count("\n") == 1, words
+        document = json.loads(printed.out)
+        name = document["command"]
+        assert list(document)[:2] == ["schema_version", "command"]
+        assert words[: len(name.split())] == tuple(name.split())
+        assert mismatches(shape(document), documented(name.replace(" ", "-"))) == [], words
+    error = json.loads(cli("show", *at, "Nothing", "--json").err)
+    assert shape(error) == documented("error")

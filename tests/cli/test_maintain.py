@@ -1,0 +1,163 @@
+"""`maintain`, `rebuild`, `init` and `doctor`; damaged tables, and tables that another program changed."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from lake import Lake
+
+from mirror_engine import Mirror
+from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.tables.spark import doctor as machine
+
+
+def test_maintain_names_every_table(shop, cli):
+    assert cli("maintain", "-C", shop.root).out == "There are no Delta tables yet.\n"
+    cli("sync", shop.root)
+    printed = cli("maintain", "-C", shop.root)
+    assert printed.code == 0
+    assert [line.partition(":")[0] for line in printed.out.splitlines()] == ["Sales.Orders", "Items"]
+    (table,) = json.loads(cli("maintain", "-C", shop.root, "Items", "--json").out)["tables"]
+    assert table["delta_path"] == "Tables/dbo/Items"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "name"),
+    [
+        (TableDamaged("Tables/Sales/Orders", "its log ends early"), 3, "table_damaged"),
+        (StorageUnavailable("no room", "make some"), 4, "storage_unavailable"),
+    ],
+)
+def test_a_table_that_fails_does_not_stop_the_others(  # noqa: PLR0913, PLR0917 - three of them a case
+    shop, cli, monkeypatch, error, code, name
+):
+    cli("sync", shop.root)
+    maintain = shop.writer.maintain
+
+    def maintain_all_but_orders(table, *more):
+        if table == "Sales/Orders":
+            raise error
+        return maintain(table, *more)
+
+    monkeypatch.setattr(shop.writer, "maintain", maintain_all_but_orders)
+    printed = cli("maintain", "-C", shop.root)
+    assert (printed.code, printed.out.startswith("Items: ")) == (code, True)
+    assert printed.err == f"error: Sales.Orders: {error.message}\n  help: {error.help}\n"
+    printed = cli("maintain", "-C", shop.root, "--json")
+    assert (printed.code, printed.err) == (code, "")
+    items, orders = json.loads(printed.out)["tables"]
+    assert "error" not in items
+    assert orders["error"] == {"code": name, "message": error.message, "help": error.help}
+    with Mirror(shop.root, writer=shop.writer) as mirror, pytest.raises(type(error)):
+        mirror.maintain()
+
+
+def test_the_worst_of_several_failures_decides_how_maintain_ends(shop, cli, monkeypatch):
+    cli("sync", shop.root)
+    errors = {"Sales/Orders": TableDamaged("here", "its log ends early"), "dbo/Items": StorageUnavailable("no room")}
+
+    def fail(table, *_):
+        raise errors[table]
+
+    monkeypatch.setattr(shop.writer, "maintain", fail)
+    assert cli("maintain", "-C", shop.root).code == 3
+    errors["Sales/Orders"] = OSError("unexpected")
+    printed = cli("maintain", "-C", shop.root)
+    assert printed.code == 1
+    assert "error: Sales.Orders: " in printed.err
+    assert "error: Items: no room" in printed.err
+
+
+def test_rebuild_drops_nothing_without_confirmation(shop, cli):
+    cli("sync", shop.root)
+    printed = cli("rebuild", shop.root)
+    assert (printed.code, "--yes" in printed.err) == (2, True)
+    assert shop.writer.tables()
+
+
+def test_rebuild_drops_all_tables_and_reports_lost_rows(shop, cli):
+    shop.items.upsert({"Id": 9, "Name": "nine"})
+    cli("sync", shop.root)
+    document = json.loads(cli("rebuild", shop.root, "--yes", "--json").out)
+    assert [found["code"] for found in document["diagnostics"]] == ["ME069"]
+    assert [table["table"] for table in document["dropped"]] == ["Items", "Sales.Orders"]
+    assert shop.writer.tables() == []
+    assert cli("rebuild", shop.root, "-y").out.endswith("reads the files that are still in the landing zone.\n")
+
+
+@pytest.mark.parametrize("taken", ["Files/LandingZone", "LandingZone"])
+def test_init_overwrites_nothing(tmp_path, cli, taken):
+    (tmp_path / taken).mkdir(parents=True)
+    printed = cli("init", tmp_path)
+    assert (printed.code, "nothing was written" in printed.err) == (2, True)
+
+
+def test_init_rejects_a_file(tmp_path, cli):
+    (tmp_path / "file").touch()
+    assert cli("init", tmp_path / "file").code == 2
+
+
+@pytest.mark.slow
+def test_the_example_of_init_is_applied_whole(shop, cli):
+    root = shop.root / "example"
+    printed = cli("init", root)
+    assert (printed.code, f"mirror-engine -C {root} sync" in printed.out) == (0, True)
+    assert cli("sync", root).code == 0
+    assert len(shop.writer.tables()) == 4
+
+
+@pytest.mark.slow
+def test_demo_shows_rows_and_commits_of_the_example(shop, cli):
+    printed = cli("demo", shop.root / "demo")
+    assert printed.code == 0, printed.err
+    assert "Changes: Applied " in printed.out
+    assert "All tables have caught up." in printed.out
+    assert cli("demo", shop.root / "demo").code == 2
+
+
+@pytest.mark.slow
+class TestDeltaTables:
+    @pytest.fixture
+    def lake(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(machine, "checks", lambda *_: [])
+        return Lake(tmp_path / "lake", files=2)
+
+    def test_doctor_passes_tables_that_only_the_engine_changed(self, lake, cli):
+        printed = cli("doctor", lake.root)
+        assert (printed.code, printed.err) == (0, "")
+        assert "1 table, no external change" in printed.out
+        assert printed.out.endswith("All checks passed.\n")
+
+    def test_doctor_of_a_missing_root_checks_the_machine(self, tmp_path, cli, monkeypatch):
+        monkeypatch.setattr(machine, "checks", lambda *_: [])
+        assert cli("doctor", tmp_path / "new").code == 0
+
+    def test_an_external_change_is_reported_with_its_version(self, lake, cli):
+        write_deltalake(str(lake.folder), pa.table({"id": [1], "city": ["x"]}), mode="append")
+        assert cli("sync", lake.root).code == 0
+        assert "warning[ME080]: Orders: another program changed the Delta table at version 3" in (
+            cli("status", lake.root).out
+        )
+        (found,) = json.loads(cli("status", lake.root, "--json").out)["tables"][0]["diagnostics"]
+        assert (found["code"], found["severity"], found["details"]) == ("ME080", "warning", {"version": "3"})
+        doctor = cli("doctor", lake.root)
+        assert (doctor.code, "FAIL" in doctor.out) == (3, True)
+        assert doctor.out.endswith("1 check failed.\n")
+
+    def test_a_damaged_table_is_halted_and_every_command_says_so(self, lake, cli):
+        lake.commit(2).write_bytes(b"")
+        printed = cli("sync", lake.root)
+        assert printed.code == 3
+        assert printed.out.startswith("error[ME081]: Delta table is damaged: commit 2 of its Delta log is cut off")
+        status = cli("status", lake.root, "--check")
+        assert status.code == 3
+        assert "_delta_log/00000000000000000002.json" in status.out
+        (table,) = json.loads(cli("status", lake.root, "--json").out)["tables"]
+        assert (table["state"], table["diagnostics"][0]["code"]) == ("halted", "ME081")
+        doctor = json.loads(cli("doctor", lake.root, "--json").out)
+        assert (doctor["ok"], list(doctor["checks"][0])) == (False, ["name", "ok", "found", "help"])
+        show = cli("show", "-C", lake.root, "Orders")
+        assert (show.code, "commit 2 of its Delta log is cut off" in show.err) == (3, True)
