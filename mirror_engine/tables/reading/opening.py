@@ -1,4 +1,4 @@
-"""What an open change file gives, whatever its format; and how its bytes are reached."""
+"""The interface of an open change file, and the checks that it is the listed one."""
 
 from __future__ import annotations
 

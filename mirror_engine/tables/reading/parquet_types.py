@@ -39,7 +39,7 @@ FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days 
 
 @dataclass(frozen=True)
 class ParquetType:
-    """What a Parquet column is, and what it is read as.
+    """The type of a Parquet column, and the Delta type it is read as.
 
     Attributes:
         spelling: the type in Parquet's words.
@@ -109,14 +109,14 @@ def _bare(physical: str, length: int) -> ParquetType:
 
 
 def _foreign(physical: str, kind: str) -> ParquetType:
-    """BSON, geometry and geography are bytes (LZ-5.11); all other annotations are refused."""
+    """BSON, geometry and geography are bytes (LZ-5.11); all other annotations are rejected."""
     if physical == "BYTE_ARRAY":
         return ParquetType(kind.upper(), "binary", taken_as="binary")
     return ParquetType(kind.upper(), None)
 
 
 class OutOfRange(ValueError):
-    """A cell that its own type does not allow: `position` in the array (-1 unknown), and what it should be."""
+    """A cell outside its own type: its position in the array (-1: unknown), and what was expected."""
 
     def __init__(self, expected: str, position: int = -1) -> None:
         super().__init__(expected)
@@ -125,7 +125,7 @@ class OutOfRange(ValueError):
 
 
 def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
-    """A column's cells, as Parquet gave them, in the Arrow type in which the engine carries them.
+    """Convert a column's cells from Parquet's type to the Arrow type that the engine uses.
 
     Times are cut to microseconds towards the past, also before 1970.
 
@@ -146,7 +146,7 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], expected: str) -> pa.Array:
-    """All cells as `reading` has them; one by one where it fails, to say where."""
+    """Convert all cells at once; one by one where that fails, to find the position."""
     try:
         return reading(cells)
     except pa.ArrowInvalid as error:

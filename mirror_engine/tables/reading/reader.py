@@ -93,7 +93,7 @@ class ChangeFileReader:
                 if isinstance(outcome, RejectedFile):
                     raise outcome
                 return outcome
-            _close(outcome)  # a file that is being written fails in odd ways: none of them is what is wrong
+            _close(outcome)  # whatever its error is, the file was being written
             request = replace(request, file=now)
         raise self._changed(request)
 

@@ -134,7 +134,7 @@ class _RowChecks:
         self._filled = [c.name for c in known.columns if not c.nullable and c.name in names]
 
     def accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The next rows as the table takes them."""
+        """The next rows, checked, in the columns and types of the table."""
         markers = self._effective_markers(batch)
         self._check_folder(batch)
         cells = [_fitted(batch.column(name), kind) for name, kind in self._kept]
@@ -210,7 +210,7 @@ def _constant(value: str | None, count: int) -> pa.Array:
 
 
 def _first_unlike(cells: pa.Array, value: str | None) -> int:
-    """Where cells first differ, as text, from a folder's value; -1 nowhere."""
+    """Position of the first cell whose text differs from a folder's value; -1 for none."""
     if value is None:
         return int(pc.index(pc.is_valid(cells), True).as_py())
     try:
@@ -247,7 +247,7 @@ def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
 
 
 def _shown(value: object) -> str:
-    """A marker as a message may hold it: a short integer, never a cell that slipped into the column."""
+    """A marker for a message: a short integer, never another column's value."""
     if value is None:
         return "NULL"
     text = str(value)
@@ -255,7 +255,7 @@ def _shown(value: object) -> str:
 
 
 def byte_count(columns: Iterable[pa.Array]) -> int:
-    """The bytes of all cells of data columns, in the Arrow types of `arrow_types` (LZ-9.3)."""
+    """Processed bytes of data columns in the Arrow types of `arrow_types` (LZ-9.3)."""
     return sum(map(_cells, columns))
 
 
@@ -279,7 +279,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _utf16_units(texts: pa.Array) -> int:
-    """Characters, those beyond the 16-bit plane twice, as their lead bytes are the only ones from 0xF0 up."""
+    """Number of UTF-16 code units: characters beyond the 16-bit plane count twice."""
     characters = int(pc.sum(pc.utf8_length(texts), min_count=0).as_py())
     return characters + int(np.count_nonzero(_bytes_of(texts) >= _LEAD_OF_FOUR)) if characters else 0
 
