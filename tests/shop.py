@@ -9,7 +9,7 @@ import pyarrow as pa
 from mirror_engine import Config, Mirror
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.publisher.trace.replay import scene_of
+from mirror_engine.publisher.trace.replay import open_trace
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
@@ -57,7 +57,7 @@ class Shop:
     @contextmanager
     def trace(self, table="Orders"):
         with self.mirror() as mirror, mirror.snapshot() as look:
-            yield scene_of(look, table)
+            yield open_trace(look, table)
 
     def lose(self, number, table="Orders", **options):
         """Remove an applied file for good, as a publisher may."""

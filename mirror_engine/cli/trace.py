@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import asdict
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.trace.file import FileReport
     from mirror_engine.publisher.trace.plan_report import PlannedStep, PlanReport
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
-    from mirror_engine.publisher.trace.row import RowHistory, TracedChange, Unread
+    from mirror_engine.publisher.trace.row import PendingFile, RowHistory, TracedChange
     from mirror_engine.publisher.trace.what_if import WhatIf
     from mirror_engine.tables.merge.keys_only import ChangeEffects
 
@@ -49,17 +48,17 @@ MISMATCH_HELP = "another program changed the table (see history), or a file was 
 @contextmanager
 def _traced(root: Path, config: Config, table: str) -> Iterator[TraceContext]:
     """A table to be traced, read only."""
-    from mirror_engine.publisher.trace.replay import scene_of
+    from mirror_engine.publisher.trace.replay import open_trace
 
     with opening.open_mirror(root, config) as mirror, mirror.snapshot() as snapshot:
-        yield scene_of(snapshot, table)
+        yield open_trace(snapshot, table)
 
 
 def _print(
-    name: str, scene: TraceContext, document: dict[str, Any], text: Iterator[RenderableType], *, as_json: bool
+    name: str, trace: TraceContext, document: dict[str, Any], text: Iterator[RenderableType], *, as_json: bool
 ) -> None:
     if as_json:
-        print_json(name, {**table_json(scene.name, scene.context.config.delta_default_schema), **document})
+        print_json(name, {**table_json(trace.name, trace.context.config.delta_default_schema), **document})
     else:
         stdout().print(Group(*text))
 
@@ -78,12 +77,12 @@ def row(root: Path, config: Config, table: str, key: tuple[str, ...], *, as_json
     Exit codes: 0 shown · 2 usage error: no such table or key · 3 the Delta table differs from its change files · 4
     temporary: storage; retry
     """
-    from mirror_engine.publisher.trace.row import trace_key
+    from mirror_engine.publisher.trace.row import trace_row
 
-    with _traced(root, config, table) as scene:
-        history = trace_key(scene, key)
-        _print("trace row", scene, _row_json(history), _row_text(scene.name.normalized, history), as_json=as_json)
-    if history.agrees is False:
+    with _traced(root, config, table) as trace:
+        history = trace_row(trace, key)
+        _print("trace row", trace, _row_json(history), _row_text(trace.name.normalized, history), as_json=as_json)
+    if history.matches_delta is False:
         raise click.exceptions.Exit(exit_codes.NEEDS_ATTENTION)
 
 
@@ -101,9 +100,9 @@ def file(root: Path, config: Config, table: str, name: str, *, as_json: bool) ->
     """
     from mirror_engine.publisher.trace.file import trace_file
 
-    with _traced(root, config, table) as scene:
-        report = trace_file(scene, name)
-        _print("trace file", scene, _file_json(report), _file_text(scene.name.normalized, report), as_json=as_json)
+    with _traced(root, config, table) as trace:
+        report = trace_file(trace, name)
+        _print("trace file", trace, _file_json(report), _file_text(trace.name.normalized, report), as_json=as_json)
 
 
 @command("what-if", root="option", config=(*READING, "memory_limit"), reads_engine=True)
@@ -127,10 +126,10 @@ def what_if(
     if not (skip or swap):
         raise click.UsageError("nothing to change: give --skip FILE or --swap FILE,FILE", click.get_current_context())
     changes = [*(f"skip={name}" for name in skip), *(f"swap={names}" for names in swap)]
-    with _traced(root, config, table) as scene:
-        result = trace_what_if(scene, changes, limit=limit or None)
+    with _traced(root, config, table) as trace:
+        result = trace_what_if(trace, changes, limit=limit or None)
         _print(
-            "trace what-if", scene, _what_if_json(result), _what_if_text(scene.name.normalized, result), as_json=as_json
+            "trace what-if", trace, _what_if_json(result), _what_if_text(trace.name.normalized, result), as_json=as_json
         )
 
 
@@ -146,12 +145,12 @@ def plan(root: Path, config: Config, tables: tuple[str, ...], *, as_json: bool) 
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
-    from mirror_engine.publisher.trace.plan_report import trace_plan
-    from mirror_engine.publisher.trace.replay import scene_of
+    from mirror_engine.publisher.trace.plan_report import report_plan
+    from mirror_engine.publisher.trace.replay import open_trace
 
     with opening.open_mirror(root, config) as mirror, mirror.snapshot() as snapshot:
-        scenes = [scene_of(snapshot, table) for table in tables or [name.folder for name in snapshot.plans]]
-        reports = [(scene.name, trace_plan(scene)) for scene in scenes]
+        scenes = [open_trace(snapshot, table) for table in tables or [name.folder for name in snapshot.plans]]
+        reports = [(trace.name, report_plan(trace)) for trace in scenes]
     if as_json:
         schema = config.delta_default_schema
         print_json("plan", {"tables": [{**table_json(name, schema), **_plan_json(report)} for name, report in reports]})
@@ -165,42 +164,41 @@ def plan(root: Path, config: Config, tables: tuple[str, ...], *, as_json: bool) 
 def _row_json(history: RowHistory) -> dict[str, Any]:
     return {
         "key": dict(history.key),
-        "replay_start": _start_json(history.beginning),
-        "rows_at_start": rows_json(history.first),
+        "replay_start": _start_json(history.start),
+        "rows_at_start": rows_json(history.rows_at_start),
         "changes": [_change_json(change) for change in history.changes],
-        "not_applied": [_unread_json(file) for file in history.unread],
+        "not_applied": [_pending_json(file) for file in history.not_applied],
         "overwritten": list(history.overwritten),
-        "result": rows_json(history.end),
-        "applied": rows_json(history.applied),
-        "delta": None if history.real is None else rows_json(history.real),
-        "matches_delta": history.agrees,
+        "result": rows_json(history.result),
+        "applied": rows_json(history.applied_rows),
+        "delta": None if history.delta_rows is None else rows_json(history.delta_rows),
+        "matches_delta": history.matches_delta,
     }
 
 
 def _change_json(traced: TracedChange) -> dict[str, Any]:
-    change = traced.change
     return {
-        "file": change.file,
-        "row": change.row,
-        "marker": change.marker.value,
-        "marker_name": change.marker.name.lower(),
-        "matched_rows": len(change.before) if traced.is_known else None,
-        "effect": traced.did,
-        "reason": traced.why or None,
-        "before": rows_json(change.before) if traced.is_known else None,
-        "after": rows_json(change.after),
-        "changed_columns": list(traced.columns),
-        "delta_version": traced.version,
-        "files_of_commit": list(traced.batch),
-        "pending_because": traced.waits or None,
+        "file": traced.file,
+        "row": traced.row,
+        "marker": traced.marker.value,
+        "marker_name": traced.marker.name.lower(),
+        "matched_rows": len(traced.before) if traced.is_match_known else None,
+        "effect": traced.effect,
+        "reason": traced.reason or None,
+        "before": rows_json(traced.before) if traced.is_match_known else None,
+        "after": rows_json(traced.after),
+        "changed_columns": list(traced.changed_columns),
+        "delta_version": traced.delta_version,
+        "files_of_commit": list(traced.files_of_commit),
+        "pending_because": traced.pending_because or None,
     }
 
 
-def _unread_json(file: Unread) -> dict[str, Any]:
+def _pending_json(file: PendingFile) -> dict[str, Any]:
     rows = None
     if file.rows is not None:
         rows = [{"row": row, "marker": marker.value, "marker_name": marker.name.lower()} for row, marker in file.rows]
-    return {"path": file.path, "state": file.state, "reason": file.why or None, "rows": rows}
+    return {"path": file.path, "state": file.state, "reason": file.reason or None, "rows": rows}
 
 
 def _file_json(report: FileReport) -> dict[str, Any]:
@@ -208,7 +206,7 @@ def _file_json(report: FileReport) -> dict[str, Any]:
     return {
         "path": report.path,
         "state": report.state,
-        "reason": report.why or None,
+        "reason": report.reason or None,
         "has_marker": report.has_marker,
         "markers": {str(marker): rows for marker, rows in report.markers.items()},
         "rows": report.rows,
@@ -222,8 +220,8 @@ def _file_json(report: FileReport) -> dict[str, Any]:
             "unmatched_deletes": effects.absent_deletes,
             "multi_row_changes": effects.spread,
         },
-        "delta_version": report.version,
-        "files_of_commit": list(report.batch),
+        "delta_version": report.delta_version,
+        "files_of_commit": list(report.files_of_commit),
         "step": report.step and _step_json(report.step),
         "diagnostics": [found.to_json() for found in report.diagnostics],
     }
@@ -232,21 +230,21 @@ def _file_json(report: FileReport) -> dict[str, Any]:
 def _plan_json(report: PlanReport) -> dict[str, Any]:
     return {
         "state": report.state,
-        "message": report.state_text,
-        "help": report.advice or None,
+        "message": report.message,
+        "help": report.help or None,
         "steps": [_step_json(step) for step in report.steps],
-        "not_included": [file.to_json() for file in report.left],
+        "not_included": [file.to_json() for file in report.not_included],
         "ignored": [found.to_json() for found in report.ignored],
-        "next_files": dict(report.next_expected),
+        "next_files": dict(report.next_files),
     }
 
 
 def _what_if_json(result: WhatIf) -> dict[str, Any]:
     return {
-        "changes": list(result.supposed),
-        "replay_start": _start_json(result.beginning),
-        "message": result.state,
-        "message_what_if": result.state_otherwise,
+        "changes": list(result.changes),
+        "replay_start": _start_json(result.start),
+        "message": result.message,
+        "message_what_if": result.message_what_if,
         **difference_json(result.difference),
     }
 
@@ -254,34 +252,39 @@ def _what_if_json(result: WhatIf) -> dict[str, Any]:
 def _start_json(start: ReplayStart | None) -> dict[str, Any] | None:
     if start is None:
         return None
-    return {"deleted_files": start.gone, "not_replayed": list(start.earlier), "delta_version": start.version}
+    return {
+        "deleted_files": start.deleted_files,
+        "not_replayed": list(start.not_replayed),
+        "delta_version": start.delta_version,
+    }
 
 
 def _step_json(step: PlannedStep) -> dict[str, Any]:
-    entries = asdict(step)
-    return {"step": entries.pop("step"), "message": entries.pop("text"), **entries, "files": list(step.files)}
+    return {"step": step.kind, "message": step.message, "files": list(step.files), "commits": step.commits}
 
 
 def _row_text(table: str, history: RowHistory) -> Iterator[RenderableType]:
     """Every change below its file, then the row as it is."""
     key = ", ".join(f"{name} = {value}" for name, value in history.key.items())
-    files = {change.change.file for change in history.changes}
+    files = {change.file for change in history.changes}
     changes = f"{count(len(history.changes), 'change')} in {count(len(files), 'file')}" if files else "no changes"
     yield line(f"{table}, {key}: {changes}", "bold")
-    if history.beginning:
-        yield from _start_text(history.beginning)
-        yield from _rows_text("Before these files", history.first)
-    for _, entries in groupby(history.changes, lambda change: change.change.file):
+    if history.start:
+        yield from _start_text(history.start)
+        yield from _rows_text("Before these files", history.rows_at_start)
+    for _, entries in groupby(history.changes, lambda change: change.file):
         yield Text()
         yield from _changes_of_file(list(entries))
     yield Text()
-    yield from _rows_text("Result", history.end)
+    yield from _rows_text("Result", history.result)
     yield from _agreement(history)
     yield from _listed("overwritten after it was applied:", history.overwritten)
-    yield from _listed("pending:", [f"{file.path}: {file.why}; {_unread_text(file)}" for file in history.unread])
+    yield from _listed(
+        "pending:", [f"{file.path}: {file.reason}; {_pending_text(file)}" for file in history.not_applied]
+    )
 
 
-def _unread_text(file: Unread) -> str:
+def _pending_text(file: PendingFile) -> str:
     if file.rows is None:
         return "its content is unknown"
     rows = ", ".join(f"{marker.value} {marker.name.lower()} (row {row:,})" for row, marker in file.rows[:MAX_ROWS])
@@ -291,17 +294,17 @@ def _unread_text(file: Unread) -> str:
 
 def _changes_of_file(changes: Sequence[TracedChange]) -> Iterator[RenderableType]:
     first = changes[0]
-    yield line(f"{first.change.file}{'' if first.change.has_marker else ', without markers'}", "bold")
-    commit = _commit_text(first.version, first.batch, first.change.file, first.waits)
-    yield line(f"  {commit}", "yellow" if first.waits else "")
+    yield line(f"{first.file}{'' if first.has_marker else ', without markers'}", "bold")
+    commit = _commit_text(first.delta_version, first.files_of_commit, first.file, first.pending_because)
+    yield line(f"  {commit}", "yellow" if first.pending_because else "")
     lines = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for width in (8, 8, 9):
         lines.add_column(min_width=width, no_wrap=True)
     lines.add_column(overflow="fold")
     for traced in changes:
-        marker = f"{traced.change.marker.value} {traced.change.marker.name.lower()}"
-        matched = f"matched {len(traced.change.before) if traced.is_known else '?'}"
-        lines.add_row(line(f"  row {traced.change.row:,}"), line(marker), line(matched), _effect_text(traced))
+        marker = f"{traced.marker.value} {traced.marker.name.lower()}"
+        matched = f"matched {len(traced.before) if traced.is_match_known else '?'}"
+        lines.add_row(line(f"  row {traced.row:,}"), line(marker), line(matched), _effect_text(traced))
     yield lines
 
 
@@ -319,15 +322,15 @@ def _commit_text(version: int | None, files: Sequence[str], path: str, waits: st
 
 
 def _effect_text(traced: TracedChange) -> Group:
-    style = {"inserted": "green", "updated": "cyan", "deleted": "red", "nothing": "dim"}[traced.did]
-    effect = Text.assemble((traced.did if traced.did != "nothing" else "no effect", style))
-    if traced.why:
-        effect.append(f": {traced.why}")
-    before, after = traced.change.before, traced.change.after
+    style = {"inserted": "green", "updated": "cyan", "deleted": "red", "nothing": "dim"}[traced.effect]
+    effect = Text.assemble((traced.effect if traced.effect != "nothing" else "no effect", style))
+    if traced.reason:
+        effect.append(f": {traced.reason}")
+    before, after = traced.before, traced.after
     pairs: list[tuple[Row | None, Row | None]] = []
-    if traced.did == "inserted" or (after and not traced.is_known):
+    if traced.effect == "inserted" or (after and not traced.is_match_known):
         pairs = [(None, after[-1])]
-    elif traced.did != "nothing":
+    elif traced.effect != "nothing":
         pairs = list(zip_longest(before, after))
     rows = [_values(old, new, traced) for old, new in pairs[:MAX_ROWS]]
     more = [Text(f"… and {len(pairs) - MAX_ROWS:,} more rows", "dim")] if len(pairs) > MAX_ROWS else []
@@ -338,7 +341,9 @@ def _values(before: Row | None, after: Row | None, traced: TracedChange) -> Adap
     """One row, the changed values marked with `*`; of many columns only these."""
     row = after or before or {}
     changed = {
-        name for name in row if before and after and name in traced.columns and cell(before[name]) != cell(after[name])
+        name
+        for name in row
+        if before and after and name in traced.changed_columns and cell(before[name]) != cell(after[name])
     }
     shown = [name for name in row if name in changed or len(row) <= MAX_COLUMNS]
     parts = [
@@ -363,41 +368,41 @@ def _rows_text(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
 
 def _agreement(history: RowHistory) -> Iterator[RenderableType]:
     """Whether the Delta table has the rows that its files make."""
-    if history.real is None:
+    if history.delta_rows is None:
         yield line("There is no Delta table yet.")
-    elif history.agrees is None:
-        yield from _rows_text("Delta table", history.real)
-    elif history.agrees:
-        pending = sum(bool(change.waits) for change in history.changes)
+    elif history.matches_delta is None:
+        yield from _rows_text("Delta table", history.delta_rows)
+    elif history.matches_delta:
+        pending = sum(bool(change.pending_because) for change in history.changes)
         rest = f" ({count(pending, 'change')} still pending)" if pending else ""
         yield line(f"Matches the Delta table{rest}.", "green")
     else:
         yield line("Mismatch: the Delta table differs from its change files.", "bold red")
-        yield from _rows_text("Applied change files", history.applied)
-        yield from _rows_text("Delta table", history.real)
+        yield from _rows_text("Applied change files", history.applied_rows)
+        yield from _rows_text("Delta table", history.delta_rows)
         yield bullet("help:", MISMATCH_HELP)
 
 
 def _start_text(start: ReplayStart) -> Iterator[RenderableType]:
-    deleted = f"{count(start.gone, 'earlier file')} {'was' if start.gone == 1 else 'were'} deleted"
+    deleted = f"{count(start.deleted_files, 'earlier file')} {'was' if start.deleted_files == 1 else 'were'} deleted"
     if start.rows is None:
         yield line(f"{deleted}, and so was the Delta version after them: earlier rows are unknown", "bold red")
     else:
-        yield line(f"{deleted}: the replay starts from Delta version {start.version}", "yellow")
-    if start.earlier:
-        yield from _listed("not replayed, came before or with these:", start.earlier)
+        yield line(f"{deleted}: the replay starts from Delta version {start.delta_version}", "yellow")
+    if start.not_replayed:
+        yield from _listed("not replayed, came before or with these:", start.not_replayed)
 
 
 def _file_text(table: str, report: FileReport) -> Iterator[RenderableType]:
     """Where the file is, what it contains, and its effect."""
     yield line(f"{table}, {report.path}: {report.state}", "bold")
     if report.state == "applied":
-        commit = _commit_text(report.version, report.batch, report.path, "")
+        commit = _commit_text(report.delta_version, report.files_of_commit, report.path, "")
         yield Padding(line(commit), (0, 0, 0, 2), expand=False)
-    if report.why:
-        yield Padding(line(report.why, "yellow"), (0, 0, 0, 2), expand=False)
+    if report.reason:
+        yield Padding(line(report.reason, "yellow"), (0, 0, 0, 2), expand=False)
     if report.step:
-        yield bullet("plan:", report.step.text)
+        yield bullet("plan:", report.step.message)
     if report.has_marker is not None:
         markers = (f"{rows:,} {RowMarker(marker).name.lower()} ({marker})" for marker, rows in report.markers.items())
         rest = "" if report.has_marker else "; no marker column"
@@ -427,17 +432,17 @@ def _effects_text(effects: ChangeEffects) -> Iterator[RenderableType]:
 
 def _plan_text(report: PlanReport) -> Iterator[RenderableType]:
     """The steps, then what is not included and why."""
-    yield line(report.state_text, "bold")
+    yield line(report.message, "bold")
     if not report.steps:
         yield line("  nothing to do")
     for number, step in enumerate(report.steps, start=1):
-        yield bullet(f"{number}.", step.text)
-    if report.left or report.advice:
+        yield bullet(f"{number}.", step.message)
+    if report.not_included or report.help:
         yield line("  Not included:")
-        yield from _listed("pending:", [f"{file.path}: {file.reason}" for file in report.left])
-        yield from [bullet("help:", report.advice)] if report.advice else []
+        yield from _listed("pending:", [f"{file.path}: {file.reason}" for file in report.not_included])
+        yield from [bullet("help:", report.help)] if report.help else []
     yield from _listed("ignored:", [f"{found.path}: {found.coded_message}" for found in report.ignored])
-    yield from _listed("next:", [f"{place}/{name}".lstrip("/") for place, name in report.next_expected.items()])
+    yield from _listed("next:", [f"{place}/{name}".lstrip("/") for place, name in report.next_files.items()])
 
 
 _WHAT_IF = Headings(
@@ -456,12 +461,12 @@ _WHAT_IF = Headings(
 
 def _what_if_text(table: str, result: WhatIf) -> Iterator[RenderableType]:
     """The changed order, and the difference that it makes."""
-    yield line(f"{table}, {'; '.join(result.supposed)}", "bold")
-    if result.beginning:
-        yield from _start_text(result.beginning)
-    if result.state != result.state_otherwise:
-        yield bullet("actual:", result.state)
-        yield bullet("what-if:", result.state_otherwise)
+    yield line(f"{table}, {'; '.join(result.changes)}", "bold")
+    if result.start:
+        yield from _start_text(result.start)
+    if result.message != result.message_what_if:
+        yield bullet("actual:", result.message)
+        yield bullet("what-if:", result.message_what_if)
     yield from difference_text(result.difference, _WHAT_IF)
 
 

@@ -185,7 +185,7 @@ def test_a_rejected_file_has_its_reason(shop, cli) -> None:
         (["row", "Items", "seven"], "seven: no value of type long"),
         (["file", "Items", "9"], "9: Items has no such change file"),
         (["what-if", "Items"], "nothing to change"),
-        (["what-if", "Items", "--swap", "1"], "swap=1: nothing to suppose"),
+        (["what-if", "Items", "--swap", "1"], "swap=1: not a change"),
         (["what-if", "Items", "--swap", "1,1"], "they are in this order already"),
         (["row", "Stores", "1"], "Stores: no such table"),
     ],

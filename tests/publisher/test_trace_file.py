@@ -7,7 +7,7 @@ from shop import Shop, name
 
 from mirror_engine.errors import UsageError
 from mirror_engine.publisher.trace.file import trace_file
-from mirror_engine.publisher.trace.plan_report import trace_plan
+from mirror_engine.publisher.trace.plan_report import report_plan
 from mirror_engine.tables.merge.keys_only import ChangeEffects
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
@@ -20,7 +20,7 @@ def report_on(shop, file, table="Orders"):
 
 def plan(shop, table="Orders"):
     with shop.trace(table) as trace:
-        return trace_plan(trace)
+        return report_plan(trace)
 
 
 def row(number, city="Linz"):
@@ -41,7 +41,7 @@ EFFECTS = ChangeEffects(repeated=1, spread=1, absent_updates=1, absent_deletes=1
 def test_a_file_is_reported_with_the_effects_of_its_rows(shop, file) -> None:
     two_files(shop)
     report = report_on(shop, file)
-    assert (report.path, report.state, report.why) == (name(2), "pending", "ready for the next cycle")
+    assert (report.path, report.state, report.reason) == (name(2), "pending", "ready for the next cycle")
     assert (report.rows, report.markers, report.has_marker) == (5, {0: 1, 1: 2, 2: 2}, True)
     assert report.effects == EFFECTS
     assert report.step.files == (name(1), name(2))
@@ -52,7 +52,12 @@ def test_an_applied_file_is_reported_with_its_version_and_commit(shop) -> None:
     two_files(shop)
     shop.sync()
     report = report_on(shop, "1")
-    assert (report.state, report.why, report.version, report.batch) == ("applied", "", 1, (name(1), name(2)))
+    assert (report.state, report.reason, report.delta_version, report.files_of_commit) == (
+        "applied",
+        "",
+        1,
+        (name(1), name(2)),
+    )
     assert (report.has_marker, report.markers, report.step) == (False, {0: 2}, None)
     assert report.effects == ChangeEffects(inserted=2)
     assert [it.code for it in report_on(shop, "2").diagnostics] == ["ME039", "ME043"]
@@ -69,7 +74,7 @@ def test_a_file_after_a_deleted_one_is_replayed_over_the_delta_table(shop) -> No
     shop.lose(1)
     assert report_on(shop, "2").effects == ChangeEffects(absent_deletes=1, updated=1, deleted=1)
     gone = report_on(shop, "1")
-    assert (gone.state, gone.why, gone.effects) == ("applied", "it was deleted: its rows are not known", None)
+    assert (gone.state, gone.reason, gone.effects) == ("applied", "it was deleted: its rows are not known", None)
 
 
 def test_the_effect_of_a_file_committed_with_a_deleted_one_is_not_known(shop) -> None:
@@ -77,7 +82,7 @@ def test_the_effect_of_a_file_committed_with_a_deleted_one_is_not_known(shop) ->
     shop.sync()
     shop.lose(1)
     report = report_on(shop, "2")
-    assert report.why == "it was applied along with or before a deleted file: the rows it matched are not known"
+    assert report.reason == "it was applied along with or before a deleted file: the rows it matched are not known"
     assert report.effects is None
 
 
@@ -89,7 +94,7 @@ def test_a_keyless_table_only_grows(shop) -> None:
 def test_an_ignored_file_says_why(shop) -> None:
     two_files(shop).insert(row(9), name="7.parquet")
     report = report_on(shop, "7.parquet")
-    assert (report.state, report.why) == ("ignored", "ignored: 1 digit, expected 20 [ME020]")
+    assert (report.state, report.reason) == ("ignored", "ignored: 1 digit, expected 20 [ME020]")
 
 
 def test_a_number_of_several_partitions_is_ambiguous(shop) -> None:
@@ -115,18 +120,18 @@ def test_a_plan_has_the_number_of_commits_and_the_files_left(tmp_path) -> None:
     table.skip_numbers()
     table.insert(row(6))
     report = plan(shop)
-    assert [step.step for step in report.steps] == ["start_generation", "record_folder_state", "apply_batch"]
+    assert [step.kind for step in report.steps] == ["start_generation", "record_folder_state", "apply_batch"]
     apply = report.steps[-1]
-    assert (apply.commits, apply.text) == (3, f"apply 5 files in 3 commits: {name(1)} … {name(5)}")
-    assert [(file.path, file.reason) for file in report.left] == [(name(7), f"{name(6)} is missing")]
-    assert report.next_expected == {"": name(6)}
+    assert (apply.commits, apply.message) == (3, f"apply 5 files in 3 commits: {name(1)} … {name(5)}")
+    assert [(file.path, file.reason) for file in report.not_included] == [(name(7), f"{name(6)} is missing")]
+    assert report.next_files == {"": name(6)}
 
 
 def test_a_table_that_has_caught_up_has_no_steps(shop) -> None:
     two_files(shop)
     shop.sync()
     report = plan(shop)
-    assert (report.state, report.steps, report.left, report.advice) == ("caught_up", (), (), "")
+    assert (report.state, report.steps, report.not_included, report.help) == ("caught_up", (), (), "")
 
 
 def test_a_recreated_folder_starts_a_new_generation(shop) -> None:
@@ -136,13 +141,13 @@ def test_a_recreated_folder_starts_a_new_generation(shop) -> None:
     table.write_metadata(keys=["id"])
     table.insert(row(5))
     report = plan(shop)
-    assert [step.step for step in report.steps] == [
+    assert [step.kind for step in report.steps] == [
         "drop_table",
         "start_generation",
         "record_folder_state",
         "apply_batch",
     ]
-    assert report.steps[0].text.endswith("[ME066]")
+    assert report.steps[0].message.endswith("[ME066]")
     assert report_on(shop, "1").effects == ChangeEffects(inserted=1)
 
 
@@ -151,7 +156,7 @@ def test_a_rejected_file_is_reported_with_its_reason(shop) -> None:
     shop.sync()
     assert plan(shop).steps == ()
     report = report_on(shop, "3")
-    assert (report.state, report.why, report.step) == ("rejected", "file is empty (0 bytes)", None)
+    assert (report.state, report.reason, report.step) == ("rejected", "file is empty (0 bytes)", None)
 
 
 def test_large_files_make_more_commits(tmp_path) -> None:
@@ -166,7 +171,7 @@ def test_files_behind_one_that_the_replay_rejects_are_not_planned(shop) -> None:
     table.upsert(row(5))
     rejected, behind = report_on(shop, "3"), report_on(shop, "4")
     assert (rejected.state, rejected.step, rejected.has_marker) == ("rejected", None, None)
-    assert (behind.state, behind.why, behind.step) == ("pending", f"the table is halted at Orders/{name(3)}", None)
+    assert (behind.state, behind.reason, behind.step) == ("pending", f"the table is halted at Orders/{name(3)}", None)
     assert (behind.markers, behind.has_marker, behind.effects) == ({4: 1}, True, None)
 
 
@@ -175,4 +180,4 @@ def test_a_file_behind_a_gap_is_reported_with_its_markers(shop) -> None:
     table.skip_numbers()
     table.delete(row(1))
     report = report_on(shop, "4")
-    assert (report.why, report.markers, report.effects) == (f"{name(3)} is missing", {2: 1}, None)
+    assert (report.reason, report.markers, report.effects) == (f"{name(3)} is missing", {2: 1}, None)

@@ -11,7 +11,7 @@ from shop import Shop
 
 from mirror_engine.errors import SetupError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.publisher.trace.row import trace_key
+from mirror_engine.publisher.trace.row import trace_row
 from mirror_engine.publisher.trace.what_if import trace_what_if
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
@@ -43,19 +43,19 @@ def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(
         shop.sync()
     shop.writer = SparkDeltaWriter(tmp_path / TABLES, tmp_path / SCRATCH, no_jvm)
     with shop.trace("Sales.Bills") as trace:
-        whole = trace_key(trace, ["3"])
-    assert whole.agrees is True
-    assert [change.version for change in whole.changes] == [1, 1, 2, 2, 3, 3]
-    assert whole.end == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "c3"},)
+        whole = trace_row(trace, ["3"])
+    assert whole.matches_delta is True
+    assert [change.delta_version for change in whole.changes] == [1, 1, 2, 2, 3, 3]
+    assert whole.result == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "c3"},)
 
     for number in (1, 3):
         shop.lose(number, "Sales.schema/Bills")
     with shop.trace("Sales.Bills") as trace:
-        rest = trace_key(trace, ["3.00"])
+        rest = trace_row(trace, ["3.00"])
         otherwise = trace_what_if(trace, ["skip=7"])
-    assert (rest.beginning.gone, rest.beginning.version, len(rest.beginning.earlier)) == (2, 1, 1)
-    assert rest.first == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "a3"},)
-    assert [change.did for change in rest.changes] == ["updated", "nothing", "updated", "nothing"]
-    assert rest.agrees is True
+    assert (rest.start.deleted_files, rest.start.delta_version, len(rest.start.not_replayed)) == (2, 1, 1)
+    assert rest.rows_at_start == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "a3"},)
+    assert [change.effect for change in rest.changes] == ["updated", "nothing", "updated", "nothing"]
+    assert rest.matches_delta is True
     assert otherwise.difference.different_rows == 3
     assert dict(otherwise.difference.different[0].cells) == {"Name": ("c0", "b0")}

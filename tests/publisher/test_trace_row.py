@@ -14,19 +14,19 @@ from shop import Shop, name
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.publisher.trace.row import ROW_COLUMN, KeyFilter, OneKeyRows, Unread, trace_key
+from mirror_engine.publisher.trace.row import ROW_COLUMN, KeyFilter, OneKeyRows, PendingFile, trace_row
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 
 def history_of(shop, *key, table="Orders"):
     with shop.trace(table) as trace:
-        return trace_key(trace, key or ["7"])
+        return trace_row(trace, key or ["7"])
 
 
 def effects_of(history):
     changes = history.changes
-    return [(int(it.change.file[:20]), it.change.row, int(it.change.marker), it.did) for it in changes]
+    return [(int(it.file[:20]), it.row, int(it.marker), it.effect) for it in changes]
 
 
 def three_files(shop):
@@ -50,17 +50,17 @@ def test_every_change_to_the_key_is_listed_in_order_with_its_effect(shop) -> Non
     three_files(shop)
     history = history_of(shop)
     assert effects_of(history) == HISTORY
-    assert [it.columns for it in history.changes] == [(), ("city",), (), (), ()]
-    assert [it.why for it in history.changes] == [
+    assert [it.changed_columns for it in history.changes] == [(), ("city",), (), (), ()]
+    assert [it.reason for it in history.changes] == [
         "",
         "",
         "the row had these values already",
         "",
         "no row had the key",
     ]
-    assert {it.waits for it in history.changes} == {"ready for the next cycle"}
-    assert history.end == ({"id": 7, "city": "Bregenz"},)
-    assert (history.applied, history.real, history.agrees) == ((), None, None)
+    assert {it.pending_because for it in history.changes} == {"ready for the next cycle"}
+    assert history.result == ({"id": 7, "city": "Bregenz"},)
+    assert (history.applied_rows, history.delta_rows, history.matches_delta) == ((), None, None)
 
 
 def test_archived_files_are_listed_with_their_version_and_commit(shop) -> None:
@@ -70,12 +70,12 @@ def test_archived_files_are_listed_with_their_version_and_commit(shop) -> None:
     assert not (shop.root / "Files/LandingZone/Orders" / name(1)).exists()
     history = history_of(shop)
     assert effects_of(history) == [*HISTORY, (4, 1, 4, "updated")]
-    assert [it.version for it in history.changes] == [1, 1, 1, 1, 1, None]
-    assert history.changes[0].batch == (name(1), name(2), name(3))
-    assert history.changes[5].waits == "ready for the next cycle"
-    assert history.applied == history.real == ({"id": 7, "city": "Bregenz"},)
-    assert history.end == ({"id": 7, "city": "Ried"},)
-    assert history.agrees is True
+    assert [it.delta_version for it in history.changes] == [1, 1, 1, 1, 1, None]
+    assert history.changes[0].files_of_commit == (name(1), name(2), name(3))
+    assert history.changes[5].pending_because == "ready for the next cycle"
+    assert history.applied_rows == history.delta_rows == ({"id": 7, "city": "Bregenz"},)
+    assert history.result == ({"id": 7, "city": "Ried"},)
+    assert history.matches_delta is True
 
 
 def test_a_delta_table_with_other_rows_is_a_mismatch(shop) -> None:
@@ -83,7 +83,7 @@ def test_a_delta_table_with_other_rows_is_a_mismatch(shop) -> None:
     shop.sync()
     commit = shop.writer._tables["dbo/Orders"][-1]
     commit.rows[-1]["city"] = "Eferding"
-    assert history_of(shop).agrees is False
+    assert history_of(shop).matches_delta is False
 
 
 def test_files_behind_a_gap_are_pending_with_the_reason(shop) -> None:
@@ -93,16 +93,16 @@ def test_files_behind_a_gap_are_pending_with_the_reason(shop) -> None:
     table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
     history = history_of(shop)
     assert effects_of(history) == HISTORY
-    assert history.unread == (Unread(name(5), "pending", f"{name(4)} is missing", ((2, RowMarker.UPSERT),)),)
+    assert history.not_applied == (PendingFile(name(5), "pending", f"{name(4)} is missing", ((2, RowMarker.UPSERT),)),)
 
 
 def test_a_file_behind_one_that_only_the_replay_rejects_is_not_ready(shop) -> None:
     table = three_files(shop)
     table.land(b"")
     table.upsert({"id": 7, "city": "Ried"})
-    rejected, behind = history_of(shop).unread  # no engine has read it yet
+    rejected, behind = history_of(shop).not_applied  # no engine has read it yet
     assert rejected.state == "rejected"
-    assert (behind.path, behind.why) == (name(5), f"the table is halted at Orders/{name(4)}")
+    assert (behind.path, behind.reason) == (name(5), f"the table is halted at Orders/{name(4)}")
 
 
 def test_a_column_that_is_no_key_column_is_refused(shop) -> None:
@@ -120,11 +120,11 @@ def test_a_rejected_file_is_listed_with_its_reason(shop) -> None:
     shop.sync()
     history = history_of(shop)
     assert effects_of(history) == HISTORY
-    assert [(file.path, file.state, file.rows) for file in history.unread] == [
+    assert [(file.path, file.state, file.rows) for file in history.not_applied] == [
         (name(4), "rejected", None),
         (name(5), "pending", ((1, RowMarker.UPSERT),)),
     ]
-    assert history.agrees is True
+    assert history.matches_delta is True
 
 
 def test_a_file_overwritten_after_it_was_applied_is_named(tmp_path) -> None:
@@ -134,7 +134,7 @@ def test_a_file_overwritten_after_it_was_applied_is_named(tmp_path) -> None:
     shop.sync()
     table.insert({"id": 7, "city": "b"}, name=name(1))
     history = history_of(shop)
-    assert (history.overwritten, history.agrees) == ((name(1),), False)
+    assert (history.overwritten, history.matches_delta) == ((name(1),), False)
 
 
 def test_archived_files_from_before_a_rebuild_do_not_count(shop) -> None:
@@ -148,7 +148,7 @@ def test_archived_files_from_before_a_rebuild_do_not_count(shop) -> None:
     shop.sync()
     history = history_of(shop)
     assert effects_of(history) == []
-    assert [(file.path, file.why) for file in history.unread] == [(name(2), f"{name(1)} is missing")]
+    assert [(file.path, file.reason) for file in history.not_applied] == [(name(2), f"{name(1)} is missing")]
 
 
 def test_duplicate_keys_are_explained(shop) -> None:
@@ -157,14 +157,14 @@ def test_duplicate_keys_are_explained(shop) -> None:
     table.update({"id": 7, "city": "c"})
     table.delete({"id": 7})
     history = history_of(shop)
-    assert [it.why for it in history.changes] == [
+    assert [it.reason for it in history.changes] == [
         "",
         "duplicate key: 2 rows have it now [ME039]",
         "all 2 rows with this key became this row [ME043]",
         "all 2 rows with this key were deleted [ME043]",
     ]
-    assert history.changes[2].columns == ("city",)
-    assert history.end == ()
+    assert history.changes[2].changed_columns == ("city",)
+    assert history.result == ()
 
 
 def test_without_old_files_the_replay_starts_with_the_row_of_the_delta_table(shop) -> None:
@@ -175,11 +175,11 @@ def test_without_old_files_the_replay_starts_with_the_row_of_the_delta_table(sho
     shop.lose(1)
     shop.lose(2)
     history = history_of(shop)
-    assert (history.beginning.gone, history.beginning.version) == (2, 2)
-    assert history.first == ({"id": 7, "city": "b"},)
+    assert (history.start.deleted_files, history.start.delta_version) == (2, 2)
+    assert history.rows_at_start == ({"id": 7, "city": "b"},)
     assert effects_of(history) == [(3, 1, 4, "updated"), (4, 1, 4, "updated")]
-    assert history.changes[0].change.before == ({"id": 7, "city": "b"},)
-    assert history.agrees is True
+    assert history.changes[0].before == ({"id": 7, "city": "b"},)
+    assert history.matches_delta is True
 
 
 def test_no_row_of_another_key_is_kept_of_the_delta_table(shop, monkeypatch) -> None:
@@ -199,8 +199,8 @@ def test_no_row_of_another_key_is_kept_of_the_delta_table(shop, monkeypatch) -> 
 
     monkeypatch.setattr(shop.writer, "rows", counted)
     history = history_of(shop)
-    assert history.first == ({"id": 7, "city": "a"},)
-    assert history.agrees is True
+    assert history.rows_at_start == ({"id": 7, "city": "a"},)
+    assert history.matches_delta is True
     assert read == [1, 1]
 
 
@@ -224,10 +224,10 @@ def test_a_commit_with_a_deleted_file_is_not_replayed(shop) -> None:
     shop.sync()
     shop.lose(2)
     history = history_of(shop)
-    assert (history.beginning.gone, history.beginning.earlier) == (1, (name(1), name(3)))
-    assert history.first == ({"id": 7, "city": "c"},)
+    assert (history.start.deleted_files, history.start.not_replayed) == (1, (name(1), name(3)))
+    assert history.rows_at_start == ({"id": 7, "city": "c"},)
     assert effects_of(history) == [(4, 1, 4, "updated")]
-    assert history.agrees is True
+    assert history.matches_delta is True
 
 
 def test_without_old_files_and_versions_the_first_match_is_not_known(shop, monkeypatch) -> None:
@@ -245,13 +245,13 @@ def test_without_old_files_and_versions_the_first_match_is_not_known(shop, monke
 
     monkeypatch.setattr(shop.writer, "rows", vacuumed)
     history = history_of(shop)
-    assert (history.beginning.gone, history.beginning.version, history.is_known) == (1, None, False)
+    assert (history.start.deleted_files, history.start.delta_version, history.is_start_known) == (1, None, False)
     assert effects_of(history) == [(2, 1, 4, "updated"), (3, 1, 4, "updated")]
-    assert [(it.is_known, it.why, it.columns) for it in history.changes] == [
+    assert [(it.is_match_known, it.reason, it.changed_columns) for it in history.changes] == [
         (False, "the rows it matched are not known", ()),
         (True, "", ("city",)),
     ]
-    assert history.agrees is None
+    assert history.matches_delta is None
 
 
 def test_files_ordered_by_time_are_replayed_as_they_were_applied_even_a_late_one(shop) -> None:
@@ -261,16 +261,16 @@ def test_files_ordered_by_time_are_replayed_as_they_were_applied_even_a_late_one
     table.upsert({"id": 7, "city": "late"}, name="a.parquet", modified_ns=1_000_000_000)
     shop.sync()
     history = history_of(shop)
-    assert [it.change.file for it in history.changes] == ["b.parquet", "a.parquet"]
-    assert history.end == ({"id": 7, "city": "late"},)
-    assert history.agrees is True
+    assert [it.file for it in history.changes] == ["b.parquet", "a.parquet"]
+    assert history.result == ({"id": 7, "city": "late"},)
+    assert history.matches_delta is True
 
 
 def test_a_composite_key_is_given_column_by_column(shop) -> None:
     table = shop.publisher.table("Lines", keys=["OrderNo", "Line"])
     table.insert({"OrderNo": "a=b", "Line": 1, "Qty": 5}, {"OrderNo": "a=b", "Line": 2, "Qty": 6})
     history = history_of(shop, "line=2", "OrderNo=a=b", table="lines")
-    assert history.end == ({"OrderNo": "a=b", "Line": 2, "Qty": 6},)
+    assert history.result == ({"OrderNo": "a=b", "Line": 2, "Qty": 6},)
     assert history.key == {"OrderNo": "a=b", "Line": "2"}
 
 
@@ -316,8 +316,8 @@ def test_a_column_that_comes_later_is_null_before_it(shop) -> None:
     table.insert({"id": 7, "city": "a"})
     table.land_parquet(pa.table({"id": pa.array([7], pa.int64()), "zip": ["1"], "__rowMarker__": [1]}))
     history = history_of(shop)
-    assert history.changes[1].columns == ("city", "zip")
-    assert history.changes[1].change.before == ({"id": 7, "city": "a", "zip": None},)
+    assert history.changes[1].changed_columns == ("city", "zip")
+    assert history.changes[1].before == ({"id": 7, "city": "a", "zip": None},)
 
 
 KEYS = st.integers(1, 2)
@@ -343,14 +343,14 @@ def test_the_result_of_a_trace_is_that_of_replay_whatever_is_applied_and_deleted
         changes = [Change(marker, (key,), {"id": key, "city": city}) for rows in files for marker, key, city in rows]
         expected, effects = replay([], changes, ["id"])
         history = history_of(shop, "1")
-        assert same_rows(history.end, [row for row in expected if row["id"] == 1])
+        assert same_rows(history.result, [row for row in expected if row["id"] == 1])
         matches = [
             (effect.met, effect.left) for change, effect in zip(changes, effects, strict=True) if change.key == (1,)
         ]
-        traced = [(len(it.change.before), len(it.change.after)) for it in history.changes]
+        traced = [(len(it.before), len(it.after)) for it in history.changes]
         assert traced == matches[len(matches) - len(traced) :]
-        assert history.agrees is not False
-        assert (len(traced) == len(matches)) or history.beginning is not None
+        assert history.matches_delta is not False
+        assert (len(traced) == len(matches)) or history.start is not None
 
 
 def test_rows_are_counted_through_a_file_of_many_batches() -> None:
@@ -377,7 +377,7 @@ def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop) -> None:
     shop.sync()
     history = history_of(shop)
     assert effects_of(history) == []
-    assert [(file.path, file.state) for file in history.unread] == [(name(2), "rejected")]
+    assert [(file.path, file.state) for file in history.not_applied] == [(name(2), "rejected")]
 
 
 def test_forgotten_files_are_counted_by_their_numbers(shop, monkeypatch) -> None:
@@ -391,10 +391,10 @@ def test_forgotten_files_are_counted_by_their_numbers(shop, monkeypatch) -> None
     history = shop.writer.history
     monkeypatch.setattr(shop.writer, "history", lambda table, **_: history(table)[:2])
     history = history_of(shop)
-    assert (history.beginning.gone, history.beginning.version) == (2, 2)
-    assert history.first == ({"id": 7, "city": "b"},)
+    assert (history.start.deleted_files, history.start.delta_version) == (2, 2)
+    assert history.rows_at_start == ({"id": 7, "city": "b"},)
     assert effects_of(history) == [(3, 1, 4, "updated"), (4, 1, 4, "updated")]
-    assert history.agrees is True
+    assert history.matches_delta is True
 
 
 def test_a_zone_that_may_begin_with_any_number_has_no_deleted_files(tmp_path) -> None:
@@ -404,7 +404,7 @@ def test_a_zone_that_may_begin_with_any_number_has_no_deleted_files(tmp_path) ->
     table.insert({"id": 7, "city": "a"})
     shop.sync()
     history = history_of(shop)
-    assert history.beginning is None
+    assert history.start is None
     assert effects_of(history) == [(5, 1, 0, "inserted")]
 
 
@@ -425,8 +425,8 @@ def test_a_key_in_several_partitions_is_traced_through_all(shop) -> None:
         table.upsert({"id": 7, "city": "x"}, partition=f"day={day}")
     shop.sync()
     history = history_of(shop, "day=a", "id=7", table="Days")
-    assert [it.change.file for it in history.changes] == [f"day=a/{name(1)}", f"day=a/{name(2)}"]
-    assert history.agrees is True
+    assert [it.file for it in history.changes] == [f"day=a/{name(1)}", f"day=a/{name(2)}"]
+    assert history.matches_delta is True
 
 
 def test_of_a_name_used_twice_the_applied_file_counts(shop) -> None:
@@ -436,7 +436,7 @@ def test_of_a_name_used_twice_the_applied_file_counts(shop) -> None:
     shop.sync()
     table.insert({"id": 7, "city": "never read"}, name=name(1))
     history = history_of(shop)
-    assert [(change.did, change.change.after, change.waits) for change in history.changes] == [
+    assert [(change.effect, change.after, change.pending_because) for change in history.changes] == [
         ("inserted", ({"id": 7, "city": "a"},), "")
     ]
-    assert history.agrees is True
+    assert history.matches_delta is True

@@ -40,7 +40,7 @@ def test_without_a_file_its_rows_are_missing_and_deleted_ones_are_back(shop, is_
     if is_applied:
         shop.sync()
     result = what_if(shop, "skip=3")
-    assert result.supposed == ("without 00000000000000000003.parquet",)
+    assert result.changes == ("without 00000000000000000003.parquet",)
     assert cells(result) == [(1, {"city": ("c", "b")})]
     assert result.difference.missing == (row(3, "c"),)
     assert result.difference.unexpected == (row(2, "a"),)
@@ -50,7 +50,7 @@ def test_skipping_a_file_leaves_no_gap(shop) -> None:
     three_files(shop)
     result = what_if(shop, "skip=2")
     assert result.difference.is_equal
-    assert not re.search(r"blocked|\[ME", result.state_otherwise)
+    assert not re.search(r"blocked|\[ME", result.message_what_if)
 
 
 def test_the_other_order_shows_a_change_that_came_too_early(shop) -> None:
@@ -84,8 +84,8 @@ def test_without_a_rejected_file_those_behind_it_are_read(shop) -> None:
     shop.sync()
     result = what_if(shop, "skip=4")
     assert cells(result) == [(1, {"city": ("c", "e")})]
-    assert "[ME023]" in result.state
-    assert not re.search(r"blocked|\[ME", result.state_otherwise)
+    assert "[ME023]" in result.message
+    assert not re.search(r"blocked|\[ME", result.message_what_if)
 
 
 def test_a_gap_stays_a_gap(shop) -> None:
@@ -94,7 +94,7 @@ def test_a_gap_stays_a_gap(shop) -> None:
     table.upsert(row(1, "e"))
     result = what_if(shop, "skip=2")
     assert result.difference.is_equal
-    assert result.state_otherwise.startswith("Orders is blocked")
+    assert result.message_what_if.startswith("Orders is blocked")
     with pytest.raises(UsageError, match="is not replayed"):
         what_if(shop, "skip=5")
 
@@ -109,7 +109,7 @@ def test_without_old_files_both_replays_start_with_the_delta_table(shop) -> None
     shop.sync()
     shop.lose(1)
     result = what_if(shop, "skip=2")
-    assert (result.beginning.gone, result.beginning.version) == (1, 1)
+    assert (result.start.deleted_files, result.start.delta_version) == (1, 1)
     assert cells(result) == [(1, {"city": ("b", "a")})]
     assert result.difference.equal_rows == 1
 
@@ -125,9 +125,9 @@ def test_a_keyless_table_is_compared_as_a_whole(shop) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("drop=2", "nothing to suppose"),
-        ("skip=1,2", "nothing to suppose"),
-        ("swap=1", "nothing to suppose"),
+        ("drop=2", "not a change"),
+        ("skip=1,2", "not a change"),
+        ("swap=1", "not a change"),
         ("swap=1,2", "they are in this order already"),
         ("skip=9", "no such change file"),
     ],
@@ -185,8 +185,8 @@ def test_states_name_the_files_by_their_real_names(shop) -> None:
     table.insert(row(1, "a"))
     table.insert(row(2, "b"))
     table.apply_changes((3, row(3, "c")))
-    assert f"{name(3)}, row 1" in what_if(shop, "skip=1").state_otherwise
-    assert f"{name(3)}, row 1" in what_if(shop, "swap=2,1").state_otherwise
+    assert f"{name(3)}, row 1" in what_if(shop, "skip=1").message_what_if
+    assert f"{name(3)}, row 1" in what_if(shop, "swap=2,1").message_what_if
 
 
 def test_a_gap_keeps_its_name_after_a_skip(shop) -> None:
@@ -194,5 +194,5 @@ def test_a_gap_keeps_its_name_after_a_skip(shop) -> None:
     table.skip_numbers()
     table.insert(row(9, "z"))
     result = what_if(shop, "skip=2")
-    assert result.state_otherwise == result.state
-    assert name(4) in result.state
+    assert result.message_what_if == result.message
+    assert name(4) in result.message

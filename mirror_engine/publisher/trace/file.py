@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.detection import sequence_of
-from mirror_engine.publisher.trace.plan_report import PlannedStep, trace_plan
+from mirror_engine.publisher.trace.plan_report import PlannedStep, report_plan
 from mirror_engine.publisher.trace.replay import file_state, read_pending, replay_start, replay_table
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 
@@ -30,24 +30,24 @@ class FileReport:
     Attributes:
         path: from the table folder.
         state: its state in the mirror.
-        why: why it is not applied, or why its effect is not known; `""` if neither is so.
+        reason: why it is not applied, or why its effect is not known; `""` if neither is so.
         has_marker: whether it has a marker column; None if it cannot be read.
         markers: how many rows of each effective marker; empty if it cannot be read.
         effects: what its changes matched and did; None if that is not known.
-        version: the Delta version it went into; None if it is in none, or that is not known any more.
-        batch: the files of that commit, itself among them.
+        delta_version: the one it went into; None if it is in none, or that is not known any more.
+        files_of_commit: the files of that commit, itself among them.
         step: of the plan, to which it belongs; None if it belongs to none, or a rejected file keeps it out.
         diagnostics: all about it.
     """
 
     path: str
     state: FileState
-    why: str
+    reason: str
     has_marker: bool | None
     markers: Mapping[int, int]
     effects: ChangeEffects | None
-    version: int | None
-    batch: tuple[str, ...]
+    delta_version: int | None
+    files_of_commit: tuple[str, ...]
     step: PlannedStep | None
     diagnostics: tuple[Diagnostic, ...]
 
@@ -85,20 +85,20 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
     path = find_file(trace, name)
     writer, start = _FileWriter(), replay_start(trace)
     replayed = replay_table(trace, start, writer, keys_only(file.size for file in trace.listing.files))
-    state, why = _state(trace, replayed, path)
+    state, reason = _state(trace, replayed, path)
     file = writer.files.get(path) or read_pending(trace, path, writer, keys_only(None))
-    steps = trace_plan(trace).steps if path in writer.files or start else ()
+    steps = report_plan(trace).steps if path in writer.files or start else ()
     place = f"{trace.name.folder}/{path}"
     counted = [*trace.status.diagnostics, *replayed.diagnostics]
     return FileReport(
         path=path,
         state=state,
-        why=why or _unknown_effect(start, path, replayed),
+        reason=reason or _unknown_effect(start, path, replayed),
         has_marker=file.has_marker if file else None,
         markers=dict(sorted(file.markers.items())) if file else {},
         effects=writer.effects.get(trace.status.delta_folder, {}).get(path),
-        version=trace.files[path].delta_version if path in trace.files else None,
-        batch=trace.batch_of(path),
+        delta_version=trace.files[path].delta_version if path in trace.files else None,
+        files_of_commit=trace.files_of_commit(path),
         step=next((step for step in steps if path in step.files), None),
         diagnostics=tuple(dict.fromkeys(diagnostic for diagnostic, _ in counted if diagnostic.path == place)),
     )
@@ -138,7 +138,7 @@ def _state(trace: TraceContext, replayed: TableStatus, path: str) -> tuple[FileS
 
 def _unknown_effect(start: ReplayStart | None, path: str, replayed: TableStatus) -> str:
     """Why the effect of an applied file is not known; `""` if it is."""
-    if start and path in start.earlier:
+    if start and path in start.not_replayed:
         return "it was applied along with or before a deleted file: the rows it matched are not known"
     if start and path in start.paths:
         return "it was deleted: its rows are not known"

@@ -35,14 +35,14 @@ class PlannedStep:
     """One step of the plan.
 
     Attributes:
-        step: its kind: `apply_batch` …
-        text: its effect, in one sentence.
+        kind: `apply_batch` …
+        message: its effect, in one sentence.
         files: applied by it, in order, by path from the table folder.
         commits: how many commits it makes, at most.
     """
 
-    step: str
-    text: str
+    kind: str
+    message: str
     files: tuple[str, ...] = ()
     commits: int = 0
 
@@ -52,34 +52,34 @@ class PlanReport:
     """A table's plan in words.
 
     Attributes:
-        state, state_text, advice: the table's state, the same in a sentence, and help.
+        state, message, help: the table's state, the same in a sentence, and what to do.
         steps: in order; empty if there is nothing to do.
-        left: files that are not applied, each with its reason.
+        not_included: files that are not applied, each with its reason.
         ignored: ignored paths, each with its reason.
-        next_expected: by partition, the name of the next file.
+        next_files: by partition, the name of the next file.
     """
 
     state: str
-    state_text: str
-    advice: str
+    message: str
+    help: str
     steps: tuple[PlannedStep, ...]
-    left: tuple[FileStatus, ...]
+    not_included: tuple[FileStatus, ...]
     ignored: tuple[Diagnostic, ...]
-    next_expected: Mapping[str, str]
+    next_files: Mapping[str, str]
 
 
-def trace_plan(trace: TraceContext) -> PlanReport:
+def report_plan(trace: TraceContext) -> PlanReport:
     """Report what the next cycle would do; reads only the table folder's listing."""
     steps = tuple(_planned(step, trace.context.config) for step in trace.plan.steps)
     applied = {path for step in steps for path in step.files}
     return PlanReport(
         state=trace.plan.state.code,
-        state_text=describe(trace.name, trace.plan.state),
-        advice=help_for(trace.plan.state, engine_running=True),
+        message=describe(trace.name, trace.plan.state),
+        help=help_for(trace.plan.state, engine_running=True),
         steps=steps,
-        left=tuple(file for file in trace.status.pending_files if file.path not in applied),
+        not_included=tuple(file for file in trace.status.pending_files if file.path not in applied),
         ignored=trace.status.ignored,
-        next_expected=trace.status.next_files,
+        next_files=trace.status.next_files,
     )
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import Chosen, DeltaWriter, HistoryEntry
     from mirror_engine.tables.reading.spill import ReadMode
 
-AT_THE_BEGINNING = ""  # the path of the file that stands for rows of deleted files
+START_PATH = ""  # the path of the file that stands for rows of deleted files
 _VERSION = 1  # of the writer's table once it has these rows
 
 
@@ -55,19 +55,19 @@ class ReplayStart:
 
     Attributes:
         progress: of the real table now.
-        gone: how many files were deleted.
-        earlier: existing files that are not replayed, because they were applied before or along with a deleted one.
-        version: the Delta version after the last of them; None if it is not known.
-        schema: the table's at that version; its present one where `version` is None.
+        deleted_files: how many.
+        not_replayed: existing files that were applied before or along with a deleted one.
+        delta_version: after the last of these files; None if it is not known.
+        schema: the table's at that version; its present one if that is not known.
         rows: the table's at that version, or those asked for; None if they are not known.
         watermarks: by partition the last number before the replay (LZ-3.4).
         paths: the known ones of all files before the replay.
     """
 
     progress: Progress
-    gone: int
-    earlier: tuple[str, ...]
-    version: int | None
+    deleted_files: int
+    not_replayed: tuple[str, ...]
+    delta_version: int | None
     schema: TableSchema
     rows: pa.Table | None
     watermarks: Mapping[str, int]
@@ -136,14 +136,14 @@ class TraceContext:
         """Files whose content is not the one that was applied, as far as that is known (LZ-3.13)."""
         return _overwritten(self.listing, self.progress)
 
-    def batch_of(self, path: str) -> tuple[str, ...]:
+    def files_of_commit(self, path: str) -> tuple[str, ...]:
         """The files of the commit that a file went into, itself among them; empty if that is not known."""
         file = self.files.get(path)
         version = None if file is None else file.delta_version
         return next((commit.files for commit in self.commits if commit.version == version), ())
 
 
-def scene_of(snapshot: MirrorSnapshot, table: str) -> TraceContext:
+def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     """The table of that name, in any case.
 
     Raises:
@@ -241,7 +241,7 @@ def file_state(trace: TraceContext, replayed: FileStatus) -> FileStatus:
 
 
 def read_pending(trace: TraceContext, path: str, writer: DeltaWriter, mode: ReadMode) -> FileRows | None:
-    """Read a file that cannot be applied yet by itself; None if it is gone, or breaks the protocol.
+    """Read a file that cannot be applied yet by itself; None if it was deleted, or breaks the protocol.
 
     Args:
         trace: the table.
@@ -287,7 +287,7 @@ def _load_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: De
         store.add(batch)
     store.finish()
     counts = {RowMarker.INSERT.value: rows.num_rows}
-    file = FileRows(AT_THE_BEGINNING, "", "", 0, store, counts, has_marker=True, byte_count=0)
+    file = FileRows(START_PATH, "", "", 0, store, counts, has_marker=True, byte_count=0)
     record = BatchRecord(mirror, "", progress, (), trace.name.folder)
     writer.apply(trace.status.delta_folder, ChangeBatch((file,), start.schema, keys), record)
     return progress
@@ -317,9 +317,9 @@ def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStar
             watermarks[partition] = max(number, watermarks.get(partition, 0))
     return ReplayStart(
         progress,
-        gone=len([path for path in before if path not in present]) + sum(unknown.values()),
-        earlier=tuple(path for path in before if path in present),
-        version=None if rows is None else version,
+        deleted_files=len([path for path in before if path not in present]) + sum(unknown.values()),
+        not_replayed=tuple(path for path in before if path in present),
+        delta_version=None if rows is None else version,
         schema=state.schema if rows is None else _schema(rows, state.schema),
         rows=rows,
         watermarks=watermarks,

@@ -17,7 +17,7 @@ from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.publisher.diff import InvalidValue, typed
 from mirror_engine.publisher.trace.replay import (
-    AT_THE_BEGINNING,
+    START_PATH,
     ReplayStart,
     file_state,
     read_pending,
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome, TableSnapshot
 
 Row: TypeAlias = dict[str, Any]
-Did = Literal["inserted", "updated", "deleted", "nothing"]
+Effect = Literal["inserted", "updated", "deleted", "nothing"]
 
 ROW_COLUMN = "__row__"  # a row's number in its file, from 1; before the marker
-_LIKELY: dict[RowMarker, Did] = {  # effects of changes that matched unknown rows
+_LIKELY: dict[RowMarker, Effect] = {  # effects of changes that matched unknown rows
     RowMarker.INSERT: "inserted",
     RowMarker.UPDATE: "updated",
     RowMarker.DELETE: "deleted",
@@ -69,43 +69,41 @@ class KeyChange:
 
 
 @dataclass(frozen=True)
-class TracedChange:
+class TracedChange(KeyChange):
     """One change to the key and its effect.
 
     Attributes:
-        change: the change itself.
-        is_known: whether the rows it matched are known; where old files were deleted, they may not be.
-        did: `nothing` if the rows are the same as before.
-        why: the rows it matched, if its marker expects others, or why it did nothing; `""` otherwise.
-        columns: those whose values it changed.
-        version: the Delta version its file went into; None if it is in none, or that is not known any more.
-        batch: the files of that commit, its own among them.
-        waits: why its file is not applied; `""` if it is.
+        is_match_known: whether the rows it matched are known; where old files were deleted, they may not be.
+        effect: `nothing` if the rows are the same as before.
+        reason: the rows it matched, if its marker expects others, or why it did nothing; `""` otherwise.
+        changed_columns: those whose values it changed.
+        delta_version: the one its file went into; None if it is in none, or that is not known any more.
+        files_of_commit: the files of that commit, its own among them.
+        pending_because: why its file is not applied; `""` if it is.
     """
 
-    change: KeyChange
-    is_known: bool
-    did: Did
-    why: str
-    columns: tuple[str, ...]
-    version: int | None
-    batch: tuple[str, ...]
-    waits: str
+    is_match_known: bool
+    effect: Effect
+    reason: str
+    changed_columns: tuple[str, ...]
+    delta_version: int | None
+    files_of_commit: tuple[str, ...]
+    pending_because: str
 
 
 @dataclass(frozen=True)
-class Unread:
+class PendingFile:
     """A file that is not applied.
 
     Attributes:
         path: from the table folder.
-        state, why: its status.
+        state, reason: its status.
         rows: numbers of its rows with the key, each with its marker; None if they are not known.
     """
 
     path: str
     state: str
-    why: str
+    reason: str
     rows: tuple[tuple[int, RowMarker], ...] | None
 
 
@@ -115,35 +113,37 @@ class RowHistory:
 
     Attributes:
         key: its values as written, by column.
-        beginning: where the replay starts, if not at the first file.
-        first: the key's rows there.
+        start: where the replay starts, if not at the first file.
+        rows_at_start: the key's rows there.
         changes: in order.
-        unread: files that are not applied, each with its reason and its changes to the key.
+        not_applied: files that are not applied, each with its reason and its changes to the key.
         overwritten: files of these changes whose content is not the one that was applied.
-        end: the key's rows after all changes.
-        applied: the key's rows after the changes that are applied.
-        real: the key's rows in the Delta table; None if there is no table.
+        result: the key's rows after all changes.
+        applied_rows: the key's rows after the changes that are applied.
+        delta_rows: the key's rows in the Delta table; None if there is no table.
     """
 
     key: Mapping[str, str]
-    beginning: ReplayStart | None
-    first: tuple[Row, ...]
+    start: ReplayStart | None
+    rows_at_start: tuple[Row, ...]
     changes: tuple[TracedChange, ...]
-    unread: tuple[Unread, ...]
+    not_applied: tuple[PendingFile, ...]
     overwritten: tuple[str, ...]
-    end: tuple[Row, ...]
-    applied: tuple[Row, ...]
-    real: tuple[Row, ...] | None
+    result: tuple[Row, ...]
+    applied_rows: tuple[Row, ...]
+    delta_rows: tuple[Row, ...] | None
 
     @property
-    def is_known(self) -> bool:
+    def is_start_known(self) -> bool:
         """Whether the row at the start of the replay is known."""
-        return self.beginning is None or self.beginning.rows is not None
+        return self.start is None or self.start.rows is not None
 
     @property
-    def agrees(self) -> bool | None:
+    def matches_delta(self) -> bool | None:
         """Whether the Delta table has the rows of the replay; None if there is nothing to compare."""
-        return same_rows(self.applied, self.real) if self.is_known and self.real is not None else None
+        if not self.is_start_known or self.delta_rows is None:
+            return None
+        return same_rows(self.applied_rows, self.delta_rows)
 
 
 class KeyFilter:
@@ -280,7 +280,7 @@ class OneKeyWriter(MemoryDeltaWriter):
             rows = tuple({name: row.get(name) for name in batch.schema.names} for row in self._rows_now)
             changes = list(_changes(rows, file, batch))
             self._rows_now = changes[-1].after if changes else rows
-            if file.path == AT_THE_BEGINNING:
+            if file.path == START_PATH:
                 self.first = self._rows_now
             else:
                 self.changes += changes
@@ -315,7 +315,7 @@ def _plain(cell: pa.Scalar[Any]) -> object:
         return str(cell.value)
 
 
-def trace_key(trace: TraceContext, key: Sequence[str]) -> RowHistory:
+def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     """Replay the changes to one key.
 
     Args:
@@ -333,17 +333,17 @@ def trace_key(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     replayed = replay_table(trace, start, writer, one_key(key_filter))
     changes = tuple(_traced_all(writer.changes, trace, start))
     files = dict.fromkeys(change.file for change in writer.changes)
-    applied = [change for change in changes if not change.waits]
+    applied = [change for change in changes if not change.pending_because]
     return RowHistory(
         key=key_filter.texts,
-        beginning=start,
-        first=writer.first,
+        start=start,
+        rows_at_start=writer.first,
         changes=changes,
-        unread=tuple(_unread(file, trace, writer, key_filter) for file in replayed.pending_files),
+        not_applied=tuple(_pending(file, trace, writer, key_filter) for file in replayed.pending_files),
         overwritten=tuple(path for path in files if path in trace.overwritten),
-        end=changes[-1].change.after if changes else writer.first,
-        applied=applied[-1].change.after if applied else writer.first,
-        real=_delta_rows(trace, key_filter),
+        result=changes[-1].after if changes else writer.first,
+        applied_rows=applied[-1].after if applied else writer.first,
+        delta_rows=_delta_rows(trace, key_filter),
     )
 
 
@@ -364,19 +364,19 @@ def _traced_all(changes: Iterable[KeyChange], trace: TraceContext, start: Replay
 
 def _traced(change: KeyChange, trace: TraceContext, *, is_known: bool) -> TracedChange:
     file = trace.files.get(change.file)
-    did, why = _effect(change) if is_known else (_LIKELY[change.marker], "the rows it matched are not known")
-    waits = "it was archived, and the table never held it"
+    effect, reason = _effect(change) if is_known else (_LIKELY[change.marker], "the rows it matched are not known")
+    pending_because = "it was archived, and the table never held it"
     if file is not None:
-        waits = "" if file.state == "applied" else file.reason
+        pending_because = "" if file.state == "applied" else file.reason
     return TracedChange(
-        change=change,
-        is_known=is_known,
-        did=did,
-        why=why,
-        columns=_changed_columns(change) if did == "updated" and is_known else (),
-        version=file.delta_version if file else None,
-        batch=trace.batch_of(change.file),
-        waits=waits,
+        **vars(change),
+        is_match_known=is_known,
+        effect=effect,
+        reason=reason,
+        changed_columns=_changed_columns(change) if effect == "updated" and is_known else (),
+        delta_version=file.delta_version if file else None,
+        files_of_commit=trace.files_of_commit(change.file),
+        pending_because=pending_because,
     )
 
 
@@ -390,7 +390,7 @@ def _changed_columns(change: KeyChange) -> tuple[str, ...]:
     return tuple(changed)
 
 
-def _effect(change: KeyChange) -> tuple[Did, str]:
+def _effect(change: KeyChange) -> tuple[Effect, str]:
     """The effect of a change, and why it is none or another than its marker says (LZ-4.1, LZ-4.3, LZ-4.4)."""
     matched = len(change.before)
     rows = count(matched, "row")
@@ -411,14 +411,14 @@ def _effect(change: KeyChange) -> tuple[Did, str]:
             assert_never(change.marker)
 
 
-def _unread(replayed: FileStatus, trace: TraceContext, writer: OneKeyWriter, key: KeyFilter) -> Unread:
+def _pending(replayed: FileStatus, trace: TraceContext, writer: OneKeyWriter, key: KeyFilter) -> PendingFile:
     status = file_state(trace, replayed)
     file = None if replayed.state == "rejected" else read_pending(trace, replayed.path, writer, one_key(key))
     if file is None:
-        return Unread(replayed.path, status.state, status.reason, None)
+        return PendingFile(replayed.path, status.state, status.reason, None)
     entries = (row for batch in file.rows.batches([ROW_COLUMN, MARKER_COLUMN]) for row in batch.to_pylist())
     rows = tuple((entry[ROW_COLUMN], RowMarker(entry[MARKER_COLUMN])) for entry in entries)
-    return Unread(replayed.path, status.state, status.reason, rows)
+    return PendingFile(replayed.path, status.state, status.reason, rows)
 
 
 def _delta_rows(trace: TraceContext, key: KeyFilter) -> tuple[Row, ...] | None:

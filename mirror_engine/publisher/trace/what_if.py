@@ -38,16 +38,16 @@ class WhatIf:
     """The same table, replayed with other files.
 
     Attributes:
-        supposed: what was changed, one sentence each.
-        beginning: where both replays start, if not at the first file.
-        state, state_otherwise: the table's state after each, in a sentence.
+        changes: one sentence each.
+        start: where both replays start, if not at the first file.
+        message, message_what_if: the table's state after each replay, in a sentence.
         difference: of the table with the changes from that of the files as they are (expected).
     """
 
-    supposed: tuple[str, ...]
-    beginning: ReplayStart | None
-    state: str
-    state_otherwise: str
+    changes: tuple[str, ...]
+    start: ReplayStart | None
+    message: str
+    message_what_if: str
     difference: Difference
 
 
@@ -158,7 +158,7 @@ def _change(text: str, trace: TraceContext, files: _Files) -> str:
         return files.skip(paths[0])
     if kind == "swap" and len(paths) == 2:  # noqa: PLR2004 - A and B
         return files.swap(*paths)
-    raise UsageError(f"{text}: nothing to suppose", "--skip takes a file; --swap takes two, as 3,2")
+    raise UsageError(f"{text}: not a change", "--skip takes a file; --swap takes two, as 3,2")
 
 
 @dataclass(frozen=True)
