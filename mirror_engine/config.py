@@ -245,6 +245,13 @@ class Config:
         switch(),
         "Add large insert-only Parquet files to the table without rewriting them (LZ-4.19).",
     )
+    merge_engine: Literal["auto", "spark", "deltalake"] = _option(
+        "auto",
+        _BATCH,
+        choice("auto", "spark", "deltalake"),
+        "What merges changes into tables: `spark`, `deltalake` (in this process, without Java), or `auto`: Spark where "
+        "PySpark is installed. May change between runs.",
+    )
     workers: int = _option(4, _BATCH, whole("N", 1, 256), "Tables processed in parallel.")
     cleanup: Literal["ready", "processed", "off"] = _option(
         "ready",

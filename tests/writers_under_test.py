@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirror_engine.config import Config
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
 
@@ -34,10 +35,12 @@ def spark_writer(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     writer.close()
 
 
-@pytest.fixture(params=["memory", pytest.param("spark", marks=pytest.mark.spark)])
-def writer(request: pytest.FixtureRequest) -> DeltaWriter:
+@pytest.fixture(params=["memory", "deltalake", pytest.param("spark", marks=pytest.mark.spark)])
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaWriter:
     if request.param == "memory":
         return MemoryDeltaWriter()
+    if request.param == "deltalake":
+        return DeltalakeWriter(tmp_path / "root" / "Tables", tmp_path / "root" / "engine" / "scratch")
     spark_writer: SparkDeltaWriter = request.getfixturevalue("spark_writer")
     for table in spark_writer.tables():
         spark_writer.drop(table)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
 from mirror_engine.tables.passthrough import PassthroughReader
 from mirror_engine.tables.reading.reader import ChangeFileReader
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tables.spark.session import Profile
+    from mirror_engine.tables.writer import LocalDeltaWriter
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,20 @@ class SparkBackend:
     load: Callable[[], Profile]
 
     @cached_property
-    def writer(self) -> SparkDeltaWriter:
-        """Spark's writer."""
+    def writer(self) -> LocalDeltaWriter:
+        """The writer with the merge engine that was chosen."""
+        return (
+            self._spark_writer if self._merges_with_spark else DeltalakeWriter(self.root / TABLES, self.root / SCRATCH)
+        )
+
+    @property
+    def _merges_with_spark(self) -> bool:
+        if self.config.merge_engine == "auto":
+            return self.spark is not None or find_spec("pyspark") is not None
+        return self.config.merge_engine == "spark"
+
+    @cached_property
+    def _spark_writer(self) -> SparkDeltaWriter:
         limit = self.config.driver_batch_limit
         if limit == "auto":
             limit = 0 if is_distributed(self.config, self.spark) else DRIVER_BATCH_BYTES
@@ -56,10 +71,10 @@ class SparkBackend:
 
     def reader(self) -> OrderedReader:
         """A reader of change files: executors where they may be other machines, else this process."""
-        if is_distributed(self.config, self.spark):
+        if self._merges_with_spark and is_distributed(self.config, self.spark):
             from mirror_engine.tables.spark.executors import ExecutorReader  # noqa: PLC0415 - most never need it
 
-            return ExecutorReader(self.storage, self.config, self.root / SCRATCH, self.writer.sessions.lent)
+            return ExecutorReader(self.storage, self.config, self.root / SCRATCH, self._spark_writer.sessions.lent)
         return self.reader_here()
 
     def passthrough(self) -> PassthroughReader:

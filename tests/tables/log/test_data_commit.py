@@ -16,11 +16,11 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
+from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.data_commit import NewFile, add_files
 from mirror_engine.tables.log.snapshot import DeltaLog, open_log
-from mirror_engine.tables.merge import spark as merge_spark
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
@@ -268,14 +268,14 @@ def test_who_commits_between_evolution_and_commit_is_a_conflict(
 ) -> None:
     table.change((0, 1, "Linz"))
     folder = opened(table).folder
-    add_columns = merge_spark.evolve
+    add_columns = table_writer.evolve
 
     def evolve_then_lose(*arguments: Any) -> int:
         version = add_columns(*arguments)
         write_deltalake(folder, pa.table({"Id": pa.array([7], pa.int32())}), mode="append", schema_mode="merge")
         return version
 
-    monkeypatch.setattr(merge_spark, "evolve", evolve_then_lose)
+    monkeypatch.setattr(table_writer, "evolve", evolve_then_lose)
     table.schema = schema_of("Id", "City:string", "Zip:string")
     with pytest.raises(CommitConflict):
         table.change((0, 2, "Wels", "4600"))

@@ -1,0 +1,222 @@
+"""The merge engine on deltalake: MERGE in this process, without Java.
+
+The same staged net changes, roles and bounds as on Spark. Tables with features that deltalake cannot write are refused
+by name, with help, before anything is written.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import ColumnProperties, CommitProperties, Transaction, WriterProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
+from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.changes.net_changes import Role
+from mirror_engine.tables.changes.staged import ROLE
+from mirror_engine.tables.log.commit import record_only
+from mirror_engine.tables.log.durability import make_durable
+from mirror_engine.tables.log.history import refuse_changed
+from mirror_engine.tables.log.record import now_ms, to_metadata
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from mirror_engine.landing_zone.schema import Column, TableSchema
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch
+    from mirror_engine.tables.changes.staged import StagedChanges
+    from mirror_engine.tables.log.snapshot import DeltaLog
+
+_FEATURES = frozenset(
+    {
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "generatedColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "variantType",
+    }
+)
+_LISTED_WRITER = 7  # the protocol version with a list of features
+_RESERVED_COLUMN = "__delta_rs_source"
+_MISREAD = frozenset("%\\[]?*#")  # in a folder's path
+_TARGET_BYTES = 128 * 1024 * 1024
+_EXACT_DIGITS = 15
+_MAX_BOUND = 512  # characters of text
+_NAN = "cast('NaN' as double)"
+_SPARK_HELP = "Use the Spark engine for this table: pip install 'mirror-engine[spark]'."
+
+
+class DeltalakeWriter(LocalDeltaWriter):
+    """`DeltaWriter` that merges with deltalake; needs no Java."""
+
+    def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
+        _check_mergeable(table, log)
+        refuse_changed(table, log.folder, log.version)
+        before = log.version
+        source = _source(batch, changes)
+        values = {_quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
+        try:
+            merger = log.table.merge(
+                source,
+                _condition(batch, changes),
+                source_alias="s",
+                target_alias="t",
+                writer_properties=_writer_properties(batch.schema),
+                commit_properties=_commit_properties(record, to_metadata(record)),
+            )
+            if Role.DELETE in changes.roles:
+                merger = merger.when_matched_delete(f"s.{ROLE} = {Role.DELETE:d}")
+            if changes.roles & {Role.SET, Role.SET_ONLY}:
+                merger = merger.when_matched_update(values, f"s.{ROLE} IN ({Role.SET:d}, {Role.SET_ONLY:d})")
+            if changes.roles & {Role.SET, Role.INSERT}:
+                merger = merger.when_not_matched_insert(values, f"s.{ROLE} IN ({Role.SET:d}, {Role.INSERT:d})")
+            merger.execute()
+        except (DeltaError, OSError) as error:
+            raise _meaning(table, error) from error
+        if log.version == before:  # without effect: deltalake commits nothing
+            record_only(log.folder, log, before + 1, record)
+
+    def maintain(
+        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, Any]:
+        folder = self._tables.path(table)
+        log = open_log(folder)
+        if log is None:
+            return {}
+        _check_mergeable(table, log)
+        since, properties = log.version, CommitProperties(custom_metadata={"userMetadata": record_again(log)})
+        try:
+            metrics = log.table.optimize.compact(
+                target_size=_TARGET_BYTES,
+                writer_properties=_writer_properties(log.schema),
+                commit_properties=properties,
+            )
+            make_durable(folder, since)  # what it replaced may be deleted now
+            before = count_parquet(folder)
+            if not is_wanted():
+                log.table.vacuum(
+                    retention_hours=int(retention_hours),
+                    dry_run=False,
+                    enforce_retention_duration=False,
+                    commit_properties=properties,
+                )
+        except (DeltaError, OSError) as error:
+            raise _meaning(table, error) from error
+        make_durable(folder, since)
+        return {
+            "files_added": metrics["numFilesAdded"],
+            "files_removed": metrics["numFilesRemoved"],
+            "files_deleted": before - count_parquet(folder),
+        }
+
+    def forget(self, folder: Path) -> None:
+        """Nothing is cached."""
+
+    def prepare(self) -> None:
+        """Nothing has to start."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _check_mergeable(table: str, log: DeltaLog) -> None:
+    """Refuse tables that deltalake cannot write, or would write wrongly.
+
+    Raises:
+        CommitFailed: with the feature's name, and help.
+    """
+    protocol = log.table.protocol()
+    listed = set(protocol.writer_features or ()) if protocol.min_writer_version >= _LISTED_WRITER else set()
+    unknown = sorted(listed - _FEATURES - {"appendOnly"})
+    if unknown:
+        raise CommitFailed(f"{table}: deltalake cannot write tables with {', '.join(unknown)}", _SPARK_HELP)
+    if log.table.metadata().configuration.get("delta.appendOnly") == "true":
+        raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
+    if _RESERVED_COLUMN in log.schema.names:
+        raise CommitFailed(f"{table}: deltalake cannot merge into a column named {_RESERVED_COLUMN}", _SPARK_HELP)
+    if _MISREAD & set(str(log.folder)) or not str(log.folder).isprintable():
+        raise CommitFailed(f"{table}: deltalake cannot merge into a folder with this path", _SPARK_HELP)
+    has_times = any(column.type == "timestamp" for column in log.schema.columns)
+    if has_times and any(_has_int96(file.path) for file in log.data_files()):
+        raise CommitFailed(f"{table}: a data file stores timestamps as INT96", _SPARK_HELP)
+
+
+@lru_cache(maxsize=65_536)
+def _has_int96(data_file: Path) -> bool:
+    """Whether a data file stores timestamps as INT96: deltalake rewrites those outside 1677 to 2262 wrongly."""
+    schema = pq.read_metadata(data_file).schema
+    return any(schema.column(at).physical_type == "INT96" for at in range(len(schema)))
+
+
+def _source(batch: ChangeBatch, changes: StagedChanges) -> pa.RecordBatchReader:
+    fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
+    schema = pa.schema([*fields, (ROLE, pa.int8())])
+    return ds.dataset(sorted(map(str, changes.folder.iterdir())), schema=schema, format="parquet").scanner().to_reader()
+
+
+def _condition(batch: ChangeBatch, changes: StagedChanges) -> str:
+    """Equal keys, among rows that match; bounds on the target alone let deltalake skip files."""
+    types = {column.name: column.type for column in batch.schema.columns}
+    terms = [f"s.{ROLE} <> {Role.INSERT:d}"]
+    for name in batch.key_columns:
+        target, source = f"t.{_quoted(name)}", f"s.c{batch.schema.names.index(name)}"
+        if types[name] in {"float", "double"}:  # NaN keys are equal, whatever their bits
+            terms.append(f"nanvl(cast({target} as double), {_NAN}) = nanvl(cast({source} as double), {_NAN})")
+        else:
+            terms.append(f"{target} = {source}")
+    return " AND ".join([*terms, *_bounds(batch, changes)])
+
+
+def _bounds(batch: ChangeBatch, changes: StagedChanges) -> Iterator[str]:
+    for name, (low, high) in zip(batch.key_columns, changes.bounds, strict=True):
+        literals = [_literal(bound.as_py()) for bound in (low, high)]
+        if None not in literals:
+            yield f"t.{_quoted(name)} BETWEEN {literals[0]} AND {literals[1]}"
+
+
+def _literal(value: object) -> str | None:
+    if isinstance(value, str) and len(value) <= _MAX_BOUND and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _writer_properties(schema: TableSchema) -> WriterProperties:
+    """No statistics where deltalake's mislead readers: of floating point (NaN) and of long decimals."""
+    none = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False)
+    return WriterProperties(column_properties={c.name: none for c in schema.columns if _misleads(c)})
+
+
+def _misleads(column: Column) -> bool:
+    if column.type.startswith("decimal"):
+        return int(arrow_type(column.type).precision) > _EXACT_DIGITS
+    return column.type in {"float", "double"}
+
+
+def _commit_properties(record: BatchRecord, metadata: str) -> CommitProperties:
+    transaction = Transaction(record.application, record.progress.batch, now_ms())
+    return CommitProperties(custom_metadata={"userMetadata": metadata}, app_transactions=[transaction])
+
+
+def _meaning(table: str, error: Exception) -> Exception:
+    reason = str(error).partition("\n")[0]
+    if isinstance(error, CommitFailedError):
+        return CommitConflict(f"{table}: another writer committed first: {reason}", "The next cycle tries again.")
+    if isinstance(error, OSError):
+        return StorageUnavailable(f"{table}: the table cannot be written: {reason}", "Check the disk and its rights.")
+    return CommitFailed(f"{table}: deltalake could not merge: {reason}", _SPARK_HELP)

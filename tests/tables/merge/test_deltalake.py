@@ -1,0 +1,163 @@
+"""The merge engine on deltalake leaves the rows that replay leaves, and refuses what it would write wrongly."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta_scenario import Scenario, schema_of
+from deltalake import DeltaTable, write_deltalake
+
+from mirror_engine.errors import CommitConflict, CommitFailed
+from mirror_engine.landing_zone.change import same_rows
+from mirror_engine.tables.log.commit import put_commit
+from mirror_engine.tables.merge import deltalake as engine
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIMPLE = schema_of("Id", "City:string")
+OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
+UTC = timezone.utc
+KEYS: dict[str, list[Any]] = {
+    "byte": [-128, 0, 127],
+    "long": [-(2**62), 0, 5, 2**62],
+    "string": ["", "a", "a ", "A", "é'x\"", "long" * 200],
+    "binary": [b"", b"\0", b"\xff"],
+    "date": [date(1, 1, 1), date(2026, 1, 2), date(9999, 12, 31)],
+    "timestamp": [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)],
+    "timestamp_ntz": [datetime(1, 1, 1), datetime(2026, 1, 2, 3, 4, 5, 678_901)],  # noqa: DTZ001 - naive is the point
+    "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456789"), Decimal(0), Decimal(-1)],
+    "boolean": [True, False],
+    "double": [math.nan, OTHER_NAN, -0.0, 0.0, 5e-324, math.inf, 1.5],
+    "float": [math.nan, -0.0, 0.0, math.inf, 1.5],
+}
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> DeltalakeWriter:
+    return DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch")
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("seed", range(2))
+def test_random_changes_of_every_key_type_leave_the_rows_of_replay(
+    writer: DeltalakeWriter, kind: str, seed: int
+) -> None:
+    choose = random.Random(f"{kind} {seed}")
+    schema = schema_of(f"k:{kind}", f"c0:{kind}", 'a b`"c.d:long')
+    tables = [Scenario(each, schema, ["k"]) for each in (writer, MemoryDeltaWriter())]
+    for _ in range(3):
+        rows = [
+            (choose.choice((0, 0, 1, 2, 4)), *(choose.choice([*KEYS[kind], None]) for _ in range(2)), number)
+            for number in range(choose.randrange(1, 15))
+        ]
+        outcomes = [table.change(*rows) for table in tables]
+        assert outcomes[0].met == outcomes[1].met
+        found, expected = (table.writer.rows(table.table) for table in tables)
+        assert found is not None
+        assert expected is not None
+        assert same_rows(found.to_pylist(), expected.to_pylist())
+
+
+def test_rows_with_nan_are_found_after_a_merge_that_rewrote_them(writer: DeltalakeWriter) -> None:
+    """No bounds may be stated for floating point: readers would skip the file."""
+    table = Scenario(writer, schema_of("Id", "d:double"), ["Id"])
+    table.change((0, 1, math.nan), (0, 2, 1.0))
+    table.change((1, 2, 2.0))
+    [data_file] = files_of(writer, table)
+    column = pq.read_metadata(data_file).row_group(0).column(1)
+    assert column.path_in_schema == "d"
+    assert column.statistics is None or not column.statistics.has_min_max
+    actions = pa.table(DeltaTable(str(data_file.parent)).get_add_actions(flatten=True))
+    assert "max.d" not in actions.column_names or actions["max.d"].null_count == actions.num_rows
+
+
+def files_of(writer: DeltalakeWriter, table: Scenario) -> list[Path]:
+    folder = writer._tables.path(table.table)
+    return [folder / uri.rpartition("/")[2] for uri in DeltaTable(str(folder)).file_uris()]
+
+
+@pytest.mark.parametrize(
+    "feature",
+    ["inCommitTimestamp", "rowTracking", "clustering", "identityColumns", "icebergCompatV2"],
+)
+def test_tables_with_features_of_spark_are_refused_by_name(writer: DeltalakeWriter, feature: str) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata", feature]}
+    put_commit(writer._tables.path(table.table), 2, [{"protocol": protocol}])
+    table.version = 2
+    with pytest.raises(CommitFailed, match=feature) as refused:
+        table.change((1, 1, "Wels"))
+    assert "Spark" in refused.value.help
+
+
+def test_tables_with_int96_timestamps_are_refused(writer: DeltalakeWriter) -> None:
+    """deltalake would rewrite the year 1 as 1754."""
+    table = Scenario(writer, schema_of("Id", "At:timestamp"), ["Id"])
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    table.change((0, 1, moment))
+    [data_file] = files_of(writer, table)
+    pq.write_table(pq.read_table(data_file), data_file, use_deprecated_int96_timestamps=True)
+    with pytest.raises(CommitFailed, match="INT96"):
+        table.change((1, 1, moment))
+
+
+def test_a_folder_that_deltalake_would_misread_is_refused(tmp_path: Path) -> None:
+    writer = DeltalakeWriter(tmp_path / "a%41" / "Tables", tmp_path / "a%41" / "scratch")
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    with pytest.raises(CommitFailed, match="path"):
+        table.change((1, 1, "Wels"))
+    assert table.found() == [(1, "Linz")]
+
+
+def test_a_merge_of_nothing_still_records_its_batch(writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """deltalake commits nothing where no row changes."""
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    monkeypatch.setattr(engine, "_condition", lambda *_: "false")
+    outcome = table.change((1, 1, "Wels"))
+    assert outcome.version == 2
+    assert table.found() == [(1, "Linz")]
+
+
+def test_rows_added_since_the_snapshot_are_a_conflict(writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    check = engine.refuse_changed
+
+    def check_then_lose(*arguments: Any) -> None:
+        check(*arguments)
+        rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["Graz"]})
+        write_deltalake(writer._tables.path(table.table), rows, mode="append")
+
+    monkeypatch.setattr(engine, "refuse_changed", check_then_lose)
+    with pytest.raises(CommitConflict):
+        table.change((1, 1, "Wels"))
+    assert table.found() == [(1, "Graz"), (1, "Linz")]
+
+
+def test_compacting_and_vacuuming_keep_rows_and_record(writer: DeltalakeWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    for number in range(4):
+        table.change((0, number, "Linz"))
+    done = writer.maintain(table.table, 0.0)
+    assert (done["files_added"], done["files_removed"], done["files_deleted"]) == (1, 4, 4)
+    state = writer.state(table.table)
+    assert state is not None
+    assert state.record_version == 4
+    assert len(table.found()) == 4
+    table.version = state.record_version
+    table.change((2, 0, None))
+    assert len(table.found()) == 3
