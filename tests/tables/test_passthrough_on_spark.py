@@ -18,7 +18,7 @@ from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.events import RetryScheduled
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.tables import passthrough
-from mirror_engine.tables.merge import spark as writer_module
+from mirror_engine.tables import writer as writer_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
