@@ -87,7 +87,7 @@ class Golden:
         in_the_end: all diagnostics in the end.
         on_the_way: diagnostics that must be raised at some time, whether or not they are still true.
         not_compared: codes that may be there in the end besides.
-        verdict: `caught_up` or `needs_attention`.
+        result: `caught_up` or `needs_attention`.
         files: what the zone must hold in the end; None where that is not the point.
     """
 
@@ -98,7 +98,7 @@ class Golden:
     in_the_end: tuple[ExpectedDiagnostic, ...]
     on_the_way: tuple[ExpectedDiagnostic, ...]
     not_compared: frozenset[str]
-    verdict: str
+    result: str
     files: tuple[str, ...] | None
 
 
@@ -117,7 +117,7 @@ def load(folder: Path) -> Golden:
         in_the_end=tuple(ExpectedDiagnostic(**entry) for entry in expected.get("in_the_end", ())),
         on_the_way=tuple(ExpectedDiagnostic(**entry) for entry in expected.get("on_the_way", ())),
         not_compared=frozenset(expected.get("not_compared", ())),
-        verdict=(folder / "expected/verdict").read_text("utf-8").strip(),
+        result=(folder / "expected/result").read_text("utf-8").strip(),
         files=tuple(zone.read_text("utf-8").splitlines()) if zone.exists() else None,
     )
 

@@ -58,10 +58,10 @@ ON_SPARK = (
     "deletes-need-no-not-null-column",
     "every-documented-parquet-type-is-kept",
     "float-keys-know-one-nan-and-one-zero",
-    "insert-of-a-present-key-stays-beside-it",
+    "insert-of-an-existing-key-is-kept",
     "keyless-table-takes-inserts",
     "keys-match-across-partitions",
-    "marker-3-refuses-the-file",
+    "marker-3-rejects-the-file",
     "naive-times-may-stay-naive",
     "new-column-comes-at-the-end",
     "new-not-null-column-on-an-empty-table-joins",
@@ -69,17 +69,17 @@ ON_SPARK = (
     "odd-column-names-are-kept",
     "odd-column-names-may-come-late",
     "partitions-number-for-themselves",
-    "recreated-folder-starts-anew",
+    "recreated-folder-is-rebuilt",
     "text-keys-compare-by-code-point",
     "the-last-change-of-a-key-is-not-all-that-counts",
     "timestamp-keys-compare-by-instant",
-    "undocumented-parquet-types-are-taken-and-said",
+    "undocumented-parquet-types-are-read-with-a-warning",
     "update-of-an-absent-key-inserts",
     "update-reaches-every-copy",
     "update-that-lacks-a-column-makes-it-null",
     "upsert-replaces-or-inserts",
 )
-NAMES = sorted(path.parent.parent.name for path in FIXTURES.glob("*/expected/verdict"))
+NAMES = sorted(path.parent.parent.name for path in FIXTURES.glob("*/expected/result"))
 SELECTED = NAMES if os.environ.get("MIRROR_TEST_SPARK_FIXTURES") == "all" else ON_SPARK
 
 
@@ -137,7 +137,7 @@ def played(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
         report = Mirror(root, Config(**golden.config), writer=writer, listeners=[told]).sync()
         end = standing(root, golden, writer)
         told.diagnostics.update(end)
-    found = [] if report.result.value == golden.verdict else [f"verdict: {report.result.value}, not {golden.verdict}"]
+    found = [] if report.result.value == golden.result else [f"result: {report.result.value}, not {golden.result}"]
     found += diagnostic_differences(golden, end, told.diagnostics)
     found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(golden.tables)]
     for name, expected in golden.tables.items():

@@ -67,7 +67,7 @@ def test_validate_reports_the_diagnostics_and_the_result_of_a_fixture(name: str)
         report = check_landing_zone(find_target(Path(folder), Config(**golden.config)))
     diagnostics = [diagnostic for diagnostic, _ in report.all()]
     assert diagnostic_differences(golden, diagnostics, diagnostics) == []
-    assert report.is_failing == (golden.verdict == "needs_attention")
+    assert report.is_failing == (golden.result == "needs_attention")
 
 
 @pytest.mark.parametrize("name", REAL)

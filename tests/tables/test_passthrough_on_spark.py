@@ -35,7 +35,7 @@ FIXTURES = (
     "delete-removes-every-copy",
     "every-documented-parquet-type-is-kept",
     "float-keys-know-one-nan-and-one-zero",
-    "insert-of-a-present-key-stays-beside-it",
+    "insert-of-an-existing-key-is-kept",
     "marker-free-file-after-markers-appends",
     "naive-times-may-stay-naive",
     "new-column-comes-at-the-end",
