@@ -112,13 +112,8 @@ _WRITER_SETTINGS = {
     "spark.sql.join.preferSortMergeJoin": "false",
 }
 _SHARING_OPTIONS = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
-_AT_LAUNCH = (
-    "spark.master",
-    "spark.driver.",
-    "spark.jars",
-    "spark.local.",
-    "spark.ui.show",
-)  # others: with the context
+# passed on the command line; others when the context is made
+_AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.local.", "spark.ui.show")
 
 
 def spark_settings(profile: Profile, scratch: Path, driver_memory: str) -> dict[str, str]:
@@ -280,7 +275,8 @@ def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, pr
             settings["spark.jars"] = ",".join(path.as_uri() for path in paths)
         else:
             settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, paths))
-            archive = class_archive(f"{java} {paths}", is_made=config.spark_profile == "local")
+            built = (spark_home() / "jars").stat().st_mtime_ns
+            archive = class_archive(f"{java} {paths} {spark_home()} {built}", is_made=config.spark_profile == "local")
             settings["spark.driver.extraJavaOptions"] += " " + " ".join(map(_quoted_option, archive))
         listen(SetupProgress("the Spark session"))
         spark, process = _launch(settings, log_file)
@@ -373,7 +369,7 @@ def _end_gateway(process: subprocess.Popen[bytes], *, is_waited_for: bool = True
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
     if process.stdin is not None:
         process.stdin.close()
-    if is_waited_for:
+    if is_waited_for or process.poll() is not None:
         process.kill()  # what was committed is durable
         process.wait(_END_SECONDS)
     else:
