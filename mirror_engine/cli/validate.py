@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.publisher.baseline import Baseline
     from mirror_engine.publisher.target import ValidationTarget
-    from mirror_engine.publisher.validate import ValidationReport
+    from mirror_engine.publisher.validate import Baseline, ValidationReport
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
 LARGE_FILE_BYTES = 32 * 1024 * 1024
@@ -83,13 +82,13 @@ def validate(
     from mirror_engine.tables.arrow_types import without_pandas
 
     without_pandas()
-    from mirror_engine.publisher import baseline as baselines
+    from mirror_engine.publisher import validate as checks
     from mirror_engine.publisher.target import find_target
 
     paths = paths or (Path(),)
     _check_usage(paths, duration, report_format, watch=watch, as_json=as_json)
     codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
-    known = baselines.Baseline.read(baseline) if baseline else baselines.Baseline()
+    known = checks.Baseline.read(baseline) if baseline else checks.Baseline()
     targets = [find_target(path, config) for path in paths]
     if watch:
         reports = [_watched(targets[0], duration)]
@@ -99,7 +98,7 @@ def validate(
         replace(report, fail_on=Severity(fail_on), landing_zone=_relative(report.landing_zone)) for report in reports
     ]
     if write_baseline:
-        written = baselines.write_baseline(write_baseline, reports)
+        written = checks.write_baseline(write_baseline, reports)
         stderr().print(line(f"{write_baseline}: {count(written, 'finding')} recorded"))
         return
     reports = [_unsuppressed(report, codes, known) for report in reports]
@@ -128,7 +127,7 @@ def _checked(target: ValidationTarget, orders: int, *, keys_only: bool) -> Valid
 
 
 def _watched(target: ValidationTarget, duration: float | None) -> ValidationReport:
-    from mirror_engine.publisher.watch import watch
+    from mirror_engine.publisher.validate import watch
 
     console = stderr()
     console.print(line(f"Watching {target.path} {'until Ctrl+C' if duration is None else f'for {duration:g}s'}."))

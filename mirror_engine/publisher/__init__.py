@@ -1,1 +1,1 @@
-"""Says what the service would make of what a publisher landed, and changes nothing."""
+"""Tools for people who write publishers: validate, trace, diff, failure scenarios and a pytest plugin."""

@@ -1,10 +1,14 @@
-"""Check a landing zone: a dry run of the engine that keeps keys only, and what is found besides."""
+"""Check a landing zone: a dry run of the engine that keeps keys only, once or while a publisher writes; baselines."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import tempfile
-from collections import Counter
+import threading
+import time
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -13,6 +17,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.engine.poller import Poller
+from mirror_engine.errors import UsageError
+from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.detection import number_of
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, diagnose
@@ -30,6 +36,7 @@ from mirror_engine.tables.reading.spill import all_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from mirror_engine.events import Event
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.publisher.target import ValidationTarget
@@ -41,6 +48,10 @@ Counted = tuple[Diagnostic, int]  # a diagnostic and its number of occurrences
 MISSING_FILE = "ME019"  # a warning that blocks a table as an error halts it
 HALTING_STATES = ("blocked", "halted")
 UNMATCHED_CHANGE_CODES = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
+TRANSIENT_CODES = frozenset({"ME008", "ME019", "ME067", "ME070"})  # true for a while: the last check counts
+MIN_PAUSE_SECONDS = 0.01  # between checks of `watch`: a file may be empty under its final name for no longer
+BASELINE_FORMAT = 1
+_BASELINE_FIELDS = ("landing_zone", "code", "path", "column")
 _TIED = "ME028"
 _NO_ID = "-"
 
@@ -201,6 +212,40 @@ def _is_cleaned_up(target: ValidationTarget, zone: ZoneListing) -> bool:
     return bool(partitions) and all(target.storage.has_archive(partition) for partition in partitions)
 
 
+def watch(target: ValidationTarget, stop: threading.Event, found: Callable[[Diagnostic], None]) -> ValidationReport:
+    """Check a target again and again until `stop` is set, then once more; the report has all diagnostics.
+
+    Args:
+        target: the files to check.
+        stop: ends the watching.
+        found: called with each diagnostic when it is raised first.
+
+    Raises:
+        TransientError: at the last check, something could not be read.
+    """
+    by_table: defaultdict[str, list[Diagnostic]] = defaultdict(list)
+
+    def listen(event: Event) -> None:
+        match event:
+            case DiagnosticRaised(table, diagnostic) | TableHalted(table, diagnostic):
+                raised = by_table[table.folder if table else ""]
+                if diagnostic.code not in TRANSIENT_CODES and diagnostic not in raised:
+                    raised.append(diagnostic)
+                    found(diagnostic)
+            case _:
+                pass
+
+    writer = KeyWriter()
+    with DryRun(target.storage, target.config, writer, keys_only(None), listener=listen) as dry_run:
+        while not stop.is_set():
+            started = time.monotonic()
+            dry_run.cycle(threading.Event())
+            stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
+        status = dry_run.run()
+        zone = dry_run.poller.scan()
+    return report_of(target, zone, status, writer, by_table)
+
+
 def report_of(
     target: ValidationTarget,
     zone: ZoneListing,
@@ -309,3 +354,58 @@ def _rows_and_ties(storage: Storage, target: ValidationTarget) -> tuple[dict[str
         if tied := [diagnostic for diagnostic, _ in table.diagnostics if diagnostic.code == _TIED]:
             ties[table.name.folder] = tied
     return rows, ties
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Suppressed diagnostics.
+
+    Attributes:
+        folder: of the file; paths of landing zones are relative to it, so that it works from any working folder.
+        suppressed: landing zone, code, path from the landing zone and column of each.
+    """
+
+    folder: Path = Path()
+    suppressed: frozenset[tuple[str, ...]] = frozenset()
+
+    @classmethod
+    def read(cls, path: Path) -> Baseline:
+        """Read a baseline file.
+
+        Raises:
+            UsageError: there is no such file, or it is no baseline.
+        """
+        try:
+            content: Any = json.loads(path.read_text(encoding="utf-8"))
+            entries = frozenset(tuple(entry[name] for name in _BASELINE_FIELDS) for entry in content["suppressed"])
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}", "Create one: --write-baseline FILE.") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise UsageError(f"{path}: not a baseline", "Write it again: --write-baseline FILE.") from None
+        return cls(path.parent, entries)
+
+    def contains(self, report: ValidationReport, diagnostic: Diagnostic) -> bool:
+        """Whether it has a diagnostic; rows and counts may differ."""
+        return _baseline_entry(self.folder, report, diagnostic) in self.suppressed
+
+
+def write_baseline(path: Path, reports: Iterable[ValidationReport]) -> int:
+    """Write every diagnostic of the reports to a baseline file; returns how many.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    entries = {_baseline_entry(path.parent, report, diagnostic) for report in reports for diagnostic, _ in report.all()}
+    content = [dict(zip(_BASELINE_FIELDS, entry, strict=True)) for entry in sorted(entries, key=repr)]
+    try:
+        path.write_text(
+            json.dumps({"format": BASELINE_FORMAT, "suppressed": content}, indent=1) + "\n", encoding="utf-8"
+        )
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    return len(entries)
+
+
+def _baseline_entry(folder: Path, report: ValidationReport, diagnostic: Diagnostic) -> tuple[Any, ...]:
+    landing_zone = os.path.relpath(Path(report.landing_zone).absolute(), folder.absolute()).replace(os.sep, "/")
+    return landing_zone, diagnostic.code, diagnostic.path, diagnostic.column

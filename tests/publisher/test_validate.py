@@ -14,12 +14,13 @@ from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 
 from mirror_engine.config import Config
+from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.target import find_target
-from mirror_engine.publisher.validate import check_landing_zone
+from mirror_engine.publisher.validate import Baseline, check_landing_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -110,3 +111,13 @@ def test_unmatched_changes_are_reported_if_the_first_file_is_there(tmp_path: Pat
     later.skip_numbers(4)
     later.update({"Id": 2})
     assert codes_of(tmp_path, first_file="lowest") == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"{}", b"[]", b'{"suppressed": [1]}', b'{"suppressed": [{}]}', b"[" * 100_000, b"7" * 5000],
+)
+def test_a_file_that_is_no_baseline_is_refused(tmp_path, content):
+    (tmp_path / "b.json").write_bytes(content)
+    with pytest.raises(UsageError, match="not a baseline"):
+        Baseline.read(tmp_path / "b.json")
