@@ -1,4 +1,4 @@
-"""One mirrored database: wires the two doors, the engine and the listeners, for programs and for the command line."""
+"""One mirrored database: the public API, which wires storage, Delta writer, engine and listeners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.planner import MirrorSnapshot, ZonePlanner
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import note_logs, recover, restart
+from mirror_engine.engine.recovery import note_logs, rebuild, recover
 from mirror_engine.engine.root_identity import is_locked, lock_root
 from mirror_engine.engine.run import EngineRun
 from mirror_engine.errors import TransientError, UnknownTable, UsageError, foreseen
@@ -62,9 +62,9 @@ class Mirror:
     Args:
         root: the mirrored database's folder; must exist.
         config: all options.
-        writer: door 2; Spark by default, started at the first commit.
+        writer: of Delta tables; Spark by default, started at the first commit.
         spark: a session to work in, such as a notebook's; it stays as it is, and is not ended.
-        storage: door 1; the local folder `root` by default.
+        storage: of the landing zone; the local folder `root` by default.
         listeners: called with every event, from any thread.
         clock: seconds since 1970.
 
@@ -147,7 +147,7 @@ class Mirror:
         """Read-only view of the landing zone, progress and plans, while another engine may run. Starts no JVM."""
         ledger = Ledger.read(self.root / LEDGER)
         try:
-            context = self._doors(ledger, tell=ignore)
+            context = self._context(ledger, emit=ignore)
             found = recover(context)
             zone = self._poller().scan()
             yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans())
@@ -220,7 +220,7 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
         """
         with self._engine() as running:
-            return restart(running.context, running.engine, self._poller().scan())
+            return rebuild(running.context, running.engine.drop, self._poller().scan())
 
     def close(self) -> None:
         """End the Spark session, if one was started."""
@@ -236,13 +236,13 @@ class Mirror:
             return None
 
     def _own_writer(self) -> DeltaWriter:
-        return cast("DeltaWriter", DeferredWriter(self.root / TABLES, lambda: self._spark_door.writer))
+        return cast("DeltaWriter", DeferredWriter(self.root / TABLES, lambda: self._spark_backend.writer))
 
     @cached_property
-    def _spark_door(self) -> SparkBackend:
+    def _spark_backend(self) -> SparkBackend:
         from mirror_engine.tables.spark.backend import SparkBackend  # noqa: PLC0415 - a level zone needs no Arrow
 
-        return SparkBackend(self.root, self.config, self._storage, self._spark, self._tell, self._load)
+        return SparkBackend(self.root, self.config, self._storage, self._spark, self._emit, self._load)
 
     def _load(self) -> Profile:
         """What a JVM of our own is set up for: long work, or a little that is soon over."""
@@ -252,27 +252,27 @@ class Mirror:
         return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
 
     def _reader(self) -> OrderedReader:
-        return self._spark_door.reader() if self._has_own_writer else self._spark_door.reader_here()
+        return self._spark_backend.reader() if self._has_own_writer else self._spark_backend.reader_here()
 
     def _passthrough(self) -> PassthroughReader:
-        return self._spark_door.passthrough()
+        return self._spark_backend.passthrough()
 
     def _poller(self) -> Poller:
         return Poller(self._storage, self.config)
 
-    def _doors(self, ledger: Ledger, tell: Callable[[Event], None]) -> EngineContext:
-        return EngineContext(self._storage, self._writer, ledger, self.config, self._clock, tell)
+    def _context(self, ledger: Ledger, emit: Callable[[Event], None]) -> EngineContext:
+        return EngineContext(self._storage, self._writer, ledger, self.config, self._clock, emit)
 
     @contextmanager
     def _engine(self) -> Iterator[EngineRun]:
         with lock_root(self.root):
             write_effective(self.root / OPTIONS, self.config)
             ledger = Ledger.open(self.root / LEDGER)
-            context = self._doors(ledger, self._tell)
+            context = self._context(ledger, self._emit)
             engine = Engine(
                 context,
                 self._poller(),
-                BatchReader(LazyReader(self._reader), self.config, self._tell, self._writer.prepare, self._passthrough),
+                BatchReader(LazyReader(self._reader), self.config, self._emit, self._writer.prepare, self._passthrough),
                 Janitor(self._storage, self.config, self._clock),
                 MonitoringFiles(context).write,
             )
@@ -283,6 +283,6 @@ class Mirror:
                 engine.close()
                 ledger.close()
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)

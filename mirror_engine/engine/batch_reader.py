@@ -1,4 +1,4 @@
-"""Cuts waiting change files into a change batch: as many as fit, up to the first that is refused."""
+"""Batches of pending change files: as many as fit, up to the first that is rejected."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class BatchReader:
     Args:
         reader: reads them.
         config: the bounds.
-        tell: called with every event.
+        emit: called with every event.
         prepare: called, more than once, while files are still read, where the batch probably needs a MERGE.
         passthrough: makes the reader of files that are added unchanged; None where rows are always read.
     """
@@ -81,17 +81,17 @@ class BatchReader:
         self,
         reader: OrderedReader,
         config: Config,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
         prepare: Callable[[], None],
         passthrough: Callable[[], PassthroughReader] | None = None,
     ) -> None:
         self._passthrough = cache(passthrough) if passthrough else None
         self._reader = reader
         self._config = config
-        self._tell = tell
+        self._emit = emit
         self._prepare = prepare
 
-    def cut(self, waiting: PendingFiles, known: Progress) -> PreparedBatch:
+    def next_batch(self, waiting: PendingFiles, known: Progress) -> PreparedBatch:
         """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged.
 
         Raises:
@@ -107,7 +107,7 @@ class BatchReader:
             ):
                 read.append(found.rows)
                 facts = found.facts
-                self._tell(FileRead(waiting.table, found.rows.path, found.rows.row_count))
+                self._emit(FileRead(waiting.table, found.rows.path, found.rows.row_count))
         except RejectedFile as refused:
             refusal = refused
         except BaseException:

@@ -1,4 +1,4 @@
-"""Both doors, the ledger between them, and what else everyone in the corridor shares."""
+"""Shared engine context: storage, Delta writer, ledger, options, clock and event sink."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EngineContext:
-    """What the corridor works on.
+    """What the parts of the engine share.
 
     Attributes:
-        storage: door 1, the landing zone's files.
-        writer: door 2, the mirrored tables.
-        ledger: how far each table is.
+        storage: files of the landing zone.
+        writer: the Delta tables.
+        ledger: progress of each table.
         config: all options.
         clock: seconds since 1970.
-        tell: sends an event to every listener.
+        emit: sends an event to every listener.
     """
 
     storage: Storage
@@ -37,24 +37,24 @@ class EngineContext:
     ledger: Ledger
     config: Config
     clock: Callable[[], float]
-    tell: Callable[[Event], None]
+    emit: Callable[[Event], None]
 
     def delta_folder(self, table: TableName) -> str:
-        """Where a table's Delta table lies, from `ROOT/Tables` (LZ-1.4)."""
+        """Return the folder of a table's Delta table, from `ROOT/Tables` (LZ-1.4)."""
         return table.delta_folder(self.config.delta_default_schema)
 
 
 class DiagnosticNotifier:
-    """What holds now of every table, as far as it was told; None stands for the zone."""
+    """Emits diagnostics when they appear; None is the landing zone as a whole."""
 
-    def __init__(self, tell: Callable[[Event], None]) -> None:
-        self._tell = tell
-        self._told: dict[TableName | None, frozenset[Diagnostic]] = {}
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._current: dict[TableName | None, frozenset[Diagnostic]] = {}
 
     def update(self, table: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
-        """Tell what did not hold before, and forget what is over."""
-        before = self._told.get(table, frozenset())
-        self._told[table] = frozenset(diagnostics)
+        """Emit the diagnostics that are new, and forget those that no longer hold."""
+        before = self._current.get(table, frozenset())
+        self._current[table] = frozenset(diagnostics)
         for diagnostic in diagnostics:
             if diagnostic not in before:
-                self._tell(DiagnosticRaised(table, diagnostic))
+                self._emit(DiagnosticRaised(table, diagnostic))

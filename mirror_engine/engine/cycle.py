@@ -90,7 +90,7 @@ class Engine:
         self._publish = publish
         self._replayer = Replayer(context, reader)
         self._scheduler = TableScheduler(context.config.workers, self._run_batch)
-        self._notifier = DiagnosticNotifier(context.tell)
+        self._notifier = DiagnosticNotifier(context.emit)
         self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)  # such a table can still be read
         self._delta_folders: DeltaFolders | None = None
@@ -116,7 +116,7 @@ class Engine:
         """
         self._cycles += 1
         started = time.monotonic()
-        self._context.tell(CycleStarted(self._cycles))
+        self._context.emit(CycleStarted(self._cycles))
         earlier = self._scheduler.in_progress
         zone = None
         try:
@@ -148,7 +148,7 @@ class Engine:
         self._carried_out = {table: shown[table] for table in outcomes.finished}
         outdated |= {*earlier, *in_progress, *(outcomes.finished - repeated)}
         self._is_outdated = bool(outdated)
-        self._context.tell(CycleEnded(self._cycles, len(outcomes.commits), time.monotonic() - started))
+        self._context.emit(CycleEnded(self._cycles, len(outcomes.commits), time.monotonic() - started))
         failures = {**self._still_waiting(shown), **unread, **failures, **failed, **outcomes.not_cleaned}
         return CycleResult(zone, shown, tuple(outcomes.commits), failures, frozenset(outdated))
 
@@ -252,14 +252,14 @@ class Engine:
         return self._cleaning_backoff.next_seconds(self._backoff.next_seconds(longest, busy), busy)
 
     def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff) -> TransientError:
-        self._context.tell(RetryScheduled(table, str(error), backoff.failed(table)))
+        self._context.emit(RetryScheduled(table, str(error), backoff.failed(table)))
         return error
 
     def _published(self, plans: Mapping[TableName, Plan]) -> Failures:
         try:
             self._publish(plans)
         except StorageUnavailable as error:
-            self._context.tell(RetryScheduled(None, str(error), 0.0))
+            self._context.emit(RetryScheduled(None, str(error), 0.0))
             return {None: error}
         return {}
 
@@ -294,7 +294,7 @@ class Engine:
 
     def _remember_root(self, planner: ZonePlanner, plans: Mapping[TableName, Plan]) -> Failures:
         try:
-            planner.root.remember(plans.values(), {task.anchor for task in self._scheduler.in_progress.values()})
+            planner.root.remember(plans.values(), {task.root_identity for task in self._scheduler.in_progress.values()})
         except StorageUnavailable as error:
             return {None: self._retry(None, error, self._backoff)}
         return {}

@@ -40,7 +40,7 @@ class MaintenanceScheduler:
     """
 
     def __init__(self, context: EngineContext, done: Callable[[], None]) -> None:
-        self._doors = context
+        self._context = context
         self._done = done
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
         self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
@@ -77,10 +77,10 @@ class MaintenanceScheduler:
         idle = list(idle)
         if self.in_progress and self.in_progress not in idle:
             self._is_interrupted.set()
-        if self._doors.config.auto_maintain == "off" or self.in_progress:
+        if self._context.config.auto_maintain == "off" or self.in_progress:
             return
         self._update_due(idle)
-        if self._doors.config.auto_maintain == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
+        if self._context.config.auto_maintain == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
             return
         due = min(self._due_since.keys() & idle, key=self._due_since.__getitem__, default=None)
         if due is not None:
@@ -108,11 +108,11 @@ class MaintenanceScheduler:
             return False
 
     def _has_aged(self, table: TableName) -> bool:
-        known = self._doors.ledger.progress(table)
+        known = self._context.ledger.progress(table)
         if known is None or not known.has_table:
             return False
-        policy = self._doors.config.auto_maintain
-        generation = (self._doors.delta_folder(table), known.generation)
+        policy = self._context.config.auto_maintain
+        generation = (self._context.delta_folder(table), known.generation)
         if generation not in self._counted:
             self._half_done.succeeded(table)  # of an earlier generation
         least = 2 if policy == "idle" else int(policy)
@@ -124,18 +124,18 @@ class MaintenanceScheduler:
         if counted < 0:  # before this process, one file per commit is assumed
             files = version - (self._last_maintained(generation[0]) if version >= least else 0)
         elif version > counted:
-            commits = self._doors.writer.history(generation[0], limit=version - counted)
+            commits = self._context.writer.history(generation[0], limit=version - counted)
             files += sum(map(_files_added, commits))
         self._counted[generation] = (version, files)
         return files
 
     def _last_maintained(self, folder: str) -> int:
-        commits = self._doors.writer.history(folder, limit=_LOOK_BACK)
+        commits = self._context.writer.history(folder, limit=_LOOK_BACK)
         return next((commit.version for commit in commits if commit.operation in _MAINTENANCE), 0)
 
     def _maintain(self, table: TableName) -> None:
         started = time.monotonic()
-        folder = self._doors.delta_folder(table)
+        folder = self._context.delta_folder(table)
         is_half_done = False
 
         def should_yield() -> bool:
@@ -144,9 +144,9 @@ class MaintenanceScheduler:
             return is_half_done
 
         try:
-            hours = self._doors.config.vacuum_retention_days * 24.0
-            done = self._doors.writer.maintain(folder, hours, should_yield)
-            state = self._doors.writer.state(folder)
+            hours = self._context.config.vacuum_retention_days * 24.0
+            done = self._context.writer.maintain(folder, hours, should_yield)
+            state = self._context.writer.state(folder)
         except MirrorError as error:
             self._failed(table, str(error))
         except Exception as error:
@@ -160,10 +160,10 @@ class MaintenanceScheduler:
                 self._half_done.succeeded(table)
             if state is not None and state.record is not None:
                 self._counted[folder, state.record.progress.generation] = (state.version, 0)
-            self._doors.tell(TableMaintained(table, dict(done), time.monotonic() - started))
+            self._context.emit(TableMaintained(table, dict(done), time.monotonic() - started))
 
     def _failed(self, table: TableName, message: str) -> None:
-        self._doors.tell(RetryScheduled(table, message, self._pauses.failed(table)))
+        self._context.emit(RetryScheduled(table, message, self._pauses.failed(table)))
 
 
 def _files_added(commit: HistoryEntry) -> int:

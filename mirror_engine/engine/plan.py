@@ -1,4 +1,4 @@
-"""A plan is data: the closed set of steps, and what the planner makes of one table."""
+"""Plans as data: the closed set of steps, and the plan of one table."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DropTable:
-    """The Delta table and all memory of it go (LZ-7.2, LZ-7.3)."""
+    """Drop the Delta table and its progress (LZ-7.2, LZ-7.3)."""
 
     diagnostic: Diagnostic
 
 
 @dataclass(frozen=True)
 class StartGeneration:
-    """A new life of the table folder starts to be remembered."""
+    """Start the progress of a new generation of the table folder."""
 
     identity: str
 
 
 @dataclass(frozen=True)
 class UpdateFolderIdentity:
-    """The folder is the one we know under a new identity: ROOT was copied, moved or restored."""
+    """Record the new identity of a known folder: ROOT was copied, moved or restored."""
 
     identity: str
 
 
 @dataclass(frozen=True)
 class RecordFolderState:
-    """Facts about the folder to keep, without any effect on the Delta table.
+    """Record the state of the folder, without any effect on the Delta table.
 
     Attributes:
-        armed: whether it has usable metadata.
-        waiting: etags of files not applied, by path.
-        latch: the refusal in force.
-        said: what will not show again, and is to be kept.
+        is_configured: whether it has usable metadata.
+        pending_etags: of files not applied, by path.
+        rejection: the rejection in force.
+        diagnostics: those that are reported once, and are to be kept.
     """
 
-    armed: bool
-    waiting: Mapping[str, str]
-    latch: Rejection | None
-    said: tuple[Diagnostic, ...] = ()
+    is_configured: bool
+    pending_etags: Mapping[str, str]
+    rejection: Rejection | None
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True)
 class MarkFolderMissing:
-    """The folder is missed for the first time; its table is dropped once the delay is over (LZ-7.4)."""
+    """Record that the folder is missing; its table is dropped after the delay (LZ-7.4)."""
 
     at: float
 
 
 @dataclass(frozen=True)
 class ApplyBatch:
-    """Change files to be replayed, in order; the replayer cuts them into commits."""
+    """Apply change files, in order; the replayer divides them into commits."""
 
     files: tuple[LandedFile, ...]
     metadata: Metadata
@@ -75,14 +75,14 @@ Step = DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for one table, and why not more.
+    """What is to be done for one table, and its state.
 
     Attributes:
         table: its name.
-        state: as it is before the steps.
+        state: before the steps.
         steps: in order.
-        detection: how its files were classified; None where they were not looked at.
-        diagnostics: everything there is to say about it now, applied files aside.
+        detection: how its files were classified; None where they were not.
+        diagnostics: all that hold now, except those of applied files.
     """
 
     table: TableName

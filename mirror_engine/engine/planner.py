@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine.ownership import changed_by_others, owner_of
 from mirror_engine.engine.plan import (
     ApplyBatch,
     DropTable,
@@ -18,6 +17,7 @@ from mirror_engine.engine.plan import (
     Step,
     UpdateFolderIdentity,
 )
+from mirror_engine.engine.recovery import latest_external_change, owner_of
 from mirror_engine.engine.root_identity import RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.landing_zone.detection import detect
@@ -387,7 +387,7 @@ class ZonePlanner:
         try:
             if folder in self._folders.damaged:
                 raise self._folders.damaged[folder]
-            version = changed_by_others(self._context, table, progress) if progress else -1
+            version = latest_external_change(self._context, table, progress) if progress else -1
         except TableDamaged as error:
             return diagnose("ME081", table.folder, fault=error.fault, help=error.help.rstrip("."))
         except StorageUnavailable:

@@ -1,4 +1,4 @@
-"""Makes the ledger reconcile with the Delta log, which is the truth about how far each table is."""
+"""Recovery: the ledger is reconciled with the Delta logs, which are the truth about each table's progress."""
 
 from __future__ import annotations
 
@@ -7,59 +7,58 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
-from mirror_engine.engine.ownership import owner_of
-from mirror_engine.errors import TableDamaged, TransientError
+from mirror_engine.errors import CommitConflict, TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt
 from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.engine.cycle import Engine
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import ZoneListing
-    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.tables.base import TableSnapshot
 
 
 @dataclass(frozen=True)
 class DeltaFolders:
-    """What lies in `ROOT/Tables`.
+    """The folders of Delta tables in `ROOT/Tables`.
 
     Attributes:
-        seen: folders that hold a Delta table, whether it can be read or not.
-        foreign: those of them with a table that no mirror made, or a copy of one.
+        existing: all that contain a Delta table, readable or not.
+        foreign: those of another program, or copies of a mirrored table.
         damaged: those whose log cannot be read, and why.
-        unread: those that could not be looked at this time, and why; nothing is done with them before they are.
+        unread: those that could not be read this time, and why; their tables wait.
     """
 
-    seen: frozenset[str] = frozenset()
+    existing: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
     damaged: Mapping[str, TableDamaged] = field(default_factory=dict)
     unread: Mapping[str, TransientError] = field(default_factory=dict)
 
 
 def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFolders:
-    """Bring the ledger up to the Delta logs of all tables; run once before the first cycle.
+    """Reconcile the ledger with the Delta logs of all tables; called once, before the first cycle.
 
     Args:
         context: of the engine.
-        skip_unchanged: whether a log is believed unread whose newest commit is the one noted by `note_logs`.
+        skip_unchanged: whether logs are not read whose newest commit is the one noted by `note_logs`.
     """
     folders = context.writer.tables()
     unchanged = _unchanged(context) & {*folders} if skip_unchanged else set()
-    found = _looked_at(context, {*folders} - unchanged)
-    found = replace(found, seen=found.seen | unchanged)
+    found = _read(context, {*folders} - unchanged)
+    found = replace(found, existing=found.existing | unchanged)
     for table in context.ledger.tables():
-        if context.delta_folder(table) not in found.seen:
+        if context.delta_folder(table) not in found.existing:
             reconcile(context, table, None)
     return found
 
 
 def note_logs(context: EngineContext) -> None:
-    """Note the newest commit of every table that is as the ledger says, for the next start. Raises nothing."""
+    """Note the newest commit of every table that agrees with the ledger, for the next start. Raises nothing."""
     with suppress(TransientError):
         for table, progress in context.ledger.tables().items():
             name, stamp = _stamp(context, table, progress)
@@ -68,7 +67,7 @@ def note_logs(context: EngineContext) -> None:
 
 
 def _unchanged(context: EngineContext) -> set[str]:
-    """The Delta folders whose newest commit is the one that was noted last."""
+    """Return the Delta folders whose newest commit is the noted one."""
     stamps = {table: _stamp(context, table, progress) for table, progress in context.ledger.tables().items()}
     return {
         context.delta_folder(table)
@@ -78,56 +77,53 @@ def _unchanged(context: EngineContext) -> set[str]:
 
 
 def _stamp(context: EngineContext, table: TableName, progress: Progress) -> tuple[str, str]:
-    """The name under which a table's newest commit is noted, and that commit; `""` where there is none."""
+    """Return the property for a table's newest commit, and its value; `""` without a table."""
     folder = context.delta_folder(table)
     commit = context.writer.log_stamp(folder, progress.delta_version) if progress.has_table else ""
     return f"log {folder}", f"{progress.generation} {progress.batch} {commit}" if commit else ""
 
 
-def rescan(context: EngineContext, found: DeltaFolders, at_hand: Iterable[TableName] = ()) -> DeltaFolders:
-    """The same, once more for those folders that were damaged or unread: somebody may have mended or removed them.
-
-    Those of tables at hand are left as they are.
-    """
-    busy = {context.delta_folder(table) for table in at_hand}
+def rescan(context: EngineContext, found: DeltaFolders, in_progress: Iterable[TableName] = ()) -> DeltaFolders:
+    """Read the damaged and unread folders again, except those of tables in progress: they may have been restored."""
+    busy = {context.delta_folder(table) for table in in_progress}
     unsure = {*found.damaged, *found.unread} - busy
-    again = _looked_at(context, unsure)
+    again = _read(context, unsure)
     for table in context.ledger.tables():
-        if context.delta_folder(table) in unsure - again.seen:
+        if context.delta_folder(table) in unsure - again.existing:
             reconcile(context, table, None)
     damaged = {**again.damaged, **{folder: found.damaged[folder] for folder in busy & found.damaged.keys()}}
     unread = {**again.unread, **{folder: found.unread[folder] for folder in busy & found.unread.keys()}}
-    return DeltaFolders(found.seen | again.seen, found.foreign | again.foreign, damaged, unread)
+    return DeltaFolders(found.existing | again.existing, found.foreign | again.foreign, damaged, unread)
 
 
-def _looked_at(context: EngineContext, folders: Iterable[str]) -> DeltaFolders:
-    seen, foreign, damaged, unread = set(), set(), {}, {}
+def _read(context: EngineContext, folders: Iterable[str]) -> DeltaFolders:
+    existing, foreign, damaged, unread = set(), set(), {}, {}
     for folder in folders:
-        seen.add(folder)
+        existing.add(folder)
         try:
             state = context.writer.state(folder)
             if state is None:
-                seen.remove(folder)
+                existing.remove(folder)
             elif not _is_ours(context, folder, state):
                 foreign.add(folder)
         except TableDamaged as error:
             damaged[folder] = error
         except TransientError as error:
             unread[folder] = error
-    return DeltaFolders(frozenset(seen), frozenset(foreign), damaged, unread)
+    return DeltaFolders(frozenset(existing), frozenset(foreign), damaged, unread)
 
 
 def _is_ours(context: EngineContext, folder: str, state: TableSnapshot) -> bool:
-    """Whether a table of this mirror lies there; the ledger then agrees with it."""
-    _begin_from(context, state)
+    """Whether a Delta table is one of this mirror; if so, the ledger is reconciled with it."""
+    _adopt_identity(context, state)
     owner = owner_of(context, folder, state)
     if owner is not None:
         reconcile(context, owner, state)
     return owner is not None
 
 
-def _begin_from(context: EngineContext, state: TableSnapshot) -> None:
-    """A ledger that knows nothing takes over who this mirror is."""
+def _adopt_identity(context: EngineContext, state: TableSnapshot) -> None:
+    """Copy the identity of the mirror from a table into an empty ledger."""
     if state.record and not context.ledger.get_property(MIRROR):
         context.ledger.set_property(MIRROR, state.record.mirror)
     if state.record and not context.ledger.get_property(ROOT_IDENTITY):
@@ -135,56 +131,63 @@ def _begin_from(context: EngineContext, state: TableSnapshot) -> None:
 
 
 def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | None) -> None:
-    """Make the ledger's progress of one table that of its Delta log; None where there is no Delta table.
+    """Take over a table's progress from its Delta log into the ledger; None where there is no Delta table.
 
     Raises:
-        TableDamaged: the newest commits lost their data files with the power.
-        StorageUnavailable: it is not certain that they are on the disk.
+        TableDamaged: the newest commits lost their data files in a power failure.
+        StorageUnavailable: it is not certain that they are durable.
     """
     known = context.ledger.progress(table)
     if state is None and known and known.has_table:
         _lost(context, table, known)
     if state is None or state.record is None or state.record.folder != table.folder:
         return
-    told = state.record.progress
-    earlier = known if known and known.generation == told.generation else None
-    if earlier and earlier.batch == told.batch:
+    recorded = state.record.progress
+    earlier = known if known and known.generation == recorded.generation else None
+    if earlier and earlier.batch == recorded.batch:
         return
     folder = context.delta_folder(table)
-    context.writer.make_durable(folder, told.delta_version)
-    changed = context.writer.changed_by_others(folder, told.delta_version)
+    context.writer.make_durable(folder, recorded.delta_version)
+    changed = context.writer.changed_by_others(folder, recorded.delta_version)
     applied = {
         path: replace(file, version=state.record_version) if path in state.record.files else file
-        for path, file in told.applied.items()
+        for path, file in recorded.applied.items()
     }
-    older = earlier.applied if earlier and earlier.batch < told.batch else {}
-    applied = {**_moved_away(context, table), **older, **applied}  # who knows least comes first
-    told = replace(told, applied=applied, delta_version=state.record_version)
-    told = replace(told, external_change_version=max(told.external_change_version, changed))
+    older = earlier.applied if earlier and earlier.batch < recorded.batch else {}
+    applied = {**_files_of_commits(context, table), **older, **applied}  # later entries override earlier ones
+    recorded = replace(recorded, applied=applied, delta_version=state.record_version)
+    recorded = replace(recorded, external_change_version=max(recorded.external_change_version, changed))
     if earlier:
-        told = replace(
-            told, pending_etags=earlier.pending_etags, rejection=earlier.rejection, diagnostics=earlier.diagnostics
+        recorded = replace(
+            recorded, pending_etags=earlier.pending_etags, rejection=earlier.rejection, diagnostics=earlier.diagnostics
         )
-    context.ledger.record(table, told)
-    context.tell(ProgressRebuilt(table, state.record_version))
+    context.ledger.record(table, recorded)
+    context.emit(ProgressRebuilt(table, state.record_version))
 
 
-def _moved_away(context: EngineContext, table: TableName) -> dict[str, AppliedFile]:
-    """Applied files by their commits: the newest record holds only those that lay in the folder (LZ-3.6)."""
+def _files_of_commits(context: EngineContext, table: TableName) -> dict[str, AppliedFile]:
+    """Return applied files by commit: the newest record has only those that were in the folder (LZ-3.6)."""
     history = context.writer.history(context.delta_folder(table))
     return {path: AppliedFile("", "", commit.version, 0, 0) for commit in history for path in commit.files}
 
 
 def _lost(context: EngineContext, table: TableName, progress: Progress) -> None:
-    """A table somebody removed: it is rebuilt from what still lies in its folder."""
+    """Forget a table that was removed: it is rebuilt from the files that are still in its folder."""
     context.ledger.forget(table)
     if progress.rows_processed:
-        lost = diagnose("ME069", table.folder, count=progress.rows_processed)
-        context.tell(DiagnosticRaised(table, lost))
+        report = diagnose("ME069", table.folder, count=progress.rows_processed)
+        context.emit(DiagnosticRaised(table, report))
 
 
-def restart(context: EngineContext, engine: Engine, zone: ZoneListing) -> list[TableName]:
-    """Drop all, and tell of each table how many rows cannot be rebuilt from what still lies in the zone (ME069).
+def rebuild(
+    context: EngineContext, drop: Callable[[TableName, Diagnostic], None], zone: ZoneListing
+) -> list[TableName]:
+    """Drop every table, and report how many rows of each cannot be rebuilt from the landing zone (ME069).
+
+    Args:
+        context: of the engine.
+        drop: removes a Delta table and its progress.
+        zone: the listing.
 
     Returns:
         The tables that had a Delta table.
@@ -194,10 +197,41 @@ def restart(context: EngineContext, engine: Engine, zone: ZoneListing) -> list[T
     """
     recover(context)
     known = context.ledger.tables()
-    lying = {listing.name: {file.path for file in listing.files} for listing in zone.tables}
+    present = {listing.name: {file.path for file in listing.files} for listing in zone.tables}
     for table, progress in known.items():
-        rows = sum(file.rows for path, file in progress.applied.items() if path not in lying.get(table, ()))
+        rows = sum(file.rows for path, file in progress.applied.items() if path not in present.get(table, ()))
         if rows:
-            context.tell(DiagnosticRaised(table, diagnose("ME069", table.folder, count=rows)))
-        engine.drop(table, diagnose("ME065", table.folder))
+            context.emit(DiagnosticRaised(table, diagnose("ME069", table.folder, count=rows)))
+        drop(table, diagnose("ME065", table.folder))
     return sorted(table for table, progress in known.items() if progress.has_table)
+
+
+def owner_of(context: EngineContext, folder: str, state: TableSnapshot) -> TableName | None:
+    """Return the table that a Delta table belongs to; None for another program's, or a copy next to its original."""
+    table = TableName.from_folder(state.record.folder) if state.record else None
+    return table if table and context.delta_folder(table) == folder else None
+
+
+def is_as_recorded(known: Progress, state: TableSnapshot | None) -> bool:
+    """Whether a Delta table is of the generation in the ledger, or absent where the ledger knows of none."""
+    if state is None:
+        return not known.has_table
+    return state.record is not None and state.record.progress.generation == known.generation
+
+
+def disagreement(table: TableName) -> CommitConflict:
+    """Return the error for a Delta table that was removed, replaced or unreadable since it was recorded."""
+    return CommitConflict(
+        f"{table.folder}: the Delta table does not match the recorded state",
+        "The next cycle reads its log again; remove a table of another program.",
+    )
+
+
+def latest_external_change(context: EngineContext, table: TableName, progress: Progress) -> int:
+    """Return the newest Delta version in which another program changed rows or columns; -1 for none.
+
+    Raises:
+        TransientError: the table's log cannot be read.
+    """
+    since = context.writer.changed_by_others(context.delta_folder(table), progress.delta_version)
+    return max(since, progress.external_change_version)

@@ -128,7 +128,7 @@ def test_usable_metadata_again_releases_the_latch():
     latched = progress(numbered(1), rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", ""))
     made = plan(folder(numbered(1), numbered(2)), latched, HERE)
     assert made.state == Behind(1)
-    assert made.steps[0].latch is None
+    assert made.steps[0].rejection is None
 
 
 def test_changed_keys_latch_until_they_are_restored():

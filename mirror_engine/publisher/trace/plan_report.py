@@ -104,11 +104,11 @@ def _planned(step: Step, config: Config) -> PlannedStep:
 
 
 def _recorded(step: RecordFolderState) -> str:
-    pending = f"record: {count(len(step.waiting), 'pending file')}"
-    if step.latch:
-        diagnostic = step.latch.diagnostic
+    pending = f"record: {count(len(step.pending_etags), 'pending file')}"
+    if step.rejection:
+        diagnostic = step.rejection.diagnostic
         return f"{pending}; halted at {printable(diagnostic.path)}: {diagnostic.coded_message}"
-    return pending if step.armed else f"{pending}; the folder is not configured yet"
+    return pending if step.is_configured else f"{pending}; the folder is not configured yet"
 
 
 def _applied(files: Sequence[LandedFile], commits: int) -> str:
