@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mirror_engine.engine.run import SyncReport
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.mirror import Mirror
-    from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
 
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
@@ -57,19 +57,18 @@ def sync(root: Path, config: Config, progress: str, *, as_json: bool) -> None:  
     halted or blocked; all others were applied · 4 temporary: storage, conflict or another engine; retry · 130
     interrupted, after the current commit
     """
-    code, report, tables, applied = apply_pending(root, config, progress)
+    code, report, applied = apply_pending(root, config, progress)
     if as_json:
-        print_json("sync", report_json(report, code) | {"tables": [_table_json(t, config) for t in tables]})
+        tables = [_table_json(table, state, config) for table, state in report.states.items()]
+        print_json("sync", report_json(report, code) | {"tables": tables})
     else:
-        for part in (*_attention(tables), line(report_text(report, tables, len(applied)))):
+        for part in (*_attention(report), line(report_text(report, len(applied)))):
             stdout().print(part)
     raise click.exceptions.Exit(code)
 
 
-def apply_pending(
-    root: Path, config: Config, form: str
-) -> tuple[int, SyncReport, tuple[TableStatus, ...], set[TableName]]:
-    """Sync with progress: the exit code, the report, the tables afterwards, and those that got a commit."""
+def apply_pending(root: Path, config: Config, form: str) -> tuple[int, SyncReport, set[TableName]]:
+    """Sync with progress: the exit code, the report, and the tables that got a commit."""
     applied: set[TableName] = set()
 
     def note(event: Event) -> None:
@@ -80,9 +79,8 @@ def apply_pending(
         opening.check_root(root)
         with Stopping() as stopping:
             report = mirror.sync(stopping.stop)
-        tables = mirror.status().tables
     code = exit_codes.INTERRUPTED if stopping.stop.is_set() else exit_codes.of_result(report.result)
-    return code, report, tables, applied
+    return code, report, applied
 
 
 def report_json(report: SyncReport, code: int) -> dict[str, Any]:
@@ -97,7 +95,7 @@ def report_json(report: SyncReport, code: int) -> dict[str, Any]:
     }
 
 
-def report_text(report: SyncReport, tables: Sequence[TableStatus], tables_applied: int) -> str:
+def report_text(report: SyncReport, tables_applied: int) -> str:
     """A report in two sentences: what was applied, and how many tables have caught up."""
     seconds = short_span(report.duration_seconds)
     if report.commits:
@@ -106,32 +104,34 @@ def report_text(report: SyncReport, tables: Sequence[TableStatus], tables_applie
         applied = f"Applied {files} to {count(tables_applied, 'table')} in {commits} ({seconds})."
     else:
         applied = f"Nothing to apply ({seconds})."
-    done = sum(isinstance(table.state, (CaughtUp, Empty)) for table in tables)
-    if not tables:
+    done = sum(isinstance(state, (CaughtUp, Empty)) for state in report.states.values())
+    if not report.states:
         return f"{applied} There are no tables yet."
-    return f"{applied} {'All' if done == len(tables) else f'{done} of {len(tables)}'} tables have caught up."
+    return (
+        f"{applied} {'All' if done == len(report.states) else f'{done} of {len(report.states)}'} tables have caught up."
+    )
 
 
-def _table_json(table: TableStatus, config: Config) -> dict[str, Any]:
+def _table_json(table: TableName, state: TableState, config: Config) -> dict[str, Any]:
     return {
-        **table_json(table.name, config.delta_default_schema),
-        "state": table.state.code,
-        "message": describe(table.name, table.state),
-        "help": help_for(table.state, engine_running=False) or None,
+        **table_json(table, config.delta_default_schema),
+        "state": state.code,
+        "message": describe(table, state),
+        "help": help_for(state, engine_running=False) or None,
     }
 
 
-def _attention(tables: Sequence[TableStatus]) -> Iterator[RenderableType]:
+def _attention(report: SyncReport) -> Iterator[RenderableType]:
     """The tables that have not caught up, and what to do."""
-    for table in tables:
-        match table.state:
+    for table, state in report.states.items():
+        match state:
             case CaughtUp() | Empty():
                 continue
             case Halted(diagnostic, files):
                 yield from diagnostic_lines(diagnostic)
-                yield line(f"{table.name.normalized} is halted; {count(files, 'file')} pending.")
-            case state:
-                yield line(f"{describe(table.name, state)}.")
+                yield line(f"{table.normalized} is halted; {count(files, 'file')} pending.")
+            case _:
+                yield line(f"{describe(table, state)}.")
                 if help := help_for(state, engine_running=False):
                     yield bullet("help:", help)
 

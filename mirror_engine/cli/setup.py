@@ -134,9 +134,8 @@ def _table_json(mirror: Mirror, folder: str) -> dict[str, Any]:
 def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> Iterator[RenderableType]:
     from mirror_engine.cli.status_text import status_text  # imports rich
 
-    tables = mirror.status().tables
     for what, report in zip(("Initial load", "Changes"), reports, strict=True):
-        yield line(f"{what}: {report_text(report, tables, len(tables))}")
+        yield line(f"{what}: {report_text(report, len(report.states))}")
     for folder in mirror.tables():
         rows = mirror.read_table(folder)
         ordered = sorted(rows.to_pylist(), key=lambda row: [cell(value) for value in row.values()])
