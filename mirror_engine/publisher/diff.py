@@ -436,7 +436,11 @@ def typed(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     Raises:
         InvalidValue: the first text that is no value of the type.
     """
-    if not pa.types.is_binary(kind):
+    if pa.types.is_string(kind):
+        return texts
+    # Arrow also takes hexadecimal numbers, 1 as true, and infinity for what is too large
+    has_words = pa.types.is_boolean(kind) or pc.any(pc.match_substring_regex(texts, "[^-+0-9.:TZ ]")).as_py()
+    if not (has_words or pa.types.is_binary(kind)):
         with suppress(pa.ArrowInvalid):
             return texts.cast(kind)
     values: list[Any] = []
