@@ -1,4 +1,4 @@
-"""What the engine tells while it works: one closed set of values, sent to every listener."""
+"""Events of the engine: a closed set of values, sent to every listener."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BatchStarted:
 
 @dataclass(frozen=True)
 class FileRead:
-    """One file of a batch has been read and found good."""
+    """One file of a batch has been read and accepted."""
 
     table: TableName
     path: str
@@ -48,7 +48,7 @@ class FileRead:
 
 @dataclass(frozen=True)
 class BatchCommitted:
-    """A batch is durably in the Delta table."""
+    """A batch is durably committed to the Delta table."""
 
     table: TableName
     version: int
@@ -59,7 +59,7 @@ class BatchCommitted:
 
 @dataclass(frozen=True)
 class TableDropped:
-    """A Delta table and all memory of it are gone."""
+    """A Delta table was dropped, with its progress."""
 
     table: TableName
     reason: str
@@ -67,7 +67,7 @@ class TableDropped:
 
 @dataclass(frozen=True)
 class TableMaintained:
-    """A table's files were compacted, and those out of retention deleted; `done` says it in numbers."""
+    """A table's files were compacted, and expired ones deleted; `done` has the numbers."""
 
     table: TableName
     done: Mapping[str, int]
@@ -76,7 +76,7 @@ class TableMaintained:
 
 @dataclass(frozen=True)
 class TableHalted:
-    """A table refused something and reads no further."""
+    """A table rejected a file or its metadata, and applies nothing further."""
 
     table: TableName
     diagnostic: Diagnostic
@@ -84,14 +84,14 @@ class TableHalted:
 
 @dataclass(frozen=True)
 class TableResumed:
-    """A latched table goes on."""
+    """A halted table continues."""
 
     table: TableName
 
 
 @dataclass(frozen=True)
 class DiagnosticRaised:
-    """A warning or information about a table; None for the zone itself."""
+    """A warning or information about a table; None is the landing zone as a whole."""
 
     table: TableName | None
     diagnostic: Diagnostic
@@ -99,7 +99,7 @@ class DiagnosticRaised:
 
 @dataclass(frozen=True)
 class RetryScheduled:
-    """Something transient failed; it is tried again `retry_seconds` from now (ME072)."""
+    """A transient failure; it is retried `retry_seconds` from now (ME072)."""
 
     table: TableName | None
     message: str
@@ -108,7 +108,7 @@ class RetryScheduled:
 
 @dataclass(frozen=True)
 class ProgressRebuilt:
-    """The ledger did not know what a table's Delta log knows: how far it is was read there."""
+    """A table's progress was read from its Delta log: the ledger did not have it."""
 
     table: TableName
     version: int
@@ -142,4 +142,4 @@ Listener = Callable[[Event], None]
 
 
 def ignore(_: Event) -> None:
-    """A listener to nothing."""
+    """Ignore every event."""

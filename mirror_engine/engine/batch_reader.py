@@ -36,12 +36,12 @@ class PreparedBatch:
     """A batch ready to be committed, and why it ends where it does.
 
     Attributes:
-        files: as sighted, in order.
-        batch: the same, read.
+        files: as listed, in order.
+        batch: the same files, read.
         facts: of the table after the batch.
         metadata: in force.
         refusal: of the file after the last, where that one broke the protocol.
-        diagnostics: what the files raised.
+        diagnostics: of the files.
     """
 
     files: tuple[LandedFile, ...]
@@ -57,17 +57,17 @@ class PreparedBatch:
         return self.metadata.definition
 
     def sequence_of(self, file: LandedFile) -> int | None:
-        """The file's number, where its strategy numbers files (LZ-3.2, LZ-3.15)."""
+        """Return the file's number, where the table numbers its files (LZ-3.2, LZ-3.15)."""
         return sequence_of(file.name) if self.metadata.strategy is Strategy.SEQUENTIAL else None
 
     def release(self) -> None:
-        """Give back what the rows hold."""
+        """Release memory and scratch files of the rows."""
         for file in self.batch.files:
             file.rows.close()
 
 
 class BatchReader:
-    """Reads change files one after the other until a bound is reached (LZ-4.16) or one is refused (LZ-4.17).
+    """Reads change files one after the other until a limit is reached (LZ-4.16) or one is rejected (LZ-4.17).
 
     Args:
         reader: reads them.
@@ -91,65 +91,69 @@ class BatchReader:
         self._emit = emit
         self._prepare = prepare
 
-    def next_batch(self, waiting: PendingFiles, known: Progress) -> PreparedBatch:
+    def next_batch(self, pending: PendingFiles, known: Progress) -> PreparedBatch:
         """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged.
 
         Raises:
-            ConcurrentModification: a file is no longer what was sighted.
-            StorageUnavailable: it could not be read.
+            ConcurrentModification: a file is no longer the listed one.
+            StorageUnavailable: a file could not be read.
         """
-        first = self._look(waiting, 0, waiting.facts)
+        first = self._try_passthrough(pending, 0, pending.facts)
         read: list[FileRows] = []
-        refusal, facts = None, waiting.facts
+        refusal, facts = None, pending.facts
         try:
-            for found in (
-                self._passthrough_run(waiting, first) if isinstance(first, ReadFile) else self._read_run(waiting, first)
+            for file_read in (
+                self._passthrough_run(pending, first) if isinstance(first, ReadFile) else self._read_run(pending, first)
             ):
-                read.append(found.rows)
-                facts = found.facts
-                self._emit(FileRead(waiting.table, found.rows.path, found.rows.row_count))
+                read.append(file_read.rows)
+                facts = file_read.facts
+                self._emit(FileRead(pending.table, file_read.rows.path, file_read.rows.row_count))
         except RejectedFile as refused:
             refusal = refused
         except BaseException:
             for rows in read:
                 rows.rows.close()
             raise
-        said = [said for rows in read for said in rows.diagnostics]
-        said += _repeats(waiting.table, read, known)
-        files = tuple(waiting.files[: len(read)])
-        metadata = waiting.metadata
-        return PreparedBatch(files, _batch(read, metadata, facts), facts, metadata, refusal, tuple(said))
+        diagnostics = [diagnostic for rows in read for diagnostic in rows.diagnostics]
+        diagnostics += _repeats(pending.table, read, known)
+        files = tuple(pending.files[: len(read)])
+        metadata = pending.metadata
+        return PreparedBatch(files, _batch(read, metadata, facts), facts, metadata, refusal, tuple(diagnostics))
 
-    def _look(self, waiting: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
-        if waiting.files[place].size >= LARGE_FILE_BYTES and waiting.facts.markers_seen and not waiting.facts.is_empty:
+    def _try_passthrough(self, pending: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
+        if pending.files[place].size >= LARGE_FILE_BYTES and pending.facts.markers_seen and not pending.facts.is_empty:
             self._prepare()
-        return "" if self._passthrough is None else self._passthrough().read(waiting.request(place, facts))
+        return "" if self._passthrough is None else self._passthrough().read(pending.request(place, facts))
 
-    def _passthrough_run(self, waiting: PendingFiles, found: ReadFile) -> Iterator[ReadFile]:
-        """Files that are added unchanged: they take no memory, so only their number is bounded."""
-        for place in range(1, len(waiting.files) + 1):
-            yield found
-            if place == min(len(waiting.files), self._config.max_batch_files):
+    def _passthrough_run(self, pending: PendingFiles, file_read: ReadFile) -> Iterator[ReadFile]:
+        """Yield files that are added unchanged: they take no memory, so only their number is limited."""
+        for place in range(1, len(pending.files) + 1):
+            yield file_read
+            if place == min(len(pending.files), self._config.max_batch_files):
                 return
-            look = self._look(waiting, place, found.facts)
-            if isinstance(look, str):
+            passthrough = self._try_passthrough(pending, place, file_read.facts)
+            if isinstance(passthrough, str):
                 return
-            found = look
+            file_read = passthrough
 
-    def _read_run(self, waiting: PendingFiles, reason: str) -> Iterator[ReadFile]:
-        """Files whose rows are applied, up to one that is added unchanged."""
-        size, facts = 0, waiting.facts
-        with closing(self._reader.in_order(waiting)) as reading:
-            for place, file in enumerate(waiting.files):
-                look = self._look(waiting, place, facts) if place else reason
-                if is_full(self._config, place, size, file) or isinstance(look, ReadFile):
+    def _read_run(self, pending: PendingFiles, reason: str) -> Iterator[ReadFile]:
+        """Yield files whose rows are applied, up to one that is added unchanged."""
+        size, facts = 0, pending.facts
+        with closing(self._reader.in_order(pending)) as reading:
+            for place, file in enumerate(pending.files):
+                passthrough = self._try_passthrough(pending, place, facts) if place else reason
+                if is_full(self._config, place, size, file) or isinstance(passthrough, ReadFile):
                     break
-                found = next(reading)
-                if not waiting.facts.is_empty and _updates(found.rows):
+                file_read = next(reading)
+                if not pending.facts.is_empty and _updates(file_read.rows):
                     self._prepare()
-                facts = found.facts
-                size += found.rows.accounted_bytes
-                yield found if look == found.rows.reason else ReadFile(replace(found.rows, reason=look), facts)
+                facts = file_read.facts
+                size += file_read.rows.accounted_bytes
+                yield (
+                    file_read
+                    if passthrough == file_read.rows.reason
+                    else ReadFile(replace(file_read.rows, reason=passthrough), facts)
+                )
 
 
 def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
@@ -169,13 +173,13 @@ def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableContext) ->
 
 
 def _repeats(table: TableName, read: Sequence[FileRows], known: Progress) -> list[Diagnostic]:
-    """ME064: whole files whose content was applied before, in the same partition: another one is another value."""
-    seen = {(partition_of(path), file.digest): path for path, file in known.applied.items() if file.rows}
-    said = []
+    """Return ME064 for files whose content was applied before, in the same partition."""
+    applied = {(partition_of(path), file.digest): path for path, file in known.applied.items() if file.rows}
+    diagnostics = []
     for rows in read:
         content = (partition_of(rows.path), rows.digest)
-        if rows.row_count and content in seen:
-            said.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=seen[content]))
+        if rows.row_count and content in applied:
+            diagnostics.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=applied[content]))
         if rows.row_count:
-            seen.setdefault(content, rows.path)
-    return said
+            applied.setdefault(content, rows.path)
+    return diagnostics
