@@ -11,7 +11,7 @@ from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.listing import MetadataUsable
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
-from mirror_engine.landing_zone.partitions import DEEPEST
+from mirror_engine.landing_zone.partitions import MAX_DEPTH
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Janitor:
     def _archived(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
         for entry in self._storage.list(f"{folder}/{below}".rstrip("/")) or ():
             path = f"{below}/{entry.name}".lstrip("/")
-            if entry.kind is Kind.FOLDER and path.count("/") < DEEPEST:
+            if entry.kind is Kind.FOLDER and path.count("/") < MAX_DEPTH:
                 yield from self._archived(folder, path)
             elif entry.kind is Kind.FILE and path != READY_TO_DELETE_INFO:
                 yield path, entry

@@ -204,8 +204,8 @@ def _readable(draft: _Draft, metadata: Metadata, detection: Detection) -> Plan:
         count = len(detection.ready)
         state: TableState = Behind(count) if draft.progress and draft.progress.has_table else Loading(count)
         return _planned(draft, state, None, detection, (ApplyBatch(detection.ready, metadata),))
-    if detection.waits_for:
-        return _planned(draft, Blocked(detection.waits_for, len(detection.later)), None, detection)
+    if detection.missing_file:
+        return _planned(draft, Blocked(detection.missing_file, len(detection.later)), None, detection)
     if draft.progress and draft.progress.has_table:
         return _planned(draft, CaughtUp(), None, detection)
     return _without_data(draft, detection)

@@ -29,7 +29,7 @@ from mirror_engine.landing_zone.names import (
     first_sight_order,
     schema_of,
 )
-from mirror_engine.landing_zone.partitions import DEEPEST, parse_level
+from mirror_engine.landing_zone.partitions import MAX_DEPTH, parse_name
 from mirror_engine.storage.base import Entry, Kind, joined
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class TableFolders:
             if entries is None:
                 return None
             listings[below] = entries
-            if below.count("/") + bool(below) < DEEPEST:
+            if below.count("/") + bool(below) < MAX_DEPTH:
                 pending += [joined(below, entry.name) for entry in entries if _is_partition(entry)]
         return listings
 
@@ -157,7 +157,7 @@ def read_unchanged(storage: Storage, path: str, entry: Entry, max_bytes: int) ->
 
 
 def _is_partition(entry: Entry) -> bool:
-    return entry.kind is Kind.FOLDER and parse_level(entry.name) is not None
+    return entry.kind is Kind.FOLDER and parse_name(entry.name) is not None
 
 
 def _listing(

@@ -259,7 +259,7 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
         fabric_status=fabric_status(plan.state, progress),
         fabric_error=fabric_error(fabric, mirror, now, default_schema)[1] or None,
         watermarks=dict(progress.watermarks) if progress else {},
-        next_files=dict(plan.detection.next_expected) if plan.detection else {},
+        next_files=dict(plan.detection.next_files) if plan.detection else {},
         blocked_by=_blocked_by(plan),
         files=(*(_unapplied(file, plan) for file in pending), *_applied(plan, progress)),
         ignored=tuple(diagnostic for diagnostic in plan.diagnostics if diagnostic.code in IGNORED),
@@ -290,7 +290,7 @@ def _unapplied(file: LandedFile, plan: Plan) -> FileStatus:
         case Unconfigured():
             return FileStatus(file.path, "pending", "the folder has no usable _metadata.json")
         case _ if plan.detection and file in plan.detection.later:
-            missing = plan.detection.next_expected.get(file.partition, plan.detection.waits_for)
+            missing = plan.detection.next_files.get(file.partition, plan.detection.missing_file)
             return FileStatus(file.path, "pending", f"{missing} is missing")
         case _:
             return FileStatus(file.path, "pending", "ready for the next cycle")
@@ -307,5 +307,5 @@ def _applied(plan: Plan, progress: Progress | None) -> Iterable[FileStatus]:
 def _blocked_by(plan: Plan) -> str | None:
     if isinstance(plan.state, (Halted, Unconfigured)):
         return plan.state.diagnostic.path
-    missing = plan.detection.waits_for if plan.detection else None
+    missing = plan.detection.missing_file if plan.detection else None
     return f"{plan.table.folder}/{missing}" if missing else None

@@ -112,36 +112,36 @@ class TestInSequence:
         found = look([4, 2, 1, 5])
         assert paths(found.ready) == [name(1), name(2)]
         assert paths(found.later) == [name(4), name(5)]
-        assert found.waits_for == name(3)
-        assert found.next_expected == {"": name(3)}
+        assert found.missing_file == name(3)
+        assert found.next_files == {"": name(3)}
         assert [each.full_message for each in found.diagnostics] == [
             f"Sales.schema/Items: `{name(3)}` is missing; 2 later files pending [ME019]"
         ]
 
     def test_nothing_waits_where_nothing_is_missing(self) -> None:
         found = look([1, 2])
-        assert (found.later, found.waits_for, found.diagnostics) == ((), None, ())
-        assert found.next_expected == {"": name(3)}
+        assert (found.later, found.missing_file, found.diagnostics) == ((), None, ())
+        assert found.next_files == {"": name(3)}
 
     def test_an_empty_folder_expects_the_first_file(self) -> None:
-        assert look([]) == Detection(next_expected={"": name(1)})
+        assert look([]) == Detection(next_files={"": name(1)})
 
     def test_a_lone_second_file_blocks(self) -> None:
-        assert look([2]).waits_for == name(1)
+        assert look([2]).missing_file == name(1)
 
     def test_numbering_may_begin_at_the_lowest(self) -> None:
         found = look([5, 4, 7], first_file="lowest")
         assert paths(found.ready) == [name(4), name(5)]
-        assert found.waits_for == name(6)
+        assert found.missing_file == name(6)
 
     def test_after_a_commit_the_lowest_number_present_means_nothing(self) -> None:
-        assert look([5], known=progress(watermarks={"": 2}), first_file="lowest").waits_for == name(3)
+        assert look([5], known=progress(watermarks={"": 2}), first_file="lowest").missing_file == name(3)
 
     def test_the_extension_is_the_tables_in_any_case(self) -> None:
         text = Metadata(file_format=FileFormat.CSV, extension="csv")
         found = look([name(1, "CSV"), name(2, "csv"), name(3)], text)
         assert paths(found.ready) == [name(1, "CSV"), name(2, "csv")]
-        assert found.next_expected == {"": name(3, "csv")}
+        assert found.next_files == {"": name(3, "csv")}
         assert said(found) == [("ME021", name(3))]
 
     @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ class TestInSequence:
     def test_the_last_number_has_no_next(self) -> None:
         found = look([LAST], known=progress(watermarks={"": LAST - 1}))
         assert paths(found.ready) == [name(LAST)]
-        assert found.next_expected == {}
+        assert found.next_files == {}
         after = look([], known=progress(file(LAST), watermarks={"": LAST}))
         assert [each.message for each in after.diagnostics] == ["newest applied file was deleted; next number is none"]
 
@@ -221,7 +221,7 @@ class TestInOrderOfTime:
     def test_every_name_with_the_extension_is_taken_oldest_first(self) -> None:
         found = look([file("b.PARQUET", 2), file(9, 3), file("z.parquet", 1), file("c.csv", 0)], TIMED)
         assert paths(found.ready) == ["z.parquet", "b.PARQUET", name(9)]
-        assert (found.waits_for, found.next_expected) == (None, {})
+        assert (found.missing_file, found.next_files) == (None, {})
         assert said(found) == [("ME021", "c.csv")]
 
     def test_equal_times_go_by_name_and_are_told(self) -> None:
@@ -251,8 +251,8 @@ class TestPartitions:
         files = [f"day=2/{name(1)}", f"day=1/{name(2)}", f"day=1/{name(1)}", f"day=2/{name(3)}"]
         found = look(files, PARTITIONED)
         assert paths(found.ready) == [f"day=1/{name(1)}", f"day=1/{name(2)}", f"day=2/{name(1)}"]
-        assert found.waits_for == f"day=2/{name(2)}"
-        assert found.next_expected == {"day=1": name(3), "day=2": name(2)}
+        assert found.missing_file == f"day=2/{name(2)}"
+        assert found.next_files == {"day=1": name(3), "day=2": name(2)}
         assert found.partition_columns == ("day",)
         assert said(found) == [("ME019", "day=2")]
 
@@ -305,7 +305,7 @@ class TestPartitions:
         known = progress(file(f"day=1/{name(3)}"), watermarks={"day=1": 3})
         found = look([f"day=2/{name(1)}"], PARTITIONED, known)
         assert said(found) == [("ME073", f"day=1/{name(3)}")]
-        assert found.next_expected == {"day=1": name(4), "day=2": name(2)}
+        assert found.next_files == {"day=1": name(4), "day=2": name(2)}
 
     def test_leaves_in_order_of_time_follow_each_other_by_path(self) -> None:
         timed = replace(TIMED, partitioned=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.partitions import agreed_columns, columns_of, leaves, parse_folder, parse_level
+from mirror_engine.landing_zone.partitions import agreed_columns, columns_of, leaves, parse_folder, parse_name
 from mirror_engine.landing_zone.progress import Progress
 
 
@@ -51,7 +51,7 @@ def test_a_malformed_folder_is_none(folder: str) -> None:
 def test_what_a_publisher_percent_encodes_comes_back(column: str, value: str) -> None:
     name = f"{quote(column, safe='').replace('_', '%5F').replace('.', '%2E')}={quote(value, safe='')}"
     expected = None if value == "__HIVE_DEFAULT_PARTITION__" else value
-    assert parse_level(name) == (column, expected)
+    assert parse_name(name) == (column, expected)
 
 
 def test_a_leaf_has_no_other_folder_below_it() -> None:
