@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lakes import ZONE, ZoneClient, matching, refused
 
@@ -56,6 +56,7 @@ PARTS = st.sampled_from(["a", "b", "a.", "a-", "a0", "é", "\U0001f600"])
 TREES = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=12)
 
 
+@settings(deadline=None, max_examples=50)  # each example is a store on disk
 @given(tree=TREES, start=st.lists(PARTS, max_size=4).map("/".join) | st.sampled_from(["a/", "a/a/", "z"]))
 def test_a_listing_may_start_at_any_name_whether_it_is_there_or_not(tree: set[str], start: str) -> None:
     with TemporaryDirectory() as folder:
