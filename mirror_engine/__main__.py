@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # run by its path, Python looks for modules beside this file, where `delta` is another one than Delta's
+    # when run by its path, Python looks for modules in this folder first
     here = Path(__file__).resolve().parent
     sys.path[:] = [place for place in sys.path if Path(place).resolve() != here]
 

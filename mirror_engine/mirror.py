@@ -116,7 +116,7 @@ class Mirror:
             return report
 
     def run(self, stop: threading.Event) -> SyncReport:
-        """Run cycles until `stop` is set, finishing the commit at hand.
+        """Run cycles until `stop` is set, finishing the current commit.
 
         Raises:
             RootLocked: another engine holds this ROOT.
@@ -199,12 +199,13 @@ class Mirror:
 
         Args:
             tables: by name; all where there are none.
-            failed: told of each that cannot be maintained, by folder; the others go on. None: the first is raised.
+            failed: called with each table that cannot be maintained, by Delta folder; the others continue. None: raise the
+                first.
 
         Raises:
             UnknownTable: no such table.
             RootLocked: another engine holds this ROOT.
-            TransientError: a table cannot be maintained, and nobody is told of it.
+            TransientError: a table cannot be maintained, and `failed` is None.
         """
         with lock_root(self.root):
             folders = [self.delta_folder(table) for table in tables] or self.tables()
@@ -240,7 +241,7 @@ class Mirror:
 
     @cached_property
     def _spark_backend(self) -> SparkBackend:
-        from mirror_engine.tables.spark.backend import SparkBackend  # noqa: PLC0415 - a level zone needs no Arrow
+        from mirror_engine.tables.spark.backend import SparkBackend  # noqa: PLC0415 - a caught-up zone needs no Arrow
 
         return SparkBackend(self.root, self.config, self._storage, self._spark, self._emit, self._load)
 
@@ -248,8 +249,8 @@ class Mirror:
         """What a JVM of our own is set up for: long work, or a little that is soon over."""
         if self.config.spark_profile == "ci":
             return "brief"
-        lying = sum(file.size for listing in self._poller().scan().tables for file in listing.files)
-        return "steady" if self._is_lasting or lying > BRIEF_BYTES else "brief"
+        pending = sum(file.size for listing in self._poller().scan().tables for file in listing.files)
+        return "steady" if self._is_lasting or pending > BRIEF_BYTES else "brief"
 
     def _reader(self) -> OrderedReader:
         return self._spark_backend.reader() if self._has_own_writer else self._spark_backend.reader_here()

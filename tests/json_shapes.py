@@ -14,7 +14,7 @@ FREE_FORM |= {"different_cells", "next_expected"}
 
 
 def shape(value: Any) -> Any:
-    """The keys of a JSON document, level by level; a list by its first member."""
+    """The keys of a JSON document; a list by its first member."""
     match value:
         case dict():
             return {key: None if key in FREE_FORM else shape(inner) for key, inner in value.items()}

@@ -1,4 +1,4 @@
-"""A shop: ROOT with a publisher, an engine over the memory writer, and what they told."""
+"""A shop: ROOT with a publisher, an engine over the memory writer, and their events."""
 
 from __future__ import annotations
 

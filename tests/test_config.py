@@ -1,4 +1,4 @@
-"""Options: one truth from three sources, every mistake told at once."""
+"""Options from three sources, with every mistake reported at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_named_file_replaces_the_one_in_root(tmp_path: Path) -> None:
     assert load(tmp_path, {}, {}, tmp_path / "other.toml") == Config(workers=4)
 
 
-def test_every_problem_of_every_source_is_told_at_once(tmp_path: Path) -> None:
+def test_every_problem_of_every_source_is_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "mirror-engine.toml").write_text('max_batch_byte = 1\nstrict = "perhaps"\n')
     variables = {"MIRROR_ENGINE_WORKERS": "0", "MIRROR_ENGINE_PONG": "1"}
     with pytest.raises(ConfigError) as caught:
@@ -58,7 +58,7 @@ def test_every_problem_of_every_source_is_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_wrong_value_is_told_even_where_a_stronger_source_overrides_it(tmp_path: Path) -> None:
+def test_a_wrong_value_is_reported_even_if_a_stronger_source_overrides_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="MIRROR_ENGINE_WORKERS"):
         load(tmp_path, {"workers": "2"}, {"MIRROR_ENGINE_WORKERS": "two"})
 
@@ -68,7 +68,7 @@ def test_the_cache_variable_is_no_option(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"workers = ", b"\xff\xfe", b"workers = 1\nworkers = 2"])
-def test_an_unreadable_file_is_told_by_its_path(tmp_path: Path, content: bytes) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "mirror-engine.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=r"mirror-engine\.toml: cannot be read"):
         load(tmp_path, {}, {})
@@ -165,7 +165,7 @@ def test_options_of_the_running_engine_win_over_file_and_variables_but_not_over_
         ("delta_jars_dir", ["a"]),
     ],
 )
-def test_a_value_outside_what_is_allowed_is_refused(tmp_path: Path, name: str, value: object) -> None:
+def test_a_value_outside_what_is_allowed_is_rejected(tmp_path: Path, name: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, {name: value}, {})
     assert problems(caught.value) == [f"{flag_of(name)}: found {value!r}, allowed {options()[name].kind.allowed}"]

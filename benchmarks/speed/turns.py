@@ -41,7 +41,7 @@ class Changed:
         self._expected = equality.of_query(floor.after(base, [*before, *changes]))
 
     def mirror(self, shown: str = "mirror") -> Turn:
-        """The product: the whole of `once`, in a session that is warm."""
+        """The product: the whole of `sync`, in a session that is warm."""
         source = mirrored_load(self._bench, self._name, self._base)
 
         def turn(place: Path) -> Told:

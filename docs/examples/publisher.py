@@ -30,7 +30,7 @@ def token():
 
 
 def land(path, text, bearer):
-    """Write under a name that is passed over, then rename: nobody ever sees half a file."""
+    """Write under a name that engines ignore, then rename: no reader sees half a file."""
     name = path.rpartition("/")
     hidden = f"{name[0]}/_{name[2]}"
     content = text.encode()

@@ -45,7 +45,7 @@ class ExampleZone:
         self.readings = publisher.table("Readings", strategy="LastUpdateTimeFileDetection")
 
     def explain_metadata(self) -> None:
-        """Put the commented example beside the real `_metadata.json`."""
+        """Write the commented example next to the real `_metadata.json`."""
         self.orders.put(EXAMPLE_METADATA, COMMENTED_METADATA.encode())
 
     def land_initial_load(self) -> None:

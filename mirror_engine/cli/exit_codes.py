@@ -1,4 +1,4 @@
-"""What the program's exit codes mean, and which one an error or a report gets."""
+"""Exit codes, and which one an error or a report has."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def of_error(error: MirrorError) -> int:
 
 
 def of_errors(errors: Iterable[MirrorError]) -> int:
-    """The exit code of what some of several tables met: the gravest, which is the smallest."""
+    """The exit code of errors of several tables: that of the worst, which is the smallest."""
     return min(map(of_error, errors), default=SUCCESS)
 
 

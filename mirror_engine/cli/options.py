@@ -170,8 +170,8 @@ def command(
 
     Args:
         name: of the command; the function's by default.
-        root: how ROOT is given, besides by `-C`: also as an argument, or not; `own`: the command has a folder or
-            none of its own.
+        root: how ROOT is given: by `-C` or as an argument, by `-C` only; `own`: the command has a folder of its
+            own, or none.
         config: fields of `Config` that become flags; the function then takes `config`.
         reads_engine: whether the running engine's options take the place of file and variables.
     """

@@ -220,7 +220,7 @@ def wait(
         code = exit_codes.NEEDS_ATTENTION if fail_fast and _is_hopeless(unmet) else exit_codes.RETRY
         code = stopping.exit_code(code)
     if as_json:
-        result = {exit_codes.SUCCESS: "met", exit_codes.RETRY: "timeout", exit_codes.INTERRUPTED: "interrupted"}
+        result = {exit_codes.SUCCESS: "reached", exit_codes.RETRY: "timeout", exit_codes.INTERRUPTED: "interrupted"}
         document = {"result": result.get(code, "needs_attention"), "exit_code": code}
         document |= {"duration_seconds": round(seconds, 3), "engine_running": engine_running}
         print_json("wait", document | {"unmet": [entry.to_json() for entry in unmet]})
@@ -236,7 +236,7 @@ def wait(
 
 
 def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[bool, int, Sequence[UnmetCondition]]:
-    """Whether an engine is running, how many tables there are, and what is not met yet."""
+    """Whether an engine is running, how many tables there are, and which conditions are unmet."""
     from mirror_engine.monitoring.wait_conditions import UnmetCondition, file_not_applied, tables_not_caught_up
 
     schema = mirror.config.delta_default_schema

@@ -1,4 +1,4 @@
-"""`diff`: a mirrored table beside an expected one, in a terminal and for programs."""
+"""`diff`: a mirrored table compared with an expected one, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 @pytest.fixture
 def expected(shop, cli, tmp_path):
-    """Applies what lies there, and writes the expected table of `Items` as CSV."""
+    """Apply all files, and write the expected table of `Items` as CSV."""
     cli("sync", shop.root)
 
     def write(text):
@@ -70,7 +70,7 @@ def test_as_many_rows_are_shown_as_wanted_and_all_are_counted(shop, cli, expecte
     assert cli("diff", "-C", shop.root, "Items", expected(text), "--limit", "0").out.count("  x") == 50
 
 
-def test_columns_on_one_side_only_are_told(shop, cli, expected) -> None:
+def test_columns_on_one_side_only_are_named(shop, cli, expected) -> None:
     printed = cli("diff", "-C", shop.root, "Items", expected("Id,Size\n7,XL\n8,S\n"))
     assert printed.code == 3
     assert "\n  missing columns: Size\n  unexpected columns: Name\n" in printed.out
@@ -105,6 +105,6 @@ def test_wrong_usage_ends_with_2_and_a_hint(shop, cli, expected, words, printed)
 
 
 def test_no_value_of_a_table_is_written_to_the_engine_s_log(shop, cli, expected) -> None:
-    cli("diff", "-C", shop.root, "Items", expected("Id,Name\n7,a value nobody logs\n"))
+    cli("diff", "-C", shop.root, "Items", expected("Id,Name\n7,a value that is never logged\n"))
     logs = (shop.root / ".mirror-engine").rglob("*.log*")
-    assert not any("a value nobody logs" in path.read_text() for path in logs if path.is_file())
+    assert not any("a value that is never logged" in path.read_text() for path in logs if path.is_file())

@@ -28,11 +28,11 @@ def test_remote_access_takes_a_flag_and_a_token(cli, tmp_path, monkeypatch) -> N
     printed = cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0")  # noqa: S104 - what is refused
     assert printed.code == 2
     assert "--allow-remote" in printed.err
-    printed = cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0", "--allow-remote")  # noqa: S104 - likewise
+    printed = cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0", "--allow-remote")  # noqa: S104 - as above
     assert printed.code == 2
     assert "MIRROR_ENGINE_TOKEN" in printed.err
     monkeypatch.setenv("MIRROR_ENGINE_TOKEN", "short")
-    assert cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0", "--allow-remote").code == 2  # noqa: S104 - likewise
+    assert cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0", "--allow-remote").code == 2  # noqa: S104 - as above
     assert not (tmp_path / "store").exists()
 
 

@@ -48,8 +48,8 @@ def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, 
     printed = cli("sync", tmp_path)
     assert printed.code == documented_codes()[kind.__name__]
     assert printed.err == error_text(made(kind).message, made(kind).help)
-    told = json.loads(cli("sync", tmp_path, "--json").err)["error"]
-    assert told == {
+    document = json.loads(cli("sync", tmp_path, "--json").err)["error"]
+    assert document == {
         "code": code_of(made(kind)),
         "message": made(kind).message,
         "help": made(kind).help or None,

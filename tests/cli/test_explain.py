@@ -45,11 +45,11 @@ def test_an_unknown_code_names_the_nearest_and_the_list(cli) -> None:
 
 
 def test_programs_get_the_same_as_json(cli) -> None:
-    (told,) = json.loads(cli("explain", "ME014", "--json").out)["explanations"]
-    assert told["code"] == "ME014"
-    assert told["severity_strict"] == "error"
-    assert told["rules"][0]["name"] == "LZ-2.7"
-    assert "ConditionalUpdateColumn" in told["example"]["text"]
+    (document,) = json.loads(cli("explain", "ME014", "--json").out)["explanations"]
+    assert document["code"] == "ME014"
+    assert document["severity_strict"] == "error"
+    assert document["rules"][0]["name"] == "LZ-2.7"
+    assert "ConditionalUpdateColumn" in document["example"]["text"]
     assert [page["code"] for page in json.loads(cli("explain", "--json").out)["explanations"]] == list(CATALOG)
 
 

@@ -132,7 +132,7 @@ class TestWait:
         timer = after(0.15, lambda: Mirror(shop.root, writer=shop.writer).sync())
         printed = cli("wait", shop.root, "--timeout", "20s", "--interval", "50ms", "--json")
         timer.join()
-        assert (printed.code, json.loads(printed.out)["result"]) == (0, "met")
+        assert (printed.code, json.loads(printed.out)["result"]) == (0, "reached")
         assert cli("wait", shop.root, "--for", f"file={FIRST}", "--timeout", "0").out.startswith(f"{FIRST} is applied")
 
     def test_after_the_timeout_each_table_has_its_reason_and_help(self, shop, cli):

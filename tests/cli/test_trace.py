@@ -65,7 +65,7 @@ def test_the_page_about_trace_shows_real_output(shop, cli, wide) -> None:
 
 
 def wide_rows(shop, cli):
-    """A table of twelve columns, none of which has room for what stands in it; the second file waits."""
+    """A table of twelve columns, wider than a terminal; the second file is pending."""
     columns = [f"A column of a long name {letter}" for letter in "ABCDEFGHIJK"]
     table = LandingZoneWriter(shop.root).table(
         "Wide", keys=["Id"], types={"Id": pa.int64(), **dict.fromkeys(columns, pa.string())}
@@ -82,8 +82,8 @@ def test_rows_wider_than_the_terminal_are_listed_by_column(shop, cli, wide) -> N
     cli("trace", "what-if", "-C", shop.root, "Wide", "--skip", "2")
     lines = [line.rstrip() for line in shown().splitlines()]
     at = lines.index("Only in actual")
-    told = ["Id: 2", f"{columns[0]}: x", *(f"{name}: NULL" for name in columns[1:])]
-    assert lines[at + 1 : at + 14] == [*told, ""]
+    expected = ["Id: 2", f"{columns[0]}: x", *(f"{name}: NULL" for name in columns[1:])]
+    assert lines[at + 1 : at + 14] == [*expected, ""]
 
 
 def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(shop, cli, wide) -> None:

@@ -143,7 +143,7 @@ def test_one_file_is_checked_by_itself_whatever_its_number(broken, cli) -> None:
     lonely.write_bytes(file.read_bytes())
     printed = cli("validate", lonely)
     assert printed.code == 2
-    assert "its table folder has no _metadata.json" in printed.err  # it is no table's (LZ-2.3): nothing was judged
+    assert "its table folder has no _metadata.json" in printed.err  # no table's file (LZ-2.3), so not checked
     assert cli("validate", lonely, "--missing-metadata", "insert-only").code == 0
 
 
@@ -284,14 +284,14 @@ def test_files_that_were_moved_away_are_checked_too(shop, cli) -> None:
     assert orders["state"] == "halted"
 
 
-@pytest.mark.parametrize(("row", "told"), [({"Id": 1, "Name": "two"}, True), ({"Id": 2, "Name": "two"}, False)])
-def test_other_orders_of_ties_are_tried(tmp_path, cli, row, told) -> None:
+@pytest.mark.parametrize(("row", "is_found"), [({"Id": 1, "Name": "two"}, True), ({"Id": 2, "Name": "two"}, False)])
+def test_other_orders_of_ties_are_tried(tmp_path, cli, row, is_found) -> None:
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], strategy="LastUpdateTimeFileDetection")
     orders.upsert(ROW, name="a.parquet", modified_ns=10**18)
     orders.upsert(row, name="b.parquet", modified_ns=10**18)
     out = cli("validate", tmp_path, "--check-tie-order", "8").out
     assert "ME028" in out
-    assert ("[ME079]" in out) is told
+    assert ("[ME079]" in out) is is_found
 
 
 def test_watch_finds_what_is_gone_afterwards(tmp_path, cli) -> None:
@@ -310,7 +310,7 @@ def test_watch_finds_what_is_gone_afterwards(tmp_path, cli) -> None:
 
 
 def test_what_cannot_be_read_is_not_clean(broken, cli, monkeypatch) -> None:
-    """Not even where nothing else is wrong: whoever reads the verdict would take it for one."""
+    """Not even if nothing else is wrong."""
 
     class Unreadable(LocalStorage):
         def list(self, folder):
@@ -416,9 +416,9 @@ def test_a_halt_has_fabrics_message_if_it_is_known(tmp_path, cli) -> None:
     )
     assert "Cause: Type mismatch for column 'Id'. Incoming type: 'integer' (Nullable: True)" in words
     assert "ArtifactId" not in words
-    told = {table["table"]: table["fabric_error"] for table in target(cli, tmp_path)["tables"]}
-    assert told["Marks"] is None
-    assert words.endswith(told["Sales.Orders"])
+    errors = {table["table"]: table["fabric_error"] for table in target(cli, tmp_path)["tables"]}
+    assert errors["Marks"] is None
+    assert words.endswith(errors["Sales.Orders"])
 
 
 def test_two_forms_of_one_report_are_a_usage_error(broken, cli) -> None:

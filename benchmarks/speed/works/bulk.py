@@ -36,7 +36,7 @@ def load(bench: Bench) -> Line:
         land(place, files)
         told = bench.ask("mirror", "once", root=place)
         bench.ask("mirror", "close", root=place)
-        times = {"mirror": told["readable"], "on the disk": told["durable"], "its whole `once`": told["seconds"]}
+        times = {"mirror": told["readable"], "on the disk": told["durable"], "its whole `sync`": told["seconds"]}
         return Told(times, mirrored(place), expected)
 
     def engine(peer: str, command: str, shown: str) -> Turn:
