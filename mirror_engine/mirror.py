@@ -199,8 +199,8 @@ class Mirror:
 
         Args:
             tables: by name; all where there are none.
-            failed: called with each table that cannot be maintained, by Delta folder; the others continue. None: raise the
-                first.
+            failed: called with each Delta folder that cannot be maintained, while the others continue; None: raise the
+                first error.
 
         Raises:
             UnknownTable: no such table.
