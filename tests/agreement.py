@@ -1,4 +1,4 @@
-"""Holds mirrored tables to what the oracle says of their landing zone."""
+"""Compares mirrored tables with the oracle's."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import DeltaWriter
 
 
-def compare(judge: oracle.Oracle, verdict: RunResult, writer: DeltaWriter) -> None:
-    """The engine's tables and verdict are the oracle's."""
-    expected = judge.tables()
+def compare(reference: oracle.Oracle, result: RunResult, writer: DeltaWriter) -> None:
+    """Assert that the engine's tables and result are the oracle's."""
+    expected = reference.tables()
     assert sorted(writer.tables()) == sorted(expected)
     for name, life in expected.items():
-        state, rows = writer.state(name), writer.rows(name)
+        state, table = writer.state(name), writer.rows(name)
         assert state is not None, name
-        assert rows is not None, name
-        columns = [oracle.Column(each.name, each.type, each.nullable) for each in state.schema.columns]
+        assert table is not None, name
+        columns = [oracle.Column(column.name, column.type, column.nullable) for column in state.schema.columns]
         assert sorted(columns, key=str) == sorted(life.columns, key=str), name
-        found = [{key.casefold(): value for key, value in row.items()} for row in rows.to_pylist()]
-        assert oracle.canonical(found, life.columns) == oracle.canonical(life.rows, life.columns), name
-    assert verdict is (RunResult.NEEDS_ATTENTION if judge.refuses else RunResult.CAUGHT_UP)
+        rows = [{key.casefold(): value for key, value in row.items()} for row in table.to_pylist()]
+        assert oracle.canonical(rows, life.columns) == oracle.canonical(life.rows, life.columns), name
+    assert result is (RunResult.NEEDS_ATTENTION if reference.refuses else RunResult.CAUGHT_UP)

@@ -1,6 +1,6 @@
 """Whole generated zones: the engine against an independent row-by-row reading of the protocol.
 
-How many stories are told is `MIRROR_TEST_ZONES` (the memory writer) and `MIRROR_TEST_SPARK_ZONES` (Spark's); which ones
+The number of stories is `MIRROR_TEST_ZONES` (the memory writer) and `MIRROR_TEST_SPARK_ZONES` (Spark's); which ones
 is chance, and `--hypothesis-seed=N` brings the same again.
 """
 
@@ -36,16 +36,16 @@ NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is l
 
 
 def play(story: list[Any], root: Path, writer: DeltaWriter, config: Config) -> None:
-    """Play a story and hold the engine to the oracle after each of its runs."""
+    """Play a story and compare the engine with the oracle after each of its runs."""
     player = Player(LandingZoneWriter(root))
-    judge = oracle.Oracle(player.publisher.path)
+    reference = oracle.Oracle(player.publisher.path)
     for act in story:
         if act is ONCE:
-            judge.once(player.births)
+            reference.once(player.births)
             report = Mirror(root, config, writer=writer).sync()
-            compare(judge, report.result, writer)
+            compare(reference, report.result, writer)
         elif act is LOSE_LEDGER:
-            judge.lose_ledger()
+            reference.lose_ledger()
             for file in (root / LEDGER).parent.glob(f"{Path(LEDGER).name}*"):
                 file.unlink()
         else:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 REAL_ZONES = Path(os.environ.get("MIRROR_TEST_REAL_ZONES", Path(__file__).parents[2] / "shared/landing_zones"))
 NAMES = ("bc2adls-replay", "ms-openmirroring-sdk", "openmirroring-faker")
-# by Delta type, how a value stands in JSON and in delimited text
+# by Delta type, how a value is written in JSON and in delimited text
 PARSERS: dict[str, Callable[[Any], Any]] = {
     "boolean": lambda value: value if isinstance(value, bool) else {"true": True, "false": False}[value.lower()],
     "date": date.fromisoformat,
