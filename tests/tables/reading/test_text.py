@@ -157,16 +157,7 @@ def test_a_bomb_is_rejected_while_it_is_decompressed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "name"),
-    [
-        ("utf-8-sig", "UTF-8"),
-        ("utf-16-le", "utf-16"),
-        ("utf-16", "Unicode"),
-        ("utf-16-be", "BigEndianUnicode"),
-        ("utf-32", "UTF-32"),
-        ("cp1252", "Windows-1252"),
-        ("iso8859-1", "ISO-8859-1"),
-    ],
+    ("encoding", "name"), [("utf-8-sig", "UTF-8"), ("utf-16", "Unicode"), ("cp1252", "Windows-1252")]
 )
 def test_text_is_read_in_its_declared_encoding(encoding: str, name: str) -> None:
     content = "Id,City\r\n1,K\u00f6ln\r\n".encode(encoding)
