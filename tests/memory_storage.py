@@ -1,4 +1,4 @@
-"""Door 1 in memory: the same promise without a disk, for tests, `trace` and the docs."""
+"""Storage in memory: the same promise without a disk, for tests, `trace` and the docs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Odd:
 
 @dataclass
 class Folder:
-    """A folder with what lies in it."""
+    """A folder with what is in it."""
 
     modified_ns: int
     identity: str
@@ -75,20 +75,17 @@ class MemoryStorage:
         self._root = Folder(clock(), self._identity())
 
     def list(self, folder: str) -> Sequence[Entry] | None:
-        """See `Storage.list`."""
         with self._lock:
             node = self._find(parts_of(folder))
             return [n.entry(name) for name, n in sorted(node.inside.items())] if isinstance(node, Folder) else None
 
     def stat(self, path: str) -> Entry | None:
-        """See `Storage.stat`."""
         with self._lock:
             parts = parts_of(path)
             node = self._find(parts)
             return None if node is None else node.entry(parts[-1] if parts else "")
 
     def open(self, path: str) -> BinaryIO:
-        """See `Storage.open`."""
         with self._lock:
             node = self._find(parts_of(path))
         if not isinstance(node, File):
@@ -96,11 +93,9 @@ class MemoryStorage:
         return io.BytesIO(node.content)
 
     def write(self, path: str, content: bytes) -> None:
-        """See `Storage.write`."""
         self.put(path, content)
 
     def move(self, source: str, target: str) -> None:
-        """See `Storage.move`."""
         with self._lock:
             parts = parts_of(source)
             file = self._find(parts)
@@ -111,7 +106,6 @@ class MemoryStorage:
                 self._remove(parts)
 
     def delete(self, path: str) -> None:
-        """See `Storage.delete`; ROOT itself cannot be deleted."""
         with self._lock:
             parts = parts_of(path)
             if parts and self._find(parts) is not None:
@@ -159,10 +153,10 @@ class MemoryStorage:
                 below = Folder(self._clock(), self._identity())
                 self._change(folder, part, below)
             if not isinstance(below, Folder):
-                raise StorageUnavailable(f"{printable(path)}: no folder stands on the way", "Remove what stands there.")
+                raise StorageUnavailable(f"{printable(path)}: no folder is on the way", "Remove what is there.")
             folder = below
         if isinstance(folder.inside.get(parts[-1]), Folder):
-            raise StorageUnavailable(f"{printable(path)}: a folder stands there", "Remove that folder.")
+            raise StorageUnavailable(f"{printable(path)}: a folder is there", "Remove that folder.")
         self._change(folder, parts[-1], node)
 
     def _remove(self, parts: Sequence[str]) -> None:

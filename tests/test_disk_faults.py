@@ -119,7 +119,7 @@ def test_what_cannot_be_noted_at_a_cycles_end_is_noted_at_the_next(tmp_path, mon
     with shop.engine() as running:
         running.context.ledger.mirror  # noqa: B018 - noted before the fault
         with monkeypatch.context() as patched:
-            patched.setattr(Ledger, "note", refused)
+            patched.setattr(Ledger, "set_property", refused)
             running.cycle(NO_STOP)
             assert running.report().result is RunResult.RETRY
         running.cycle(NO_STOP)

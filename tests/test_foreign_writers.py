@@ -55,7 +55,7 @@ def append(folder, *numbers):
 def test_rows_of_another_program_are_named_with_their_version(shop):
     assert foreign(shop) == []
     shop.writer.write_as_another("dbo/Orders", [row(1)], "DELETE")
-    assert foreign(shop) == ["changed by someone else at version 3"]
+    assert foreign(shop) == ["another program changed the Delta table at version 3"]
     shop.sync()
     assert shop.said().count("ME080") == 1
 
@@ -83,9 +83,9 @@ def test_later_commits_of_ours_do_not_hide_it(shop, ledger):
         shop.sync()
     if ledger == "lost":
         shutil.rmtree(shop.root / ENGINE)
-    assert foreign(shop) == ["changed by someone else at version 3"]
+    assert foreign(shop) == ["another program changed the Delta table at version 3"]
     shop.sync()
-    assert foreign(shop) == ["changed by someone else at version 3"]
+    assert foreign(shop) == ["another program changed the Delta table at version 3"]
 
 
 class Raced(MemoryDeltaWriter):
@@ -117,7 +117,7 @@ def test_one_who_came_between_the_look_and_the_commit_is_named(tmp_path, conflic
         shutil.rmtree(shop.root / ENGINE)
     if ledger == "older":
         shutil.copytree(tmp_path / "older", shop.root / ENGINE)
-    assert foreign(shop) == ["changed by someone else at version 3"]
+    assert foreign(shop) == ["another program changed the Delta table at version 3"]
     assert shop.ids() == [3]
 
 
@@ -139,23 +139,23 @@ def test_commits_that_change_rows_or_columns_are_told_from_those_that_do_not(lak
     assert foreign(lake) == []
     append(lake.folder, 1)
     append(lake.folder, 2)
-    assert foreign(lake) == ["changed by someone else at version 4"]
+    assert foreign(lake) == ["another program changed the Delta table at version 4"]
     table().optimize.compact()
     table().vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     table().create_checkpoint()
-    assert foreign(lake) == ["changed by someone else at version 4"]
+    assert foreign(lake) == ["another program changed the Delta table at version 4"]
     table().delete("id = 1")
     version = table().version()
-    assert foreign(lake) == [f"changed by someone else at version {version}"]
+    assert foreign(lake) == [f"another program changed the Delta table at version {version}"]
     table().alter.add_columns(Field("note", PrimitiveType("string")))
-    assert foreign(lake) == [f"changed by someone else at version {version + 1}"]
+    assert foreign(lake) == [f"another program changed the Delta table at version {version + 1}"]
 
 
 def test_the_engine_goes_on_over_what_others_did(lake):
     append(lake.folder, 7)
     lake.land()
     lake.sync()
-    assert foreign(lake) == ["changed by someone else at version 2"]
+    assert foreign(lake) == ["another program changed the Delta table at version 2"]
     assert lake.status().watermarks == {"": 2}
     assert lake.ids() == [7]
 

@@ -1,1 +1,1 @@
-"""Door 1: the landing zone's files."""
+"""Storage of the landing zone: the port, local folders, retries and read-only views."""

@@ -23,7 +23,7 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-RAGGED = ("", "a", "b", "ab")  # columns beside the key, file by file
+RAGGED = ("", "a", "b", "ab")  # columns next to the key, file by file
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_backlog_of_a_thousand_ragged_files_becomes_few_commits():
     }
 
 
-def test_a_bad_file_latches_its_table_alone_after_all_before_it(shop):
+def test_a_bad_file_halts_its_table_alone_after_all_before_it(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.put("00000000000000000002.parquet", b"not parquet")
@@ -152,7 +152,7 @@ def test_a_drop_waits_out_its_delay(tmp_path):
     assert shop.writer.tables() == []
 
 
-def test_a_recreated_folder_is_rebuilt_though_nobody_saw_it_gone(shop):
+def test_a_recreated_folder_is_rebuilt_though_no_one_saw_it_gone(shop):
     orders = shop.orders()
     orders.insert(row(1), row(2))
     shop.sync()
@@ -212,7 +212,7 @@ def test_a_copied_root_without_its_ledger_drops_nothing_either(shop, tmp_path):
     assert (copy.ids(), copy.said()) == ([1], ["ME076"])
 
 
-def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_anew_is_rebuilt(shop):
+def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_again_is_rebuilt(shop):
     shop.orders().insert(row(1))
     shop.sync()
     shutil.copytree(shop.publisher.path, shop.root / "backup")
@@ -226,7 +226,7 @@ def test_a_restored_zone_with_the_same_files_is_kept_and_one_made_anew_is_rebuil
     assert shop.ids() == [7]
 
 
-def test_a_zone_made_anew_with_one_file_as_before_is_rebuilt(tmp_path):
+def test_a_zone_made_again_with_one_file_as_before_is_rebuilt(tmp_path):
     shop = Shop(tmp_path, cleanup="off")
     orders = shop.orders()
     first = orders.insert(row(1))
@@ -283,7 +283,7 @@ def test_last_update_time_files_are_applied_once_though_the_ledger_is_lost(tmp_p
     assert shop.ids() == [0, 1, 2, 3, 9]
 
 
-def test_a_removed_delta_table_is_rebuilt_from_what_lies_there(shop):
+def test_a_removed_delta_table_is_rebuilt_from_what_is_there(shop):
     shop.orders().insert(row(1))
     shop.sync()
     shop.writer.drop("dbo/Orders")
@@ -292,7 +292,7 @@ def test_a_removed_delta_table_is_rebuilt_from_what_lies_there(shop):
     assert "ME069" in shop.said()
 
 
-def test_restart_reads_again_what_still_lies_there_and_says_what_is_lost(shop):
+def test_restart_reads_again_what_still_is_there_and_says_what_is_lost(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
@@ -304,7 +304,7 @@ def test_restart_reads_again_what_still_lies_there_and_says_what_is_lost(shop):
     assert isinstance(shop.status().state, Blocked)
 
 
-def test_two_folders_to_one_table_latch_the_second(shop):
+def test_two_folders_to_one_table_halt_the_second(shop):
     shop.orders("dbo.Orders").insert(row(1))
     shop.orders("orders").insert(row(2))
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
@@ -384,7 +384,7 @@ def test_a_foreign_table_at_our_place_is_left_alone(shop):
     assert shop.ids() == [1]
 
 
-def test_the_same_bytes_again_are_told_but_not_in_another_partition(shop):
+def test_the_same_bytes_again_are_reported_but_not_in_another_partition(shop):
     days = shop.publisher.table("Days", keys=["id"], types=TYPES, partitioned=True)
     for day in (1, 2):
         days.insert(row(1), partition=f"day={day}")

@@ -1,4 +1,4 @@
-"""What goes wrong beside the engine: lost mounts, failing folders, tables that stand in each other's way."""
+"""What goes wrong next to the engine: lost mounts, failing folders, tables that stand in each other's way."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_janitor_that_fails_keeps_no_file_from_the_table(shop):
         assert shop.ids() == [1, 2, 3]
 
 
-def test_a_fault_of_the_engine_is_told_from_a_failure(shop, monkeypatch):
+def test_a_fault_of_the_engine_is_reported_from_a_failure(shop, monkeypatch):
     monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
     shop.orders().insert(row(1))
     storage = failing(shop.root, "open .*parquet", RuntimeError)
@@ -156,7 +156,7 @@ def test_a_schema_folder_that_cannot_be_listed_drops_none_of_its_tables(shop):
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_files_of_a_recreated_folder_stay_until_they_are_read_anew(tmp_path):
+def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path):
     dropping, moving = Failing("drop"), Failing("move .*Orders")
     shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), dropping))
     orders = shop.orders()
@@ -210,7 +210,7 @@ def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_the_second_folder_stands_back_while_the_owner_cannot_be_seen(shop):
+def test_the_second_folder_is_back_while_the_owner_cannot_be_seen(shop):
     shop.orders("dbo.Orders").insert(row(1))
     shop.orders("Orders").insert(row(2))
     shop.sync()
@@ -219,7 +219,7 @@ def test_the_second_folder_stands_back_while_the_owner_cannot_be_seen(shop):
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_lies_there(tmp_path):
+def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_is_there(tmp_path):
     shop = Shop(tmp_path, cleanup="off")
     orders = shop.orders()
     orders.insert(row(1))
@@ -234,7 +234,7 @@ def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_lies_
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_another_default_schema_begins_anew_and_stays_so(shop):
+def test_another_default_schema_begins_again_and_stays_so(shop):
     orders = shop.orders()
     orders.initial_load(row(1))
     shop.sync()
@@ -256,7 +256,7 @@ def test_restart_drops_all_though_the_ledger_is_lost(shop):
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_file_latch_outlives_metadata_that_vanished(shop):
+def test_a_file_halt_outlives_metadata_that_vanished(shop):
     orders = shop.orders()
     orders.insert(row(1))
     content = (shop.publisher.path / "Orders/00000000000000000001.parquet").read_bytes()
@@ -273,7 +273,7 @@ def test_a_file_latch_outlives_metadata_that_vanished(shop):
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_harmful_info_file_hurts_nobody(shop):
+def test_a_harmful_info_file_hurts_no_one(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
@@ -286,7 +286,7 @@ def test_a_harmful_info_file_hurts_nobody(shop):
 
 
 @pytest.mark.slow
-def test_endless_folders_among_the_moved_files_hurt_nobody(shop):
+def test_endless_folders_among_the_moved_files_hurt_no_one(shop):
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
@@ -378,7 +378,7 @@ def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
     assert shop.ids() == [1, 2]
 
 
-def test_a_look_at_the_status_leaves_no_trace(shop):
+def test_a_scan_at_the_status_leaves_no_trace(shop):
     shop.orders().insert(row(1))
     shop.sync()
     before = times(shop.root)
@@ -391,7 +391,7 @@ def times(root):
     return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path != root / LOCK}
 
 
-def test_a_look_at_the_status_is_no_second_engine(shop):
+def test_a_scan_at_the_status_is_no_second_engine(shop):
     with shop.engine():
         pass
     look = FileLock(shop.root / LOCK, thread_local=False)
@@ -401,7 +401,7 @@ def test_a_look_at_the_status_is_no_second_engine(shop):
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_copy_of_a_delta_table_beside_it_is_not_taken_for_it(shop):
+def test_a_copy_of_a_delta_table_next_to_it_is_not_taken_for_it(shop):
     orders = shop.orders()
     orders.insert(row(1))
     shop.sync()

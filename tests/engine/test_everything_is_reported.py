@@ -18,12 +18,12 @@ TEXT = {"keyColumns": ["id"], "FileFormat": "CSV", "FileExtension": "csv"}
 PARTITIONED = {**PARQUET, "isPartitionEnabled": True}
 BY_TIME = {**PARQUET, "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
 
-# what lies there, by path from ROOT or from the zone's top, and what must be said of which path
+# what is there, by path from ROOT or from the zone's top, and what must be said of which path
 PASSED_OVER = {
     "both layouts": ({f"/{OLDER_ZONE}/T/x": b""}, ["ME001 LandingZone"]),
-    "file beside the tables": ({"readme.txt": b""}, ["ME002 readme.txt"]),
-    "change file beside the tables": ({name(1): b""}, [f"ME002 {name(1)}"]),
-    "metadata beside the tables": ({"_metadata.json": b"{}"}, ["ME002 _metadata.json"]),
+    "file next to the tables": ({"readme.txt": b""}, ["ME002 readme.txt"]),
+    "change file next to the tables": ({name(1): b""}, [f"ME002 {name(1)}"]),
+    "metadata next to the tables": ({"_metadata.json": b"{}"}, ["ME002 _metadata.json"]),
     "hidden file": ({"_x": b"", ".DS_Store": b""}, ["ME082 _x", "ME082 .DS_Store"]),
     "hidden folder": ({"_Temp/x": b"", ".git/x": b""}, ["ME082 _Temp", "ME082 .git"]),
     "hidden table": ({"_Stores/_metadata.json": b"{}"}, ["ME005 _Stores"]),
@@ -48,7 +48,7 @@ PASSED_OVER = {
     "behind a gap": ({f"T/{name(3)}": b""}, ["ME019 T"]),
     "number zero": ({f"T/{0:020}.parquet": b""}, [f"ME022 T/{0:020}.parquet"]),
     "partition without the flag": ({f"T/k=v/{name(1)}": b""}, ["ME030 T/k=v"]),
-    "file beside the partitions": ({"P/_metadata.json": PARTITIONED, f"P/{name(1)}": b""}, [f"ME031 P/{name(1)}"]),
+    "file next to the partitions": ({"P/_metadata.json": PARTITIONED, f"P/{name(1)}": b""}, [f"ME031 P/{name(1)}"]),
     "folder in a partition": ({"P/_metadata.json": PARTITIONED, "P/k=v/sub/x": b""}, ["ME003 P/k=v/sub"]),
     "staging in a partition": ({"P/_metadata.json": PARTITIONED, "P/k=v/_x/x": b""}, ["ME082 P/k=v/_x"]),
     "unknown property": ({"U/_metadata.json": {**PARQUET, "foo": 1}}, ["ME012 U/_metadata.json"]),
@@ -101,15 +101,15 @@ def shop():
 @pytest.mark.parametrize("case", list(PASSED_OVER))
 @pytest.mark.slow
 def test_whatever_is_passed_over_is_named_with_its_reason(shop, case):
-    lying, expected = PASSED_OVER[case]
+    present, expected = PASSED_OVER[case]
     before = set(said(shop))
-    for path, content in lying.items():
+    for path, content in present.items():
         put(shop, path, content)
     found = said(shop)
     assert sorted(each for each in found if each in expected) == sorted(expected)
-    # nor is anything else hidden: each path is named itself, or by a folder it lies in
+    # nor is anything else hidden: each path is named itself, or by a folder it is in
     named = {each.partition(" ")[2] for each in found if each not in before} | waiting(shop)
-    for path in (path.strip("/") for path in lying if not path.endswith("_metadata.json")):
+    for path in (path.strip("/") for path in present if not path.endswith("_metadata.json")):
         assert any(f"{path}/".startswith(f"{place}/") or place.startswith(f"{path}/") for place in named), path
 
 
@@ -125,7 +125,7 @@ def test_links_pipes_and_sockets_are_named(shop):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_what_stands_in_the_zones_place_is_named(shop, kind):
+def test_what_is_in_the_zones_place_is_named(shop, kind):
     zone = shop.root / ZONE
     zone.rename(shop.root / "away")
     if kind == "file":

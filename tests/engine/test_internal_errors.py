@@ -76,7 +76,7 @@ BOMBS = {
 
 @pytest.fixture
 def home():
-    """A folder with a ROOT, and one beside it that nothing may touch."""
+    """A folder with a ROOT, and one next to it that nothing may touch."""
     with quick_folder() as folder:
         for each in ("root", "outside"):
             (Path(folder) / each).mkdir()
@@ -96,12 +96,12 @@ def shop(home, outside):
     bad.insert({"id": 1})
     shop.other = shop.orders("Other")
     shop.other.insert(row(1))
-    before = stands(outside)
+    before = content_of(outside)
     yield shop
-    assert stands(outside) == before
+    assert content_of(outside) == before
 
 
-def stands(folder):
+def content_of(folder):
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*")}
 
 
@@ -123,8 +123,8 @@ def check_the_other_is_level(shop):
 
 @pytest.mark.parametrize("bomb", list(BOMBS))
 def test_a_bomb_is_refused_alone(shop, bomb):
-    lying, codes = BOMBS[bomb]
-    for path, content in lying.items():
+    present, codes = BOMBS[bomb]
+    for path, content in present.items():
         shop.publisher.put(path, content)
     check_the_other_is_level(shop)
     assert said(shop) & codes
@@ -153,7 +153,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("each", list(NAMES))
-def test_a_table_of_any_name_lies_below_tables(shop, each):
+def test_a_table_of_any_name_is_below_tables(shop, each):
     for folder in (NAMES[each], "S.schema/" + NAMES[each]):
         table = shop.publisher.folder(folder)
         table.write_metadata(keys=["id"])

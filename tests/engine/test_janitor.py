@@ -101,7 +101,7 @@ def test_the_newest_of_each_partition_stays_and_paths_are_kept():
     assert zone.names(f"{READY}/day=2") == numbered(1)
 
 
-def test_without_numbers_the_newest_is_told_by_time():
+def test_without_numbers_the_newest_is_reported_by_time():
     zone = Zone()
     zone.land("zz.parquet", "aa.parquet")
     zone.clean("zz.parquet", "aa.parquet")
@@ -153,7 +153,7 @@ def test_the_info_file_says_when_and_files_go_after_seven_days():
 
 
 @pytest.mark.parametrize("harm", [b"", b"{", b'{"files": 3}', b'{"files": [{"name": 1}]}', b'{"files": [{}]}', b"\xff"])
-def test_a_harmed_info_file_starts_the_time_anew(harm):
+def test_a_harmed_info_file_starts_the_time_again(harm):
     zone = Zone()
     zone.land(*numbered(1, 2))
     zone.clean(*numbered(1, 2))

@@ -104,7 +104,7 @@ def test_facts_and_the_mirrors_id_stay(path):
 
 
 @pytest.mark.parametrize("harm", [b"", b"no database at all", None], ids=["emptied", "garbage", "truncated"])
-def test_a_damaged_ledger_is_put_aside_and_begun_anew(path, harm):
+def test_a_damaged_ledger_is_put_aside_and_begun_again(path, harm):
     ledger = Ledger.open(path)
     ledger.record(ORDERS, FULL)
     ledger.close()
@@ -183,7 +183,7 @@ def test_an_applied_file_of_other_types_is_none(path, column, value):
     ledger = Ledger.open(path)
     ledger.record(ORDERS, FULL)
     ledger.close()
-    changed_in(path, f"UPDATE applied SET {column} = ? WHERE path = 'a.csv'", value)  # noqa: S608 - a column of ours
+    changed_in(path, f"UPDATE applied SET {column} = ? WHERE path = 'a.csv'", value)  # noqa: S608 - a column of the engine
     assert Ledger.open(path).tables() == {}
 
 

@@ -1,4 +1,4 @@
-"""Tables are compacted and vacuumed beside the work, never in the way of a change."""
+"""Tables are compacted and vacuumed next to the work, never in the way of a change."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_table_is_maintained_after_so_many_files_and_then_again(shop):
     assert sum(isinstance(event, TableMaintained) for event in shop.events) == 2
 
 
-def test_an_engine_started_anew_knows_when_a_table_was_maintained_last(shop):
+def test_an_engine_started_again_knows_when_a_table_was_maintained_last(shop):
     orders = shop.orders()
     for expected in (0, 0, 1, 1, 1, 2):
         orders.insert(row(1))
@@ -162,14 +162,14 @@ def test_the_table_that_is_due_longest_comes_first_whatever_the_others_gain(shop
 
 
 def test_files_are_counted_not_commits(shop, monkeypatch):
-    """As Delta's own history tells them."""
+    """As Delta's own history reports them."""
     history = Watched.history
 
-    def told(writer, table, **options):
+    def emitted(writer, table, **options):
         commits = history(writer, table, **options)
         return [replace(commit, metrics={"numTargetFilesAdded": "2"}) if commit.files else commit for commit in commits]
 
-    monkeypatch.setattr(Watched, "history", told)
+    monkeypatch.setattr(Watched, "history", emitted)
     orders = shop.orders()
     with kept(shop) as cycle:
         for expected in (0, 1, 1, 2):
@@ -203,7 +203,7 @@ def test_off_means_never(tmp_path):
     assert shop.writer.asked == []
 
 
-def test_a_table_made_anew_is_counted_anew(shop):
+def test_a_table_made_again_is_counted_again(shop):
     orders = shop.orders()
     with kept(shop) as cycle:
         for _ in range(2):
@@ -216,23 +216,23 @@ def test_a_table_made_anew_is_counted_anew(shop):
     assert shop.writer.asked == ["dbo/Orders"] * 2
 
 
-def test_a_failure_is_told_and_the_next_try_is_put_off(shop, monkeypatch):
+def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, monkeypatch):
     shop.writer.error = CommitFailed("dbo/Orders: maintenance failed")
     orders = shop.orders()
     with kept(shop) as cycle:
         for number in range(5):
             orders.insert(row(number))
             cycle()
-        told = [event for event in shop.events if isinstance(event, RetryScheduled)]
-        assert [(each.table.table, each.message, each.retry_seconds) for each in told] == [
+        emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
+        assert [(each.table.table, each.message, each.retry_seconds) for each in emitted] == [
             ("Orders", "dbo/Orders: maintenance failed", 60.0)
         ]
         shop.writer.error = ZeroDivisionError()
         later = time.monotonic() + 61
         monkeypatch.setattr(time, "monotonic", lambda: later)
         cycle()
-    told = [event for event in shop.events if isinstance(event, RetryScheduled)]
-    assert [(each.message, each.retry_seconds) for each in told[1:]] == [
+    emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
+    assert [(each.message, each.retry_seconds) for each in emitted[1:]] == [
         ("maintenance failed, unforeseen: ZeroDivisionError", 120.0)
     ]
     assert len(shop.writer.asked) == 2
@@ -256,8 +256,8 @@ def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, mon
         cycle()
         cycle()
     assert shop.writer.asked == ["dbo/Orders"]
-    told = [event for event in shop.events if isinstance(event, RetryScheduled)]
-    assert [(each.table.table, each.retry_seconds) for each in told] == [("Items", 60.0)]
+    emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
+    assert [(each.table.table, each.retry_seconds) for each in emitted] == [("Items", 60.0)]
 
 
 @contextmanager
@@ -285,7 +285,7 @@ def test_others_go_on_meanwhile_and_what_waited_for_it_is_taken_up_at_once(shop)
         until(lambda: ("Orders", "0" * 19 + "4") in committed(shop))
 
 
-def test_a_change_that_waits_is_told_to_the_maintenance_and_what_that_leaves_undone_is_put_off(shop):
+def test_a_change_that_waits_is_reported_to_the_maintenance_and_what_that_leaves_undone_is_put_off(shop):
     items = shop.orders("Items")
     with maintained(shop) as orders:
         items.insert(row(1))
@@ -399,7 +399,7 @@ def test_what_was_left_out_is_put_off_where_the_history_cannot_be_read(shop, mon
         assert len(shop.writer.asked) == 1
 
 
-def test_what_was_left_out_of_a_table_is_nothing_to_the_one_made_anew(shop, monkeypatch):
+def test_what_was_left_out_of_a_table_is_nothing_to_the_one_made_again(shop, monkeypatch):
     with half_done(shop) as (running, orders, begin):
         orders.drop()
         settle(running)
@@ -427,7 +427,7 @@ def test_a_folder_dropped_meanwhile_is_dropped_when_its_table_is_done(shop):
 
 
 @pytest.mark.spark
-def test_a_table_kept_tidy_by_spark_has_few_files_and_every_row_and_an_engine_started_anew_leaves_it(
+def test_a_table_kept_tidy_by_spark_has_few_files_and_every_row_and_an_engine_started_again_leaves_it(
     tmp_path, mirror_writer
 ):
     root = tmp_path / "shop"

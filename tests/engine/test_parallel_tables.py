@@ -285,14 +285,14 @@ def test_events_without_end_starve_no_table(tmp_path):
 def test_scans_slower_than_the_poll_interval_starve_no_table(tmp_path, monkeypatch, pause):
     shop = HeldShop(tmp_path, workers=1, poll_interval_seconds=0.01 if pause == "a poll" else 60.0)
     tables = [f"T{number}" for number in range(12)]
-    look = Poller.scan
+    scan = Poller.scan
 
-    def slow_look(self):
+    def slow_scan(self):
         time.sleep(0.2)
-        seen = look(self)
-        return seen if pause == "a poll" else replace(seen, unlisted=frozenset({"Others"}))
+        listing = scan(self)
+        return listing if pause == "a poll" else replace(listing, unlisted=frozenset({"Others"}))
 
-    monkeypatch.setattr(Poller, "scan", slow_look)
+    monkeypatch.setattr(Poller, "scan", slow_scan)
     with shop.engine() as running:
         running.cycle(threading.Event())
         for table in tables:

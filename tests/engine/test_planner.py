@@ -1,4 +1,4 @@
-"""The planner: the same sight gives the same plan."""
+"""The planner: the same listing gives the same plan."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_a_new_folder_begins_a_generation_and_loads():
     assert [file.path for file in made.steps[-1].files] == [numbered(1).path, numbered(2).path]
 
 
-def test_the_same_sight_gives_the_same_plan():
-    sight = folder(numbered(2), numbered(1), numbered(4))
-    assert plan(sight, None, HERE) == plan(sight, None, HERE)
+def test_the_same_listing_gives_the_same_plan():
+    listing = folder(numbered(2), numbered(1), numbered(4))
+    assert plan(listing, None, HERE) == plan(listing, None, HERE)
 
 
 def test_a_level_table_has_no_steps():
@@ -75,7 +75,7 @@ def test_a_level_table_has_no_steps():
     assert (made.state, made.steps, codes(made)) == (CaughtUp(), (), [])
 
 
-def test_an_unarmed_folder_seen_before_has_no_steps():
+def test_an_unconfigured_folder_seen_before_has_no_steps():
     seen = progress(configured_at=0.0, pending_etags={numbered(1).path: numbered(1).etag})
     made = plan(folder(numbered(1), metadata=MetadataAbsent()), seen, HERE)
     assert (made.steps, codes(made)) == ((), ["ME008"])
@@ -93,13 +93,13 @@ def test_files_before_a_gap_go_in():
     assert made.steps[-1].files == (numbered(2),)
 
 
-def test_no_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
-    sight = folder(numbered(1), metadata=MetadataAbsent())
-    assert isinstance(plan(sight, None, HERE).state, Unconfigured)
-    assert codes(plan(sight, None, HERE)) == ["ME008"]
-    said = plan(sight, None, HERE).diagnostics[0].full_message
+def test_no_metadata_leaves_a_new_folder_unconfigured_and_halts_a_known_table():
+    listing = folder(numbered(1), metadata=MetadataAbsent())
+    assert isinstance(plan(listing, None, HERE).state, Unconfigured)
+    assert codes(plan(listing, None, HERE)) == ["ME008"]
+    said = plan(listing, None, HERE).diagnostics[0].full_message
     assert said == "Sales.schema/Orders: no `_metadata.json`; 1 file pending [ME008]"
-    known = plan(sight, progress(numbered(1)), HERE)
+    known = plan(listing, progress(numbered(1)), HERE)
     assert isinstance(known.state, Halted)
     assert codes(known) == ["ME009"]
 
@@ -118,20 +118,20 @@ def test_metadata_optional_is_no_excuse_for_metadata_that_vanished():
     assert codes(made) == ["ME009"]
 
 
-def test_unusable_metadata_leaves_a_new_folder_unarmed_and_latches_a_known_table():
+def test_unusable_metadata_leaves_a_new_folder_unconfigured_and_halts_a_known_table():
     broken = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", help="quote it"),))
     assert isinstance(plan(folder(metadata=broken), None, HERE).state, Unconfigured)
     assert isinstance(plan(folder(metadata=broken), progress(numbered(1)), HERE).state, Halted)
 
 
-def test_usable_metadata_again_releases_the_latch():
-    latched = progress(numbered(1), rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", ""))
-    made = plan(folder(numbered(1), numbered(2)), latched, HERE)
+def test_usable_metadata_again_releases_the_halt():
+    halted = progress(numbered(1), rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", ""))
+    made = plan(folder(numbered(1), numbered(2)), halted, HERE)
     assert made.state == Behind(1)
     assert made.steps[0].rejection is None
 
 
-def test_changed_keys_latch_until_they_are_restored():
+def test_changed_keys_halt_until_they_are_restored():
     other = MetadataUsable("m2", Metadata(key_columns=("Other",)))
     made = plan(folder(numbered(1), metadata=other), progress(numbered(1)), HERE)
     assert codes(made) == ["ME017"]
@@ -144,7 +144,7 @@ def test_keys_may_be_added_to_a_keyless_table():
     assert made.state == CaughtUp()
 
 
-def test_a_changed_schema_definition_latches():
+def test_a_changed_schema_definition_halts():
     before = (Column("Id", "string", nullable=False), Column("N", "integer"))
     known = progress(declared_columns=before, delta_version=1, key_columns=("Id",))
 
@@ -161,12 +161,12 @@ def test_a_changed_schema_definition_latches():
     assert codes(with_columns(*before, Column("New", "string"))) == ["ME063"]
 
 
-def test_a_refused_file_keeps_the_table_latched_until_it_is_replaced():
+def test_a_refused_file_keeps_the_table_halted_until_it_is_replaced():
     bad = numbered(2, "bad")
     known = progress(numbered(1), rejection=Rejection(diagnose("ME024", "x", reason="cut"), bad.path, "bad", bad.etag))
-    latched = plan(folder(numbered(1), bad, numbered(3)), known, HERE)
-    assert isinstance(latched.state, Halted)
-    assert ApplyBatch not in kinds(latched)
+    halted = plan(folder(numbered(1), bad, numbered(3)), known, HERE)
+    assert isinstance(halted.state, Halted)
+    assert ApplyBatch not in kinds(halted)
     completed = plan(folder(numbered(1), numbered(2, "bad", 99)), known, HERE)
     assert isinstance(completed.state, Halted)
     assert codes(completed) == ["ME024", "ME027"]
@@ -181,13 +181,13 @@ def test_a_waiting_file_that_was_overwritten_is_a_lost_batch():
     assert codes(made) == ["ME019", "ME025"]
 
 
-def test_a_waiting_file_that_grew_is_told_apart():
+def test_a_waiting_file_that_grew_is_reported_apart():
     known = progress(numbered(1), pending_etags={numbered(3).path: numbered(3).etag})
     made = plan(folder(numbered(1), numbered(3, "file-3", 99)), known, HERE)
     assert codes(made) == ["ME019", "ME071"]
 
 
-def test_a_lost_batch_latches_under_strict():
+def test_a_lost_batch_halts_under_strict():
     known = progress(numbered(1), pending_etags={numbered(3).path: numbered(3).etag})
     made = plan(folder(numbered(1), numbered(3, "other")), known, Circumstances(Config(strict=True), NOW))
     assert isinstance(made.state, Halted)
@@ -200,7 +200,7 @@ def test_a_new_folder_identity_drops_and_rebuilds():
     assert codes(made) == ["ME066"]
 
 
-def test_a_moved_root_drops_nothing_and_knows_its_applied_files_anew():
+def test_a_moved_root_drops_nothing_and_knows_its_applied_files_again():
     moved = replace(HERE, moved=True)
     made = plan(folder(numbered(1, "copied"), identity="folder-2"), progress(numbered(1)), moved)
     assert kinds(made) == [UpdateFolderIdentity]
@@ -233,7 +233,7 @@ def test_a_gone_folder_is_given_its_delay():
     assert kinds(back) == [RecordFolderState]
 
 
-def test_a_table_without_a_place_is_latched_and_touches_nothing():
+def test_a_table_without_a_place_is_halted_and_touches_nothing():
     refusal = diagnose("ME004", "Orders", table="Sales/Orders", folder="Sales.schema/Orders")
     made = plan(folder(numbered(1)), None, replace(HERE, refusal=refusal))
     assert (made.state, made.steps) == (Halted(refusal, 1), ())

@@ -37,7 +37,7 @@ KEYED = b'{"keyColumns": ["Id"]}'
 
 
 class WatchedStorage(MemoryStorage):
-    """A storage that counts calls, fails where it is told to, and lets a publisher act in between."""
+    """A storage that counts calls, fails where it is emitted to, and lets a publisher act in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,11 +192,11 @@ class TestTables:
             (f".schema/Items/{FIRST}", [("ME082", ".schema")]),
         ],
     )
-    def test_what_lies_beside_the_tables_is_no_table(self, path: str, expected: list[tuple[str, str]]) -> None:
+    def test_what_is_next_to_the_tables_is_no_table(self, path: str, expected: list[tuple[str, str]]) -> None:
         zone = look(zone_with(path))
         assert (zone.tables, said(zone)) == ((), expected)
 
-    def test_links_beside_the_tables_are_not_followed(self) -> None:
+    def test_links_next_to_the_tables_are_not_followed(self) -> None:
         storage = zone_with(f"S.schema/Items/{FIRST}")
         storage.put_odd(f"{ZONE}/Link")
         storage.put_odd(f"{ZONE}/S.schema/Link")
@@ -205,7 +205,7 @@ class TestTables:
         assert said(zone) == [("ME074", "Link"), ("ME074", "S.schema/Link")]
 
     @pytest.mark.slow
-    def test_more_than_a_thousand_tables_are_told(self) -> None:
+    def test_more_than_a_thousand_tables_are_reported(self) -> None:
         storage = zone_with(*(f"T{number}/{FIRST}" for number in range(1000)))
         assert look(storage).diagnostics == ()
         storage.put(f"{ZONE}/One.schema/More/{FIRST}", b"x")
@@ -363,7 +363,7 @@ class TestUnlisted:
         assert folders(poller.scan()) == ["S.schema/A", "B"]
 
     @pytest.mark.parametrize("folder", ["S.schema", "S.schema/A"])
-    def test_a_folder_that_goes_away_meanwhile_is_left_to_the_next_look(self, folder: str) -> None:
+    def test_a_folder_that_goes_away_meanwhile_is_left_to_the_next_scan(self, folder: str) -> None:
         storage = zone_with(f"S.schema/A/{FIRST}", f"B/{FIRST}")
         above = f"{ZONE}/{folder}".rpartition("/")[0]
         storage.meanwhile[f"list {above}"] = remove(storage, folder)
@@ -372,7 +372,7 @@ class TestUnlisted:
         assert (folders(zone), zone.unlisted) == (["B"], {folder})
         assert poller.scan().unlisted == frozenset()
 
-    def test_a_schema_folder_recreated_meanwhile_is_left_to_the_next_look(self) -> None:
+    def test_a_schema_folder_recreated_meanwhile_is_left_to_the_next_scan(self) -> None:
         storage = zone_with(f"S.schema/A/{FIRST}")
 
         def act() -> None:
@@ -400,7 +400,7 @@ class TestUnlisted:
         assert now is not None
         assert (table.identity, table.metadata, len(table.files)) == (now.identity, MetadataAbsent(), 1)
 
-    def test_a_folder_that_never_stands_still_is_left_alone(self) -> None:
+    def test_a_folder_that_never_is_still_is_left_alone(self) -> None:
         storage = zone_with(f"Items/{FIRST}")
 
         def again() -> None:
@@ -439,7 +439,7 @@ def test_hostile_names_on_a_real_disk_do_not_stop_the_poller(tmp_path: Path) -> 
     os.mkfifo(zone / "Items" / "_metadata.json")
     with open(os.fsencode(zone / "Items") + b"/\xff\xfe.parquet", "wb"):  # noqa: PTH123 - a Path cannot spell it
         pass
-    os.mkdir(os.fsencode(zone) + b"/\xff")  # noqa: PTH102 - likewise
+    os.mkdir(os.fsencode(zone) + b"/\xff")  # noqa: PTH102 - too
     listing = Poller(LocalStorage(tmp_path), Config()).scan()
     (table,) = listing.tables
     assert (paths(table), table.metadata) == ([FIRST], MetadataAbsent())

@@ -114,7 +114,7 @@ def scribble_inside(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [delete, empty, cut, scribble, scribble_inside], ids=lambda harm: harm.__name__)
-def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that_is_told(tmp_path, harm):
+def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that_is_reported(tmp_path, harm):
     shop = Shop(tmp_path)
     orders, others = shop.orders(), shop.orders("Others")
     for number in (1, 2, 3):
@@ -128,8 +128,8 @@ def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that
     shop.events.clear()
     report = shop.sync()
     assert (report.result, report.commits) == (RunResult.CAUGHT_UP, 0)
-    told = [event for event in shop.events if isinstance(event, ProgressRebuilt)]
-    assert sorted(told, key=str) == [ProgressRebuilt(ORDERS, 3), ProgressRebuilt(TableName("", "Others"), 3)]
+    emitted = [event for event in shop.events if isinstance(event, ProgressRebuilt)]
+    assert sorted(emitted, key=str) == [ProgressRebuilt(ORDERS, 3), ProgressRebuilt(TableName("", "Others"), 3)]
     shop.events.clear()
     orders.insert(row(4))
     assert shop.sync().commits == 1
@@ -138,7 +138,7 @@ def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that
     assert shop.ids("Others") == [1, 2, 3]
 
 
-def test_a_ledger_older_than_the_tables_is_told(tmp_path):
+def test_a_ledger_older_than_the_tables_is_reported(tmp_path):
     shop = Shop(tmp_path)
     orders = shop.orders()
     orders.insert(row(1))

@@ -95,7 +95,7 @@ def test_rows_read_from_a_folder_that_was_recreated_since_are_not_committed(tmp_
     folder = shop.publisher.path / "Orders"
 
     def recreate():
-        """The files themselves stay the same: only the folder tells."""
+        """The files themselves stay the same: only the folder reports."""
         folder.rename(tmp_path / "before")
         folder.mkdir()
         for file in (tmp_path / "before").iterdir():

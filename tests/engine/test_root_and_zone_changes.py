@@ -1,4 +1,4 @@
-"""The zone changes under the engine's eyes: files replaced or still being written, folders made anew, ROOT moved."""
+"""The zone changes under the engine's eyes: files replaced or still being written, folders made again, ROOT moved."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ram():
 
 
 class Moment(Script):
-    """Before the call of that number, over both doors, something is done."""
+    """Before the call of that number, over both ports, something is done."""
 
     def __init__(self, number, act):
         super().__init__()
@@ -54,7 +54,7 @@ class Moment(Script):
 
 
 class Zone:
-    """Two change files, the first of which somebody replaces by one of the same length."""
+    """Two change files, the first of which another program replaces by one of the same length."""
 
     def __init__(self, root):
         root.mkdir()
@@ -90,12 +90,12 @@ class Zone:
             os.utime(self.first, ns=(NOON, NOON))
 
     def recreate(self):
-        """The folder anew, with other rows in files of the same names, sizes and times."""
+        """The folder again, with other rows in files of the same names, sizes and times."""
         self.shop.publisher.remove("Orders")
         self.land(8, 9, 3)
 
     def recreate_alike(self):
-        """The folder anew, with the same content."""
+        """The folder again, with the same content."""
         self.shop.publisher.remove("Orders")
         self.land(1, 2, 3)
 

@@ -182,7 +182,7 @@ def test_a_zone_dropped_and_made_again_is_watched(waker: ZoneWatcher, zone: Path
     assert waker.wait(LONG)
 
 
-def test_where_nothing_can_be_watched_the_wait_ends_by_itself_and_it_is_told_once(
+def test_where_nothing_can_be_watched_the_wait_ends_by_itself_and_it_is_reported_once(
     tmp_path: Path,
     zone: Path,
     stop: threading.Event,
@@ -237,7 +237,7 @@ def test_among_a_thousand_folders_a_change_in_one_is_heard_within_a_second(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
-def test_too_few_watches_for_all_folders_are_told_once_and_the_wait_ends_by_itself(
+def test_too_few_watches_for_all_folders_are_reported_once_and_the_wait_ends_by_itself(
     tmp_path: Path,
     zone: Path,
     stop: threading.Event,

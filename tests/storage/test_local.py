@@ -42,7 +42,7 @@ def storage(root: Path) -> LocalStorage:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside ROOT that nothing may touch."""
+    """A folder next to ROOT that nothing may touch."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "secret").write_bytes(b"secret")
@@ -192,7 +192,7 @@ def test_folders_are_made_durable_after_each_change(storage: LocalStorage, monke
         fsync(opened)
 
     monkeypatch.setattr(os, "fsync", spied)
-    told = []
+    emitted = []
     for change in (
         partial(storage.write, "f", b"x"),
         partial(storage.move, "f", "a/f"),
@@ -202,8 +202,8 @@ def test_folders_are_made_durable_after_each_change(storage: LocalStorage, monke
     ):
         synced.clear()
         change()
-        told.append(synced.copy())
-    assert told == [["file", "folder"], ["folder"] * 3, ["folder"] * 2, ["folder"], ["folder"]]
+        emitted.append(synced.copy())
+    assert emitted == [["file", "folder"], ["folder"] * 3, ["folder"] * 2, ["folder"], ["folder"]]
 
 
 def test_what_takes_the_place_of_a_file_at_the_last_moment_is_not_opened(
@@ -358,7 +358,7 @@ def test_moving_the_whole_root_within_a_disk_keeps_identities(root: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_many_files_are_listed_with_a_look_at_each(root: Path, storage: LocalStorage) -> None:
+def test_many_files_are_listed_with_a_scan_at_each(root: Path, storage: LocalStorage) -> None:
     for number in range(1000):
         (root / f"{number:020}.parquet").touch()
     entries = storage.list("") or ()
