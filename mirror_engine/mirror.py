@@ -183,7 +183,7 @@ class Mirror:
         Raises:
             UnknownTable: no such table.
         """
-        state = self._writer.state(self.delta_folder(table))
+        state = self._writer.snapshot(self.delta_folder(table))
         return (state.record.progress.key_columns or ()) if state and state.record else ()
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:

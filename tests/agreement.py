@@ -17,7 +17,7 @@ def compare(reference: oracle.Oracle, result: RunResult, writer: DeltaWriter) ->
     expected = reference.tables()
     assert sorted(writer.tables()) == sorted(expected)
     for name, life in expected.items():
-        state, table = writer.state(name), writer.rows(name)
+        state, table = writer.snapshot(name), writer.rows(name)
         assert state is not None, name
         assert table is not None, name
         columns = [oracle.Column(column.name, column.type, column.nullable) for column in state.schema.columns]

@@ -267,6 +267,6 @@ def test_a_log_that_cannot_be_read_now_is_no_damage(lake, monkeypatch):
     def unreadable(*_):
         raise StorageUnavailable("scripted")
 
-    monkeypatch.setattr(lake.writer, "changed_by_others", unreadable)
+    monkeypatch.setattr(lake.writer, "latest_external_change", unreadable)
     assert lake.status().state == CaughtUp()
     assert lake.sync().result is RunResult.CAUGHT_UP

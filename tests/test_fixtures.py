@@ -146,7 +146,7 @@ def played(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
 
 
 def differences_of_table(expected: ExpectedTable, writer: DeltaWriter, name: str) -> list[str]:
-    state, rows = writer.state(name), writer.rows(name)
+    state, rows = writer.snapshot(name), writer.rows(name)
     if state is None or rows is None:
         return ["no such table"]
     return table_differences(expected, state.schema.columns, rows.to_pylist())

@@ -94,7 +94,7 @@ class Raced(MemoryDeltaWriter):
     conflict = False
 
     def apply(self, table, batch, record, snapshot=None):
-        if record.progress.batch == 3 and not self.changed_by_others(table, 2) >= 0:
+        if record.progress.batch == 3 and not self.latest_external_change(table, 2) >= 0:
             self.write_as_another(table, [])
             if self.conflict:
                 raise CommitConflict("scripted")
@@ -165,14 +165,14 @@ def test_our_own_commits_are_no_others(lake):
     lake.table.land_parquet(pa.schema([*TYPES.items(), ("note", pa.string())]).empty_table())
     lake.sync()
     assert [entry.operation for entry in lake.writer.history("dbo/Orders")][:2] == ["WRITE", "ADD COLUMNS"]
-    assert lake.writer.changed_by_others("dbo/Orders", -1) == -1
+    assert lake.writer.latest_external_change("dbo/Orders", -1) == -1
 
 
 def test_a_table_somebody_made_anew_at_the_same_place_is_looked_at_anew(lake):
     append(lake.folder, 1)
-    assert lake.writer.changed_by_others("dbo/Orders", -1) == 2
+    assert lake.writer.latest_external_change("dbo/Orders", -1) == 2
     lake.publisher.remove("Orders")
     lake.orders().land_parquet(NO_ROWS)
     lake.sync()
     lake.sync()
-    assert lake.writer.changed_by_others("dbo/Orders", -1) == -1
+    assert lake.writer.latest_external_change("dbo/Orders", -1) == -1

@@ -70,7 +70,7 @@ def run_and_compare(zone: Path, root: Path, writer: DeltaWriter) -> None:
 
 
 def types_of(writer: DeltaWriter, table: str) -> dict[str, str]:
-    state = writer.state(table)
+    state = writer.snapshot(table)
     assert state is not None
     return {column.name: column.type for column in state.schema.columns}
 

@@ -215,10 +215,10 @@ def _file_json(report: FileReport) -> dict[str, Any]:
             "inserted": effects.inserted,
             "updated": effects.updated,
             "deleted": effects.deleted,
-            "duplicate_inserts": effects.repeated,
-            "unmatched_updates": effects.absent_updates,
-            "unmatched_deletes": effects.absent_deletes,
-            "multi_row_changes": effects.spread,
+            "duplicate_inserts": effects.duplicate_inserts,
+            "unmatched_updates": effects.unmatched_updates,
+            "unmatched_deletes": effects.unmatched_deletes,
+            "multi_row_changes": effects.multi_row_changes,
         },
         "delta_version": report.delta_version,
         "files_of_commit": list(report.files_of_commit),
@@ -421,10 +421,10 @@ def _effects_text(effects: ChangeEffects) -> Iterator[RenderableType]:
     rows = f"{count(effects.inserted, 'row')} inserted, {effects.updated:,} updated, {effects.deleted:,} deleted"
     yield bullet("effect:", rows)
     for mark, number, noun, text in (
-        ("no match:", effects.absent_deletes, "delete", "no effect"),
-        ("no match:", effects.absent_updates, "update", "inserted"),
-        ("duplicate key:", effects.repeated, "insert", "both rows kept"),
-        ("duplicate key:", effects.spread, "change", "of several rows"),
+        ("no match:", effects.unmatched_deletes, "delete", "no effect"),
+        ("no match:", effects.unmatched_updates, "update", "inserted"),
+        ("duplicate key:", effects.duplicate_inserts, "insert", "both rows kept"),
+        ("duplicate key:", effects.multi_row_changes, "change", "of several rows"),
     ):
         if number:
             yield bullet(mark, f"{count(number, noun)} ({text})")

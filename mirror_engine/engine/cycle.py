@@ -210,7 +210,7 @@ class Engine:
             return self._replayer.advance(task)
         except CommitConflict:
             folder = self._context.delta_folder(task.table)
-            reconcile(self._context, task.table, self._context.writer.state(folder))
+            reconcile(self._context, task.table, self._context.writer.snapshot(folder))
             raise
 
     def _can_be_cleaned(self, task: TableTask) -> bool:

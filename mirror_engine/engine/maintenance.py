@@ -146,7 +146,7 @@ class MaintenanceScheduler:
         try:
             hours = self._context.config.vacuum_retention_days * 24.0
             done = self._context.writer.maintain(folder, hours, should_yield)
-            state = self._context.writer.state(folder)
+            state = self._context.writer.snapshot(folder)
         except MirrorError as error:
             self._failed(table, str(error))
         except Exception as error:

@@ -450,7 +450,7 @@ def overlapping_tables(
 def _is_foreign(context: EngineContext, folder: str) -> bool:
     """Whether a Delta table that was not ours when the engine started is still there."""
     try:
-        state = context.writer.state(folder)
+        state = context.writer.snapshot(folder)
     except TransientError:
         return True
     return state is not None and owner_of(context, folder, state) is None

@@ -101,7 +101,7 @@ def _read(context: EngineContext, folders: Iterable[str]) -> DeltaFolders:
     for folder in folders:
         existing.add(folder)
         try:
-            state = context.writer.state(folder)
+            state = context.writer.snapshot(folder)
             if state is None:
                 existing.remove(folder)
             elif not _is_ours(context, folder, state):
@@ -148,7 +148,7 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         return
     folder = context.delta_folder(table)
     context.writer.make_durable(folder, recorded.delta_version)
-    changed = context.writer.changed_by_others(folder, recorded.delta_version)
+    changed = context.writer.latest_external_change(folder, recorded.delta_version)
     applied = {
         path: replace(file, version=state.record_version) if path in state.record.files else file
         for path, file in recorded.applied.items()
@@ -233,5 +233,5 @@ def latest_external_change(context: EngineContext, table: TableName, progress: P
     Raises:
         TransientError: the table's log cannot be read.
     """
-    since = context.writer.changed_by_others(context.delta_folder(table), progress.delta_version)
+    since = context.writer.latest_external_change(context.delta_folder(table), progress.delta_version)
     return max(since, progress.external_change_version)

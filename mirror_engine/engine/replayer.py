@@ -212,7 +212,7 @@ class Replayer:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
         first, last = task.pending[0].path, task.pending[-1].path
         self._context.emit(BatchStarted(task.table, len(task.pending), first, last))
-        state = self._context.writer.state(self._context.delta_folder(task.table))
+        state = self._context.writer.snapshot(self._context.delta_folder(task.table))
         if not is_as_recorded(known, state):
             raise disagreement(task.table)
         facts = _context(known, state)
@@ -285,12 +285,12 @@ class Replayer:
 def _match_diagnostics(table: TableName, batch: PreparedBatch, outcome: Outcome) -> list[Diagnostic]:
     """Return ME039 and ME043: one diagnostic per file, with the count."""
     diagnostics = []
-    for file, matches in zip(batch.batch.files, outcome.met, strict=False):
+    for file, matches in zip(batch.batch.files, outcome.matches, strict=False):
         place = f"{table.folder}/{file.path}"
-        if matches.inserts_of_present_keys:
-            diagnostics.append(diagnose("ME039", place, count=matches.inserts_of_present_keys))
-        if matches.changes_of_several_copies:
-            diagnostics.append(diagnose("ME043", place, count=matches.changes_of_several_copies))
+        if matches.duplicate_inserts:
+            diagnostics.append(diagnose("ME039", place, count=matches.duplicate_inserts))
+        if matches.multi_row_changes:
+            diagnostics.append(diagnose("ME043", place, count=matches.multi_row_changes))
     return diagnostics
 
 

@@ -291,10 +291,10 @@ def _unmatched_changes(table: TableStatus, writer: KeyWriter) -> Iterator[Diagno
         return
     for path, effect in effects.items():
         place = f"{table.name.folder}/{path}"
-        if effect.absent_updates:
-            yield diagnose("ME077", place, row=effect.first_absent_update, count=effect.absent_updates)
-        if effect.absent_deletes:
-            yield diagnose("ME078", place, row=effect.first_absent_delete, count=effect.absent_deletes)
+        if effect.unmatched_updates:
+            yield diagnose("ME077", place, row=effect.first_unmatched_update, count=effect.unmatched_updates)
+        if effect.unmatched_deletes:
+            yield diagnose("ME078", place, row=effect.first_unmatched_delete, count=effect.unmatched_deletes)
 
 
 def _replaced(target: ValidationTarget, zone: ZoneListing, table: TableStatus) -> Iterator[Diagnostic]:

@@ -1,4 +1,4 @@
-"""Door 2, the promise: what the engine asks of the mirrored tables, and the values that go through."""
+"""Ports of the mirrored Delta tables (reader, writer, maintainer), and the values that pass through them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class BatchRecord:
 
     Attributes:
         mirror: this ROOT's mirror, a random id.
-        anchor: identities of ROOT's own folders when it was written; tells a copied ROOT from a recreated folder.
+        anchor: identities of ROOT's own folders at that time; distinguishes a copied ROOT from a recreated folder.
         progress: after this batch; `progress.batch` is the transaction version. Only applied files that still
             lie in the table folder are in it, and no latch, waiting files or diagnostics.
         files: this batch's files, by path from the table folder.
@@ -156,10 +156,15 @@ class TableSnapshot:
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """What one file's rows met in the table, each at its moment (LZ-4.3, LZ-4.4)."""
+    """How many of one file's changes matched unexpected rows, each at its position (LZ-4.3, LZ-4.4).
 
-    inserts_of_present_keys: int = 0
-    changes_of_several_copies: int = 0
+    Attributes:
+        duplicate_inserts: inserts of a key that had a row (ME039).
+        multi_row_changes: updates and deletes that matched several rows (ME043).
+    """
+
+    duplicate_inserts: int = 0
+    multi_row_changes: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,12 +173,12 @@ class Outcome:
 
     Attributes:
         version: the Delta version.
-        met: per file of the batch, in order.
+        matches: per file of the batch, in order.
         operation: how it was applied: `CREATE`, `STAGE`, `APPEND`, `MERGE`, `NOTHING`.
     """
 
     version: int
-    met: tuple[MatchCounts, ...] = ()
+    matches: tuple[MatchCounts, ...] = ()
     operation: str = "NOTHING"
 
 
@@ -188,7 +193,7 @@ class DeltaWriter(Protocol):
     def tables(self) -> Sequence[str]:
         """Every Delta table below, by folder, sorted. Starts no JVM."""
 
-    def state(self, table: str) -> TableSnapshot | None:
+    def snapshot(self, table: str) -> TableSnapshot | None:
         """The table as it is; None where there is none. Starts no JVM."""
 
     def log_stamp(self, table: str, since: int) -> str:
@@ -234,7 +239,7 @@ class DeltaWriter(Protocol):
             RejectedFile: a file of the batch turned out to be unreadable after all; nothing was committed.
         """
 
-    def changed_by_others(self, table: str, since: int) -> int:
+    def latest_external_change(self, table: str, since: int) -> int:
         """The newest version after `since` in which another program changed rows or columns; -1 for none.
 
         OPTIMIZE, VACUUM and properties change neither. Starts no JVM, and costs little where nothing was committed.
@@ -278,7 +283,7 @@ class DeltaWriter(Protocol):
     ) -> Mapping[str, Any]:
         """OPTIMIZE, then VACUUM what is older than the retention; returns what was done, in numbers.
 
-        Where somebody says between the two that the table is wanted, VACUUM is left to the next time.
+        Where the table is wanted between the two, VACUUM is left to the next time.
         """
 
     def close(self) -> None:
@@ -303,7 +308,7 @@ class HistoryEntry:
         metrics: Delta's own operation metrics.
         plan: how the batch was merged, in words; `""` where there was no choice.
         way: how its files got there: `passthrough`, `append`, `merge`; `""` where it holds none.
-        reasons: why files were not staged, in words, by path.
+        reasons: why files were not added unchanged, in words, by path.
     """
 
     version: int
@@ -327,19 +332,19 @@ def gone(record: BatchRecord, operation: str) -> BatchRecord:
     """The record, which says of its own files how they get there."""
     way, own = way_of(operation), set(record.files)
     applied = record.progress.applied
-    told = {path: replace(file, applied_by=way) if path in own else file for path, file in applied.items()}
-    return replace(record, progress=replace(record.progress, applied=told))
+    files = {path: replace(file, applied_by=way) if path in own else file for path, file in applied.items()}
+    return replace(record, progress=replace(record.progress, applied=files))
 
 
 def way_of_record(record: BatchRecord, operation: str) -> str:
     """How the record's own files got there; of an older record, by Delta's word for the commit."""
     applied = record.progress.applied
-    told = next((applied[path].applied_by for path in record.files if path in applied), "")
-    return told or (way_of(operation) if record.files else "")
+    recorded = next((applied[path].applied_by for path in record.files if path in applied), "")
+    return recorded or (way_of(operation) if record.files else "")
 
 
 def reasons_of(record: BatchRecord) -> dict[str, str]:
-    """Why the record's own files were not staged, by path, as far as somebody asked."""
+    """Why the record's own files were not added unchanged, by path, as far as that was looked at."""
     applied = record.progress.applied
     return {
         path: applied[path].passthrough_skipped_because

@@ -50,7 +50,7 @@ class DeferredWriter:
         """Version, size and time of the newest commit."""
         return log_stamp(self._tables.path(table), since)
 
-    def changed_by_others(self, table: str, since: int) -> int:
+    def latest_external_change(self, table: str, since: int) -> int:
         """The newest external change; -1 without reading anything where there is no newer commit."""
         try:
             commit_file(self._tables.path(table), since + 1).stat()
@@ -58,7 +58,7 @@ class DeferredWriter:
             return -1
         except OSError:
             pass  # the real writer raises the error that names the table
-        return self._writer.changed_by_others(table, since)
+        return self._writer.latest_external_change(table, since)
 
     def close(self) -> None:
         """Close the real writer, if it was made."""

@@ -111,7 +111,7 @@ class PassthroughReader:
         copy = self._scratch / f"rows-{PROCESS}-{uuid.uuid4().hex}.parquet"
         try:
             with open_listed(self._storage, request) as handle:
-                self._opened(handle, request)  # what its footer tells costs no copy
+                self._opened(handle, request)  # a footer that is not eligible costs no copy
                 with scratch_errors():
                     self._scratch.mkdir(parents=True, exist_ok=True)
                     _copy(handle, copy, request.file.size)

@@ -1,4 +1,4 @@
-"""What a killed process left where only a running one needs it: passing files, and tables on their way out."""
+"""Clean-up of what killed processes left: temporary files, and dropped tables on their way to deletion."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
 
 
-def remove_of_others(files: Iterable[Path]) -> None:
-    """Delete those whose names are not of this process: whoever left them was killed, as one at a time holds ROOT."""
+def remove_of_other_processes(files: Iterable[Path]) -> None:
+    """Delete files that another process left: it was killed, as one process at a time locks ROOT."""
     for file in files:
         if PROCESS not in file.name:
             with suppress(OSError):
                 file.unlink()
 
 
-class Leftovers:
-    """Found in a scratch folder and the trash of a ROOT.
+class ScratchCleanup:
+    """The scratch folder and the trash of a ROOT.
 
     Args:
         tables: their trash.
@@ -47,5 +47,5 @@ class Leftovers:
             self._tables.clear_trash()
             for batch in self._scratch.glob("batch-*"):
                 shutil.rmtree(batch, ignore_errors=True)
-            remove_of_others(self._scratch.glob("rows-*.arrow"))
+            remove_of_other_processes(self._scratch.glob("rows-*.arrow"))
             self._is_clean = True

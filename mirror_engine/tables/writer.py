@@ -11,7 +11,7 @@ from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import create_table, evolve, record_only
 from mirror_engine.tables.log.data_commit import add_parts, create_with_files
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.history import changed_by_others, refuse_changed
+from mirror_engine.tables.log.history import latest_external_change, refuse_external_change
 from mirror_engine.tables.log.record import (
     beginning,
     carried,
@@ -23,7 +23,7 @@ from mirror_engine.tables.log.record import (
 from mirror_engine.tables.log.snapshot import count_rows, open_log, read_rows
 from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
 from mirror_engine.tables.merge.key_matches import count_matches
-from mirror_engine.tables.scratch import Leftovers
+from mirror_engine.tables.scratch import ScratchCleanup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ class LocalDeltaWriter(ABC):
     def __init__(self, tables: Path, scratch: Path) -> None:
         self._tables = TablesFolder(tables, scratch.parent / "trash")
         self._scratch = scratch
-        self._leftovers = Leftovers(self._tables, scratch)
+        self._cleanup = ScratchCleanup(self._tables, scratch)
 
     @abstractmethod
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
@@ -91,9 +91,9 @@ class LocalDeltaWriter(ABC):
     def tables(self) -> Sequence[str]:
         return self._tables.tables()
 
-    def state(self, table: str) -> TableSnapshot | None:
+    def snapshot(self, table: str) -> TableSnapshot | None:
         log = open_log(self._tables.path(table))
-        return None if log is None else log.state()
+        return None if log is None else log.snapshot()
 
     def log_stamp(self, table: str, since: int) -> str:
         return log_stamp(self._tables.path(table), since)
@@ -110,7 +110,7 @@ class LocalDeltaWriter(ABC):
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
     ) -> Outcome:
-        self._leftovers.clear()
+        self._cleanup.clear()
         log: DeltaLog | None = snapshot.log if snapshot else open_log(self._tables.path(table))
         if log:
             refuse_repeated(table, record, log.transaction_version(record.application))
@@ -131,15 +131,15 @@ class LocalDeltaWriter(ABC):
             log = self._evolved(table, log, batch)
             if not changes.rows:
                 record_only(log.folder, log, log.version + 1, record)
-                return "NOTHING", changes.met
+                return "NOTHING", changes.match_counts
             operation = "MERGE" if changes.matches else "APPEND"
             record = gone(record, operation)
             if changes.is_data:
-                refuse_changed(table, log.folder, log.version)
+                refuse_external_change(table, log.folder, log.version)
                 add_parts(table, log.folder, batch.schema, sorted(changes.folder.glob("*.parquet")), record)
             else:
                 self.merge(table, log, batch, changes, record)
-            return operation, changes.met
+            return operation, changes.match_counts
 
     def _evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
         """The table with the batch's columns: the same snapshot, or that of the commit that added them."""
@@ -151,8 +151,8 @@ class LocalDeltaWriter(ABC):
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
         return evolved
 
-    def changed_by_others(self, table: str, since: int) -> int:
-        return changed_by_others(self._tables.path(table), since)
+    def latest_external_change(self, table: str, since: int) -> int:
+        return latest_external_change(self._tables.path(table), since)
 
     def make_durable(self, table: str, since: int) -> None:
         make_durable(self._tables.path(table), since)
@@ -178,7 +178,7 @@ class LocalDeltaWriter(ABC):
     def _log(self, table: str) -> DeltaLog:
         log = open_log(self._tables.path(table))
         if log is None:
-            raise CommitConflict(f"{table}: the table was removed meanwhile", "The next cycle makes it anew.")
+            raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
         return log
 
     def _add_files(
@@ -195,7 +195,7 @@ class LocalDeltaWriter(ABC):
             if not log.can_add_files(batch.schema):
                 raise CommitConflict(f"{table}: its features have changed", "The next cycle reads the rows.")
             log = self._evolved(table, log, batch)
-            refuse_changed(table, folder, log.version)
+            refuse_external_change(table, folder, log.version)
             add_parts(table, folder, batch.schema, batch.passthrough, record)
         return "STAGE", matches
 
@@ -218,7 +218,7 @@ def _identity(record: BatchRecord) -> tuple[object, ...]:
 
 def record_again(log: DeltaLog) -> str:
     """The newest record, for a commit without files: log cleanup may delete the commit that carried it (LZ-4.18)."""
-    for version, metadata in log.said():
+    for version, metadata in log.user_metadata():
         if from_metadata(metadata) is not None:
             return str(metadata) if carried_from(metadata) is not None else carried(metadata, version)
     return ""

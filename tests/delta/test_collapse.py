@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.change import Change, Effect, RowMarker, replay, same_key
-from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, collapse, key_codes, met
+from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, key_codes, matched_rows, net_changes
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 MARKERS = (INSERT, UPDATE, DELETE, UPSERT)
@@ -78,12 +78,12 @@ def assert_as_replay_says(logs: list[tuple[int, ...]]) -> None:
     codes, markers = arrays(
         [code for code, log in enumerate(logs) for _ in log], [marker for log in logs for marker in log]
     )
-    net = collapse(codes, markers)
+    net = net_changes(codes, markers)
     starts = np.searchsorted(codes, np.arange(len(logs) + 1))
     cuts = np.searchsorted(net.position, starts)
     for prior in range(3):
         table = [(0, -1 - copy) for copy in range(prior)]
-        before = met(codes, markers, np.full(len(logs), prior)).tolist()
+        before = matched_rows(codes, markers, np.full(len(logs), prior)).tolist()
         for index, log in enumerate(logs):
             start, own = starts[index], slice(cuts[index], cuts[index + 1])
             found = NetChanges(net.position[own] - start, net.role[own], net.copies[own])
@@ -103,14 +103,14 @@ def test_interleaved_keys_and_null_keys_end_as_replay_says(log: Log, held: list[
     keys = [key_of(code) for code, _ in log]
     after, effects = replayed(table, keys, markers.tolist())
     prior = np.array([held.count(code) for code in range(5)])
-    assert merged(table, keys, collapse(codes, markers)) == after
-    assert met(codes, markers, prior).tolist() == [effect.met for effect in effects]
+    assert merged(table, keys, net_changes(codes, markers)) == after
+    assert matched_rows(codes, markers, prior).tolist() == [effect.met for effect in effects]
 
 
 @given(logs)
 def test_net_changes_are_ordered_and_at_most_one_of_a_key_takes_part_in_matching(log: Log) -> None:
     codes, markers = arrays([code for code, _ in log], [marker for _, marker in log])
-    net = collapse(codes, markers)
+    net = net_changes(codes, markers)
     matching = codes[net.position[net.role != Role.INSERT]]
     assert (np.diff(net.position) > 0).all()
     assert len(np.unique(matching)) == len(matching)
@@ -126,8 +126,8 @@ def test_two_batches_one_after_the_other_end_as_one(first: Log, second: Log, hel
     keys = [key_of(code) for code, _ in whole]
     markers = [marker for _, marker in whole]
     cut = len(first)
-    middle = merged(table, keys[:cut], collapse(*arrays([code for code, _ in first], markers[:cut])))
-    net = collapse(*arrays([code for code, _ in second], markers[cut:]))
+    middle = merged(table, keys[:cut], net_changes(*arrays([code for code, _ in first], markers[:cut])))
+    net = net_changes(*arrays([code for code, _ in second], markers[cut:]))
     shifted = NetChanges(net.position + cut, net.role, net.copies)
     assert merged(list(middle.elements()), keys, shifted) == replayed(table, keys, markers)[0]
 
@@ -142,7 +142,7 @@ def test_the_last_operation_per_key_is_not_what_a_run_of_changes_does() -> None:
     table = [(0, -1)]
     assert replayed(table, [0, 0], list(counter_example))[0] == {(0, 1): 2}
     assert merged(table, [0, 0], last_operation_wins(counter_example)) == {(0, 1): 1}
-    assert merged(table, [0, 0], collapse(*arrays([0, 0], [INSERT, UPDATE]))) == {(0, 1): 2}
+    assert merged(table, [0, 0], net_changes(*arrays([0, 0], [INSERT, UPDATE]))) == {(0, 1): 2}
 
 
 def test_the_last_operation_per_key_goes_wrong_on_many_short_logs() -> None:
@@ -157,7 +157,7 @@ def test_the_last_operation_per_key_goes_wrong_on_many_short_logs() -> None:
 
 def test_the_roles_of_spark_and_delta_chapter_5() -> None:
     def net(*log: int) -> list[tuple[int, Role, int]]:
-        found = collapse(*arrays([0] * len(log), list(log)))
+        found = net_changes(*arrays([0] * len(log), list(log)))
         return [(int(p), Role(r), int(c)) for p, r, c in zip(found.position, found.role, found.copies, strict=True)]
 
     assert net(UPSERT, UPDATE) == [(1, Role.SET, 0)]
@@ -170,7 +170,7 @@ def test_the_roles_of_spark_and_delta_chapter_5() -> None:
 
 
 def test_rows_without_a_key_are_appended_and_never_deleted() -> None:
-    net = collapse(*arrays([NO_KEY] * 4, [INSERT, UPDATE, DELETE, UPSERT]))
+    net = net_changes(*arrays([NO_KEY] * 4, [INSERT, UPDATE, DELETE, UPSERT]))
     assert net.position.tolist() == [0, 1, 3]
     assert set(net.role) == {Role.INSERT}
     assert net.copies.tolist() == [1, 1, 1]
@@ -178,8 +178,8 @@ def test_rows_without_a_key_are_appended_and_never_deleted() -> None:
 
 def test_no_change_at_all_is_no_net_change() -> None:
     codes, markers = arrays([], [])
-    assert len(collapse(codes, markers).position) == 0
-    assert len(met(codes, markers, np.empty(0, dtype=np.int64))) == 0
+    assert len(net_changes(codes, markers).position) == 0
+    assert len(matched_rows(codes, markers, np.empty(0, dtype=np.int64))) == 0
     assert len(key_codes(pa.table({"k": pa.chunked_array([], pa.string())})).codes) == 0
 
 

@@ -16,7 +16,7 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log import durability as durable
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.snapshot import open_log
-from mirror_engine.tables.merge.spark import SparkDeltaWriter, tidy
+from mirror_engine.tables.merge.spark import SparkDeltaWriter, compact_and_vacuum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +129,7 @@ def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_no
         return fsync
 
     monkeypatch.setattr(durable.os, "fsync", refused(errno.EIO))
-    with pytest.raises(StorageUnavailable, match="cannot be brought to the disk"):
+    with pytest.raises(StorageUnavailable, match="cannot be fsynced"):
         make_durable(tmp_path, -1)
     monkeypatch.setattr(durable.os, "fsync", refused(errno.EINVAL))
     make_durable(tmp_path, -1)
@@ -221,7 +221,7 @@ def test_all_that_maintenance_commits_is_on_the_disk(tmp_path: Path, synced: lis
     before = set(tmp_path.rglob("*"))
     log = open_log(tmp_path)
     assert log is not None
-    done = tidy(CompactingSpark(tmp_path), tmp_path, log, 0.0, lambda: False)
+    done = compact_and_vacuum(CompactingSpark(tmp_path), tmp_path, log, 0.0, lambda: False)
     assert done["files_deleted"] == 2
     new = set(tmp_path.rglob("*")) - before
     assert len(new) == 4  # a data file, and the commits of OPTIMIZE and of VACUUM's start and end

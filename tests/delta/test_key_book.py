@@ -41,15 +41,18 @@ def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int
         for row, ((marker, _), effect) in enumerate(zip(changes, effects, strict=True), start=1):
             if effect.met == 0 and marker in firsts:
                 firsts[marker] = firsts[marker] or row
-            counts["repeated"] += marker is RowMarker.INSERT and effect.met > 0
-            counts["spread"] += marker is not RowMarker.INSERT and effect.met > 1
-            counts["absent_updates"] += marker is RowMarker.UPDATE and effect.met == 0
-            counts["absent_deletes"] += marker is RowMarker.DELETE and effect.met == 0
+            counts["duplicate_inserts"] += marker is RowMarker.INSERT and effect.met > 0
+            counts["multi_row_changes"] += marker is not RowMarker.INSERT and effect.met > 1
+            counts["unmatched_updates"] += marker is RowMarker.UPDATE and effect.met == 0
+            counts["unmatched_deletes"] += marker is RowMarker.DELETE and effect.met == 0
             counts["deleted"] += effect.met if marker is RowMarker.DELETE else 0
             inserts = marker is RowMarker.INSERT or (marker is not RowMarker.DELETE and not effect.met)
             counts["inserted"] += inserts
             counts["updated"] += 0 if inserts or marker is RowMarker.DELETE else effect.met
-        absent = {"first_absent_update": firsts[RowMarker.UPDATE], "first_absent_delete": firsts[RowMarker.DELETE]}
+        absent = {
+            "first_unmatched_update": firsts[RowMarker.UPDATE],
+            "first_unmatched_delete": firsts[RowMarker.DELETE],
+        }
         told.append(ChangeEffects(**counts, **absent))
     return len(rows), told
 
@@ -119,7 +122,7 @@ def test_consecutive_keys_take_no_room_and_mean_the_same() -> None:
     book.add([KeySequence([range(2_000_000)]), KeySequence([range(2_000_000, 4_000_000)])])
     assert all(isinstance(part, range) for part in book._parts)
     (effect,) = book.add([KeySequence([counting])])
-    assert (effect.repeated, book.row_count) == (4, 4_000_004)
+    assert (effect.duplicate_inserts, book.row_count) == (4, 4_000_004)
 
 
 COLUMNS: list[pa.Array] = [

@@ -95,13 +95,13 @@ def test_a_table_folder_of_any_name_can_be_read(reading: SparkDeltaWriter, name:
     table = Scenario(reading, SIMPLE, ["Id"], f"dbo/{name}")
     table.create()
     table.change()
-    state = reading.state(f"dbo/{name}")
+    state = reading.snapshot(f"dbo/{name}")
     assert state is not None
     assert (state.version, state.record_version) == (1, 1)
     assert reading.tables() == [f"dbo/{name}"]
     assert len(reading.history(f"dbo/{name}")) == 2
     reading.drop(f"dbo/{name}")
-    assert reading.state(f"dbo/{name}") is None
+    assert reading.snapshot(f"dbo/{name}") is None
 
 
 def test_a_root_of_any_name_can_be_read(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_root_of_any_name_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["..", "dbo/../../T", "", "dbo//T", "/etc", "dbo/.", "a\0b"])
 def test_no_name_leads_out_of_the_tables_folder(reading: SparkDeltaWriter, name: str) -> None:
     with pytest.raises(UsageError):
-        reading.state(name)
+        reading.snapshot(name)
     with pytest.raises(UsageError):
         reading.drop(name)
 
@@ -144,7 +144,7 @@ def test_a_damaged_log_is_told_as_such(reading: SparkDeltaWriter, damage: str) -
         case _:
             commit(folder, 0).unlink()
     with pytest.raises(TableDamaged, match=r"T: commit .* of its Delta log is (missing|cut off or damaged)") as damaged:
-        reading.state("dbo/T")
+        reading.snapshot("dbo/T")
     assert "\n" not in damaged.value.message
 
 
@@ -157,7 +157,7 @@ def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path: Path) -> N
         foreign_append(folder, number)
     log = open_log(folder)
     assert log is not None
-    state = log.state()
+    state = log.snapshot()
     assert (state.version, state.record, state.record_version) == (4, record(1), 1)
 
 
@@ -174,13 +174,13 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
     foreign_append(folder, 9)
     log = open_log(folder)
     assert log is not None
-    state = log.state()
+    state = log.snapshot()
     assert (state.version, state.record, state.record_version) == (6, record(1), 5)
     assert log.transaction_version(record().application) == 1
     commit(folder, 5).unlink()
     log = open_log(folder)
     assert log is not None
-    assert (log.state().record, log.state().record_version) == (None, -1)
+    assert (log.snapshot().record, log.snapshot().record_version) == (None, -1)
 
 
 def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path: 
     put_commit(folder, log.version + 1, [{"commitInfo": {"userMetadata": carried(to_metadata(record()), 0)}}])
     log = open_log(folder)
     assert log is not None
-    assert (log.version, log.state().record_version) == (2, 0)
+    assert (log.version, log.snapshot().record_version) == (2, 0)
     assert [entry.files for entry in log.history(None)] == [(), (), ()]
 
 
@@ -316,7 +316,7 @@ def test_rows_of_foreign_writers_are_read_with_their_partitions(reading: SparkDe
     assert found is not None
     assert sorted(found.to_pylist(), key=lambda row: row["Id"]) == table.to_pylist()
     assert reading.row_count("dbo/T") == 5
-    state = reading.state("dbo/T")
+    state = reading.snapshot("dbo/T")
     assert state is not None
     assert state.record is None
 
@@ -408,7 +408,7 @@ def test_a_commit_of_another_program_may_say_anything_of_itself(reading: SparkDe
     kept = [each for each in commit(folder, 1).read_bytes().splitlines() if b"commitInfo" not in each]
     write_checkpoint(folder)  # deltalake reads no further back
     commit(folder, 1).write_bytes(b"\n".join([*kept, line]))
-    state = reading.state("dbo/T")
+    state = reading.snapshot("dbo/T")
     assert state is not None
     assert (state.version, state.record_version) == (1, 0)
 
@@ -426,7 +426,7 @@ def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(reading: SparkDe
     write_checkpoint(folder)
     commit(folder, 1).write_bytes(b'{"commitInfo": {')
     with pytest.raises(TableDamaged, match="commit 1 of its Delta log is cut off or damaged"):
-        reading.state("dbo/T")
+        reading.snapshot("dbo/T")
 
 
 @pytest.mark.slow
@@ -440,7 +440,7 @@ def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(read
     for at in range(len(good) - footer, len(good), 60):
         checkpoint.write_bytes(good[:at] + bytes([good[at] ^ 0xCE]) + good[at + 1 :])
         try:
-            reading.state("dbo/T")
+            reading.snapshot("dbo/T")
         except TableDamaged as damaged:
             told.add(damaged.fault)
     assert "checkpoint 0 of its Delta log is damaged" in told
@@ -457,7 +457,7 @@ def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(
 
     monkeypatch.setattr(mirror_engine.tables.log.snapshot, "DeltaTable", panicking)
     with pytest.raises(TableDamaged, match="its Delta log cannot be read: crashed"):
-        reading.state("dbo/T")
+        reading.snapshot("dbo/T")
 
 
 def test_a_table_that_goes_while_it_is_read_is_unavailable(
@@ -472,7 +472,7 @@ def test_a_table_that_goes_while_it_is_read_is_unavailable(
 
     monkeypatch.setattr(mirror_engine.tables.log.snapshot, "DeltaTable", gone)
     with pytest.raises(StorageUnavailable, match="cannot be read"):
-        reading.state("dbo/T")
+        reading.snapshot("dbo/T")
 
 
 def write_checkpoint(folder: Path) -> None:

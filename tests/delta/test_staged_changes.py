@@ -92,10 +92,10 @@ def test_staged_changes_do_to_any_table_what_replay_says(before: list[Any], file
     )
     assert found == sorted((tuple(row.values()) for row in expected), key=repr)
     told = iter(effects)
-    for file, met in zip(changes, ready.met, strict=True):
+    for file, met in zip(changes, ready.match_counts, strict=True):
         pairs = [(row[0], next(told).met) for row in file]
-        assert met.inserts_of_present_keys == sum(marker == 0 and count > 0 for marker, count in pairs)
-        assert met.changes_of_several_copies == sum(marker != 0 and count > 1 for marker, count in pairs)
+        assert met.duplicate_inserts == sum(marker == 0 and count > 0 for marker, count in pairs)
+        assert met.multi_row_changes == sum(marker != 0 and count > 1 for marker, count in pairs)
 
 
 def test_copies_are_rows_to_insert_though_nothing_else_is(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch:
     assert log is not None
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1), (0, 2, "x", 2), (0, 3, "x", 3))
     with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
-        assert [met.inserts_of_present_keys for met in ready.met] == [2]
+        assert [met.duplicate_inserts for met in ready.match_counts] == [2]
 
 
 def test_bounds_are_those_of_the_keys_that_match(tmp_path: Path) -> None:

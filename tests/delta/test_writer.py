@@ -94,12 +94,12 @@ def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh: SparkDeltaW
     assert list(path.glob("deletion_vector*.bin"))
     assert [row[0] for row in table.found()] == [1, 2, 3, 4, 6]
     assert fresh.row_count("dbo/T") == 5
-    state = fresh.state("dbo/T")
+    state = fresh.snapshot("dbo/T")
     assert state is not None
     assert state.record is not None
     assert (state.record.progress.batch, state.record_version) == (1, 1)
     outcome = table.change((0, 5, "new"), (0, 1, "second"), (2, 7, None))
-    assert outcome.met == (MatchCounts(1, 0),)
+    assert outcome.matches == (MatchCounts(1, 0),)
     assert sorted(row[0] for row in table.found()) == [1, 1, 2, 3, 4, 5, 6]
 
 
@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh: 
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.create()
     table.change((0, 1, "a"))
-    before = fresh.state("dbo/T")
+    before = fresh.snapshot("dbo/T")
 
     class Vanishing:
         schema = None
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh: 
     object.__setattr__(file, "rows", Vanishing())
     with pytest.raises(ConcurrentModification):
         table.apply(file)
-    assert fresh.state("dbo/T") == before
+    assert fresh.snapshot("dbo/T") == before
 
 
 def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def naive(*parts: int) -> dt.datetime:
 
 def test_where_nothing_was_made_there_is_no_table(writer: DeltaWriter) -> None:
     assert writer.tables() == []
-    assert writer.state("dbo/T") is None
+    assert writer.snapshot("dbo/T") is None
     assert writer.rows("dbo/T") is None
     assert writer.row_count("dbo/T") is None
     assert list(writer.history("dbo/T")) == []
@@ -48,7 +48,7 @@ def test_a_created_table_is_empty_and_carries_its_record(writer: DeltaWriter) ->
     table = Scenario(writer, schema_of("Id!", "n:decimal(38,10)", "day:string", partitions=["day"]), ["Id"])
     outcome = table.create()
     assert (outcome.version, outcome.operation) == (0, "CREATE")
-    state = writer.state("dbo/T")
+    state = writer.snapshot("dbo/T")
     assert state is not None
     assert (state.version, state.schema, state.record_version) == (0, table.schema, 0)
     assert state.record == table.record()
@@ -83,8 +83,8 @@ def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer: Del
     second = replace(second, path="second.parquet")
     outcome = table.apply(passthrough_rows(tmp_path, first), passthrough_rows(tmp_path, second))
     assert (outcome.version, outcome.operation) == (0, "STAGE")
-    assert [met.inserts_of_present_keys for met in outcome.met] == [0, 1]
-    state = writer.state("dbo/T")
+    assert [met.duplicate_inserts for met in outcome.matches] == [0, 1]
+    state = writer.snapshot("dbo/T")
     assert state is not None
     assert state.record is not None
     assert (state.version, state.record_version, state.record.files) == (0, 0, (first.path, second.path))
@@ -125,7 +125,7 @@ def test_every_pair_of_markers_on_every_count_of_rows(writer: DeltaWriter) -> No
         sum(c[0] == 0 and e.met > 0 for c, e in zip(changes, effects, strict=True)),
         sum(c[0] != 0 and e.met > 1 for c, e in zip(changes, effects, strict=True)),
     )
-    assert outcome.met == (met,)
+    assert outcome.matches == (met,)
 
 
 def test_what_rows_met_is_told_file_by_file(writer: DeltaWriter) -> None:
@@ -136,7 +136,7 @@ def test_what_rows_met_is_told_file_by_file(writer: DeltaWriter) -> None:
     second = table.file(SIMPLE.names)
     third = table.file(SIMPLE.names, (1, 1, "f"), (2, 2, None), (0, 2, "g"), (4, None, "h"), (0, 3, "i"))
     outcome = table.apply(first, second, third)
-    assert outcome.met == (MatchCounts(1, 0), MatchCounts(0, 0), MatchCounts(1, 2))
+    assert outcome.matches == (MatchCounts(1, 0), MatchCounts(0, 0), MatchCounts(1, 2))
 
 
 def test_an_insert_then_an_update_of_a_held_key_leaves_two_rows(writer: DeltaWriter) -> None:
@@ -169,7 +169,7 @@ def test_keys_compare_by_typed_value(writer: DeltaWriter) -> None:
     table.change((0, math.nan, "a", 1), (0, -0.0, "a", 2), (0, 1.5, "a", 3), (0, 1.5, "A", 4), (0, 1.5, "a ", 5))
     outcome = table.change((1, math.nan, "a", 10), (1, 0.0, "a", 20), (2, 1.5, "a", None), (0, 1.5, "A", 40))
     assert sorted(row[2] for row in table.found()) == [4, 5, 10, 20, 40]
-    assert outcome.met == (MatchCounts(1, 0),)
+    assert outcome.matches == (MatchCounts(1, 0),)
 
 
 def test_a_column_the_file_lacks_becomes_null(writer: DeltaWriter) -> None:
@@ -197,7 +197,7 @@ def test_a_keyless_table_takes_every_insert(writer: DeltaWriter) -> None:
     table.change((0, 1, "x"), (0, 1, "x"))
     outcome = table.change((0, 1, "x"), (0, None, None))
     assert table.found() == sorted([(1, "x"), (1, "x"), (1, "x"), (None, None)], key=repr)
-    assert outcome.met == (MatchCounts(),)
+    assert outcome.matches == (MatchCounts(),)
 
 
 def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
@@ -207,14 +207,14 @@ def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
     table.keys = ("Id",)
     outcome = table.change((1, 1, "z"))
     assert table.found() == [(1, "z"), (1, "z"), (2, "c")]
-    assert outcome.met == (MatchCounts(0, 1),)
+    assert outcome.matches == (MatchCounts(0, 1),)
 
 
 def test_the_first_batch_may_make_the_table(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
     outcome = table.change((4, 1, "a"), (2, 2, None), (1, 1, "b"))
     assert table.found() == [(1, "b")]
-    state = writer.state("dbo/T")
+    state = writer.snapshot("dbo/T")
     assert state is not None
     assert state.record is not None
     assert (state.version, state.record_version, state.record.progress.batch) == (outcome.version, outcome.version, 1)
@@ -226,7 +226,7 @@ def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tup
     table.create()
     table.change((0, 1, "a"))
     outcome = table.change(*rows)
-    state = writer.state("dbo/T")
+    state = writer.snapshot("dbo/T")
     assert state is not None
     assert state.record is not None
     assert (outcome.version, state.version, state.record.progress.batch) == (2, 2, 2)
@@ -238,7 +238,7 @@ def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tup
 def test_a_batch_without_files_is_recorded(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
     outcome = table.apply()
-    assert outcome.met == ()
+    assert outcome.matches == ()
     assert writer.row_count("dbo/T") == 0
 
 
@@ -247,13 +247,13 @@ def test_a_batch_goes_in_once(writer: DeltaWriter) -> None:
     table.create()
     table.change((0, 1, "a"))
     table.change((4, 2, "b"), (1, 1, "c"))
-    before = writer.state("dbo/T")
+    before = writer.snapshot("dbo/T")
     for batch in (2, 1, 0):
         table.batch = batch
         record = table.record()
         with pytest.raises(CommitConflict):
             writer.apply("dbo/T", ChangeBatch((table.file(SIMPLE.names, (0, 9, "x")),), SIMPLE, ("Id",)), record)
-    assert writer.state("dbo/T") == before
+    assert writer.snapshot("dbo/T") == before
     assert table.found() == [(1, "c"), (2, "b")]
 
 
@@ -273,7 +273,7 @@ def test_a_dropped_table_is_gone_and_can_be_made_anew(writer: DeltaWriter) -> No
     table.change((1, 1, "older"))
     writer.drop("dbo/T")
     writer.drop("dbo/T")
-    assert writer.state("dbo/T") is None
+    assert writer.snapshot("dbo/T") is None
     assert writer.tables() == []
     other = Scenario(writer, schema_of("Key:string", "n:long"), ["Key"])
     other.generation = "g2"
@@ -291,7 +291,7 @@ def test_new_columns_come_with_the_batch_that_has_them(writer: DeltaWriter) -> N
     table.schema = schema_of("Id!", "City:string", "n:timestamp_ntz", "m:decimal(5,2)")
     table.apply(table.file(["Id", "m"], (1, 2, Decimal("1.50")), (0, 3, None)))
     assert table.found() == [(1, "a", None, None), (2, None, None, Decimal("1.50")), (3, None, None, None)]
-    state = writer.state("dbo/T")
+    state = writer.snapshot("dbo/T")
     assert state is not None
     assert state.schema == table.schema
     assert table.found(1) == [(1, "a"), (2, "b")]
@@ -305,7 +305,7 @@ def test_a_not_null_column_may_come_while_the_table_is_empty(writer: DeltaWriter
     table.schema = schema_of("Id!", "City:string", "n!", "Odd name:string!")
     table.change((0, 1, "b", 2, "c"))
     assert table.found() == [(1, "b", 2, "c")]
-    state = writer.state("dbo/T")
+    state = writer.snapshot("dbo/T")
     assert state is not None
     assert state.schema == table.schema
 
@@ -425,7 +425,7 @@ def _key_of_type(writer: DeltaWriter, words: list[str]) -> None:
     table.change(*[(0, *key, place) for place, key in enumerate(keys)])
     outcome = table.change(*[(1, *key, place + 10) for place, key in enumerate(keys)])
     assert sorted(row[-1] for row in table.found()) == [10, 11, 12, 13, 14, 15]
-    assert outcome.met == (MatchCounts(),)
+    assert outcome.matches == (MatchCounts(),)
     table.change(*[(2, *key, None) for key in keys[1:]])
     assert [row[-1] for row in table.found()] == [10]
 
@@ -458,7 +458,7 @@ def test_partition_values_are_kept_whatever_they_are(writer: DeltaWriter) -> Non
     assert table.found() == sorted(
         [(place, value, "2027") for place, value in enumerate(PARTITIONS) if place], key=repr
     )
-    state = writer.state("dbo/T")
+    state = writer.snapshot("dbo/T")
     assert state is not None
     assert state.schema.partition_columns == ("p q", "year")
 
@@ -468,7 +468,7 @@ def test_a_plain_partition_column_may_be_part_of_the_key(writer: DeltaWriter) ->
     table.create()
     table.change(*[(0, 1, 1, value) for value in PARTITIONS if value])
     outcome = table.change((2, 1, None, "x y"), (1, 1, 2, "a%20b"), (4, 1, 3, "new"), (0, 1, 4, "a/b"))
-    assert outcome.met == (MatchCounts(1, 0),)
+    assert outcome.matches == (MatchCounts(1, 0),)
     assert sorted((row[2], row[1]) for row in table.found()) == sorted(
         [
             *((value, 1) for value in PARTITIONS if value not in ("x y", "a%20b", None)),
@@ -554,11 +554,11 @@ def test_maintenance_changes_no_row_and_loses_no_record(writer: DeltaWriter) -> 
     table.create()
     for number in range(3):
         table.change((0, number, "x"))
-    before = writer.state("dbo/T")
+    before = writer.snapshot("dbo/T")
     assert before is not None
     done = writer.maintain("dbo/T", 0)
     assert set(done) == {"files_added", "files_removed", "files_deleted"}
-    after = writer.state("dbo/T")
+    after = writer.snapshot("dbo/T")
     assert after is not None
     assert (after.record, after.record_version) == (before.record, before.record_version)
     assert table.found() == [(0, "x"), (1, "x"), (2, "x")]

@@ -369,8 +369,8 @@ def test_a_zone_that_cannot_be_listed_drops_nothing(shop):
 
 def test_a_foreign_table_at_our_place_is_left_alone(shop):
     class Taken(MemoryDeltaWriter):
-        def state(self, table):
-            found = super().state(table)
+        def snapshot(self, table):
+            found = super().snapshot(table)
             return found and type(found)(found.version, found.schema, None, -1)
 
     shop.orders().insert(row(1))

@@ -316,8 +316,8 @@ def test_a_foreign_table_that_is_taken_away_makes_room(shop):
     class Taken(MemoryDeltaWriter):
         foreign = True
 
-        def state(self, table):
-            found = super().state(table)
+        def snapshot(self, table):
+            found = super().snapshot(table)
             return found and (type(found)(found.version, found.schema, None, -1) if self.foreign else found)
 
     shop.orders().insert(row(1))
@@ -418,10 +418,10 @@ def test_a_delta_table_that_cannot_be_read_at_first_stops_no_other(shop):
     class Unreadable(MemoryDeltaWriter):
         broken = True
 
-        def state(self, table):
+        def snapshot(self, table):
             if self.broken and table == "dbo/Orders":
                 raise StorageUnavailable("scripted")
-            return super().state(table)
+            return super().snapshot(table)
 
     orders = shop.orders()
     orders.insert(row(1))

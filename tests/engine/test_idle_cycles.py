@@ -38,7 +38,7 @@ def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shop)
         running.cycle(NO_STOP)
         calls = Counter(call.partition(" ")[0] for call in script.calls)
     assert calls.pop("list") == 1 + len(TABLES)
-    assert calls.pop("changed_by_others") == len(TABLES)
+    assert calls.pop("latest_external_change") == len(TABLES)
     assert calls.pop("stat") < 10
     assert not calls
 

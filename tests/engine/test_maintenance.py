@@ -47,7 +47,7 @@ class Watched(MemoryDeltaWriter):
             is_wanted()
         if self.error:
             raise self.error
-        self.maintained[table] = self.state(table).version
+        self.maintained[table] = self.snapshot(table).version
         return super().maintain(table, retention_hours, is_wanted)
 
     def drop(self, table):

@@ -55,12 +55,12 @@ def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeyp
 
     unavailable = StorageUnavailable("dbo/Orders", "Try again.")
 
-    def state(_):
+    def snapshot(_):
         raise unavailable
 
     with shop.engine() as running:
         before = running.context.ledger.progress(ORDERS)
-        monkeypatch.setattr(shop.writer, "state", state)
+        monkeypatch.setattr(shop.writer, "snapshot", snapshot)
         assert recover(running.context) == DeltaFolders(frozenset({"dbo/Orders"}), unread={"dbo/Orders": unavailable})
         assert running.context.ledger.progress(ORDERS) == before
 
@@ -160,5 +160,5 @@ def test_a_table_at_hand_is_not_looked_at_again(tmp_path, monkeypatch):
     unsure = DeltaFolders(frozenset({"dbo/Orders"}), damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
     with shop.engine() as running:
         assert rescan(running.context, unsure).damaged == {}
-        monkeypatch.setattr(shop.writer, "state", None)
+        monkeypatch.setattr(shop.writer, "snapshot", None)
         assert rescan(running.context, unsure, [ORDERS]) == unsure

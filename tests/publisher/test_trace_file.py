@@ -34,7 +34,9 @@ def two_files(shop):
     return table
 
 
-EFFECTS = ChangeEffects(repeated=1, spread=1, absent_updates=1, absent_deletes=1, inserted=2, updated=2, deleted=1)
+EFFECTS = ChangeEffects(
+    duplicate_inserts=1, multi_row_changes=1, unmatched_updates=1, unmatched_deletes=1, inserted=2, updated=2, deleted=1
+)
 
 
 @pytest.mark.parametrize("file", ["2", name(2), f"Orders/{name(2)}"])
@@ -72,7 +74,7 @@ def test_a_file_after_a_deleted_one_is_replayed_over_the_delta_table(shop) -> No
     table.upsert(row(1))
     shop.sync()
     shop.lose(1)
-    assert report_on(shop, "2").effects == ChangeEffects(absent_deletes=1, updated=1, deleted=1)
+    assert report_on(shop, "2").effects == ChangeEffects(unmatched_deletes=1, updated=1, deleted=1)
     gone = report_on(shop, "1")
     assert (gone.state, gone.reason, gone.effects) == ("applied", "it was deleted: its rows are not known", None)
 

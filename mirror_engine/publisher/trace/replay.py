@@ -255,7 +255,7 @@ def read_pending(trace: TraceContext, path: str, writer: DeltaWriter, mode: Read
     file = next((file for file in trace.listing.files if file.path == path), None)
     if file is None:
         return None
-    table = writer.state(trace.status.delta_folder)
+    table = writer.snapshot(trace.status.delta_folder)
     context = TableContext(table.schema if table else None, is_empty=table is None)
     request = ReadRequest(trace.zone, trace.name, file, trace.metadata or Metadata(), context)
     try:
@@ -296,7 +296,7 @@ def _load_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: De
 def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStart | None:
     """Where the replay starts, with all rows or those chosen; None: at the very first file."""
     progress = trace.progress
-    state = trace.context.writer.state(trace.status.delta_folder) if progress and progress.has_table else None
+    state = trace.context.writer.snapshot(trace.status.delta_folder) if progress and progress.has_table else None
     if progress is None or state is None:
         return None
     present = {file.path for file in trace.listing.files}

@@ -349,7 +349,7 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
 
 def _columns_of(trace: TraceContext) -> pa.Schema:
     """The Delta table's columns, or the declared ones; none if neither are known."""
-    state = trace.context.writer.state(trace.status.delta_folder) if trace.commits else None
+    state = trace.context.writer.snapshot(trace.status.delta_folder) if trace.commits else None
     declared = trace.metadata.declared_columns if trace.metadata else ()
     return arrow_schema(state.schema.columns if state else declared)
 

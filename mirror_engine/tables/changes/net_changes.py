@@ -1,4 +1,4 @@
-"""Collapses ordered changes to at most one matching row per key, and tells what each change met.
+"""Net changes: ordered changes reduced to at most one matching row per key, and how many rows each change matched.
 
 `landing_zone.change.replay` says what this means, row by row; here the same is said about whole columns. A key is
 a small number, its code, so that nothing below has to know what a key looks like. Positions are row numbers within
@@ -84,14 +84,14 @@ def key_codes(keys: pa.Table) -> KeyCodes:
     return KeyCodes(codes, first)
 
 
-def collapse(codes: Integers, markers: Markers) -> NetChanges:
-    """Collapse ordered changes to net changes that leave any table as `replay` does (LZ-4.1 to LZ-4.4).
+def net_changes(codes: Integers, markers: Markers) -> NetChanges:
+    """Reduce ordered changes to net changes that leave any table as `replay` does (LZ-4.1 to LZ-4.4).
 
     Within a key, d is its last delete and S any 1 or 4. Before d nothing counts: d itself says that old rows go. From
     d on (or from the start), with n inserts before the last S:
 
     - the last S becomes all older rows. Without d it matches: `SET`, or `SET_ONLY` where an insert precedes the first
-      S, so that it must not be inserted again; n copies go beside it. After d nothing is left to match: `INSERT` of
+      S, so that it must not be inserted again; n copies are appended. After d nothing is left to match: `INSERT` of
       n copies, and one more where no insert precedes the first S.
     - each insert after the last S (each one, where there is no S) is appended as it is.
 
@@ -123,33 +123,33 @@ def collapse(codes: Integers, markers: Markers) -> NetChanges:
     return NetChanges(kept, role[kept], copies[kept])
 
 
-def met(codes: Integers, markers: Markers, prior: Integers) -> Integers:
+def matched_rows(codes: Integers, markers: Markers, prior: Integers) -> Integers:
     """How many rows of its key each change finds in the table just before it: `replay`'s `Effect.met`.
 
     Args:
-        codes: per change its key's code, `NO_KEY` for none; such a change meets 0.
+        codes: per change its key's code, `NO_KEY` for none; such a change matches 0.
         markers: per change its row marker.
         prior: per code how many rows of the key the table held before the batch.
     """
-    lives = _lives(codes, markers)
-    base = np.where(lives.is_first, prior[lives.codes], 0) if len(prior) else np.zeros(len(codes), dtype=np.int64)
+    segments = _segments(codes, markers)
+    base = np.where(segments.is_first, prior[segments.codes], 0) if len(prior) else np.zeros(len(codes), dtype=np.int64)
     found = np.zeros(len(codes), dtype=np.int64)
-    found[lives.positions] = base + lives.inserts + (lives.begun_by_set & (base == 0))
+    found[segments.positions] = base + segments.inserts + (segments.begun_by_set & (base == 0))
     found[codes < 0] = 0
     return found
 
 
 @dataclass(frozen=True)
-class _Lives:
-    """Changes ordered by key, then position, cut into lives: each delete ends one. All columns of one length.
+class _KeySegments:
+    """Changes ordered by key, then position, cut into segments: each delete ends one. All columns of one length.
 
     Attributes:
-        positions: where the change stands in the batch.
+        positions: of the change in the batch.
         codes: its key's.
-        is_start: whether it begins a life.
-        is_first: whether its life is the key's first, the only one that knows rows from before the batch.
-        inserts: how many inserts came before it in its life.
-        begun_by_set: whether its life was begun by a 1 or 4 before it.
+        is_start: whether it begins a segment.
+        is_first: whether its segment is the key's first, the only one that knows rows from before the batch.
+        inserts: how many inserts came before it in its segment.
+        begun_by_set: whether its segment was begun by a 1 or 4 before it.
     """
 
     positions: Integers
@@ -160,7 +160,7 @@ class _Lives:
     begun_by_set: Flags
 
 
-def _lives(codes: Integers, markers: Markers) -> _Lives:
+def _segments(codes: Integers, markers: Markers) -> _KeySegments:
     bits = len(codes).bit_length()
     packed = np.sort((codes << bits) | np.arange(len(codes)))  # sorting values is several times faster than argsort
     positions, ordered = packed & ((1 << bits) - 1), packed >> bits
@@ -170,7 +170,7 @@ def _lives(codes: Integers, markers: Markers) -> _Lives:
     is_start[1:] = new_key[1:] | (marker[:-1] == RowMarker.DELETE)
     start = np.flatnonzero(is_start)[np.cumsum(is_start) - 1]
     before = np.cumsum(marker == RowMarker.INSERT) - (marker == RowMarker.INSERT)
-    return _Lives(
+    return _KeySegments(
         positions,
         ordered,
         is_start,
@@ -198,7 +198,7 @@ def _last(codes: Integers, chosen: Flags) -> Integers:
 
 
 def _first(codes: Integers, chosen: Flags) -> Integers:
-    """Per code the first chosen position, the number of rows where there is none; likewise."""
+    """Per code the first chosen position, the number of rows where there is none; one more place for `NO_KEY`."""
     positions = np.flatnonzero(chosen)
     first = np.full(_count(codes) + 1, len(codes), dtype=np.int64)
     np.minimum.at(first, codes[positions], positions)

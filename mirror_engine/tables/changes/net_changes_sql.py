@@ -1,6 +1,6 @@
 """What `staged_changes` does in this process, as SQL on executors: for batches that are too large for one process.
 
-The meaning is that of `collapse` and `settled`, and each is the other's check. Every window is over one key, so that
+The meaning is that of `net changes` and `settled`, and each is the other's check. Every window is over one key, so that
 Spark may spread keys over executors and spill what does not fit into memory.
 """
 
@@ -33,7 +33,7 @@ _FILE_ROWS = 1 << 40  # a position is the file's place times this, plus the row'
 # The keys of the batch that the table holds, and in how many rows.
 _HELD = "SELECT {keys}, count(*) AS prior FROM target LEFT SEMI JOIN changes USING ({keys}) GROUP BY {keys}"
 
-# How many rows of its key each change finds just before it, as `collapse.met` says it.
+# How many rows of its key each change finds just before it, as `net_changes.matched_rows` counts them.
 _MET = """
 WITH changed AS (SELECT {keys}, file, pos, marker, coalesce(prior, 0) AS prior
   FROM changes LEFT JOIN held USING ({keys}) WHERE {complete}),
@@ -43,12 +43,13 @@ before AS (SELECT *, CASE WHEN life = 0 THEN prior ELSE 0 END AS base, first(mar
     count(CASE WHEN marker = {insert} THEN 1 END) OVER w AS inserts
   FROM lives WINDOW w AS (PARTITION BY {keys}, life ORDER BY pos ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
 found AS (SELECT file, marker,
-    base + inserts + CASE WHEN base = 0 AND begun_by IN ({sets}) THEN 1 ELSE 0 END AS met FROM before)
-SELECT file, count_if(marker = {insert} AND met > 0) AS inserts, count_if(marker <> {insert} AND met > 1) AS changes
+    base + inserts + CASE WHEN base = 0 AND begun_by IN ({sets}) THEN 1 ELSE 0 END AS matched FROM before)
+SELECT file, count_if(marker = {insert} AND matched > 0) AS inserts,
+    count_if(marker <> {insert} AND matched > 1) AS changes
 FROM found GROUP BY file
 """
 
-# The net changes, one row for each position that counts, as `collapse.collapse` says it. What the table holds is joined
+# The net changes, one row for each position that counts, as `net_changes` makes them. What the table holds is joined
 # before the windows: both are over the keys, so that full rows are shuffled once.
 _NET = """
 WITH keyed AS (SELECT *, CASE WHEN NOT ({complete}) THEN pos END AS own FROM changes LEFT JOIN held USING ({keys})),
@@ -81,7 +82,7 @@ SELECT {cells}, CAST(concat(
 FROM net
 """
 
-# A batch of inserts alone: there is nothing to collapse, and nothing matches.
+# A batch of inserts alone: there is nothing to net changes, and nothing matches.
 _INSERTS = "SELECT {cells}, array(tinyint({INSERT})) AS roles FROM changes"
 
 
@@ -89,7 +90,7 @@ def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, f
     """Lay down what a batch does to a table, as `staged_changes` does it.
 
     Args:
-        spark: a session that nobody else uses meanwhile.
+        spark: a session that no other thread uses.
         batch: the change files.
         log: the table before the batch.
         folder: is made; every executor must see it.
@@ -99,14 +100,14 @@ def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, f
         OSError: the folder cannot be written.
     """
     keys = tuple(f"c{batch.schema.names.index(name)}" for name in batch.key_columns)
-    words, met = _words(batch, keys), {}
+    words, matches = _words(batch, keys), {}
     with confs(spark, _SETTINGS), _views() as view:
         view("changes", _changes(spark, batch, _laid_down(batch, folder / "landed")))
         if keys:
             view("target", _target(spark, batch, log))
             view("held", _kept(spark.sql(_HELD.format(**words)), folder / "held"))
             found = spark.sql(_MET.format(**words)).collect()
-            met = {row.file: MatchCounts(row.inserts, row.changes) for row in found}
+            matches = {row.file: MatchCounts(row.inserts, row.changes) for row in found}
         if any(marker != RowMarker.INSERT for file in batch.files for marker in file.markers):
             view("net", spark.sql(_NET.format(**words)))
             staged = spark.sql(_SETTLED.format(**words))
@@ -114,7 +115,7 @@ def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, f
             staged = spark.sql(_INSERTS.format(**words))
         rows = _kept(staged.selectExpr(*_cells(batch), f"explode(roles) AS {ROLE}"), folder / "staged")
         return _summed_up(
-            rows, keys, folder / "staged", tuple(met.get(at, MatchCounts()) for at in range(len(batch.files)))
+            rows, keys, folder / "staged", tuple(matches.get(at, MatchCounts()) for at in range(len(batch.files)))
         )
 
 
@@ -174,14 +175,14 @@ def _kept(rows: DataFrame, folder: Path) -> DataFrame:
     return reader.parquet(str(folder))
 
 
-def _summed_up(rows: DataFrame, keys: Sequence[str], folder: Path, met: tuple[MatchCounts, ...]) -> StagedChanges:
+def _summed_up(rows: DataFrame, keys: Sequence[str], folder: Path, matches: tuple[MatchCounts, ...]) -> StagedChanges:
     """What there is to know of the staged rows."""
     matching = f"FILTER (WHERE {ROLE} <> {Role.INSERT:d})"
     bounds = [f"{bound}({key}) {matching} AS {key}_{bound}" for key in keys for bound in ("min", "max")]
     summary = rows.selectExpr("count(*) AS n", f"collect_set({ROLE}) AS roles", *bounds).toArrow()
     cells = [column[0] for column in summary.columns]
     pairs = tuple(zip(cells[2::2], cells[3::2], strict=True))
-    return StagedChanges(folder, cells[0].as_py(), frozenset(map(Role, cells[1].as_py())), pairs, met)
+    return StagedChanges(folder, cells[0].as_py(), frozenset(map(Role, cells[1].as_py())), pairs, matches)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A change batch made ready for one commit: collapsed, held against the table's keys, and laid down as Parquet.
+"""A change batch as net changes for one commit: compared with the keys of the table and written to Parquet.
 
 Only keys and markers of the whole batch are in memory at once; full rows pass through in record batches.
 """
@@ -20,7 +20,15 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import MatchCounts
-from mirror_engine.tables.changes.net_changes import NO_KEY, KeyCodes, NetChanges, Role, collapse, key_codes, met
+from mirror_engine.tables.changes.net_changes import (
+    NO_KEY,
+    KeyCodes,
+    NetChanges,
+    Role,
+    key_codes,
+    matched_rows,
+    net_changes,
+)
 from mirror_engine.tables.log.snapshot import scan
 from mirror_engine.tables.log.statistics import bounds_of
 
@@ -47,7 +55,7 @@ _FILE_ROWS = 2_000_000
 _GROUP_BYTES = 16 * 1024 * 1024  # in memory
 
 
-class Parts:
+class PartFileWriter:
     """Files `part-00000.parquet`, `part-00001.parquet` … in a folder; complete once the context is left.
 
     Args:
@@ -110,7 +118,7 @@ class Parts:
 
 
 _CHUNK_ROWS = 1_000_000
-_BATCH_ROWS = 524_288  # a filter is made anew for each batch, from all keys
+_BATCH_ROWS = 524_288  # each batch is filtered by all keys
 
 
 def prior_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> Integers:
@@ -148,7 +156,7 @@ def _chunks(log: DeltaLog, wanted: pa.Table) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-ROLE = "role"  # the last column of the staged Parquet: a `collapse.Role`
+ROLE = "role"  # the last column of the staged Parquet: a `net_changes.Role`
 
 
 @dataclass(frozen=True)
@@ -161,7 +169,7 @@ class StagedChanges:
         rows: how many rows lie there.
         roles: which roles occur.
         bounds: of each key column the lowest and highest value among the rows that match something.
-        met: per file of the batch, what its rows met.
+        match_counts: per file of the batch.
         is_data: whether the files are data files instead: the table's columns, under its names.
     """
 
@@ -169,7 +177,7 @@ class StagedChanges:
     rows: int
     roles: frozenset[Role]
     bounds: tuple[tuple[Any, Any], ...]
-    met: tuple[MatchCounts, ...]
+    match_counts: tuple[MatchCounts, ...]
     is_data: bool = False
 
     @property
@@ -213,20 +221,20 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path, stage: Stage | None
 
 
 def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
-    """Collapse a batch in this process and lay down what is left of it."""
+    """Make net changes of a batch in this process, and write them to Parquet."""
     keys = _keys(batch)
     codes = key_codes(keys.columns) if batch.key_columns else _no_keys(len(keys.markers))
     prior = prior_rows(keys.columns, codes, log)
-    found = met(codes.codes, keys.markers, prior)
-    net = settled(collapse(codes.codes, keys.markers), codes.codes, prior)
+    matched = matched_rows(codes.codes, keys.markers, prior)
+    net = without_absent_keys(net_changes(codes.codes, keys.markers), codes.codes, prior)
     folder.mkdir(parents=True)
     roles = _roles(net)
     is_data = roles == {Role.INSERT} and log.can_add_files(batch.schema)
     with _parts(batch, folder, is_data=is_data) as parts:
-        rows = _lay_down(batch, net, parts)
+        rows = _write_rows(batch, net, parts)
     matching = net.position[net.role != Role.INSERT]
     bounds = tuple(_bounds(column, matching) for column in keys.columns.columns)
-    return StagedChanges(folder, rows, roles, bounds, _met_by_file(keys, found), is_data)
+    return StagedChanges(folder, rows, roles, bounds, _match_counts(keys, matched), is_data)
 
 
 def _roles(net: NetChanges) -> frozenset[Role]:
@@ -235,7 +243,7 @@ def _roles(net: NetChanges) -> frozenset[Role]:
     return matching | {Role.INSERT} if np.any(net.copies) else matching
 
 
-def settled(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
+def without_absent_keys(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
     """The same net changes, now that it is known which keys the table holds: only those match, and none inserts.
 
     Of a key it lacks a delete does nothing, `SET` inserts, `SET_ONLY` leaves its copies; of one it holds `SET` is
@@ -284,18 +292,22 @@ def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array[Any]
     return pa.nulls(rows.num_rows, kind) if place < 0 else rows.column(place)
 
 
-def _parts(batch: ChangeBatch, folder: Path, *, is_data: bool) -> Parts:
+def _parts(batch: ChangeBatch, folder: Path, *, is_data: bool) -> PartFileWriter:
     """Where the rows are laid down: as data files of the table, or as the source of a commit by Spark."""
     if is_data:
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in batch.schema.columns])
-        # Spark passes over row groups by bounds, which leave NaN out, and by dictionaries, where -0.0 is not 0.0
+        # Spark skips row groups by bounds, which leave NaN out, and by dictionaries, where -0.0 is not 0.0
         plain = [field.name for field in schema if not pa.types.is_floating(field.type)]
-        return Parts(folder, schema, {"store_schema": False, "write_statistics": plain, "use_dictionary": plain})
+        return PartFileWriter(
+            folder, schema, {"store_schema": False, "write_statistics": plain, "use_dictionary": plain}
+        )
     fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
-    return Parts(folder, pa.schema([*fields, (ROLE, pa.int8())]), {"use_dictionary": False, "write_statistics": False})
+    return PartFileWriter(
+        folder, pa.schema([*fields, (ROLE, pa.int8())]), {"use_dictionary": False, "write_statistics": False}
+    )
 
 
-def _lay_down(batch: ChangeBatch, net: NetChanges, parts: Parts) -> int:
+def _write_rows(batch: ChangeBatch, net: NetChanges, parts: PartFileWriter) -> int:
     """Writes the rows that count; returns how many there are."""
     fields = [(column.name, arrow_type(column.type)) for column in batch.schema.columns]
     written = first = 0
@@ -332,14 +344,14 @@ def _bounds(column: pa.ChunkedArray[Any], matching: Integers) -> tuple[Any, Any]
     return found["min"], found["max"]
 
 
-def _met_by_file(keys: _Keys, found: Integers) -> tuple[MatchCounts, ...]:
+def _match_counts(keys: _Keys, matched: Integers) -> tuple[MatchCounts, ...]:
     inserts = keys.markers == RowMarker.INSERT
     ends = np.cumsum(keys.counts)
     spans = [slice(end - count, end) for end, count in zip(ends, keys.counts, strict=True)]
     return tuple(
         MatchCounts(
-            int(np.count_nonzero(inserts[span] & (found[span] > 0))),
-            int(np.count_nonzero(~inserts[span] & (found[span] > 1))),
+            int(np.count_nonzero(inserts[span] & (matched[span] > 0))),
+            int(np.count_nonzero(~inserts[span] & (matched[span] > 1))),
         )
         for span in spans
     )

@@ -45,7 +45,7 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
         write_through(passing, text)
         os.link(passing, log / f"{version:020}.json")  # a rename would replace another writer's commit
     except FileExistsError:
-        raise CommitConflict(f"{folder.name}: version {version} was written by somebody else") from None
+        raise CommitConflict(f"{folder.name}: version {version} was committed by another writer") from None
     except OSError as error:
         help = "Check the disk and the rights on the folder."
         if error.errno in _NO_LINKS:
@@ -174,7 +174,7 @@ def evolve(folder: Path, log: DeltaLog, schema: TableSchema, key_columns: Sequen
         return log.version
     operation = "SET TBLPROPERTIES" if known.keys() >= set(schema.names) else "ADD COLUMNS"
     fields = _fields(schema, known, configuration)
-    return _described_anew(folder, log, operation, fields, configuration)
+    return _replace_metadata(folder, log, operation, fields, configuration)
 
 
 def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
@@ -195,10 +195,10 @@ def allow_vectors(folder: Path, log: DeltaLog) -> int:
         StorageUnavailable: nothing was written.
     """
     configuration = {**log.table.metadata().configuration, VECTORS: "true"}
-    return _described_anew(folder, log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
+    return _replace_metadata(folder, log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
 
 
-def _described_anew(
+def _replace_metadata(
     folder: Path, log: DeltaLog, operation: str, fields: Sequence[Json], configuration: Mapping[str, str]
 ) -> int:
     before = log.table.metadata()

@@ -1,4 +1,4 @@
-"""Brings commits to the disk before anybody relies on them: Spark leaves that to the operating system.
+"""fsync of commits before they are recorded: neither Spark nor deltalake does it.
 
 Once a commit is recorded, the change files it holds are moved away, and one day deleted: the table is then the only
 copy. What is brought where, and what is left to the file system: docs/decisions/0009-durability.md.
@@ -26,21 +26,21 @@ _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS} 
 
 
 def make_durable(folder: Path, since: int) -> None:
-    """Bring every commit after a version to the disk: data files, then the log's, then the folders that name them.
+    """Fsync every commit after a version: data files, then the log's, then the folders that name them.
 
     Args:
         folder: of the table.
-        since: a version that is on the disk already; -1 for none: then the folders above the table come, too.
+        since: a version that is durable already; -1 for none: then the folders above the table come, too.
 
     Raises:
         TableDamaged: a data file that the log names is not there in full: power was lost before it was written.
-        StorageUnavailable: it is not certain that all is on the disk.
+        StorageUnavailable: an fsync failed.
     """
     try:
         _sync_commits(folder, since)
     except OSError as error:
         raise StorageUnavailable(
-            f"{folder}: cannot be brought to the disk: {error.strerror or error}",
+            f"{folder}: cannot be fsynced: {error.strerror or error}",
             "Check the disk and the rights on the folder.",
         ) from error
 
@@ -67,7 +67,7 @@ def _sync_commits(folder: Path, since: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk.
+    """Fsync the names in a folder.
 
     Raises:
         OSError: it failed.
@@ -83,7 +83,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(file: Path) -> None:
-    """Bring a file to the disk, and the checksum that Hadoop may lay beside it; absent is no error.
+    """Fsync a file, and the checksum that Hadoop may write for it; absent is no error.
 
     Raises:
         OSError: it failed.
@@ -98,7 +98,7 @@ def sync_file(file: Path) -> None:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a data file lies in the table's folder: others may name any place."""
+    """Whether a data file is in the table's folder: other programs may name any path."""
     return "://" not in path and not path.startswith(("/", "file:"))
 
 
@@ -106,8 +106,8 @@ def _refuse_torn(folder: Path, data: dict[Path, int]) -> None:
     for file, size in data.items():
         found = file.stat().st_size if file.exists() else None
         if found != size:
-            told = "is not there" if found is None else f"has {found} bytes of {size}"
-            raise TableDamaged(folder, f"{file.name}, which the Delta log names, {told}")
+            state = "is not there" if found is None else f"has {found} bytes of {size}"
+            raise TableDamaged(folder, f"{file.name}, which the Delta log names, {state}")
 
 
 def _folders(folder: Path, data: Iterable[Path], *, is_new: bool) -> Iterable[Path]:

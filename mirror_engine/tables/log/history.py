@@ -1,4 +1,4 @@
-"""What other programs did to a table, told from its log without a JVM."""
+"""External changes: what other programs did to a table, read from its log without a JVM."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.schema import TableSchema
 
 
-def changed_by_others(folder: Path, since: int) -> int:
-    """The newest version after `since` in which somebody else changed rows or columns; -1 for none.
+def latest_external_change(folder: Path, since: int) -> int:
+    """The newest version after `since` in which another program changed rows or columns; -1 for none.
 
     Costs one look for a file where nothing was committed since. OPTIMIZE, VACUUM and properties change no row.
 
@@ -30,28 +30,28 @@ def changed_by_others(folder: Path, since: int) -> int:
     found, version = -1, since + 1
     with reading_log(folder), suppress(FileNotFoundError):
         while True:
-            told = os.stat(f"{folder}/{LOG_FOLDER}/{version:020}.json")  # noqa: PTH116 - every idle table is asked this
-            if _changes(folder, version, (told.st_ino, told.st_mtime_ns)):
+            commit = os.stat(f"{folder}/{LOG_FOLDER}/{version:020}.json")  # noqa: PTH116 - every idle table is asked this
+            if _changes(folder, version, (commit.st_ino, commit.st_mtime_ns)):
                 found = version
             version += 1
     return found
 
 
-def refuse_changed(table: str, folder: Path, since: int) -> None:
-    """What was counted at a version is not committed to rows that are others by now.
+def refuse_external_change(table: str, folder: Path, since: int) -> None:
+    """Refuse to commit what was counted at a version to rows that changed since.
 
     Raises:
         CommitConflict: they are.
         TableDamaged: a commit cannot be read.
         StorageUnavailable: it cannot be read now.
     """
-    if changed_by_others(folder, since) >= 0:
-        raise CommitConflict(f"{table}: somebody else changed its rows meanwhile", "The next cycle counts anew.")
+    if latest_external_change(folder, since) >= 0:
+        raise CommitConflict(f"{table}: another program changed its rows", "The next cycle counts again.")
 
 
 @lru_cache(maxsize=4096)
 def _changes(folder: Path, version: int, _: tuple[int, int]) -> bool:
-    """Whether a commit changed rows or columns, and is not ours; the last argument tells apart tables made anew."""
+    """Whether an external commit changed rows or columns; the last argument distinguishes recreated tables."""
     commit = read_commit(folder, version)
     if commit.is_ours:
         return False
@@ -59,7 +59,7 @@ def _changes(folder: Path, version: int, _: tuple[int, int]) -> bool:
 
 
 def _schema(folder: Path, version: int) -> TableSchema | None:
-    """The columns at a version; None where the log no longer tells."""
+    """The columns at a version; None where the log was cleaned up."""
     try:
         log = open_log(folder, version)
     except UsageError:

@@ -148,7 +148,7 @@ class Commit:
     """One commit.
 
     Attributes:
-        is_ours: whether this engine made it: it carries a record of ours, or our name.
+        is_ours: whether this engine made it: it carries a record, or the engine's name.
         metadata: its `userMetadata`; None for none.
         changes_rows: whether rows were added, changed or removed.
         describes: whether it says what the table is: columns, or properties alone.
@@ -185,7 +185,7 @@ class Commit:
 
 
 def commit_file(folder: Path, version: int) -> Path:
-    """Where a commit lies in its table's folder."""
+    """The path of a commit in its table's folder."""
     return folder / LOG_FOLDER / f"{version:020}.json"
 
 
@@ -193,7 +193,7 @@ def is_empty(folder: Path, version: int) -> bool:
     """Whether a commit has a name and no content, as a lost power supply may leave it."""
     try:
         return commit_file(folder, version).stat().st_size == 0
-    except FileNotFoundError:  # cleaned up: a checkpoint tells the same
+    except FileNotFoundError:  # cleaned up: a checkpoint holds the same
         return False
 
 
@@ -230,7 +230,7 @@ def _cut_off(folder: Path, version: int) -> TableDamaged:
 
 
 def commits_after(folder: Path, version: int) -> Iterator[tuple[int, Commit]]:
-    """Every commit after a version, in order; those that log cleanup took are passed over."""
+    """Every commit after a version, in order; those deleted by log cleanup are left out."""
     following = version + 1
     if not commit_file(folder, following).exists():
         left = (int(name.stem) for name in (folder / LOG_FOLDER).glob("*.json") if name.stem.isdecimal())

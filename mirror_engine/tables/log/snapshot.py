@@ -1,4 +1,4 @@
-"""What a Delta table's log says, read without a JVM: version, schema, history, and the engine's own records."""
+"""Snapshots of Delta tables, opened through deltalake without a JVM: version, schema, files, rows, record, history."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
 _WITHOUT_CHECKPOINT = (
-    "Delete _last_checkpoint and the checkpoint from the table's _delta_log: every commit is there and tells the same."
+    "Delete _last_checkpoint and the checkpoint from the table's _delta_log: every commit is there and holds the same."
 )
 
 
@@ -48,7 +48,7 @@ def damaged(folder: Path, words: str) -> TableDamaged:
 
     Args:
         folder: of the table.
-        words: what the reader of the log said; told where nothing better is found.
+        words: the message of the log's reader, used where nothing better is found.
 
     Raises:
         OSError: the log's folder cannot be read at all.
@@ -112,7 +112,7 @@ class DataFile:
     """A Parquet file that is part of a version of a table.
 
     Attributes:
-        path: where it lies.
+        path: of the file.
         rows: how many rows it holds by its statistics, deleted ones included; None where it has none.
         partition: values of the partition columns, by their logical names.
         kept: per row from the first, False where a deletion vector took it; rows after its end are kept. None
@@ -183,7 +183,7 @@ class DeltaLog:
         """The files that make up this version, or those of them that may hold rows within some bounds.
 
         Raises:
-            TableDamaged: they cannot be told.
+            TableDamaged: the log cannot be read.
         """
         with reading_log(self._folder):
             actions = pa.table(self._table.get_add_actions())
@@ -223,7 +223,7 @@ class DeltaLog:
 
     @property
     def marks_rows(self) -> bool:
-        """Whether changes mark rows as deleted instead of writing whole files anew (deletion vectors)."""
+        """Whether changes mark rows as deleted instead of rewriting whole files (deletion vectors)."""
         return self._table.metadata().configuration.get("delta.enableDeletionVectors") == "true"
 
     @property
@@ -237,11 +237,11 @@ class DeltaLog:
         paths, selections = vectors["filepath"].to_pylist(), vectors["selection_vector"]
         return {unquote(path).rpartition("/")[2]: kept.values for path, kept in zip(paths, selections, strict=True)}
 
-    def state(self) -> TableSnapshot:
+    def snapshot(self) -> TableSnapshot:
         """The version, its schema and the newest record.
 
         Raises:
-            TableDamaged: they cannot be told.
+            TableDamaged: the log cannot be read.
         """
         with reading_log(self._folder):
             record, version = self._newest_record()
@@ -250,15 +250,15 @@ class DeltaLog:
             )
 
     def _newest_record(self) -> tuple[BatchRecord | None, int]:
-        for version, metadata in self.said():
+        for version, metadata in self.user_metadata():
             record = from_metadata(metadata)
             if record is not None:
                 carried = carried_from(metadata)
                 return record, version if carried is None else carried
         return None, -1
 
-    def said(self) -> Iterator[tuple[int, Any]]:
-        """What each commit says about itself, newest first, back to where the log was cleaned up.
+    def user_metadata(self) -> Iterator[tuple[int, Any]]:
+        """The `userMetadata` of each commit, newest first, back to where the log was cleaned up.
 
         Raises:
             TableDamaged: a commit cannot be read.
@@ -290,7 +290,7 @@ def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
         if not is_table(folder):
             return None
         log = DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder))))
-        if is_empty(folder, log.version):  # deltalake passes over it
+        if is_empty(folder, log.version):  # deltalake reads it as a commit
             raise damaged(folder, "its newest commit is empty")
     if version is None or version == log.version:
         return log
@@ -299,7 +299,9 @@ def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
     try:
         return DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder)), version=version))
     except DeltaError:
-        raise UsageError(f"{folder.name}: version {version} can no longer be told", "Its log was cleaned up.") from None
+        raise UsageError(
+            f"{folder.name}: version {version} is no longer available", "Its log was cleaned up."
+        ) from None
 
 
 @contextlib.contextmanager
@@ -308,10 +310,10 @@ def reading_log(folder: Path) -> Iterator[None]:
 
     Raises:
         TableDamaged: its content is wrong.
-        StorageUnavailable: the disk, the rights, or somebody who took it away meanwhile.
+        StorageUnavailable: the disk, the rights, or its removal by another program.
     """
     try:
-        with _damage_told(folder):
+        with _damage_diagnosed(folder):
             yield
     except OSError as error:
         reason = error.strerror or str(error).partition("\n")[0]  # deltalake draws a tree of causes
@@ -322,7 +324,7 @@ def reading_log(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _damage_told(folder: Path) -> Iterator[None]:
+def _damage_diagnosed(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:

@@ -1,6 +1,6 @@
-"""What a Parquet file's footer tells of its columns, as Delta's statistics (Per-file Statistics of its protocol).
+"""Delta's per-file statistics, from Parquet footers.
 
-Where a footer misleads, nothing is said: of floating point (it passes over NaN, which Delta holds for the highest
+Where a footer misleads, there are none: for floating point (it leaves out NaN, which Delta orders as the highest
 value), of decimals that Kernel would round, and of what has no order in both.
 """
 
@@ -55,12 +55,14 @@ def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN40
 
 
 class ColumnChunk:
-    """One column of one row group, as the footer tells."""
+    """One column of one row group, as the footer states it."""
 
-    def __init__(self, rows: int, told: Any) -> None:  # noqa: ANN401 - pyarrow's Statistics
-        self.nulls: int | None = told.null_count if told is not None and told.has_null_count else None
+    def __init__(self, rows: int, statistics: Any) -> None:  # noqa: ANN401 - pyarrow's Statistics
+        has_nulls = statistics is not None and statistics.has_null_count
+        has_bounds = statistics is not None and statistics.has_min_max
+        self.nulls: int | None = statistics.null_count if has_nulls else None
         self.is_empty = self.nulls == rows
-        self.bounds = (told.min_raw, told.max_raw) if told is not None and told.has_min_max else None
+        self.bounds = (statistics.min_raw, statistics.max_raw) if has_bounds else None
 
 
 def chunks_of_column(footer: Any, place: int) -> list[ColumnChunk]:  # noqa: ANN401 - pyarrow's FileMetaData
@@ -122,14 +124,14 @@ def _exact(number: Decimal) -> float | None:
 
 
 def _moment(zone: str, rounding: int) -> Callable[[int], str | None]:
-    """How a time in microseconds is told in milliseconds: the highest rounded up, so that it bounds all."""
+    """A time in microseconds as text in milliseconds: the highest rounded up, so that it bounds all."""
 
-    def told(microseconds: int) -> str | None:
+    def text(microseconds: int) -> str | None:
         milliseconds = (microseconds + rounding) // 1000
-        is_told = FIRST_DAY <= milliseconds // _DAY_MS <= LAST_DAY
-        return f"{np.datetime64(milliseconds, 'ms')}{zone}" if is_told else None
+        is_in_range = FIRST_DAY <= milliseconds // _DAY_MS <= LAST_DAY
+        return f"{np.datetime64(milliseconds, 'ms')}{zone}" if is_in_range else None
 
-    return told
+    return text
 
 
 def _same(value: int) -> int:
@@ -167,7 +169,7 @@ def bounds_of(rows: pa.Table) -> Bounds:
 
 
 def may_hold(actions: pa.Table, bounds: Bounds) -> pa.ChunkedArray[Any]:
-    """Per file whether it may hold a row that lies within all bounds; one without statistics may.
+    """Per file whether it may hold a row within all bounds; one without statistics may.
 
     Args:
         actions: of the log's files, with the structs `min` and `max`.

@@ -1,4 +1,4 @@
-"""Where Delta tables lie below `ROOT/Tables`, whatever their names, and how they go in one step."""
+"""The folders of Delta tables below `ROOT/Tables`, and their removal in one step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EASY_FOR_DELTALAKE = re.compile(r"[A-Za-z0-9_./ -]*")
 
 
 class TablesFolder:
-    """`ROOT/Tables`, and beside the scratch folder a trash on the same file system."""
+    """`ROOT/Tables`, and a trash on the same file system."""
 
     def __init__(self, root: Path, trash: Path) -> None:
         self._root = root.absolute()
@@ -103,7 +103,7 @@ def is_table(folder: Path) -> bool:
 def _may_be_table(folder: Path) -> bool:
     try:
         return is_table(folder)
-    except OSError:  # who reads it meets the same, at this table alone
+    except OSError:  # reading it fails alike, for this table alone
         return True
 
 

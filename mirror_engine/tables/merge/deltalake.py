@@ -21,7 +21,7 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE
 from mirror_engine.tables.log.commit import record_only
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.history import refuse_changed
+from mirror_engine.tables.log.history import refuse_external_change
 from mirror_engine.tables.log.record import now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again
@@ -63,7 +63,7 @@ class DeltalakeWriter(LocalDeltaWriter):
 
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
         _check_mergeable(table, log)
-        refuse_changed(table, log.folder, log.version)
+        refuse_external_change(table, log.folder, log.version)
         before = log.version
         source = _source(batch, changes)
         values = {_quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}

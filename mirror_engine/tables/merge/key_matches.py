@@ -35,7 +35,7 @@ def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts
     book = KeyIndex()
     if extremes and log is not None and set(keys) <= set(log.schema.names):
         book.add([_held(log, keys, pa.concat_tables(extremes))])
-    return tuple(MatchCounts(found.repeated, found.spread) for found in book.add(runs))
+    return tuple(MatchCounts(found.duplicate_inserts, found.multi_row_changes) for found in book.add(runs))
 
 
 def _run_of(file: FileRows, keys: Sequence[str], extremes: list[pa.Table]) -> KeySequence:

@@ -1,4 +1,4 @@
-"""The counting writer: tables of which only schema and keys are kept, to tell what changes would meet."""
+"""The counting writer: keeps schema and keys of tables only, to count the rows that changes would match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.base import MatchCounts, Outcome, TableSnapshot
-from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, met
+from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, matched_rows
 from mirror_engine.tables.log.record import beginning
 from mirror_engine.tables.reading.spill import ReadMode
 
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 
 Part: TypeAlias = "Hashes | range"
 
-TOGETHER = 1_000_000  # changes that are looked at together
-PIECE = 1_000_000  # keys of which it is asked at once whether they rise
+CHANGES_PER_CHUNK = 1_000_000  # changes that are looked at together
+KEYS_PER_CHUNK = 1_000_000  # keys of which it is asked at once whether they rise
 
 
 @dataclass(frozen=True)
 class ChangeEffects:
-    """What one run of changes met and did, in rows.
+    """How many rows one run of changes matched and changed.
 
     Attributes:
-        repeated: inserts whose key was there (ME039).
-        spread: changes that met several copies of their key (ME043).
-        absent_updates, absent_deletes: updates and deletes that met no row.
+        duplicate_inserts: inserts of a key that had a row (ME039).
+        multi_row_changes: updates and deletes that matched several rows (ME043).
+        unmatched_updates, unmatched_deletes: updates and deletes that matched no row.
         inserted, updated, deleted: rows of the table that were added, replaced and removed, change by change.
-        first_absent_update, first_absent_delete: which change of the run was the first such, from 1; 0 for none.
+        first_unmatched_update, first_unmatched_delete: which change of the run was the first such, from 1; 0 for none.
     """
 
-    repeated: int = 0
-    spread: int = 0
-    absent_updates: int = 0
-    absent_deletes: int = 0
+    duplicate_inserts: int = 0
+    multi_row_changes: int = 0
+    unmatched_updates: int = 0
+    unmatched_deletes: int = 0
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-    first_absent_update: int = field(default=0, compare=False)
-    first_absent_delete: int = field(default=0, compare=False)
+    first_unmatched_update: int = field(default=0, compare=False)
+    first_unmatched_delete: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def compact(keys: Hashes) -> Part:
 
 
 def append(parts: list[Part], part: Part) -> None:
-    """Add the next numbers; those that are no range become one array, which grows where it lies."""
+    """Add the next numbers; those that are no range become one array, which grows in place."""
     last = parts[-1] if parts else range(0)
     if isinstance(last, range) or isinstance(part, range):
         parts.append(part)
@@ -105,7 +105,7 @@ def append(parts: list[Part], part: Part) -> None:
 
 
 def filled(parts: Sequence[NDArray[Any] | None], counts: Sequence[int], usual: np.generic) -> NDArray[Any]:
-    """All parts in one; None stands for so many of the usual value."""
+    """All parts in one; None means that many of the usual value."""
     pairs = zip(parts, counts, strict=True)
     return np.concatenate([np.broadcast_to(usual, count) if part is None else part for part, count in pairs])
 
@@ -132,15 +132,15 @@ class KeyIndex:
         return keyed + self._without_key
 
     def add(self, runs: Iterable[KeySequence]) -> list[ChangeEffects]:
-        """Apply runs of changes, one after the other; returns what each met and did."""
+        """Apply runs of changes, one after the other; returns their effects."""
         effects: list[ChangeEffects] = []
         together: list[KeySequence] = []
         waiting = 0
         for run in runs:
-            if waiting + run.row_count > TOGETHER:
+            if waiting + run.row_count > CHANGES_PER_CHUNK:
                 effects += self._add_mixed(together)
                 together, waiting = [], 0
-            if run.is_plain and run.row_count > TOGETHER:
+            if run.is_plain and run.row_count > CHANGES_PER_CHUNK:
                 effects.append(self._add_inserts(run.keys))
             else:
                 together.append(run)
@@ -157,7 +157,7 @@ class KeyIndex:
         markers = filled([run.markers for run in runs], counts, np.int8(0))
         codes = np.full(len(keys), NO_KEY, dtype=np.int64)
         distinct, codes[whole] = np.unique(keys[whole], return_inverse=True)
-        found = met(codes, markers, self._rows_of(distinct))
+        found = matched_rows(codes, markers, self._rows_of(distinct))
         self._without_key += int(np.count_nonzero(~whole & (markers != RowMarker.DELETE)))
         self._take(distinct, _left(codes, markers, found, len(distinct)))
         return _effects(markers, found, counts)
@@ -177,7 +177,7 @@ class KeyIndex:
         distinct, rows = keys[starts], np.diff(np.append(starts, len(keys)))
         prior = self._rows_of(distinct)
         self._take(distinct, prior + rows)
-        return ChangeEffects(repeated=count - int(np.count_nonzero(prior == 0)), inserted=count)
+        return ChangeEffects(duplicate_inserts=count - int(np.count_nonzero(prior == 0)), inserted=count)
 
     @property
     def _keys(self) -> Hashes:
@@ -231,7 +231,7 @@ def _rise(parts: Sequence[Part]) -> bool:
 
 def _rises(keys: Hashes) -> bool:
     """Looked at piece by piece: most keys that do not rise show it early, and no answer is held for each."""
-    pieces = (keys[start : start + PIECE + 1] for start in range(0, len(keys), PIECE))
+    pieces = (keys[start : start + KEYS_PER_CHUNK + 1] for start in range(0, len(keys), KEYS_PER_CHUNK))
     return all((piece[1:] > piece[:-1]).all() for piece in pieces)
 
 
@@ -248,7 +248,7 @@ def _left(codes: Integers, markers: Markers, found: Integers, count: int) -> Int
 
 
 def _effects(markers: Markers, found: Integers, counts: Sequence[int]) -> list[ChangeEffects]:
-    """What each run met and did, `counts` changes one after the other."""
+    """The effects of runs of `counts` changes one after the other."""
     ends = np.concatenate([[0], np.cumsum(counts)])
 
     def summed(numbers: NDArray[Any]) -> list[int]:
@@ -263,19 +263,19 @@ def _effects(markers: Markers, found: Integers, counts: Sequence[int]) -> list[C
 
     inserts, deletes = markers == RowMarker.INSERT, markers == RowMarker.DELETE
     sets, absent = ~inserts & ~deletes, found == 0
-    absent_updates, absent_deletes = (markers == RowMarker.UPDATE) & absent, deletes & absent
-    told = (
+    unmatched_updates, unmatched_deletes = (markers == RowMarker.UPDATE) & absent, deletes & absent
+    numbers = (
         inserts & ~absent,
         ~inserts & (found > 1),
-        absent_updates,
-        absent_deletes,
+        unmatched_updates,
+        unmatched_deletes,
         inserts | (sets & absent),
         np.where(sets, found, 0),
         np.where(deletes, found, 0),
     )
     return list(
         itertools.starmap(
-            ChangeEffects, zip(*map(summed, told), *map(first, (absent_updates, absent_deletes)), strict=True)
+            ChangeEffects, zip(*map(summed, numbers), *map(first, (unmatched_updates, unmatched_deletes)), strict=True)
         )
     )
 
@@ -435,7 +435,7 @@ class KeyWriter:
     """`DeltaWriter` that knows which keys a table has, and no more; fed by `keys_only`.
 
     Attributes:
-        effects: per Delta table and change file, by path from its table folder, what its changes met and did.
+        effects: per Delta table and change file, by path from its table folder, the effects of its changes.
     """
 
     def __init__(self) -> None:
@@ -444,11 +444,9 @@ class KeyWriter:
         self._lock = threading.RLock()
 
     def tables(self) -> Sequence[str]:
-        """See `DeltaWriter`."""
         return sorted(self._tables)
 
-    def state(self, table: str) -> TableSnapshot | None:
-        """See `DeltaWriter`."""
+    def snapshot(self, table: str) -> TableSnapshot | None:
         known = self._tables.get(table)
         if known is None:
             return None
@@ -457,49 +455,44 @@ class KeyWriter:
         )
 
     def log_stamp(self, table: str, since: int) -> str:  # noqa: ARG002 - there are no files
-        """See `DeltaWriter`; a process has no memory of another."""
+        """A process has no memory of another."""
         return ""
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
-        """See `DeltaWriter`."""
         with self._lock:
             self._tables.setdefault(table, _Table(schema, record))
         return Outcome(self._tables[table].version, operation="CREATE")
 
     def prepare(self) -> None:
-        """See `DeltaWriter`; it always is ready."""
+        """It always is ready."""
 
     def apply(
         self,
         table: str,
         batch: ChangeBatch,
         record: BatchRecord,
-        snapshot: TableSnapshot | None = None,  # noqa: ARG002 - nobody else writes
+        snapshot: TableSnapshot | None = None,  # noqa: ARG002 - there is no other writer
     ) -> Outcome:
-        """See `DeltaWriter`; nobody else writes, so that nothing conflicts."""
         self.create(table, batch.schema, beginning(record))
-        known, told = self._tables[table], self.effects.setdefault(table, {})
+        known, counted = self._tables[table], self.effects.setdefault(table, {})
         effects = known.book.add([_run_of(file) for file in batch.files])
-        told.update(zip((file.path for file in batch.files), effects, strict=True))
+        counted.update(zip((file.path for file in batch.files), effects, strict=True))
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
-        found = tuple(MatchCounts(told[file.path].repeated, told[file.path].spread) for file in batch.files)
+        found = tuple(MatchCounts(effect.duplicate_inserts, effect.multi_row_changes) for effect in effects)
         return Outcome(known.version, found, "MERGE")
 
-    def changed_by_others(self, table: str, since: int) -> int:  # noqa: ARG002 - nobody else writes
-        """See `DeltaWriter`; nobody does."""
+    def latest_external_change(self, table: str, since: int) -> int:  # noqa: ARG002 - there is no other writer
         return -1
 
     def make_durable(self, table: str, since: int) -> None:
-        """See `DeltaWriter`; nothing is kept."""
+        """Nothing is kept."""
 
     def drop(self, table: str) -> None:
-        """See `DeltaWriter`."""
         with self._lock:
             self._tables.pop(table, None)
             self.effects.pop(table, None)
 
     def row_count(self, table: str) -> int | None:
-        """See `DeltaWriter`."""
         known = self._tables.get(table)
         return known.book.row_count if known else None
 
@@ -512,20 +505,20 @@ class KeyWriter:
         raise UsageError(f"{table}: rows are not kept when a landing zone is only judged")
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - none is kept
-        """See `DeltaWriter`; none is kept."""
+        """None is kept."""
         return ()
 
     def maintain(
         self,
         table: str,  # noqa: ARG002 - nothing to do
-        retention_hours: float,  # noqa: ARG002 - likewise
-        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - likewise
+        retention_hours: float,  # noqa: ARG002 - as above
+        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - as above
     ) -> Mapping[str, Any]:
-        """See `DeltaWriter`; there is nothing to tidy up."""
+        """There is nothing to tidy up."""
         return {}
 
     def close(self) -> None:
-        """See `DeltaWriter`."""
+        """Nothing is held."""
 
 
 def _joined(parts: Sequence[NDArray[Any] | None], counts: Sequence[int], usual: np.generic) -> NDArray[Any] | None:

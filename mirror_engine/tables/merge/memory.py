@@ -60,7 +60,7 @@ class _KeyedRows:
         """Apply one change; returns how many rows had its key before."""
         key = same_key(change.key)
         hits = self.places.get(key, []) if key is not None else []
-        met = len(hits)
+        count = len(hits)
         if change.marker is RowMarker.INSERT or (change.marker is not RowMarker.DELETE and not hits):
             self.append(key, change.row)
         elif change.marker is RowMarker.DELETE:
@@ -69,11 +69,11 @@ class _KeyedRows:
             hits.clear()
         else:
             self.rows.update((place, change.row) for place in hits)
-        return met
+        return count
 
 
 class MemoryDeltaWriter:
-    """`DeltaWriter` without files or Spark: for tests, tracing, and as the judge of the other one.
+    """`DeltaWriter` without files or Spark: for tests, tracing, and as the reference of the others.
 
     Each commit keeps its rows, so memory grows with the number of commits: not for large tables.
     """
@@ -83,11 +83,9 @@ class MemoryDeltaWriter:
         self._lock = threading.RLock()
 
     def tables(self) -> Sequence[str]:
-        """See `DeltaWriter`."""
         return sorted(self._tables)
 
-    def state(self, table: str) -> TableSnapshot | None:
-        """See `DeltaWriter`."""
+    def snapshot(self, table: str) -> TableSnapshot | None:
         commits = self._tables.get(table)
         if commits is None:
             return None
@@ -106,7 +104,6 @@ class MemoryDeltaWriter:
         return ""
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
-        """See `DeltaWriter`."""
         with self._lock:
             if table in self._tables:
                 return Outcome(len(self._tables[table]) - 1)
@@ -124,7 +121,6 @@ class MemoryDeltaWriter:
         record: BatchRecord,
         snapshot: TableSnapshot | None = None,  # noqa: ARG002 - a conflict is made by the transaction alone
     ) -> Outcome:
-        """See `DeltaWriter`."""
         with self._lock:
             if table not in self._tables and not batch.passthrough:
                 self.create(table, batch.schema, beginning(record))
@@ -133,7 +129,7 @@ class MemoryDeltaWriter:
             if commits:
                 refuse_repeated(table, record, last.transactions.get(record.application))
             keyed = _KeyedRows.of((_widened(row, batch.schema) for row in last.rows), batch.key_columns)
-            met = tuple(_met(keyed, _changes(file, batch)) for file in batch.files)
+            matches = tuple(_matches(keyed, _changes(file, batch)) for file in batch.files)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
             operation = "STAGE" if batch.passthrough else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
             transactions = {**last.transactions, record.application: record.progress.batch}
@@ -148,9 +144,9 @@ class MemoryDeltaWriter:
                     transactions,
                 ),
             ]
-            return Outcome(len(commits), met, operation)
+            return Outcome(len(commits), matches, operation)
 
-    def changed_by_others(self, table: str, since: int) -> int:
+    def latest_external_change(self, table: str, since: int) -> int:
         """See `DeltaWriter`; only `write_as_another` makes such commits."""
         commits = self._tables.get(table, [])
         changing = (v for v in range(since + 1, len(commits)) if _is_foreign_change(commits[v], commits[v - 1]))
@@ -168,14 +164,12 @@ class MemoryDeltaWriter:
         """See `DeltaWriter`; memory lasts as long as the process."""
 
     def drop(self, table: str) -> None:
-        """See `DeltaWriter`."""
         with self._lock:
             self._tables.pop(table, None)
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
     ) -> pa.Table | None:
-        """See `DeltaWriter`."""
         commits = self._tables.get(table)
         if commits is None:
             return None
@@ -189,12 +183,10 @@ class MemoryDeltaWriter:
         return pa.Table.from_batches([batch.filter(where(batch)) for batch in batches], schema).slice(0, limit)
 
     def row_count(self, table: str) -> int | None:
-        """See `DeltaWriter`."""
         commits = self._tables.get(table)
         return None if commits is None else len(commits[-1].rows)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        """See `DeltaWriter`."""
         commits = list(enumerate(self._tables.get(table, ())))
         return [_entry(version, commit) for version, commit in reversed(commits)][:limit]
 
@@ -202,13 +194,13 @@ class MemoryDeltaWriter:
         self,
         table: str,
         retention_hours: float,  # noqa: ARG002 - as the promise has it
-        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - likewise
+        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - as above
     ) -> Mapping[str, Any]:
         """See `DeltaWriter`; there is nothing to tidy up in memory."""
         return {"files_added": 0, "files_removed": 0, "files_deleted": 0} if table in self._tables else {}
 
     def close(self) -> None:
-        """See `DeltaWriter`."""
+        """Nothing is held."""
 
 
 def _is_foreign_change(commit: _Commit, before: _Commit) -> bool:
@@ -249,7 +241,7 @@ def _widened(row: Row, schema: TableSchema) -> Row:
     return row if len(row) == len(schema.columns) else {name: row.get(name) for name in schema.names}
 
 
-def _met(keyed: _KeyedRows, changes: Iterator[Change]) -> MatchCounts:
+def _matches(keyed: _KeyedRows, changes: Iterator[Change]) -> MatchCounts:
     """Apply the changes of one file; returns how many rows they matched."""
     inserts = copies = 0
     for change in changes:

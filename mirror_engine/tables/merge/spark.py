@@ -10,7 +10,7 @@ from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import stage_here
 from mirror_engine.tables.log.commit import allow_vectors
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.history import refuse_changed
+from mirror_engine.tables.log.history import refuse_external_change
 from mirror_engine.tables.log.snapshot import count_rows, open_log
 from mirror_engine.tables.merge.statements import append, confs, merge_changes, merge_plan, says, sized
 from mirror_engine.tables.spark.failures import spark_failures
@@ -40,7 +40,7 @@ _SETTINGS = {
 }
 
 
-def tidy(
+def compact_and_vacuum(
     spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: float, is_wanted: Callable[[], bool]
 ) -> Mapping[str, Any]:
     """OPTIMIZE, then VACUUM, unless the table is wanted; how many files were added, removed from it, and deleted.
@@ -63,7 +63,7 @@ def tidy(
 
 
 DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
-MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than writing their files anew
+MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than rewriting their files
 
 
 class SparkDeltaWriter(LocalDeltaWriter):
@@ -104,7 +104,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
             if marks_rows and not log.marks_rows:
                 since = allow_vectors(folder, log)
             plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
-            refuse_changed(table, folder, since)
+            refuse_external_change(table, folder, since)
             commit = merge_changes if changes.matches else append
             with sized(spark, changes.rows + rows):
                 commit(spark, folder, batch, changes, replace(record, plan=plan))
@@ -124,7 +124,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
         if log is None:
             return {}
         with spark_failures(table, "maintenance"), self.sessions.lent() as spark:
-            return tidy(spark, folder, log, retention_hours, is_wanted)
+            return compact_and_vacuum(spark, folder, log, retention_hours, is_wanted)
 
     def forget(self, folder: Path) -> None:
         """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""

@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import ReadFile, ReadRequest
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
-from mirror_engine.tables.scratch import PROCESS, remove_of_others
+from mirror_engine.tables.scratch import PROCESS, remove_of_other_processes
 from mirror_engine.tables.spark.failures import spark_failures
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class ExecutorReader:
     session: Callable[[], AbstractContextManager[SparkSession]]
 
     def __post_init__(self) -> None:
-        remove_of_others((*self.scratch.glob("read-*"), *self.scratch.glob("rows-*-read-*")))
+        remove_of_other_processes((*self.scratch.glob("read-*"), *self.scratch.glob("rows-*-read-*")))
 
     def in_order(self, pending: PendingFiles) -> Generator[ReadFile, None, None]:
         """See `OrderedReader`.

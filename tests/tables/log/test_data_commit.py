@@ -170,7 +170,7 @@ def test_inserts_are_committed_without_spark_with_their_transaction_and_record(t
     assert (outcome.operation, outcome.version) == ("APPEND", 1)
     assert table.found() == [(1, "Linz"), (2, None)]
     assert opened(table).transaction_version(table.record().application) == 1
-    state = table.writer.state(table.table)
+    state = table.writer.snapshot(table.table)
     assert state is not None
     assert state.record is not None
     assert (state.record_version, state.record.progress.batch) == (1, 1)

@@ -62,7 +62,7 @@ def test_random_changes_of_every_key_type_leave_the_rows_of_replay(
             for number in range(choose.randrange(1, 15))
         ]
         outcomes = [table.change(*rows) for table in tables]
-        assert outcomes[0].met == outcomes[1].met
+        assert outcomes[0].matches == outcomes[1].matches
         found, expected = (table.writer.rows(table.table) for table in tables)
         assert found is not None
         assert expected is not None
@@ -135,14 +135,14 @@ def test_a_merge_of_nothing_still_records_its_batch(writer: DeltalakeWriter, mon
 def test_rows_added_since_the_snapshot_are_a_conflict(writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    check = engine.refuse_changed
+    check = engine.refuse_external_change
 
     def check_then_lose(*arguments: Any) -> None:
         check(*arguments)
         rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["Graz"]})
         write_deltalake(writer._tables.path(table.table), rows, mode="append")
 
-    monkeypatch.setattr(engine, "refuse_changed", check_then_lose)
+    monkeypatch.setattr(engine, "refuse_external_change", check_then_lose)
     with pytest.raises(CommitConflict):
         table.change((1, 1, "Wels"))
     assert table.found() == [(1, "Graz"), (1, "Linz")]
@@ -154,7 +154,7 @@ def test_compacting_and_vacuuming_keep_rows_and_record(writer: DeltalakeWriter) 
         table.change((0, number, "Linz"))
     done = writer.maintain(table.table, 0.0)
     assert (done["files_added"], done["files_removed"], done["files_deleted"]) == (1, 4, 4)
-    state = writer.state(table.table)
+    state = writer.snapshot(table.table)
     assert state is not None
     assert state.record_version == 4
     assert len(table.found()) == 4
