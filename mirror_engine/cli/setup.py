@@ -147,7 +147,7 @@ def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> Iterator[Renderable
     yield status_text(mirror.status(), time.time())
 
 
-@command(config=("driver_memory", "delta_jars_dir"))
+@command(config=("merge_engine", "driver_memory", "delta_jars_dir"))
 def doctor(root: Path, config: Config, *, as_json: bool) -> None:
     """Check this machine and the Delta tables.
 

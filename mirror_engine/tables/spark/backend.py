@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
@@ -13,7 +12,7 @@ from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWrite
 from mirror_engine.tables.passthrough import PassthroughReader
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.spill import all_rows
-from mirror_engine.tables.spark.session import adopted, is_cluster, is_distributed, start_session
+from mirror_engine.tables.spark.session import adopted, is_cluster, is_distributed, merges_with_spark, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,15 +51,9 @@ class SparkBackend:
     @cached_property
     def writer(self) -> LocalDeltaWriter:
         """The writer with the merge engine that was chosen."""
-        return (
-            self._spark_writer if self._merges_with_spark else DeltalakeWriter(self.root / TABLES, self.root / SCRATCH)
-        )
-
-    @property
-    def _merges_with_spark(self) -> bool:
-        if self.config.merge_engine == "auto":
-            return self.spark is not None or find_spec("pyspark") is not None
-        return self.config.merge_engine == "spark"
+        if merges_with_spark(self.config, self.spark):
+            return self._spark_writer
+        return DeltalakeWriter(self.root / TABLES, self.root / SCRATCH)
 
     @cached_property
     def _spark_writer(self) -> SparkDeltaWriter:
@@ -71,7 +64,7 @@ class SparkBackend:
 
     def reader(self) -> OrderedReader:
         """A reader of change files: executors where they may be other machines, else this process."""
-        if self._merges_with_spark and is_distributed(self.config, self.spark):
+        if merges_with_spark(self.config, self.spark) and is_distributed(self.config, self.spark):
             from mirror_engine.tables.spark.executors import ExecutorReader  # noqa: PLC0415 - most never need it
 
             return ExecutorReader(self.storage, self.config, self.root / SCRATCH, self._spark_writer.sessions.lent)

@@ -16,6 +16,7 @@ from mirror_engine.config import cache_folder
 from mirror_engine.errors import JavaMissing
 from mirror_engine.tables.spark.jars import DELTA_VERSION, SPARK_VERSION, find_jars, jars_folder
 from mirror_engine.tables.spark.java import find_java
+from mirror_engine.tables.spark.session import merges_with_spark
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config
@@ -48,16 +49,21 @@ def checks(root: Path | None, config: Config) -> list[Check]:
 
     Args:
         root: the mirrored database folder; None leaves out what depends on it.
-        config: `delta_jars_dir` and `driver_memory` count.
+        config: `merge_engine`, `delta_jars_dir` and `driver_memory` count.
     """
-    machine = [
-        Check("Python", ok=True, found=platform.python_version()),
+    spark = [
         _java(),
         _package("Spark", "pyspark", SPARK_VERSION),
         _package("Delta", "delta-spark", DELTA_VERSION),
         _jars(config),
         _class_archive(),
         _memory(config),
+    ]
+    is_spark = merges_with_spark(config)
+    machine = [
+        Check("Python", ok=True, found=platform.python_version()),
+        Check("Merge engine", ok=True, found="spark" if is_spark else "deltalake, which needs no Java"),
+        *(spark if is_spark else ()),
         _disk("Temporary disk", Path(tempfile.gettempdir())),
     ]
     return machine if root is None else [*machine, _disk("Disk of ROOT", root), _writable(root)]

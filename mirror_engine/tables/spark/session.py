@@ -437,6 +437,13 @@ def is_distributed(config: Config, spark: SparkSession | None) -> bool:
     return is_submitted() or is_cluster(config)
 
 
+def merges_with_spark(config: Config, spark: SparkSession | None = None) -> bool:
+    """Whether Spark is the merge engine: `auto` takes it where it is installed or a session was passed."""
+    if config.merge_engine == "auto":
+        return spark is not None or find_spec("pyspark") is not None
+    return config.merge_engine == "spark"
+
+
 def adopted(spark: SparkSession) -> SparkSession:
     """A session of the same Spark with settings of its own; the argument is not changed.
 
@@ -509,8 +516,11 @@ class Sessions:
         """A session for one call at a time: confs set for a commit must reach no other."""
         with self._lock:
             spark = self._begin()
-        with self._lent(spark) as session:
+        session = self._idle_or_new(spark)
+        try:
             yield session
+        finally:
+            spark.idle.append(session)
 
     def close(self) -> None:
         """End Spark, if it was started; sessions still lent become useless."""
@@ -522,18 +532,9 @@ class Sessions:
     def _begin(self) -> _Spark:
         if self._spark is None:
             self._spark = _Spark()
-            threading.Thread(
-                target=_start_into, args=(self._spark.first, self._start), name="spark", daemon=True
-            ).start()
+            arguments = (self._spark.first, self._start)
+            threading.Thread(target=_start_into, args=arguments, name="spark", daemon=True).start()
         return self._spark
-
-    @contextmanager
-    def _lent(self, spark: _Spark) -> Iterator[SparkSession]:
-        session = self._idle_or_new(spark)
-        try:
-            yield session
-        finally:
-            spark.idle.append(session)
 
     def _idle_or_new(self, spark: _Spark) -> SparkSession:
         try:

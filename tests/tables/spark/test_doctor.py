@@ -99,3 +99,10 @@ def test_a_relative_root_that_exists_will_not_be_made(tmp_path: Path, monkeypatc
     (tmp_path / "root").mkdir()
     monkeypatch.chdir(tmp_path)
     assert _found(Path("root"))["Write permission"].found == f"{tmp_path}/root can be written"
+
+
+def test_the_deltalake_engine_needs_no_java_and_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _package: "4.1.0")
+    found = _found(config=Config(merge_engine="deltalake"))
+    assert list(found) == ["Python", "Merge engine", "Temporary disk"]
+    assert all(check.ok for check in found.values())
