@@ -24,7 +24,7 @@ from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUnusable, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, forbidden_change
-from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, TABLES_OF_THE_SERVICE, TableName, conflicts
+from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, SCHEMA_SUFFIX, TableName, conflicts
 from mirror_engine.landing_zone.progress import Progress, Rejection
 from mirror_engine.landing_zone.states import (
     Behind,
@@ -426,9 +426,9 @@ def ownership_conflicts(
         folder = context.delta_folder(name)
         if folder in foreign and _is_foreign(context, folder):
             refusals.setdefault(name, diagnose("ME004", name.folder, table=folder, folder="another program"))
-    if context.config.strict and len(names) > TABLES_OF_THE_SERVICE:
+    if context.config.strict and len(names) > MAX_FABRIC_TABLES:
         first_seen = {name: progress.configured_at for name, progress in known.items() if progress.configured_at}
-        for name in sorted(names, key=lambda name: (first_seen.get(name, math.inf), name))[TABLES_OF_THE_SERVICE:]:
+        for name in sorted(names, key=lambda name: (first_seen.get(name, math.inf), name))[MAX_FABRIC_TABLES:]:
             refusals.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
     return refusals
 

@@ -12,7 +12,7 @@ from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import (
     LandedFile,
     MetadataAbsent,
-    MetadataSighting,
+    MetadataListing,
     MetadataUnusable,
     MetadataUsable,
     TableListing,
@@ -21,12 +21,12 @@ from mirror_engine.landing_zone.listing import (
 from mirror_engine.landing_zone.metadata import MAX_BYTES, PartnerEvents, parse, parse_partner_events
 from mirror_engine.landing_zone.names import (
     CLEANED_FOLDERS,
+    MAX_FABRIC_TABLES,
     METADATA_FILE,
     PARTNER_EVENTS_FILE,
     RESERVED_IN_TABLE,
-    TABLES_OF_THE_SERVICE,
     TableName,
-    first_sight_order,
+    ownership_order,
     schema_of,
 )
 from mirror_engine.landing_zone.partitions import MAX_DEPTH, parse_name
@@ -129,7 +129,7 @@ class TableFolders:
                 pending += [joined(below, entry.name) for entry in entries if _is_partition(entry)]
         return listings
 
-    def _metadata(self, folder: str, name: TableName, entries: Sequence[Entry]) -> MetadataSighting | None:
+    def _metadata(self, folder: str, name: TableName, entries: Sequence[Entry]) -> MetadataListing | None:
         """Return the folder's metadata, read only if it changed; None where it changed while it was read (LZ-2.1)."""
         entry = next((entry for entry in entries if entry.name == METADATA_FILE and entry.kind is Kind.FILE), None)
         if entry is None:
@@ -161,7 +161,7 @@ def _is_partition(entry: Entry) -> bool:
 
 
 def _listing(
-    name: TableName, identity: str, metadata: MetadataSighting, listings: Mapping[str, Sequence[Entry]], *, strict: bool
+    name: TableName, identity: str, metadata: MetadataListing, listings: Mapping[str, Sequence[Entry]], *, strict: bool
 ) -> TableListing:
     files: list[LandedFile] = []
     diagnostics: list[Diagnostic] = []
@@ -241,7 +241,7 @@ class Poller:
             self._add(scan, entry)
         tables = tuple(self._tables(scan))
         self._table_folders.keep(scan.tables)
-        if len(scan.tables) > TABLES_OF_THE_SERVICE:
+        if len(scan.tables) > MAX_FABRIC_TABLES:
             scan.diagnostics.append(self._diagnose("ME007", scan.zone, count=len(scan.tables)))
         return ZoneListing(
             scan.zone, zone.identity, tables, frozenset(scan.unlisted), tuple(scan.diagnostics), scan.partner
@@ -309,7 +309,7 @@ class Poller:
     def _tables(self, scan: _Scan) -> list[TableListing]:
         """List every table folder, schema folders first, then by name."""
         listings = []
-        for name in sorted(scan.tables, key=first_sight_order):
+        for name in sorted(scan.tables, key=ownership_order):
             try:
                 listing = self._table_folders.scan(scan.zone, name, scan.tables[name])
             except StorageUnavailable:

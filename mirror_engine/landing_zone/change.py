@@ -1,7 +1,4 @@
-"""Row markers, changes and `replay`: the meaning of a run of changes, said once and slowly.
-
-`replay` is the specification. Every fast path is held to it by property tests.
-"""
+"""Row markers, changes and `replay`, the slow specification that property tests compare every fast path with."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ MARKER_COLUMN = "__rowMarker__"
 
 
 class RowMarker(IntEnum):
-    """What a row asks for (LZ-4.1); any other value is refused (LZ-4.12)."""
+    """The kind of change of a row (LZ-4.1); any other value is rejected (LZ-4.12)."""
 
     INSERT = 0
     UPDATE = 1
@@ -44,10 +41,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Effect:
-    """What one change met and did: `met` rows had its key before it, `left` have it after."""
+    """Rows with a change's key: `matched` before it, `remaining` after it."""
 
-    met: int
-    left: int
+    matched: int
+    remaining: int
 
 
 def comparable(part: object) -> Hashable:
@@ -58,12 +55,12 @@ def comparable(part: object) -> Hashable:
 
 
 def same_rows(some: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether both are the same rows, in any order; a column that is lacking is NULL."""
+    """Whether both are the same rows, in any order; a missing column is NULL."""
     return Counter(map(_content, some)) == Counter(map(_content, others))
 
 
 def same_key(key: tuple[Any, ...]) -> tuple[Hashable, ...] | None:
-    """The key in comparable form, or None where a NULL part makes it match nothing (LZ-4.8)."""
+    """The key in comparable form, or None if a NULL part makes it match nothing (LZ-4.8)."""
     return None if not key or any(part is None for part in key) else tuple(map(comparable, key))
 
 
@@ -78,19 +75,19 @@ def replay(
         key_columns: the names of the key columns; empty in a keyless table.
 
     Returns:
-        The table after, and what each change met. The order of the rows means nothing.
+        The table after, and each change's effect. The order of the rows means nothing.
     """
     table = list(rows)
     effects = []
     for change in changes:
-        wanted = same_key(change.key)
+        key = same_key(change.key)
         hits = [
             index
             for index, row in enumerate(table)
-            if wanted is not None and same_key(tuple(row[name] for name in key_columns)) == wanted
+            if key is not None and same_key(tuple(row[name] for name in key_columns)) == key
         ]
         table = _applied(table, change, hits)
-        effects.append(Effect(len(hits), _left(change.marker, len(hits))))
+        effects.append(Effect(len(hits), _remaining(change.marker, len(hits))))
     return table, effects
 
 
@@ -114,13 +111,13 @@ def _applied(table: list[dict[str, Any]], change: Change, hits: list[int]) -> li
             assert_never(change.marker)
 
 
-def _left(marker: RowMarker, met: int) -> int:
+def _remaining(marker: RowMarker, matched: int) -> int:
     match marker:
         case RowMarker.INSERT:
-            return met + 1
+            return matched + 1
         case RowMarker.DELETE:
             return 0
         case RowMarker.UPDATE | RowMarker.UPSERT:
-            return max(met, 1)
+            return max(matched, 1)
         case _:
             assert_never(marker)

@@ -1,8 +1,8 @@
-"""The text dialect, and how text written in it comes apart into records of cells (LZ-6.2 to LZ-6.4, LZ-6.8).
+"""The text dialect, and the reader of its records and cells (LZ-6.2 to LZ-6.4, LZ-6.8).
 
-A cell is `None` where it is NULL: an unquoted empty field, or unquoted `NullValue`. Row numbers are 1-based and count
+A cell is `None` for NULL: an unquoted empty field, or unquoted `NullValue`. Row numbers are 1-based and count
 data rows only: neither the header nor blank lines. Text right after a closing quote (`"a"b`) is refused: it may be a
-quote that was not escaped, and then any reading would shift the row's cells.
+quote that was not escaped, which would shift the row's cells.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 Record = list["str | None"]
 
-LONG_LINE = 64 * 1024  # characters; a longer line is walked cell by cell, so that its cells can be counted on the way
-MAX_COLUMNS = 100_000  # in a header; a thousand times what the service takes
+LONG_LINE = 64 * 1024  # characters; a longer line is read cell by cell, with their number bounded
+MAX_COLUMNS = 100_000  # in a header; a thousand times Fabric's limit
 _RUN = 1000  # escapes matched at once: a match without bound would cost 100 times the text's memory
 
 
 @dataclass(frozen=True)
 class TextDialect:
-    """How a publisher writes delimited text (LZ-6.2); every value is one the protocol knows."""
+    """The options of delimited text (LZ-6.2), each a valid one."""
 
     row_separator: str = "\r\n"
     column_separator: str = ","
@@ -52,7 +52,7 @@ class TextDialect:
 
 @dataclass(frozen=True)
 class RecordLimits:
-    """What a record may be, and where faults are reported.
+    """Limits of a record, and the path in messages.
 
     Attributes:
         path: of the file, for messages.
@@ -66,11 +66,11 @@ class RecordLimits:
 
 
 class RecordReader:
-    """Takes text in pieces and gives records: the header first, raw; then rows as wide as it.
+    """Reader of records from pieces of text: the header first, raw; then rows of its width.
 
     Attributes:
         row: how many records were completed after the header; -1 before it.
-        other_line_ends: whether a record ended in another way than the dialect says (ME062).
+        other_line_ends: whether a record had another end than the dialect declares (ME062).
     """
 
     def __init__(self, dialect: TextDialect, limits: RecordLimits) -> None:
@@ -94,7 +94,7 @@ class RecordReader:
         """The records, in lists of those that one piece of text completes.
 
         Raises:
-            RejectedFile: ME061 or ME075 at the row it is about, after all records before it were given.
+            RejectedFile: ME061 or ME075 at the row, after all earlier records were yielded.
         """
         tail: list[str] = []
         tail_bytes = 0
@@ -109,13 +109,13 @@ class RecordReader:
                 tail_bytes += _utf8_length(rest)
                 self._bound(tail_bytes)
         except UnicodeDecodeError:
-            raise self._refused("bytes that are not in the declared encoding") from None
+            raise self._rejected("bytes that are not in the declared encoding") from None
         yield from self._complete(["".join(tail)], "")
         if self._open:
-            raise self._refused("a quote is opened and never closed")
+            raise self._rejected("a quote is opened and never closed")
 
     def _plain(self, block: str) -> list[list[Record]]:
-        """All records of a block in which nothing is quoted and nothing is wrong, fast; nothing where it is not so."""
+        """All records of a block without quotes and faults, fast; empty for any other block."""
         if self.row < 0 or self._open or self._end == "\r" or self._quote in block or not self._ends_well(block):
             return []
         lines = block.replace("\r\n", "\n").removesuffix("\r").split("\n")
@@ -183,9 +183,9 @@ class RecordReader:
             self._width = len(cells)
             self._nulls = self._nulls_of_rows
             if self._width > MAX_COLUMNS:
-                raise self._refused(f"more than {MAX_COLUMNS} columns")
+                raise self._rejected(f"more than {MAX_COLUMNS} columns")
         if len(cells) != self._width:
-            raise self._refused(f"{len(cells)} fields for {self._width}")
+            raise self._rejected(f"{len(cells)} fields for {self._width}")
         self.row += 1
         return cells
 
@@ -197,7 +197,7 @@ class RecordReader:
         at = self._closed(line) if self._open else self._cell(line, 0)
         while 0 <= at < len(line):
             if line[at] != self._separator:
-                raise self._refused("text follows a closing quote")
+                raise self._rejected("text follows a closing quote")
             at = self._cell(line, at + 1)
         self._bytes += _utf8_length(line) + len(end)
         self._bound(0)
@@ -209,7 +209,7 @@ class RecordReader:
 
     def _cell(self, line: str, at: int) -> int:
         if len(self._cells) > (self._width or MAX_COLUMNS):
-            raise self._refused(f"more than {self._width or MAX_COLUMNS} fields")
+            raise self._rejected(f"more than {self._width or MAX_COLUMNS} fields")
         if line[at : at + 1] == self._quote:
             end = self._quoting.closing(line, at + 1)
             if end < 0:
@@ -234,9 +234,9 @@ class RecordReader:
     def _bound(self, more_bytes: int) -> None:
         if self._bytes + more_bytes > self._limits.row_bytes:
             limit = f"{self._limits.row_bytes} bytes"
-            raise self._refused("the row", code="ME075", limit=limit, option="max_row_size")
+            raise self._rejected("the row", code="ME075", limit=limit, option="max_row_size")
 
-    def _refused(self, reason: str, code: str = "ME061", **details: str) -> RejectedFile:
+    def _rejected(self, reason: str, code: str = "ME061", **details: str) -> RejectedFile:
         row = self.row + 1 if self.row >= 0 else None
         place = "" if row else "header: "
         return RejectedFile(
@@ -278,7 +278,7 @@ class Quoting:
         self._pair = re.compile(f"{q}{q}|{e}[{q}{e}]" if escape else f"{q}{q}")
 
     def cells(self, line: str, nulls: frozenset[str]) -> Record | None:
-        """The cells of a line; None where its last cell is open, faulty or very long."""
+        """The cells of a line; None if its last cell is open, faulty or very long."""
         quote = self._quote
         fields = self._field.findall(line + self._separator)
         if fields[-1][:1] == quote and self._whole.fullmatch(fields[-1]) is None:
@@ -286,13 +286,13 @@ class Quoting:
         return [self.plain(field) if field[:1] == quote else None if field in nulls else field for field in fields]
 
     def closing(self, text: str, at: int) -> int:
-        """Where the quote closes that is open at `at`; -1 where it does not."""
+        """The position of the closing quote of a cell open at `at`; -1 if there is none."""
         while (end := self._run.match(text, at).end()) > at:  # type: ignore[union-attr]  # it matches the empty text
             at = end
         return at if text[at : at + 1] else -1
 
     def plain(self, field: str) -> str:
-        """What stands between the quotes, its escapes freed."""
+        """The text between the quotes, unescaped."""
         inner = field[1:-1]
         if self._escape not in inner:
             return inner.replace(self._pair_of_quotes, self._quote)
@@ -323,7 +323,7 @@ _ALIASES = {
 }
 # .NET's code pages that Python knows under their number alone
 _CODE_PAGE = re.compile(r"(?:windows|x-cp|ibm|cp|dos)-?0*(\d{3,5})", re.IGNORECASE)
-# Text encodings to Python that are none for a change file, or that decode to what is no character.
+# Python's text encodings that change files do not have, or that decode to surrogates.
 _NOT_FOR_FILES = {
     "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem", "utf-7", "charmap",
 }  # fmt: skip
@@ -331,15 +331,15 @@ _WIDE = {"utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"}
 
 
 def codec_of(name: str) -> str | None:
-    """Python's one name for an encoding that .NET or IANA calls `name`, in any case; None where there is none.
+    """Python's one name for an encoding that .NET or IANA calls `name`, in any case; None if there is none.
 
     `utf-16` and `utf-32` without more mean little endian, as in .NET; a byte order mark in the file overrules it.
     """
-    wanted = " ".join(name.casefold().split())
-    page = _CODE_PAGE.fullmatch(wanted)
-    if not wanted.isascii():
-        return None  # codecs.lookup would pass over the letters it does not know
-    for spelling in (_ALIASES.get(wanted, wanted), f"cp{page[1]}" if page else wanted):
+    spelling_key = " ".join(name.casefold().split())
+    page = _CODE_PAGE.fullmatch(spelling_key)
+    if not spelling_key.isascii():
+        return None  # codecs.lookup would ignore the letters it does not know
+    for spelling in (_ALIASES.get(spelling_key, spelling_key), f"cp{page[1]}" if page else spelling_key):
         try:
             codec = codecs.lookup(spelling)
         except (LookupError, ValueError):
@@ -358,7 +358,7 @@ def decoded(chunks: Iterable[bytes], codec: str) -> Iterator[str]:
         codec: as `codec_of` names it.
 
     Raises:
-        UnicodeDecodeError: after all text before it was given, at the first byte that is no text.
+        UnicodeDecodeError: at the first byte that is not text, after all text before it was yielded.
     """
     decoder: codecs.IncrementalDecoder | None = None
     first = True
@@ -397,7 +397,7 @@ def _step(decoder: codecs.IncrementalDecoder, chunk: bytes, *, final: bool) -> I
             text.encode()
     except UnicodeDecodeError as error:
         decoder.setstate((b"", flags))
-        # what is good before the bad byte is given first, so that the reader can say the row
+        # the text before the bad byte comes first, so that the reader knows the row
         yield decoder.decode((pending + chunk)[: error.start], False)
         raise
     except UnicodeEncodeError as error:
@@ -439,11 +439,11 @@ _QUOTES = {'"': '"', "'": "'", "": ""}
 _ESCAPES = {"\\": "\\", "/": "/", '"': '"', "": ""}
 
 
-def read_dialect(reader: PropertyReader, given: JsonObject) -> TextDialect:
-    """The text options, nested in `FileFormatTypeProperties` or flat beside it (LZ-2.7)."""
-    nested = reader.property(given, "FileFormatTypeProperties", json_object, JsonObject())
+def read_dialect(reader: PropertyReader, properties: JsonObject) -> TextDialect:
+    """The text options, nested in `FileFormatTypeProperties` or flat next to it (LZ-2.7)."""
+    nested = reader.property(properties, "FileFormatTypeProperties", json_object, JsonObject())
     note_unknown(reader, nested, OPTIONS, "FileFormatTypeProperties.")
-    places = (nested, given)
+    places = (nested, properties)
     default = TextDialect()
     reader.option(places, "FirstRowAsHeader", _header, True)
     return TextDialect(
@@ -456,12 +456,12 @@ def read_dialect(reader: PropertyReader, given: JsonObject) -> TextDialect:
     )
 
 
-def read_columns(reader: PropertyReader, given: JsonObject) -> tuple[tuple[Column, ...], frozenset[str]]:
-    """The declared columns, the row marker not among them (LZ-6.6), and the names of those that hold times of day.
+def read_columns(reader: PropertyReader, properties: JsonObject) -> tuple[tuple[Column, ...], frozenset[str]]:
+    """The declared columns without the row marker (LZ-6.6), and the names of those with times of day.
 
-    A repeated name is refused, ignoring case. ME056 where none are declared (LZ-6.1).
+    A repeated name is an error, ignoring case. ME056 if none are declared (LZ-6.1).
     """
-    definition = reader.property(given, "SchemaDefinition", json_object, JsonObject())
+    definition = reader.property(properties, "SchemaDefinition", json_object, JsonObject())
     note_unknown(reader, definition, {"Columns"}, "SchemaDefinition.")
     entries: list[JsonObject] = reader.property(definition, "Columns", _objects, [], called="SchemaDefinition.Columns")
     if not entries and not reader.errors:
@@ -481,10 +481,12 @@ def read_columns(reader: PropertyReader, given: JsonObject) -> tuple[tuple[Colum
     return tuple(columns.values()), frozenset(times)
 
 
-def note_unknown(reader: PropertyReader, given: JsonObject, known: set[str] | frozenset[str], place: str = "") -> None:
-    """Warn of properties the protocol does not know (LZ-2.8)."""
+def note_unknown(
+    reader: PropertyReader, properties: JsonObject, known: set[str] | frozenset[str], place: str = ""
+) -> None:
+    """Warn of unknown properties (LZ-2.8)."""
     folded = {one.casefold() for one in known}
-    for spelled in given.names:
+    for spelled in properties.names:
         if spelled.casefold() not in folded:
             reader.note("ME012", property=f"{place}{spelled}")
 

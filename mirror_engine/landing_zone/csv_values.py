@@ -36,7 +36,7 @@ class CellFault(ValueError):
     """A cell that is no value of its type.
 
     Attributes:
-        fault: `format`, or `out of range` of a number, as E6 tells them apart.
+        fault: `format`, or `out of range` of a number, as E6 distinguishes them.
     """
 
     def __init__(self, fault: str) -> None:

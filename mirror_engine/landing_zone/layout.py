@@ -1,4 +1,4 @@
-"""Where everything lies under ROOT (LZ-1.1, LZ-1.2)."""
+"""Paths under ROOT (LZ-1.1, LZ-1.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the poller saw: folders and files as values."""
+"""Listings: the folders and files of a landing zone as values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def partition_of(path: str) -> str:
-    """The Hive folder a file lies in, both from the table folder; `""` at its top."""
+    """The Hive folder of a file, both from the table folder; `""` at its top."""
     return path.rpartition("/")[0]
 
 
@@ -24,8 +24,8 @@ class LandedFile:
         path: from the table folder, `/` between parts: `00000000000000000001.parquet`, `day=1/….parquet`.
         size: in bytes.
         modified_ns: LastModified in nanoseconds since 1970, UTC.
-        identity: told by the storage when the file is created; writing in place keeps it, deleting and
-            landing again, or renaming another file over it, changes it (LZ-3.11).
+        identity: set by the storage when the file is created; kept by writing in place, changed by deleting and
+            landing again, or by renaming another file over it (LZ-3.11).
     """
 
     path: str
@@ -35,17 +35,17 @@ class LandedFile:
 
     @property
     def etag(self) -> str:
-        """Changes whenever the content may have."""
+        """A value that changes whenever the content may have changed."""
         return f"{self.identity}:{self.size}:{self.modified_ns}"
 
     def has_grown_since(self, etag: str) -> bool:
-        """Whether more was written to the file that had this etag; not where another was put in its place (ME071)."""
+        """Whether more was written to the file with this etag; False for another file in its place (ME071)."""
         identity, size, _ = etag.rsplit(":", 2)
         return identity == self.identity and int(size) < self.size
 
     @property
     def partition(self) -> str:
-        """See `partition_of`."""
+        """The Hive folder, from the table folder; `""` at its top."""
         return partition_of(self.path)
 
     @property
@@ -56,7 +56,7 @@ class LandedFile:
 
 @dataclass(frozen=True)
 class MetadataAbsent:
-    """No `_metadata.json` lies in the folder."""
+    """The folder has no `_metadata.json`."""
 
 
 @dataclass(frozen=True)
@@ -69,53 +69,53 @@ class MetadataUnusable:
 
 @dataclass(frozen=True)
 class MetadataUsable:
-    """A `_metadata.json` and what it says."""
+    """A usable `_metadata.json`."""
 
     etag: str
     metadata: Metadata
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-MetadataSighting = MetadataAbsent | MetadataUnusable | MetadataUsable
+MetadataListing = MetadataAbsent | MetadataUnusable | MetadataUsable
 
 
 @dataclass(frozen=True)
 class TableListing:
-    """One table folder as the poller saw it.
+    """One table folder.
 
     Attributes:
         name: its name.
-        identity: the folder's creation stamp (LZ-7.3): new after drop and recreate, untouched by changes inside.
+        identity: the folder's creation stamp (LZ-7.3): new after drop and recreate, kept by changes inside.
         metadata: its `_metadata.json`.
         files: every regular file that may be a change file: directly inside, or in Hive folders (`k=v/…`).
             Reserved and `_` or `.` names are not among them.
-        diagnostics: what was passed over, with the reason (ME003, ME021 for `_` names, ME074).
+        diagnostics: of ignored paths (ME003, ME021 for `_` names, ME074).
     """
 
     name: TableName
     identity: str
-    metadata: MetadataSighting
+    metadata: MetadataListing
     files: tuple[LandedFile, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def usable(self) -> Metadata | None:
-        """What its `_metadata.json` says; None where it cannot be used."""
+        """Its metadata; None if unusable."""
         return self.metadata.metadata if isinstance(self.metadata, MetadataUsable) else None
 
 
 @dataclass(frozen=True)
 class ZoneListing:
-    """The whole landing zone as the poller saw it.
+    """The whole landing zone.
 
     Attributes:
         folder: the zone, from ROOT: `Files/LandingZone`, or `LandingZone`.
         identity: the zone folder's creation stamp; `""` while there is no zone, which is not an emptied one.
         tables: every table folder, schema folders first, then by name.
-        unlisted: schema and table folders that could not be listed, or changed too fast to be seen as they are
-            (`""` stands for the zone): nothing below is dropped or applied.
-        diagnostics: about the zone itself and what lies beside the tables.
-        partner: who says to publish; None where nobody does.
+        unlisted: schema and table folders that could not be listed, or kept changing during the scan
+            (`""` for the zone): nothing below is dropped or applied.
+        diagnostics: about the zone itself and files outside tables.
+        partner: the publisher's own words; None if it left none.
     """
 
     folder: str

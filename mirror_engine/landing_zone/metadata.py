@@ -1,4 +1,4 @@
-"""`_metadata.json`: every documented spelling, and a plain sentence for each fault (protocol chapter 2)."""
+"""`_metadata.json` in every documented spelling, with a diagnostic for each fault (LZ-2)."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ PROPERTIES = OPTIONS | {
 
 
 class Strategy(str, Enum):
-    """How change files are told apart and ordered (protocol chapter 3)."""
+    """How change files are detected and ordered (LZ-3)."""
 
     SEQUENTIAL = "SequentialFileName"
     LAST_UPDATE_TIME = "LastUpdateTimeFileDetection"
 
 
 class FileFormat(str, Enum):
-    """What a change file is written in."""
+    """The format of change files."""
 
     PARQUET = "Parquet"
     CSV = "CSV"
@@ -64,8 +64,8 @@ class Metadata:
         key_columns: the unique key; empty in a keyless, insert-only table.
         strategy: how change files are detected.
         upsert_default: whether marker-free rows are upserts.
-        partitioned: whether change files lie in Hive folders.
-        file_format: what they are written in.
+        partitioned: whether change files are in Hive folders.
+        file_format: theirs.
         extension: without the dot, lower case.
         declared_columns: `SchemaDefinition.Columns` in order, types in Delta's words; empty for Parquet.
         dialect: how delimited text is written; the defaults for Parquet.
@@ -84,7 +84,7 @@ class Metadata:
 
     @property
     def definition(self) -> tuple[Column, ...]:
-        """`declared_columns` as they may not change (LZ-6.11): `ITime` is told from `String`."""
+        """`declared_columns` as compared by LZ-6.11: `ITime` differs from `String`."""
         return tuple(
             replace(column, type="time") if column.name in self.time_columns else column
             for column in self.declared_columns
@@ -97,7 +97,7 @@ class Metadata:
 
 
 def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata | None, tuple[Diagnostic, ...]]:
-    """What a `_metadata.json` says, and what there is to say about it (protocol chapter 2, LZ-6.1, LZ-6.2).
+    """Parse a `_metadata.json` (LZ-2, LZ-6.1, LZ-6.2).
 
     Args:
         content: the file's bytes.
@@ -105,11 +105,11 @@ def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata 
         strict: whether severities are those of `strict`.
 
     Returns:
-        The metadata with its warnings; or None where it is unusable (LZ-2.6), with every error first.
+        The metadata with its warnings; or None if it is unusable (LZ-2.6), with every error first.
     """
     reader = PropertyReader(path, strict)
-    given = _read_object(reader, content)
-    metadata = _read_metadata(reader, given) if given is not None else None
+    properties = _read_object(reader, content)
+    metadata = _read_metadata(reader, properties) if properties is not None else None
     if metadata is None or reader.errors:
         return None, (*reader.errors, *reader.notes)
     _note_limits(reader, metadata)
@@ -132,45 +132,45 @@ def _read_object(reader: PropertyReader, content: bytes) -> JsonObject | None:
     return value
 
 
-def _read_metadata(reader: PropertyReader, given: JsonObject) -> Metadata:
+def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
     no_keys: tuple[str, ...] = ()
-    note_unknown(reader, given, PROPERTIES)
-    if given.values("ConditionalUpdateColumn"):
+    note_unknown(reader, properties, PROPERTIES)
+    if properties.values("ConditionalUpdateColumn"):
         reader.note("ME014")
-    known_format = reader.property(given, "FileFormat", one_of(FileFormat), None)
+    known_format = reader.property(properties, "FileFormat", one_of(FileFormat), None)
     file_format = known_format or FileFormat.PARQUET
     is_parquet = file_format is FileFormat.PARQUET
-    is_misspelled = known_format is None and given.values("FileFormat")
+    is_misspelled = known_format is None and properties.values("FileFormat")
     if is_parquet and not is_misspelled:
-        _note_text_properties(reader, given)
-    columns, times = ((), frozenset[str]()) if is_parquet else read_columns(reader, given)
+        _note_text_properties(reader, properties)
+    columns, times = ((), frozenset[str]()) if is_parquet else read_columns(reader, properties)
     return Metadata(
-        key_columns=reader.property(given, "keyColumns", _key_columns, no_keys),
-        strategy=reader.property(given, "fileDetectionStrategy", one_of(Strategy), Strategy.SEQUENTIAL),
-        upsert_default=reader.property(given, "isUpsertDefaultRowMarker", boolean, False),
-        partitioned=reader.property(given, "isPartitionEnabled", boolean, False),
+        key_columns=reader.property(properties, "keyColumns", _key_columns, no_keys),
+        strategy=reader.property(properties, "fileDetectionStrategy", one_of(Strategy), Strategy.SEQUENTIAL),
+        upsert_default=reader.property(properties, "isUpsertDefaultRowMarker", boolean, False),
+        partitioned=reader.property(properties, "isPartitionEnabled", boolean, False),
         file_format=file_format,
-        extension=_read_extension(reader, given, file_format),
+        extension=_read_extension(reader, properties, file_format),
         declared_columns=columns,
-        dialect=TextDialect() if is_parquet else read_dialect(reader, given),
+        dialect=TextDialect() if is_parquet else read_dialect(reader, properties),
         time_columns=times,
     )
 
 
-def _note_text_properties(reader: PropertyReader, given: JsonObject) -> None:
-    """Say of everything that describes text that it has no effect in a Parquet folder (LZ-2.7)."""
-    if given.values("SchemaDefinition"):
+def _note_text_properties(reader: PropertyReader, properties: JsonObject) -> None:
+    """Note that properties of text have no effect in a Parquet folder (LZ-2.7)."""
+    if properties.values("SchemaDefinition"):
         reader.note("ME015")
     for name in sorted({*OPTIONS, "FileFormatTypeProperties"}):
-        if given.values(name):
+        if properties.values(name):
             reader.note("ME012", property=f"{name} (of text, in a Parquet folder)")
 
 
-def _read_extension(reader: PropertyReader, given: JsonObject, file_format: FileFormat) -> str:
-    if file_format is FileFormat.DELIMITED_TEXT and not given.values("FileExtension"):
+def _read_extension(reader: PropertyReader, properties: JsonObject, file_format: FileFormat) -> str:
+    if file_format is FileFormat.DELIMITED_TEXT and not properties.values("FileExtension"):
         reader.reject("ME056", option="FileExtension", found="absent", known="the extension of the change files")
     default = "csv" if file_format is FileFormat.CSV else "parquet"
-    return reader.property(given, "FileExtension", _extension, default)
+    return reader.property(properties, "FileExtension", _extension, default)
 
 
 def _note_limits(reader: PropertyReader, metadata: Metadata) -> None:
@@ -204,7 +204,7 @@ def _extension(value: object) -> str:
 
 
 def forbidden_change(table: TableName, progress: Progress | None, metadata: Metadata) -> Diagnostic | None:
-    """The first change that latches the table, or None.
+    """The first change that halts the table, or None.
 
     Args:
         table: its name, for the message.
@@ -249,7 +249,7 @@ def _changed_columns(path: str, progress: Progress, metadata: Metadata) -> Diagn
 
 @dataclass(frozen=True)
 class PartnerEvents:
-    """What the file says of the publisher; free text, `""` where it says nothing."""
+    """The publisher's description of itself; free text, `""` if absent."""
 
     partner_name: str = ""
     source_type: str = ""
@@ -261,7 +261,7 @@ class PartnerEvents:
 
 
 def parse_partner_events(content: bytes) -> PartnerEvents | None:
-    """The file's content; None where it is no JSON object (ME006)."""
+    """The file's content; None if it is not a JSON object (ME006)."""
     if len(content) > MAX_BYTES:
         return None
     try:
@@ -270,9 +270,9 @@ def parse_partner_events(content: bytes) -> PartnerEvents | None:
         return None
     if not isinstance(value, JsonObject):
         return None
-    source = next((found for found in value.values("sourceInfo") if isinstance(found, JsonObject)), JsonObject())
+    source = next((info for info in value.values("sourceInfo") if isinstance(info, JsonObject)), JsonObject())
     return PartnerEvents(_text(value, "partnerName"), _text(source, "sourceType"), _text(source, "sourceVersion"))
 
 
-def _text(given: JsonObject, name: str) -> str:
-    return next((found for found in given.values(name) if isinstance(found, str)), "")
+def _text(properties: JsonObject, name: str) -> str:
+    return next((text for text in properties.values(name) if isinstance(text, str)), "")

@@ -1,4 +1,4 @@
-"""Table and schema folders, reserved names, and where a table's Delta folder lies."""
+"""Table and schema folders, reserved names, and the Delta folder of a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirror_engine.errors import UnknownTable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-TABLES_OF_THE_SERVICE = 1000  # LZ-7.10
+MAX_FABRIC_TABLES = 1000  # LZ-7.10
 SCHEMA_SUFFIX = ".schema"
 METADATA_FILE = "_metadata.json"
 PARTNER_EVENTS_FILE = "_partnerEvents.json"
@@ -47,7 +47,7 @@ class TableName:
         return cls(above.removesuffix(SCHEMA_SUFFIX), table)
 
     def delta_folder(self, default_schema: str) -> str:
-        """Where its Delta table lies, from `ROOT/Tables` (LZ-1.4).
+        """The folder of its Delta table, from `ROOT/Tables` (LZ-1.4).
 
         Args:
             default_schema: the schema of tables outside a schema folder; `""` for none.
@@ -62,55 +62,55 @@ def schema_of(folder: str) -> str | None:
     return name if name and name != folder else None
 
 
-def first_sight_order(name: TableName) -> tuple[bool, str]:
-    """Sorts tables as they are seen: those in schema folders first, then by name (LZ-1.5)."""
+def ownership_order(name: TableName) -> tuple[bool, str]:
+    """Sort key of table ownership: schema folders first, then by name (LZ-1.5)."""
     return not name.schema, name.folder
 
 
 def conflicts(names: Iterable[TableName], default_schema: str) -> dict[TableName, TableName]:
-    """Folders that lead to a Delta folder another one owns, or lead into each other, ignoring case (LZ-1.5).
+    """Folders that map to a Delta folder that another one owns or contains, ignoring case (LZ-1.5).
 
     Args:
         names: every table folder.
         default_schema: the schema of tables outside a schema folder; `""` for none.
 
     Returns:
-        The owner of each that must stand back.
+        The owner of each folder that conflicts.
     """
     owners: dict[str, TableName] = {}
     inside: dict[str, TableName] = {}  # without a default schema, `S` would hold the tables of `S.schema`
-    refused: dict[TableName, TableName] = {}
-    for name in sorted(names, key=first_sight_order):
+    conflicting: dict[TableName, TableName] = {}
+    for name in sorted(names, key=ownership_order):
         place = name.delta_folder(default_schema).casefold()
         owner = owners.get(place) or inside.get(place)
         if owner:
-            refused[name] = owner
+            conflicting[name] = owner
         else:
             owners[place] = name
             inside.setdefault(place.rpartition("/")[0], name)
-    return refused
+    return conflicting
 
 
-def find_table(wanted: str, folders: Sequence[str], default_schema: str) -> str:
-    """The Delta folder meant by a name, ignoring case.
+def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
+    """The Delta folder of a table by name, ignoring case.
 
     Args:
-        wanted: schema and table parted by `.` or `/`, or a table alone where that is clear.
+        name: schema and table separated by `.` or `/`, or a table alone if that is unambiguous.
         folders: Delta folders from `ROOT/Tables`.
         default_schema: tried first for a table alone.
 
     Raises:
         UnknownTable: none or several have that name.
     """
-    text = wanted.casefold().strip("/")
+    text = name.casefold().strip("/")
     spellings = {folder: _spellings(folder, default_schema) for folder in folders}
     exact = [folder for folder, names in spellings.items() if text in names]
     alone = [folder for folder in folders if folder.rpartition("/")[2].casefold() == text]
-    found = exact or alone
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UnknownTable(f"{wanted}: may be {' or '.join(found)}", "Name the schema, too.")
+    matches = exact or alone
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UnknownTable(f"{name}: may be {' or '.join(matches)}", "Name the schema, too.")
     as_written = {folder.casefold(): folder for folder in folders}
     near = get_close_matches(text, as_written, n=1, cutoff=0.5)
     help = (
@@ -118,7 +118,7 @@ def find_table(wanted: str, folders: Sequence[str], default_schema: str) -> str:
         if near
         else f"There are: {', '.join(folders) or 'none yet'}."
     )
-    raise UnknownTable(f"{wanted}: no such table", help)
+    raise UnknownTable(f"{name}: no such table", help)
 
 
 def _spellings(folder: str, default_schema: str) -> set[str]:

@@ -27,7 +27,7 @@ class Column:
         name: as first spelled.
         type: in Delta's words: `string`, `binary`, `byte`, `short`, `integer`, `long`, `float`, `double`,
             `boolean`, `date`, `timestamp`, `timestamp_ntz`, `decimal(p,s)`.
-        nullable: whether NULL may stand in it.
+        nullable: whether it may be NULL.
     """
 
     name: str
@@ -216,7 +216,7 @@ def _check_keys(schema: TableSchema, incoming: Incoming, said: list[Diagnostic])
 
 
 def _differences(known: Column, column: Column, incoming: Incoming) -> list[Diagnostic]:
-    """What a column that the table has is told about the file's: E5 for another type (LZ-5.2, LZ-5.6, LZ-5.7)."""
+    """Differences between a column of the table and the file's: E5 for another type (LZ-5.2, LZ-5.6, LZ-5.7)."""
     said = []
     if column.name != known.name:
         said.append(incoming.say("ME052", column=column.name, other=known.name))
@@ -253,7 +253,7 @@ def _news(before: TableSchema, after: TableSchema, absent: Sequence[Column], inc
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as they stand in a message, the first twenty of them."""
+    """Names for a message, the first twenty."""
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 

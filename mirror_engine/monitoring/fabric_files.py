@@ -13,7 +13,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import MONITORING, ZONE
-from mirror_engine.landing_zone.names import METADATA_FILE, TABLES_OF_THE_SERVICE
+from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE
 from mirror_engine.landing_zone.states import Empty, Halted, TableState, Unconfigured
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def last_heartbeat(storage: Storage) -> float | None:
 
 def replicator(now: float, *, table_count: int) -> dict[str, str]:
     """The content of `replicator.json`; error E8 with more tables than Fabric mirrors (LZ-7.10)."""
-    is_crowded = table_count > TABLES_OF_THE_SERVICE
+    is_crowded = table_count > MAX_FABRIC_TABLES
     return {
         "status": "Running",
         "errorCode": INTERNAL if is_crowded else "",

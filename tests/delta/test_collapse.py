@@ -89,7 +89,7 @@ def assert_as_replay_says(logs: list[tuple[int, ...]]) -> None:
             found = NetChanges(net.position[own] - start, net.role[own], net.copies[own])
             after, effects = replayed(table, [0] * len(log), list(log))
             assert merged(table, [0] * len(log), found) == after, (log, prior)
-            assert before[start : start + len(log)] == [effect.met for effect in effects], (log, prior)
+            assert before[start : start + len(log)] == [effect.matched for effect in effects], (log, prior)
 
 
 logs = st.lists(st.tuples(st.integers(NO_KEY, 4), st.sampled_from(MARKERS)), max_size=40)
@@ -104,7 +104,7 @@ def test_interleaved_keys_and_null_keys_end_as_replay_says(log: Log, held: list[
     after, effects = replayed(table, keys, markers.tolist())
     prior = np.array([held.count(code) for code in range(5)])
     assert merged(table, keys, net_changes(codes, markers)) == after
-    assert matched_rows(codes, markers, prior).tolist() == [effect.met for effect in effects]
+    assert matched_rows(codes, markers, prior).tolist() == [effect.matched for effect in effects]
 
 
 @given(logs)

@@ -39,16 +39,16 @@ def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int
         rows, effects = replay(rows, [Change(marker, (key,), {"Id": key}) for marker, key in changes], ["Id"])
         firsts = {RowMarker.UPDATE: 0, RowMarker.DELETE: 0}
         for row, ((marker, _), effect) in enumerate(zip(changes, effects, strict=True), start=1):
-            if effect.met == 0 and marker in firsts:
+            if effect.matched == 0 and marker in firsts:
                 firsts[marker] = firsts[marker] or row
-            counts["duplicate_inserts"] += marker is RowMarker.INSERT and effect.met > 0
-            counts["multi_row_changes"] += marker is not RowMarker.INSERT and effect.met > 1
-            counts["unmatched_updates"] += marker is RowMarker.UPDATE and effect.met == 0
-            counts["unmatched_deletes"] += marker is RowMarker.DELETE and effect.met == 0
-            counts["deleted"] += effect.met if marker is RowMarker.DELETE else 0
-            inserts = marker is RowMarker.INSERT or (marker is not RowMarker.DELETE and not effect.met)
+            counts["duplicate_inserts"] += marker is RowMarker.INSERT and effect.matched > 0
+            counts["multi_row_changes"] += marker is not RowMarker.INSERT and effect.matched > 1
+            counts["unmatched_updates"] += marker is RowMarker.UPDATE and effect.matched == 0
+            counts["unmatched_deletes"] += marker is RowMarker.DELETE and effect.matched == 0
+            counts["deleted"] += effect.matched if marker is RowMarker.DELETE else 0
+            inserts = marker is RowMarker.INSERT or (marker is not RowMarker.DELETE and not effect.matched)
             counts["inserted"] += inserts
-            counts["updated"] += 0 if inserts or marker is RowMarker.DELETE else effect.met
+            counts["updated"] += 0 if inserts or marker is RowMarker.DELETE else effect.matched
         absent = {
             "first_unmatched_update": firsts[RowMarker.UPDATE],
             "first_unmatched_delete": firsts[RowMarker.DELETE],

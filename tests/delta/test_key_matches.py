@@ -33,7 +33,7 @@ def test_what_rows_meet_is_what_replay_says(before: list[Any], files: list[list[
     )
     told = iter(effects)
     for file, met in zip(changes, found, strict=True):
-        pairs = [(row[0], next(told).met) for row in file]
+        pairs = [(row[0], next(told).matched) for row in file]
         inserts = sum(marker == 0 and count > 0 for marker, count in pairs)
         assert met == MatchCounts(inserts, sum(marker != 0 and count > 1 for marker, count in pairs))
 

@@ -93,7 +93,7 @@ def test_staged_changes_do_to_any_table_what_replay_says(before: list[Any], file
     assert found == sorted((tuple(row.values()) for row in expected), key=repr)
     told = iter(effects)
     for file, met in zip(changes, ready.match_counts, strict=True):
-        pairs = [(row[0], next(told).met) for row in file]
+        pairs = [(row[0], next(told).matched) for row in file]
         assert met.duplicate_inserts == sum(marker == 0 and count > 0 for marker, count in pairs)
         assert met.multi_row_changes == sum(marker != 0 and count > 1 for marker, count in pairs)
 

@@ -122,8 +122,8 @@ def test_every_pair_of_markers_on_every_count_of_rows(writer: DeltaWriter) -> No
     )
     assert table.found() == sorted((tuple(row.values()) for row in expected), key=repr)
     met = MatchCounts(
-        sum(c[0] == 0 and e.met > 0 for c, e in zip(changes, effects, strict=True)),
-        sum(c[0] != 0 and e.met > 1 for c, e in zip(changes, effects, strict=True)),
+        sum(c[0] == 0 and e.matched > 0 for c, e in zip(changes, effects, strict=True)),
+        sum(c[0] != 0 and e.matched > 1 for c, e in zip(changes, effects, strict=True)),
     )
     assert outcome.matches == (met,)
 
@@ -596,8 +596,8 @@ def _replayed(batches: list[list[list[tuple[int, Any, Any]]]]) -> tuple[list[Any
             pairs = list(zip(changes, effects, strict=True))
             told.append(
                 MatchCounts(
-                    sum(c.marker == 0 and e.met > 0 for c, e in pairs),
-                    sum(c.marker != 0 and e.met > 1 for c, e in pairs),
+                    sum(c.marker == 0 and e.matched > 0 for c, e in pairs),
+                    sum(c.marker != 0 and e.matched > 1 for c, e in pairs),
                 )
             )
     return sorted((tuple(row.values()) for row in rows), key=repr), told

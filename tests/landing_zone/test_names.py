@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.names import TableName, conflicts, first_sight_order, schema_of
+from mirror_engine.landing_zone.names import TableName, conflicts, ownership_order, schema_of
 
 
 def bare(table: str) -> TableName:
@@ -82,4 +82,4 @@ def test_what_remains_shares_no_delta_folder_and_lies_in_none(names: list[TableN
     assert len(set(kept)) == len(kept)
     assert not {place.rpartition("/")[0] for place in kept} & set(kept)
     assert not set(refused.values()) & set(refused)
-    assert all(first_sight_order(owner) < first_sight_order(second) for second, owner in refused.items())
+    assert all(ownership_order(owner) < ownership_order(second) for second, owner in refused.items())

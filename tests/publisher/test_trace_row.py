@@ -345,7 +345,9 @@ def test_the_result_of_a_trace_is_that_of_replay_whatever_is_applied_and_deleted
         history = history_of(shop, "1")
         assert same_rows(history.result, [row for row in expected if row["id"] == 1])
         matches = [
-            (effect.met, effect.left) for change, effect in zip(changes, effects, strict=True) if change.key == (1,)
+            (effect.matched, effect.remaining)
+            for change, effect in zip(changes, effects, strict=True)
+            if change.key == (1,)
         ]
         traced = [(len(it.before), len(it.after)) for it in history.changes]
         assert traced == matches[len(matches) - len(traced) :]
