@@ -182,12 +182,12 @@ class Outcome:
     operation: str = "NOTHING"
 
 
-class DeltaWriter(Protocol):
-    """Mirrored tables under one `ROOT/Tables`.
+class TableReader(Protocol):
+    """Reads mirrored tables under one `ROOT/Tables`; starts no JVM.
 
-    A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls for different tables may run side by
-    side; calls for one table come one after the other. Every method raises `StorageUnavailable` when the call
-    failed for reasons outside the table, and `SetupError` when this machine cannot run Spark.
+    A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls for different tables may run in parallel.
+    Every method raises `StorageUnavailable` when it fails for reasons outside the table, and `TableDamaged` when the
+    table cannot be read.
     """
 
     def tables(self) -> Sequence[str]:
@@ -201,6 +201,41 @@ class DeltaWriter(Protocol):
 
         While it stays the same, nothing was committed.
         """
+
+    def latest_external_change(self, table: str, since: int) -> int:
+        """The newest version after `since` in which another program changed rows or columns; -1 for none.
+
+        OPTIMIZE, VACUUM and properties change neither. Starts no JVM, and costs little where nothing was committed.
+        """
+
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
+        """The table's rows; None where there is no such table. Starts no JVM.
+
+        Args:
+            table: by folder.
+            version: the newest by default.
+            limit: the most rows that are given; None for all.
+            where: which rows are given; the others are in memory only a batch at a time.
+
+        Raises:
+            UsageError: the table has no such version.
+        """
+
+    def row_count(self, table: str) -> int | None:
+        """How many rows the table holds now; None where there is no table. Starts no JVM."""
+
+    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        """The table's commits, newest first. Starts no JVM."""
+
+
+class TableWriter(Protocol):
+    """Commits to mirrored tables, one call per table at a time.
+
+    Every method raises `StorageUnavailable` when it fails for reasons outside the table, and `SetupError` when this
+    machine lacks what the merge engine needs.
+    """
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         """Make an empty table in one commit that carries the record. A table already there is left alone.
@@ -239,12 +274,6 @@ class DeltaWriter(Protocol):
             RejectedFile: a file of the batch turned out to be unreadable after all; nothing was committed.
         """
 
-    def latest_external_change(self, table: str, since: int) -> int:
-        """The newest version after `since` in which another program changed rows or columns; -1 for none.
-
-        OPTIMIZE, VACUUM and properties change neither. Starts no JVM, and costs little where nothing was committed.
-        """
-
     def make_durable(self, table: str, since: int) -> None:
         """Bring every commit after a version to the disk: one that was found, not made by `apply`, may not be there.
 
@@ -257,26 +286,12 @@ class DeltaWriter(Protocol):
     def drop(self, table: str) -> None:
         """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable."""
 
-    def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
-    ) -> pa.Table | None:
-        """The table's rows; None where there is no such table. Starts no JVM.
+    def close(self) -> None:
+        """End the session, if one was started."""
 
-        Args:
-            table: by folder.
-            version: the newest by default.
-            limit: the most rows that are given; None for all.
-            where: which rows are given; the others are in memory only a batch at a time.
 
-        Raises:
-            UsageError: the table has no such version.
-        """
-
-    def row_count(self, table: str) -> int | None:
-        """How many rows the table holds now; None where there is no table. Starts no JVM."""
-
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        """The table's commits, newest first. Starts no JVM."""
+class TableMaintainer(Protocol):
+    """Compacts and vacuums mirrored tables."""
 
     def maintain(
         self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
@@ -286,8 +301,9 @@ class DeltaWriter(Protocol):
         Where the table is wanted between the two, VACUUM is left to the next time.
         """
 
-    def close(self) -> None:
-        """End the session, if one was started."""
+
+class DeltaWriter(TableReader, TableWriter, TableMaintainer, Protocol):
+    """Everything that the engine asks of the mirrored tables; one contract suite runs over all implementations."""
 
 
 STAGED, APPENDED, MERGED = "passthrough", "append", "merge"

@@ -10,7 +10,7 @@ from typing import Any
 from delta_scenario import file_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_staged_changes import CHANGES, KEY, KEYS, SCHEMA, table_of
+from test_staged import CHANGES, KEY, KEYS, SCHEMA, table_of
 
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
