@@ -75,7 +75,7 @@ def test_a_table_without_keys_is_insert_only(keys: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("keys", ["Id", 3, [1], ["a", ""], [["a"]], {"a": 1}, ["__ROWMARKER__"]])
-def test_keys_that_are_no_names_are_refused(keys: object) -> None:
+def test_keys_that_are_no_names_are_rejected(keys: object) -> None:
     assert "keyColumns is" in first({"keyColumns": keys})
 
 
@@ -112,7 +112,7 @@ def test_one_property_twice_counts_if_both_mean_the_same() -> None:
     )
 
 
-def test_all_faults_are_told_at_once_errors_first() -> None:
+def test_all_faults_are_reported_at_once_errors_first() -> None:
     assert codes({"keyColumns": "Id", "FileFormat": "XML", "x": 1}) == ["ME011", "ME011", "ME012"]
 
 
@@ -193,7 +193,7 @@ def test_the_help_for_broken_json_fits_the_fault(content: bytes, help: str) -> N
         (b'{"FileFormat": "CSV"}', "`SchemaDefinition` is absent, expected the columns of the text [ME056]"),
     ],
 )
-def test_unusable_values_say_what_is_known(content: bytes, message: str) -> None:
+def test_unusable_values_name_the_expected_ones(content: bytes, message: str) -> None:
     assert first(content).endswith(message)
 
 

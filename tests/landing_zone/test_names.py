@@ -24,7 +24,7 @@ def bare(table: str) -> TableName:
         ("schema", None),
     ],
 )
-def test_a_schema_folder_is_told_by_its_exact_suffix(folder: str, schema: str | None) -> None:
+def test_a_schema_folder_has_the_exact_suffix(folder: str, schema: str | None) -> None:
     assert schema_of(folder) == schema
 
 
@@ -76,7 +76,7 @@ tables = st.lists(st.builds(TableName, st.sampled_from(["", "a", "A", "dbo"]), l
 
 
 @given(tables, st.sampled_from(["", "dbo"]))
-def test_what_remains_shares_no_delta_folder_and_lies_in_none(names: list[TableName], default_schema: str) -> None:
+def test_other_tables_share_no_delta_folder_and_contain_none(names: list[TableName], default_schema: str) -> None:
     refused = conflicts(names, default_schema)
     kept = [name.delta_folder(default_schema).casefold() for name in names if name not in refused]
     assert len(set(kept)) == len(kept)

@@ -19,7 +19,7 @@ from mirror_engine.landing_zone.metadata import MAX_BYTES, PartnerEvents, parse_
         (b"{}", PartnerEvents()),
     ],
 )
-def test_free_text_is_taken_as_it_stands(content: bytes, expected: PartnerEvents) -> None:
+def test_free_text_is_kept(content: bytes, expected: PartnerEvents) -> None:
     assert parse_partner_events(content) == expected
 
 

@@ -98,7 +98,7 @@ def test_a_cell_means_its_value(kind: str, text: str, value: object) -> None:
         ("binary", "====", "format"),
     ],
 )
-def test_a_cell_of_another_form_is_refused(kind: str, text: str, fault: str) -> None:
+def test_a_cell_of_another_form_is_rejected(kind: str, text: str, fault: str) -> None:
     with pytest.raises(CellFault) as caught:
         parser(kind)(text)
     assert caught.value.fault == fault

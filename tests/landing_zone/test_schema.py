@@ -45,7 +45,7 @@ def test_the_first_file_makes_the_schema_in_its_own_order_without_a_word() -> No
     assert merged == Merged(TableSchema((CITY, ID)), {"City": "City", "Id": "Id"})
 
 
-def test_the_same_columns_again_say_nothing() -> None:
+def test_the_same_columns_have_no_diagnostic() -> None:
     assert merge(TABLE, FILE) == Merged(TABLE, {"Id": "Id", "City": "City"})
 
 
@@ -62,7 +62,7 @@ def test_the_same_columns_again_say_nothing() -> None:
         ("integer", "short"),
     ],
 )
-def test_any_other_type_is_refused_widening_included(known: str, comes: str) -> None:
+def test_any_other_type_is_rejected_widening_included(known: str, comes: str) -> None:
     error = refused(TableSchema((ID, Column("V", known))), replace(FILE, columns=(ID, Column("V", comes))))
     assert error.diagnostic.code == "ME044"
     assert error.diagnostic.column == "V"
@@ -95,7 +95,7 @@ def test_a_key_may_be_a_partition_column() -> None:
     assert codes(merge(None, replace(FILE, key_columns=("Id", "day"), partition_columns=("day",)))) == []
 
 
-def test_a_folder_column_that_the_table_has_in_another_type_is_refused() -> None:
+def test_a_folder_column_that_the_table_has_in_another_type_is_rejected() -> None:
     assert (
         refused(TableSchema((ID, Column("day", "date"))), replace(FILE, partition_columns=("day",))).diagnostic.code
         == "ME044"
@@ -137,7 +137,7 @@ def test_the_first_spelling_wins() -> None:
 
 
 @pytest.mark.parametrize("twin", ["City", "CITY"])
-def test_two_columns_of_one_name_in_one_file_are_refused(twin: str) -> None:
+def test_two_columns_of_one_name_in_one_file_are_rejected(twin: str) -> None:
     assert refused(None, replace(FILE, columns=(ID, CITY, Column(twin, "string")))).diagnostic.code == "ME053"
 
 
@@ -186,7 +186,7 @@ def test_declared_columns_are_there_though_the_file_lacks_them() -> None:
         ({}, True, True),
     ],
 )
-def test_a_missing_not_null_column_is_refused_unless_only_keys_are_read(
+def test_a_missing_not_null_column_is_rejected_unless_only_keys_are_read(
     markers: dict[int, int],
     deletes_count: bool,  # noqa: FBT001 - a table of cases
     refusal: bool,  # noqa: FBT001 - a table of cases
@@ -201,7 +201,7 @@ def test_a_missing_not_null_column_is_refused_unless_only_keys_are_read(
 
 
 @pytest.mark.parametrize(("marker", "said"), [(0, []), (1, ["ME041"]), (2, []), (4, ["ME041"])])
-def test_only_updates_and_upserts_lack_columns(marker: int, said: list[str]) -> None:
+def test_only_updates_and_upserts_report_missing_columns(marker: int, said: list[str]) -> None:
     incoming = replace(FILE, columns=(ID,))
     found = lacking_updates(merge(TABLE, incoming), incoming, {marker: 1})
     assert [diagnostic.code for diagnostic in found] == said
@@ -243,7 +243,7 @@ def test_a_long_list_of_names_is_cut() -> None:
     assert listed([str(n) for n in range(22)]).endswith("19 and 2 more")
 
 
-def test_settling_raises_the_first_error_with_all_others_beside_it() -> None:
+def test_the_first_error_is_raised_with_all_others() -> None:
     warning, error = diagnose("ME058", "a"), diagnose("ME023", "a")
     assert without_errors([warning]) == (warning,)
     with pytest.raises(RejectedFile) as caught:

@@ -86,7 +86,7 @@ class TestName:
             "00000000000000000001\n.parquet",
         ],
     )
-    def test_a_strangers_name_is_none(self, text: str) -> None:
+    def test_another_name_is_not_parsed(self, text: str) -> None:
         assert ChangeFileName.parse(text) is None
 
     def test_a_tables_own_extension_may_be_asked_for_in_any_case(self) -> None:
@@ -183,7 +183,7 @@ class TestInSequence:
     def test_two_odd_spellings_are_decided_by_name(self) -> None:
         assert paths(look([name(1, "parqueT"), name(1, "PARQUET")]).ready) == [name(1, "PARQUET")]
 
-    def test_an_applied_file_lying_there_unchanged_says_nothing(self) -> None:
+    def test_an_unchanged_applied_file_has_no_diagnostic(self) -> None:
         known = progress(file(1), file(2), watermarks={"": 2})
         found = look([1, 2, 3], known=known)
         assert (paths(found.ready), found.diagnostics, found.ignored) == ([name(3)], (), ())
@@ -224,7 +224,7 @@ class TestInOrderOfTime:
         assert (found.missing_file, found.next_files) == (None, {})
         assert said(found) == [("ME021", "c.csv")]
 
-    def test_equal_times_go_by_name_and_are_told(self) -> None:
+    def test_equal_times_are_ordered_by_name_and_reported(self) -> None:
         found = look([file("b.parquet", 1), file("a.parquet", 1), file("c.parquet", 2)], TIMED)
         assert paths(found.ready) == ["a.parquet", "b.parquet", "c.parquet"]
         assert [each.full_message for each in found.diagnostics] == [
@@ -296,12 +296,12 @@ class TestPartitions:
         found = look([f"a=1/_{name(1)}", f"b=1/{name(1)}"], PARTITIONED)
         assert found.partition_columns == ("b",)
 
-    def test_a_key_that_lacks_a_partition_column_is_told(self) -> None:
+    def test_a_key_without_a_partition_column_is_reported(self) -> None:
         files = [f"day=1/hour=1/{name(1)}"]
         assert said(look(files, replace(PARTITIONED, key_columns=("Id", "DAY")))) == [("ME033", "")]
         assert said(look(files, replace(PARTITIONED, key_columns=("Id", "day", "hour")))) == []
 
-    def test_a_leaf_that_went_away_is_told_with_its_next_number(self) -> None:
+    def test_a_deleted_leaf_is_reported_with_its_next_number(self) -> None:
         known = progress(file(f"day=1/{name(3)}"), watermarks={"day=1": 3})
         found = look([f"day=2/{name(1)}"], PARTITIONED, known)
         assert said(found) == [("ME073", f"day=1/{name(3)}")]

@@ -154,7 +154,7 @@ def test_text_options_are_read_in_every_spelling(option: str, written: str, fiel
         ("Encoding", 65001),
     ],
 )
-def test_other_text_options_are_refused(option: str, written: object) -> None:
+def test_other_text_options_are_rejected(option: str, written: object) -> None:
     message = first({**TEXT, "FileFormatTypeProperties": {option: written}})
     assert message.startswith(f"{PATH}: `{option}` is ")
     assert message.endswith("[ME056]")

@@ -79,7 +79,7 @@ def refused(text: str, dialect: TextDialect | None = None, row_bytes: int = 1 <<
         ("a\rb", "a\rb"),
     ],
 )
-def test_a_field_is_read_as_the_protocol_says(field: str, cell: str | None) -> None:
+def test_a_field_is_read_by_its_quotes_and_escapes(field: str, cell: str | None) -> None:
     for text in (f"h,i\r\n{field},x\r\n", f"h,i\r\n{field},x"):
         assert rows(text) == [[cell, "x"]]
     assert rows(f"h,i\r\nx,{field}\r\n") == [["x", cell]]
@@ -129,14 +129,14 @@ def test_blank_lines_are_skipped_and_not_counted() -> None:
         ("a,b\r\n1,2\r\n", "\r", True),
     ],
 )
-def test_other_line_ends_are_accepted_and_told(text: str, declared: str, differs: bool) -> None:  # noqa: FBT001 - a row of the table
+def test_other_line_ends_are_accepted_and_reported(text: str, declared: str, differs: bool) -> None:  # noqa: FBT001 - a row of the table
     for cuts in ((), range(len(text))):
         records, reader = read(text, TextDialect(row_separator=declared), cuts)
         assert records == [["a", "b"], ["1", "2"]]
         assert reader.other_line_ends is differs
 
 
-def test_line_ends_inside_quotes_say_nothing_about_rows() -> None:
+def test_line_ends_inside_quotes_are_not_compared() -> None:
     records, reader = read('a\r\n"x\ny"\r\n')
     assert (records[1], reader.other_line_ends) == (["x\ny"], False)
 
@@ -155,7 +155,7 @@ def test_line_ends_inside_quotes_say_nothing_about_rows() -> None:
         ('a,b\r\n"1\r\n2","3",4\r\n', "row 1: 3 fields for 2"),
     ],
 )
-def test_corrupt_text_is_refused_at_its_row(text: str, fault: str) -> None:
+def test_corrupt_text_is_rejected_at_its_row(text: str, fault: str) -> None:
     message = refused(text)
     assert fault in message
     assert message.endswith("[ME061]")
@@ -173,7 +173,7 @@ def test_rows_before_a_fault_are_given_first() -> None:
     "row",
     ["x" * 101, "\u00e4" * 51, '"' + "x\n" * 51, '"' + "x" * 50 + "\n" + "x" * 50 + '"', '"' + "x" * 100 + '"'],
 )
-def test_a_row_beyond_the_limit_is_refused(row: str) -> None:
+def test_a_row_beyond_the_limit_is_rejected(row: str) -> None:
     for text in (f"h\n{row}", f'h\n{row}"\n', f"h\n{row}\n1\n"):
         assert "[ME075]" in refused(text, row_bytes=100)
 
@@ -187,7 +187,7 @@ def test_a_row_over_two_lines_is_counted_once() -> None:
     assert len(read("h\n" + row * 3, row_bytes=100)[0]) == 4
 
 
-def test_an_endless_row_is_refused_early() -> None:
+def test_an_endless_row_is_rejected_early() -> None:
     taken = []
 
     def endless() -> Any:
@@ -209,7 +209,7 @@ def test_hostile_rows_take_little_time() -> None:
     assert rows('h\n"' + '""' * many + '"\n') == [['"' * many]]
 
 
-def test_undecodable_bytes_are_refused_at_their_row() -> None:
+def test_undecodable_bytes_are_rejected_at_their_row() -> None:
     def texts() -> Any:
         yield "h\r\n1\r\n2"
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "")
