@@ -34,7 +34,7 @@ class Life:
     keys: list[str] | None = None
     exists: bool = False
     armed: bool = False
-    latch: tuple[str, int] | None = None
+    rejected: tuple[str, int] | None = None
     refused: bool = False
 
     def column(self, name: str) -> Column | None:
@@ -50,7 +50,7 @@ class Oracle:
         self.lives: dict[str, Life] = {}
 
     def once(self, births: dict[str, int]) -> None:
-        """Read on as far as it goes; `births` tells for each folder and file which creation it stems from."""
+        """Read on as far as it goes; `births` has the creation of each folder and file."""
         tables = set(self._table_folders())
         for gone in self.lives.keys() - tables:
             del self.lives[gone]
@@ -60,9 +60,9 @@ class Oracle:
             self._read_on(table, self.lives[table], births)
 
     def lose_ledger(self) -> None:
-        """All that the mirror knows beside its tables is gone (LZ-4.18)."""
+        """All state outside the tables is lost (LZ-4.18)."""
         for life in self.lives.values():
-            life.latch = None
+            life.rejected = None
             life.armed = life.exists
 
     def tables(self) -> dict[str, Life]:
@@ -76,7 +76,7 @@ class Oracle:
 
     @property
     def refuses(self) -> bool:
-        """Whether a table is latched or blocked now."""
+        """Whether a table is halted or blocked."""
         return any(life.refused for life in self.lives.values())
 
     def _table_folders(self) -> Iterator[str]:
@@ -100,16 +100,16 @@ class Oracle:
         except Refused:
             return
         life.armed = True
-        if life.latch and (self.zone / life.latch[0]).exists() and births[life.latch[0]] == life.latch[1]:
+        if life.rejected and (self.zone / life.rejected[0]).exists() and births[life.rejected[0]] == life.rejected[1]:
             return
-        life.latch = None
+        life.rejected = None
         ready, is_blocked = self._ready(table, life, metadata)
         for path in ready:
             whole = f"{table}/{path}"
             try:
                 self._apply(life, self._read(whole, metadata, path), metadata)
             except Refused:
-                life.latch = (whole, births[whole])
+                life.rejected = (whole, births[whole])
                 return
             life.applied.add(path)
             folder, _, name = path.rpartition("/")

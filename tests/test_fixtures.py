@@ -83,7 +83,7 @@ NAMES = sorted(path.parent.parent.name for path in FIXTURES.glob("*/expected/res
 SELECTED = NAMES if os.environ.get("MIRROR_TEST_SPARK_FIXTURES") == "all" else ON_SPARK
 
 
-class Told:
+class RaisedDiagnostics:
     """A listener that keeps every diagnostic it hears."""
 
     def __init__(self) -> None:
@@ -115,30 +115,30 @@ class Outcome:
 
 
 def outcome(name: str, make_writer: Callable[[Path], DeltaWriter]) -> Outcome:
-    """Play a fixture, and look at what lies on disk then."""
+    """Run a fixture and check the files on disk."""
     with quick_folder() as folder:
         golden, root = load(FIXTURES / name), Path(folder)
-        differences = played(golden, root, make_writer(root))
+        differences = differences_of(golden, root, make_writer(root))
         there = [(root / TABLES / table, expected) for table, expected in golden.tables.items()]
         written = [(path, expected) for path, expected in there if path.is_dir()]
         return Outcome(
             differences,
             [fault for path, _ in written for fault in protocol_faults(path)],
-            [said for path, expected in written for said in read_otherwise(path, expected)],
+            [difference for path, expected in written for difference in read_otherwise(path, expected)],
             frozenset(name for path, _ in written for name in needed(read_history(path).states[-1])),
         )
 
 
-def played(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
-    told, end = Told(), []
+def differences_of(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
+    raised, end = RaisedDiagnostics(), []
     for stage in golden.stages:
         for landing in stage:
             landing.land(root)
-        report = Mirror(root, Config(**golden.config), writer=writer, listeners=[told]).sync()
+        report = Mirror(root, Config(**golden.config), writer=writer, listeners=[raised]).sync()
         end = standing(root, golden, writer)
-        told.diagnostics.update(end)
+        raised.diagnostics.update(end)
     found = [] if report.result.value == golden.result else [f"result: {report.result.value}, not {golden.result}"]
-    found += diagnostic_differences(golden, end, told.diagnostics)
+    found += diagnostic_differences(golden, end, raised.diagnostics)
     found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(golden.tables)]
     for name, expected in golden.tables.items():
         found += [f"{name}: {each}" for each in differences_of_table(expected, writer, name)]
@@ -153,9 +153,9 @@ def differences_of_table(expected: ExpectedTable, writer: DeltaWriter, name: str
 
 
 def standing(root: Path, golden: Golden, writer: DeltaWriter) -> list[Diagnostic]:
-    """Everything that stands at this moment."""
+    """All diagnostics in the end."""
     status = Mirror(root, Config(**golden.config), writer=writer).status()
-    return [*status.diagnostics, *(said for table in status.tables for said, _ in table.diagnostics)]
+    return [*status.diagnostics, *(diagnostic for table in status.tables for diagnostic, _ in table.diagnostics)]
 
 
 def zone_differences(golden: Golden, root: Path) -> list[str]:
@@ -174,9 +174,9 @@ def test_fixture_on_the_memory_writer(name: str) -> None:
 
 def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule() -> None:
     for name in NAMES:
-        said = (FIXTURES / name / "README.md").read_text("utf-8").splitlines()
-        assert len(said) == 1, name
-        assert "LZ-" in said[0], name
+        lines = (FIXTURES / name / "README.md").read_text("utf-8").splitlines()
+        assert len(lines) == 1, name
+        assert "LZ-" in lines[0], name
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ def test_fixtures_are_what_their_recipes_make(tmp_path: Path) -> None:
 def on_spark(
     request: pytest.FixtureRequest, mirror_writer: Callable[[Path], DeltaWriter]
 ) -> Iterator[Mapping[str, Future[Outcome]]]:
-    """The selected fixtures, played side by side: a tiny commit in Spark is mostly waiting."""
+    """The selected fixtures, run in parallel: a tiny commit in Spark mostly waits."""
     items = [item for item in request.session.items if "on_spark" in getattr(item, "fixturenames", ())]
     selected = dict.fromkeys(item.callspec.params["name"] for item in items)
     with ThreadPoolExecutor(4) as pool:

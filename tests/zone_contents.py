@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 BY_TIME = "LastUpdateTimeFileDetection"
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 UTC, NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("ms")
-# few values, so that keys meet; each Arrow type with its declared text type
+# few values, so that keys repeat; each Arrow type with its declared text type
 VALUES: dict[Any, tuple[str, list[Any]]] = {
     pa.string(): ("String", ["a", "A", "", "a\r\nb", 'q"\\,']),
     pa.int32(): ("Int32", [0, 1, -(2**31)]),
@@ -74,7 +74,7 @@ def folders(draw: st.DrawFn, path: str) -> Folder:
 @st.composite
 def contents(draw: st.DrawFn, folder: Folder, partition: str) -> bytes:
     """A change file: mostly good, sometimes refused."""
-    chance = st.integers(0, 39)  # Hypothesis loves the ends of a range: what is to be rare stands within
+    chance = st.integers(0, 39)  # Hypothesis prefers the ends of a range: rare cases are within
     if draw(chance) == 7:
         return b""
     names = [name for name in folder.columns if name in ("Id", "Line") or draw(chance) < 30]

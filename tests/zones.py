@@ -67,7 +67,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class WriteInPlace:
-    """A file is written under its final name, or on: where it lies already, it stays the same file (LZ-3.10)."""
+    """A file is written or continued under its final name: an existing one stays the same file (LZ-3.10)."""
 
     path: str
     content: bytes
