@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     Break = Callable[[Path], object]
 
-CHECKPOINT = f"{4:020}.checkpoint.parquet"
-CRC = f"{4:020}.crc"
-
 
 def log_file(folder: Path, name: str) -> Path:
     return folder / "_delta_log" / name
@@ -107,24 +104,6 @@ def renamed(name: str, target: str) -> Break:
     return lambda folder: log_file(folder, name).rename(log_file(folder, target))
 
 
-def json_file(name: str, /, **parts: Any) -> Break:
-    """Say something else in a file of one JSON object."""
-
-    def change(folder: Path) -> None:
-        value = {**json.loads(log_file(folder, name).read_text("utf-8")), **parts}
-        log_file(folder, name).write_text(json.dumps({n: v for n, v in value.items() if v is not None}), "utf-8")
-
-    return change
-
-
-def checkpoint(change: Callable[[pa.Table], pa.Table]) -> Break:
-    def changed(folder: Path) -> None:
-        path = log_file(folder, CHECKPOINT)
-        pq.write_table(change(pq.read_table(path)), path)
-
-    return changed
-
-
 def live_file(folder: Path) -> Path:
     history = read_history(folder)
     (action,) = history.states[-1].files.values()
@@ -199,15 +178,3 @@ def bare(table: pa.Table) -> pa.Schema:
 def nan_as(folder: Path, value: float) -> None:
     name = read_history(folder).states[-1].physical(read_history(folder).states[-1].fields[-1])
     nested(4, "add", "stats", maxValues={name: value})(folder)
-
-
-def parsed_otherwise(table: pa.Table) -> pa.Table:
-    """A checkpoint with statistics in a second form, which are others."""
-    place = table.schema.get_field_index("add")
-    parsed = pa.field("stats_parsed", pa.struct([("numRecords", pa.int64())]))
-    kind = pa.struct([*table.schema.field(place).type, parsed])
-    rows = table.to_pylist()
-    for row in rows:
-        if row["add"] is not None:
-            row["add"]["stats_parsed"] = {"numRecords": 99}
-    return pa.Table.from_pylist(rows, table.schema.set(place, pa.field("add", kind)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delta_checkpoint_rules import CHECKPOINT_RULES
 from delta_file_rules import FILE_RULES
 from delta_history import LogUnreadable, read_history
 from delta_log_rules import LOG_RULES
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from delta_history import History
 
-RULES = {**LOG_RULES, **SCHEMA_RULES, **FILE_RULES, **CHECKPOINT_RULES}
+RULES = {**LOG_RULES, **SCHEMA_RULES, **FILE_RULES}
 _SHAPES = ("names", "actions", "first_version", "schema")  # what all other rules build on
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from delta_history import State, read_history
 from delta_scenario import Scenario, schema_of
-from deltalake import DeltaTable
 
 from mirror_engine.tables.log.commit import create_table, evolve
 from mirror_engine.tables.log.record import carried, to_metadata
@@ -42,8 +41,6 @@ def make_sample(folder: Path) -> None:
     third = {**writing.file([(1, "Wels", _MOMENT, 1.5), (3, None, None, float("nan"))]), "dataChange": False}
     again = carried(writing.metadata, 3)
     writing.commit("OPTIMIZE", again, [{"remove": writing.removed(second, data_change=False)}, {"add": third}])
-    DeltaTable(str(folder)).create_checkpoint()
-    writing.checksum()
 
 
 class _Writing:
@@ -100,25 +97,6 @@ class _Writing:
     def removed(self, added: dict[str, Any], *, data_change: bool = True) -> dict[str, Any]:
         kept = {name: added[name] for name in ("path", "partitionValues", "size", "stats")}
         return {**kept, "deletionTimestamp": 2, "dataChange": data_change, "extendedFileMetadata": True}
-
-    def checksum(self) -> None:
-        state = self.state
-        sizes = [action["size"] for action in state.files.values()]
-        value = {
-            "tableSizeBytes": sum(sizes),
-            "numFiles": len(sizes),
-            "numMetadata": 1,
-            "numProtocol": 1,
-            "metadata": state.metadata,
-            "protocol": state.protocol,
-            "setTransactions": list(state.transactions.values()),
-            "fileSizeHistogram": {
-                "sortedBinBoundaries": _BINS,
-                "fileCounts": [0, len(sizes)],
-                "totalBytes": [0, sum(sizes)],
-            },
-        }
-        (self.folder / "_delta_log" / f"{state.version:020}.crc").write_text(json.dumps(value), encoding="utf-8")
 
 
 def _field_id(column: dict[str, Any]) -> dict[str, str] | None:

@@ -10,24 +10,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from broken_logs import (
-    CHECKPOINT,
-    CRC,
     adds,
     all_of,
     backwards,
     bare,
-    checkpoint,
     column,
     columns,
     commit,
     first_statistic,
-    json_file,
     live_file,
     log_file,
     nan_as,
     nested,
     of_batch,
-    parsed_otherwise,
     removes,
     rename_in_files,
     renamed,
@@ -40,7 +35,6 @@ from broken_logs import (
     without,
     written,
 )
-from delta_checkpoint_rules import checksum
 from delta_history import read_history
 from delta_protocol import RULES, protocol_faults
 from delta_scenario import Scenario, schema_of
@@ -189,34 +183,6 @@ CASES: list[tuple[str, str, Break]] = [
     ("statistics", "NaN passed over", lambda folder: nan_as(folder, 1.5)),
     ("statistics", "of a column that is not there", nested(1, "add", "stats", nullCount={"Town": 0})),
     ("statistics", "NULL in a NOT NULL column", stored(partial(with_values, 0, [1, None]))),
-    ("checkpoints", "an action lacks", checkpoint(lambda table: table.slice(1))),
-    ("checkpoints", "an action twice", checkpoint(lambda table: pa.concat_tables([table, table.slice(0, 1)]))),
-    ("checkpoints", "a column lacks", checkpoint(lambda table: table.drop_columns(["remove"]))),
-    ("checkpoints", "parsed statistics that are others", checkpoint(parsed_otherwise)),
-    ("checkpoints", "another version's", renamed(CHECKPOINT, f"{3:020}.checkpoint.parquet")),
-    ("checkpoints", "a version's that is not there", renamed(CHECKPOINT, f"{7:020}.checkpoint.parquet")),
-    ("last_checkpoint", "missing", lambda folder: log_file(folder, "_last_checkpoint").unlink()),
-    ("last_checkpoint", "to another version", json_file("_last_checkpoint", version=3)),
-    ("last_checkpoint", "to none", lambda folder: log_file(folder, CHECKPOINT).unlink()),
-    ("last_checkpoint", "another number of actions", json_file("_last_checkpoint", size=5)),
-    ("last_checkpoint", "another number of bytes", json_file("_last_checkpoint", sizeInBytes=5)),
-    ("last_checkpoint", "another number of files", json_file("_last_checkpoint", numOfAddFiles=5)),
-    ("last_checkpoint", "no number of actions", json_file("_last_checkpoint", size=None)),
-    ("last_checkpoint", "another checksum", json_file("_last_checkpoint", checksum="0" * 32)),
-    ("version_checksums", "of no version", renamed(CRC, f"{9:020}.crc")),
-    ("version_checksums", "another version's", renamed(CRC, f"{1:020}.crc")),
-    ("version_checksums", "another size", json_file(CRC, tableSizeBytes=1)),
-    ("version_checksums", "another number of files", json_file(CRC, numFiles=2)),
-    ("version_checksums", "no schema", json_file(CRC, metadata=None)),
-    ("version_checksums", "another protocol", json_file(CRC, protocol={"minReaderVersion": 1, "minWriterVersion": 2})),
-    ("version_checksums", "other transactions", json_file(CRC, setTransactions=[])),
-    ("version_checksums", "other files", json_file(CRC, allFiles=[])),
-    (
-        "version_checksums",
-        "another histogram",
-        json_file(CRC, fileSizeHistogram={"sortedBinBoundaries": [0], "fileCounts": [2], "totalBytes": [2]}),
-    ),
-    ("version_checksums", "deletion vectors", json_file(CRC, numDeletionVectorsOpt=1)),
 ]
 
 
@@ -248,11 +214,6 @@ def test_a_broken_log_is_caught_by_its_rule(broken: Path, rule: str, change: Bre
 
 def test_every_rule_has_a_log_that_breaks_it() -> None:
     assert {rule for rule, *_ in CASES} == {*RULES, "readable"}
-
-
-def test_the_json_checksum_is_that_of_the_protocols_own_example() -> None:
-    example = {"k1": {"k2": 2, "k3": ["v3", [1, 2], {"k4": "v4", "k5": ["v5", "v6", "v7"]}]}}
-    assert checksum({"k0": "'v 0'", "checksum": "adsaskfljadfkjadfkj", **example}) == "6a92d155a59bf2eecbd4b4ec7fd1f875"
 
 
 def test_readers_that_share_nothing_read_every_version_alike(sample: Path) -> None:
