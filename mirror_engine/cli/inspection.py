@@ -182,7 +182,7 @@ def history_grid(commits: Sequence[HistoryEntry]) -> Table:
         if len(entry.files) > MAX_NAMED:
             files = f"{entry.files[0]} … {entry.files[-1]} ({len(entry.files):,} files)"
         at = moment(iso(entry.timestamp_ms / 1000))
-        shown.add_row(str(entry.version), at, entry.operation, entry.way or "-", f"{entry.rows:,}", line(files))
+        shown.add_row(str(entry.version), at, entry.operation, entry.applied_by or "-", f"{entry.rows:,}", line(files))
     return shown
 
 
@@ -195,7 +195,7 @@ def _commit(entry: HistoryEntry) -> dict[str, Any]:
         "rows": entry.rows,
         "engine": entry.engine or None,
         "metrics": dict(entry.metrics),
-        "applied_by": entry.way or None,
-        "passthrough_skipped_because": dict(entry.reasons),
+        "applied_by": entry.applied_by or None,
+        "passthrough_skipped_because": dict(entry.passthrough_skipped),
         "merge_plan": entry.plan or None,
     }

@@ -127,7 +127,7 @@ def _adopt_identity(context: EngineContext, state: TableSnapshot) -> None:
     if state.record and not context.ledger.get_property(MIRROR):
         context.ledger.set_property(MIRROR, state.record.mirror)
     if state.record and not context.ledger.get_property(ROOT_IDENTITY):
-        context.ledger.set_property(ROOT_IDENTITY, state.record.anchor)
+        context.ledger.set_property(ROOT_IDENTITY, state.record.root_identity)
 
 
 def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | None) -> None:

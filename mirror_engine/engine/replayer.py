@@ -34,7 +34,7 @@ from mirror_engine.events import (
 )
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
-from mirror_engine.tables.base import STAGED, BatchRecord, Outcome, way_of
+from mirror_engine.tables.base import STAGED, BatchRecord, Outcome, method_of
 from mirror_engine.tables.reading.request import PendingFiles, TableContext
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def for_ledger(
     """Return the progress as the ledger keeps it: with Delta versions and diagnostics."""
     paths = {file.path for file in batch.batch.files}
     applied = {
-        path: replace(file, version=outcome.version, applied_by=way_of(outcome.operation)) if path in paths else file
+        path: replace(file, version=outcome.version, applied_by=method_of(outcome.operation)) if path in paths else file
         for path, file in progress.applied.items()
     }
     counts = tally(progress.diagnostics, diagnostics)

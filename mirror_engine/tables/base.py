@@ -110,7 +110,7 @@ class BatchRecord:
 
     Attributes:
         mirror: this ROOT's mirror, a random id.
-        anchor: identities of ROOT's own folders at that time; distinguishes a copied ROOT from a recreated folder.
+        root_identity: of ROOT's own folders at that time; distinguishes a copied ROOT from a recreated folder.
         progress: after this batch; `progress.batch` is the transaction version. Only applied files that still
             lie in the table folder are in it, and no latch, waiting files or diagnostics.
         files: this batch's files, by path from the table folder.
@@ -119,7 +119,7 @@ class BatchRecord:
     """
 
     mirror: str
-    anchor: str
+    root_identity: str
     progress: Progress
     files: tuple[str, ...]
     folder: str = ""
@@ -307,7 +307,7 @@ class DeltaWriter(TableReader, TableWriter, TableMaintainer, Protocol):
 
 
 STAGED, APPENDED, MERGED = "passthrough", "append", "merge"
-_WAYS = {"STAGE": STAGED, "APPEND": APPENDED, "WRITE": APPENDED, "MERGE": MERGED}
+_METHODS = {"STAGE": STAGED, "APPEND": APPENDED, "WRITE": APPENDED, "MERGE": MERGED}
 
 
 @dataclass(frozen=True)
@@ -323,8 +323,8 @@ class HistoryEntry:
         engine: who made it.
         metrics: Delta's own operation metrics.
         plan: how the batch was merged, in words; `""` where there was no choice.
-        way: how its files got there: `passthrough`, `append`, `merge`; `""` where it holds none.
-        reasons: why files were not added unchanged, in words, by path.
+        applied_by: how its files got there: `passthrough`, `append`, `merge`; `""` where it holds none.
+        passthrough_skipped: why files were not added unchanged, in words, by path.
     """
 
     version: int
@@ -335,31 +335,31 @@ class HistoryEntry:
     engine: str = ""
     metrics: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
-    way: str = ""
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    applied_by: str = ""
+    passthrough_skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-def way_of(operation: str) -> str:
-    """How change files get into a table by an operation of a `DeltaWriter` or of Delta; `""` by none."""
-    return _WAYS.get(operation, "")
+def method_of(operation: str) -> str:
+    """How an operation of a `DeltaWriter` or of Delta applies change files; `""` where it applies none."""
+    return _METHODS.get(operation, "")
 
 
-def gone(record: BatchRecord, operation: str) -> BatchRecord:
-    """The record, which says of its own files how they get there."""
-    way, own = way_of(operation), set(record.files)
+def with_method(record: BatchRecord, operation: str) -> BatchRecord:
+    """The record with the method by which its own files are applied."""
+    method, own = method_of(operation), set(record.files)
     applied = record.progress.applied
-    files = {path: replace(file, applied_by=way) if path in own else file for path, file in applied.items()}
+    files = {path: replace(file, applied_by=method) if path in own else file for path, file in applied.items()}
     return replace(record, progress=replace(record.progress, applied=files))
 
 
-def way_of_record(record: BatchRecord, operation: str) -> str:
-    """How the record's own files got there; of an older record, by Delta's word for the commit."""
+def recorded_method(record: BatchRecord, operation: str) -> str:
+    """The method by which the record's own files were applied; of an older record, by Delta's word for the commit."""
     applied = record.progress.applied
     recorded = next((applied[path].applied_by for path in record.files if path in applied), "")
-    return recorded or (way_of(operation) if record.files else "")
+    return recorded or (method_of(operation) if record.files else "")
 
 
-def reasons_of(record: BatchRecord) -> dict[str, str]:
+def passthrough_skips(record: BatchRecord) -> dict[str, str]:
     """Why the record's own files were not added unchanged, by path, as far as that was looked at."""
     applied = record.progress.applied
     return {

@@ -6,17 +6,17 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import CommitConflict
-from mirror_engine.tables.base import Outcome, gone
+from mirror_engine.tables.base import Outcome, with_method
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import create_table, evolve, record_only
 from mirror_engine.tables.log.data_commit import add_parts, create_with_files
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.history import latest_external_change, refuse_external_change
 from mirror_engine.tables.log.record import (
-    beginning,
     carried,
     carried_from,
     commits_after,
+    creation_record,
     from_metadata,
     refuse_repeated,
 )
@@ -125,7 +125,7 @@ class LocalDeltaWriter(ABC):
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if log is None:
-            self.create(table, batch.schema, beginning(record))
+            self.create(table, batch.schema, creation_record(record))
             log = self._log(table)
         with staged(batch, log, self._scratch, self.stage(batch)) as changes:
             log = self._evolved(table, log, batch)
@@ -133,7 +133,7 @@ class LocalDeltaWriter(ABC):
                 record_only(log.folder, log, log.version + 1, record)
                 return "NOTHING", changes.match_counts
             operation = "MERGE" if changes.matches else "APPEND"
-            record = gone(record, operation)
+            record = with_method(record, operation)
             if changes.is_data:
                 refuse_external_change(table, log.folder, log.version)
                 add_parts(table, log.folder, batch.schema, sorted(changes.folder.glob("*.parquet")), record)
@@ -187,7 +187,7 @@ class LocalDeltaWriter(ABC):
         """Add passthrough files to a table, or create it with them."""
         folder = self._tables.path(table)
         matches = count_matches(batch, log)
-        record = gone(record, "STAGE")
+        record = with_method(record, "STAGE")
         if log is None:
             create_with_files(table, folder, batch, record)
             self.forget(folder)

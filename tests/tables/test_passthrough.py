@@ -81,7 +81,9 @@ class Zone:
         with self.mirror() as mirror:
             commits = mirror.history("T")
         return {
-            path: f"{commit.way} {commit.reasons.get(path, '')}".strip() for commit in commits for path in commit.files
+            path: f"{commit.applied_by} {commit.passthrough_skipped.get(path, '')}".strip()
+            for commit in commits
+            for path in commit.files
         }
 
 

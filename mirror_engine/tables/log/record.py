@@ -35,7 +35,7 @@ def to_metadata(record: BatchRecord) -> str:
             **planned,
             _FORMAT_KEY: FORMAT,
             "mirror": record.mirror,
-            "anchor": record.anchor,
+            "root_identity": record.root_identity,
             "folder": record.folder,
             "files": list(record.files),
             "progress": record.progress.to_json(),
@@ -73,12 +73,13 @@ def from_metadata(metadata: object) -> BatchRecord | None:
         value = json.loads(metadata)
         if isinstance(value[_FORMAT_KEY], int) and value[_FORMAT_KEY] != FORMAT:
             raise _unknown_format(value[_FORMAT_KEY])
-        texts = value["mirror"], value["anchor"], value["folder"], *value["files"]
+        texts = value["mirror"], value["root_identity"], value["folder"], *value["files"]
         if not all(isinstance(text, str) for text in texts):
             return None
         progress = Progress.from_json(value["progress"])
         plan = str(value.get(_PLAN_KEY, ""))
-        return BatchRecord(value["mirror"], value["anchor"], progress, tuple(value["files"]), value["folder"], plan)
+        files = tuple(value["files"])
+        return BatchRecord(value["mirror"], value["root_identity"], progress, files, value["folder"], plan)
     except _NO_RECORD:
         return None
 
@@ -114,7 +115,7 @@ def rows_of(record: BatchRecord) -> int:
     return sum(applied[path].rows for path in record.files if path in applied)
 
 
-def beginning(record: BatchRecord) -> BatchRecord:
+def creation_record(record: BatchRecord) -> BatchRecord:
     """The record of the commit that makes an empty table: its generation has begun, nothing is applied."""
     begun = replace(record.progress, batch=record.progress.batch - 1, delta_version=-1, watermarks={}, applied={})
     return replace(record, progress=replace(begun, rows_processed=0, bytes_processed=0), files=())

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.errors import RESTORE_HELP, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import HistoryEntry, TableSnapshot, reasons_of, way_of_record
+from mirror_engine.tables.base import HistoryEntry, TableSnapshot, passthrough_skips, recorded_method
 from mirror_engine.tables.log.record import (
     carried_from,
     from_metadata,
@@ -350,8 +350,8 @@ def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
         str(commit.get("engineInfo") or ""),
         {name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
         record.plan if record else "",
-        way_of_record(record, commit.get("operation", "")) if record else "",
-        reasons_of(record) if record else {},
+        recorded_method(record, commit.get("operation", "")) if record else "",
+        passthrough_skips(record) if record else {},
     )
 
 

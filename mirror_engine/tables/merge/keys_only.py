@@ -18,7 +18,7 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.base import MatchCounts, Outcome, TableSnapshot
 from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, matched_rows
-from mirror_engine.tables.log.record import beginning
+from mirror_engine.tables.log.record import creation_record
 from mirror_engine.tables.reading.spill import ReadMode
 
 if TYPE_CHECKING:
@@ -473,7 +473,7 @@ class KeyWriter:
         record: BatchRecord,
         snapshot: TableSnapshot | None = None,  # noqa: ARG002 - there is no other writer
     ) -> Outcome:
-        self.create(table, batch.schema, beginning(record))
+        self.create(table, batch.schema, creation_record(record))
         known, counted = self._tables[table], self.effects.setdefault(table, {})
         effects = known.book.add([_run_of(file) for file in batch.files])
         counted.update(zip((file.path for file in batch.files), effects, strict=True))

@@ -12,8 +12,23 @@ import pyarrow as pa
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import HistoryEntry, MatchCounts, Outcome, TableSnapshot, gone, reasons_of, way_of_record
-from mirror_engine.tables.log.record import beginning, from_metadata, now_ms, refuse_repeated, rows_of, to_metadata
+from mirror_engine.tables.base import (
+    HistoryEntry,
+    MatchCounts,
+    Outcome,
+    TableSnapshot,
+    passthrough_skips,
+    recorded_method,
+    with_method,
+)
+from mirror_engine.tables.log.record import (
+    creation_record,
+    from_metadata,
+    now_ms,
+    refuse_repeated,
+    rows_of,
+    to_metadata,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -123,7 +138,7 @@ class MemoryDeltaWriter:
     ) -> Outcome:
         with self._lock:
             if table not in self._tables and not batch.passthrough:
-                self.create(table, batch.schema, beginning(record))
+                self.create(table, batch.schema, creation_record(record))
             commits = self._tables.get(table, [])
             last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
             if commits:
@@ -138,7 +153,7 @@ class MemoryDeltaWriter:
                 _Commit(
                     batch.schema,
                     tuple(keyed.rows.values()),
-                    to_metadata(gone(record, operation)),
+                    to_metadata(with_method(record, operation)),
                     "MERGE" if operation == "MERGE" else "WRITE" if commits else "CREATE TABLE",
                     now_ms(),
                     transactions,
@@ -260,6 +275,6 @@ def _entry(version: int, commit: _Commit) -> HistoryEntry:
         record.files if record else (),
         rows_of(record) if record else 0,
         "mirror_engine",
-        way=way_of_record(record, commit.operation) if record else "",
-        reasons=reasons_of(record) if record else {},
+        applied_by=recorded_method(record, commit.operation) if record else "",
+        passthrough_skipped=passthrough_skips(record) if record else {},
     )
