@@ -60,7 +60,7 @@ def test_cells_are_compared_by_their_type(one, other, kind, are_equal) -> None:
 
 def golden(**expected: Any) -> Golden:
     facts: dict[str, Any] = {"in_the_end": (), "on_the_way": (), "not_compared": frozenset(), **expected}
-    return Golden("x", {}, (), {}, verdict="", files=None, **facts)
+    return Golden("x", {}, (), {}, result="", files=None, **facts)
 
 
 def test_a_missing_and_an_unexpected_diagnostic_are_differences() -> None:
