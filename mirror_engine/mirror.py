@@ -85,7 +85,10 @@ class Mirror:
     ) -> None:
         self.root = Path(root).absolute()
         if not self.root.is_dir():
-            raise UsageError(f"{self.root}: no such folder", "Give the mirrored database's folder, or make one: init.")
+            raise UsageError(
+                f"{self.root}: no such folder",
+                f'use an existing folder, or create an example with "mirror-engine init {root}"',
+            )
         self.config = config or Config()
         self._listeners = tuple(listeners)
         self._clock = clock

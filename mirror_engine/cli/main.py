@@ -8,7 +8,6 @@ import os
 import sys
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,10 +15,11 @@ import click
 from mirror_engine._version import __version__
 from mirror_engine.cli import exit_codes
 from mirror_engine.cli.error_handler import run_command
-from mirror_engine.cli.options import ROOT_VARIABLE, WIDTH, Settings, listed, settings_of, write_sections
+from mirror_engine.cli.options import QUIET, ROOT, VERBOSE, WIDTH, Settings, listed, settings_of, write_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 PROGRAM = "mirror-engine"
 COMPLETION_VARIABLE = "_MIRROR_ENGINE_COMPLETE"
@@ -124,9 +124,9 @@ def _group(name: str) -> click.Group:
     return Commands(name, prefix=f"{name} ", help=_GROUPS[name], subcommand_metavar="COMMAND …")
 
 
-def _start(root: Path | None, verbose: int, quiet: int) -> None:
+def _start(root_option: Path | None, verbose: int, quiet: int) -> None:
     settings = settings_of(click.get_current_context())
-    settings.root, settings.verbosity = root, verbose - quiet
+    settings.root, settings.verbosity = root_option, verbose - quiet
 
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it so
@@ -157,14 +157,9 @@ def program() -> click.Group:
         "Options come from flags, MIRROR_ENGINE_* variables and mirror-engine.toml in ROOT, in that order.",
         epilog=codes,
         params=[
-            click.Option(
-                ["-C", "--root"],
-                metavar="ROOT",
-                type=Path,
-                help=f"The mirrored database's folder.  [default: .; env: {ROOT_VARIABLE}]",
-            ),
-            click.Option(["-v", "--verbose"], count=True, help="Log details, too."),
-            click.Option(["-q", "--quiet"], count=True, help="No progress; log only warnings."),
+            ROOT,
+            VERBOSE,
+            QUIET,
             click.Option(
                 ["--completion"],
                 type=click.Choice(SHELLS),

@@ -204,7 +204,7 @@ def command(
         if "config" in wanted:
             parameters += [_config_flag(field) for field in config]
             parameters.append(_CONFIG_FILE)
-        parameters += [_JSON, *([] if root == "own" else [_ROOT]), _VERBOSE, _QUIET]
+        parameters += [_JSON, *([] if root == "own" else [ROOT]), VERBOSE, QUIET]
         return Command(
             name or function.__name__.replace("_", "-"),
             callback=run,
@@ -311,7 +311,7 @@ def _aligned(line: str) -> str:
 
 
 _ROOT_HELP = "The mirrored database's folder.  [default: .]"
-_ROOT = Option(
+ROOT = Option(
     "root_option",
     "-C",
     "--root",
@@ -321,8 +321,8 @@ _ROOT = Option(
     topic=_GLOBAL,
 )
 _JSON = Option("as_json", "--json", is_flag=True, help="Print JSON on stdout; errors as JSON on stderr.", topic=_GLOBAL)
-_VERBOSE = Option("-v", "--verbose", count=True, help="Log details, too.", topic=_GLOBAL)
-_QUIET = Option("-q", "--quiet", count=True, help="No progress; log only warnings.", topic=_GLOBAL)
+VERBOSE = Option("-v", "--verbose", count=True, help="Log details, too.", topic=_GLOBAL)
+QUIET = Option("-q", "--quiet", count=True, help="No progress; log only warnings.", topic=_GLOBAL)
 _CONFIG_FILE = Option(
     "config_file",
     "--config",

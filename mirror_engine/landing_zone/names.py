@@ -111,14 +111,11 @@ def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
         return matches[0]
     if matches:
         raise UnknownTable(f"{name}: may be {' or '.join(matches)}", "Name the schema, too.")
-    as_written = {folder.casefold(): folder for folder in folders}
-    near = get_close_matches(text, as_written, n=1, cutoff=0.5)
-    help = (
-        f"Did you mean {as_written[near[0]].replace('/', '.')}?"
-        if near
-        else f"There are: {', '.join(folders) or 'none yet'}."
-    )
-    raise UnknownTable(f"{name}: no such table", help)
+    by_name = {folder.casefold(): folder for folder in folders}
+    near = get_close_matches(text.replace(".", "/"), by_name, n=1, cutoff=0.5)
+    meant = f"did you mean {by_name[near[0]].replace('/', '.')}? " if near else ""
+    available = ", ".join(folder.replace("/", ".") for folder in folders) or "none yet"
+    raise UnknownTable(f'unknown table "{name}"', f"{meant}Available: {available}")
 
 
 def _spellings(folder: str, default_schema: str) -> set[str]:

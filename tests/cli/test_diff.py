@@ -90,7 +90,7 @@ def test_programs_get_the_same_as_json(shop, cli, expected) -> None:
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
-        (["Nothing", "expected.csv"], "Nothing: no such table"),
+        (["Nothing", "expected.csv"], 'unknown table "Nothing"'),
         (["Items", "none.csv"], "none.csv: no such file"),
         (["Items", "expected.csv", "--key", "Sku"], "key column Sku: the table has no such column"),
         (["Items", "expected.csv", "--float-tolerance", "-1"], "--float-tolerance"),

@@ -187,7 +187,7 @@ def test_a_rejected_file_has_its_reason(shop, cli) -> None:
         (["what-if", "Items"], "nothing to change"),
         (["what-if", "Items", "--swap", "1"], "swap=1: not a change"),
         (["what-if", "Items", "--swap", "1,1"], "they are in this order already"),
-        (["row", "Stores", "1"], "Stores: no such table"),
+        (["row", "Stores", "1"], 'unknown table "Stores"'),
     ],
 )
 def test_usage_errors_end_with_2_and_help(shop, cli, words, message) -> None:

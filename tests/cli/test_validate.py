@@ -254,25 +254,6 @@ def test_usage_errors(tmp_path, monkeypatch, cli, words, help) -> None:
     assert help in printed.err
 
 
-def test_changes_to_rows_that_never_came_are_reported(tmp_path, cli) -> None:
-    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
-    orders.insert({"Id": 1})
-    orders.update({"Id": 2}, {"Id": 1})
-    orders.delete({"Id": 3}, {"Id": 4}, {"Id": 1})
-    out = cli("validate", tmp_path).out
-    assert "[ME077]: 1 update matched no row; inserted instead" in out
-    assert "[ME078]: 2 deletes" in out
-
-
-def test_deleted_history_raises_nothing(tmp_path, cli) -> None:
-    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
-    orders.skip_numbers(4)
-    orders.update({"Id": 2})
-    out = cli("validate", tmp_path, "--first-file", "lowest").out
-    assert "ME077" not in out
-    assert "No problems found" in out
-
-
 def test_files_that_were_moved_away_are_checked_too(shop, cli) -> None:
     for number in range(3, 6):
         shop.orders.upsert({"Id": number, "Name": "more"})
