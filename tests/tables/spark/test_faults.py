@@ -1,4 +1,4 @@
-"""The same failures with real Spark, a sample: calls around a commit, and a full disk under Delta's own files."""
+"""Failures with real Spark, a sample: a commit that fails or whose answer is lost, and a full disk."""
 
 from __future__ import annotations
 
@@ -43,21 +43,19 @@ def rows_of(shop):
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-def test_a_commit_of_spark_that_fails_is_made_once(tmp_path, mirror_writer, fault):
-    shop = Shop(tmp_path)
+def test_a_merge_of_spark_that_fails_is_made_once(tmp_path, mirror_writer, fault):
+    shop = Shop(tmp_path, mirror_writer(tmp_path))
     orders = shop.orders()
-    writer = mirror_writer(tmp_path)
     orders.initial_load(row(1), row(2))
-    for called in ("create", "apply", "row_count"):
-        script = Once(called, fault)
-        shop.writer = faulty(writer, script)
-        assert shop.sync().result is RunResult.RETRY
-        assert not script.called
-        assert any(shop.sync().result is RunResult.CAUGHT_UP for _ in range(2))
-        orders.insert(row(3))
-        orders.delete({"id": 1, "city": None})
     shop.sync()
-    assert rows_of(shop) == [(2, "Linz"), (3, "Linz"), (3, "Linz"), (3, "Linz")]
+    orders.insert(row(3))
+    orders.delete({"id": 1, "city": None})
+    script = Once("apply", fault)
+    shop.writer = faulty(shop.writer, script)
+    assert shop.sync().result is RunResult.RETRY
+    assert not script.called
+    assert any(shop.sync().result is RunResult.CAUGHT_UP for _ in range(2))
+    assert rows_of(shop) == [(2, "Linz"), (3, "Linz")]
 
 
 def test_a_full_disk_under_deltas_own_files_delays_and_does_nothing_else(tmp_path, mirror_writer):
