@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from golden import diagnostic_differences, load
 from quick_folder import quick_folder
-from test_fixtures import FIXTURES, NAMES, Told
+from test_fixtures import FIXTURES, NAMES, RaisedDiagnostics
 from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 
@@ -45,7 +45,7 @@ def lenient(golden: Golden) -> Golden:
 @pytest.mark.parametrize("name", [KEYS_COME_LATER if name == KEYS_COME_LATER.values[0] else name for name in NAMES])
 def test_a_dry_run_over_the_stages_of_a_fixture_raises_its_diagnostics(name: str) -> None:
     golden = lenient(load(FIXTURES / name))
-    listener = Told()
+    listener = RaisedDiagnostics()
     with quick_folder() as folder:
         storage, writer = LocalStorage(Path(folder)), KeyWriter()
         with DryRun(storage, Config(**golden.config), writer, keys_only(None), listener=listener) as dry_run:
