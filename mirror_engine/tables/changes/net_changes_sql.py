@@ -1,7 +1,7 @@
-"""What `staged_changes` does in this process, as SQL on executors: for batches that are too large for one process.
+"""Net changes as SQL on Spark executors, for batches that are too large for one process.
 
-The meaning is that of `net changes` and `settled`, and each is the other's check. Every window is over one key, so that
-Spark may spread keys over executors and spill what does not fit into memory.
+It does what `staged` does with `net_changes` and `without_absent_keys`; a test compares both. Every window is over one
+key, so that Spark may spread keys over executors and spill what does not fit into memory.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SELECT *, CASE WHEN marker = {delete} THEN {DELETE}
 FROM facts WHERE marker = {delete} OR pos = s OR (marker = {insert} AND pos > coalesce(s, -1))
 """
 
-# The same, now that it is known which keys the table holds, as `staged_changes.settled` says it: for each net change
+# The same, now that it is known which keys the table holds, as `staged.without_absent_keys` has it: for each net change
 # the roles of its staged rows, that of the one that matches, if it does, then those of its copies.
 _SETTLED = """
 SELECT {cells}, CAST(concat(
@@ -82,7 +82,7 @@ SELECT {cells}, CAST(concat(
 FROM net
 """
 
-# A batch of inserts alone: there is nothing to net changes, and nothing matches.
+# A batch of inserts alone: nothing is reduced, and nothing matches.
 _INSERTS = "SELECT {cells}, array(tinyint({INSERT})) AS roles FROM changes"
 
 

@@ -203,7 +203,7 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path, stage: Stage | None
         batch: the change files.
         log: the table before the batch.
         scratch: where passing files lie.
-        stage: collapses the batch and lays it down in a folder that it makes; by default in this process.
+        stage: writes the batch's net changes to a folder that it makes; by default in this process.
 
     Raises:
         RejectedFile: a file of the batch cannot be read after all.

@@ -113,7 +113,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
         return stage_here if batch.accounted_bytes <= self._driver_batch_bytes else self._stage_on_executors
 
     def _stage_on_executors(self, batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
-        with spark_failures(log.folder.name, "collapse"), self.sessions.lent() as spark:
+        with spark_failures(log.folder.name, "reduction to net changes"), self.sessions.lent() as spark:
             return stage_on_executors(spark, batch, log, folder)
 
     def maintain(

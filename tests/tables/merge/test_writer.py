@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from independent_readers import by_deltalake
 
 from mirror_engine.errors import CommitConflict, ConcurrentModification
+from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.log.commit import record_only
 from mirror_engine.tables.log.snapshot import open_log
@@ -112,7 +113,7 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.create()
     table.change((0, 1, "a"))
-    monkeypatch.setattr(writer_module, "refuse_repeated", lambda *_: None)
+    monkeypatch.setattr(table_writer, "refuse_repeated", lambda *_: None)
     folder = fresh._tables.path("dbo/T")
     log = open_log(folder)
     assert log is not None

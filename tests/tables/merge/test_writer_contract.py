@@ -579,7 +579,7 @@ def _run(writer: DeltaWriter, batches: list[list[list[tuple[int, Any, Any]]]]) -
     table.create()
     serial = itertools.count()
     outcomes = [
-        table.apply(*[table.file(KEYED.names, *[(*change, next(serial)) for change in file]) for file in files]).met
+        table.apply(*[table.file(KEYED.names, *[(*change, next(serial)) for change in file]) for file in files]).matches
         for files in batches
     ]
     return table.found(), outcomes

@@ -73,7 +73,7 @@ def assert_both_stage_the_same(spark: SparkSession, batch: ChangeBatch, log: Del
         staged(batch, log, scratch, on_executors) as there,
     ):
         assert content(there) == content(here)
-        assert (there.roles, there.met, there.matches) == (here.roles, here.met, here.matches)
+        assert (there.roles, there.match_counts, there.matches) == (here.roles, here.match_counts, here.matches)
         if here.matches:
             assert list(map(repr, exact_bounds(there))) == list(map(repr, exact_bounds(here)))
     assert not list(scratch.iterdir())
