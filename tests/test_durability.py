@@ -103,7 +103,7 @@ def test_what_cannot_be_brought_to_the_disk_is_not_done(lake, monkeypatch):
 
     lake.land()
     with monkeypatch.context() as patch:
-        patch.setattr(mirror_engine.tables.merge.spark, "make_durable", refused)
+        patch.setattr(mirror_engine.tables.writer, "make_durable", refused)
         patch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 2)
         patch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
         lake.events.clear()

@@ -8,6 +8,8 @@ import pytest
 from shop import Shop, row
 
 from mirror_engine.engine.replayer import Replayer
+from mirror_engine.errors import TableDamaged
+from mirror_engine.landing_zone.states import Halted
 
 NO_STOP = threading.Event()
 
@@ -36,3 +38,23 @@ def test_a_plan_that_changes_nothing_is_not_repeated_without_a_pause(shop, monke
             running.cycle(NO_STOP)
             waits.append(running.engine.next_cycle_seconds(60.0))
     assert waits == [0.0, 60.0, 60.0]
+
+
+def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop, monkeypatch):
+    shop.orders().insert(row(1))
+
+    def damaged(*_, **__):
+        raise TableDamaged("dbo/Orders", "commit 1 is cut off")
+
+    def advance(*_):
+        monkeypatch.setattr(shop.writer, "snapshot", damaged)
+        damaged()
+
+    monkeypatch.setattr(Replayer, "advance", advance)
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        assert running.last.failures == {}
+        running.cycle(NO_STOP)
+        (plan,) = running.last.plans.values()
+    assert isinstance(plan.state, Halted)
+    assert plan.state.diagnostic.code == "ME081"

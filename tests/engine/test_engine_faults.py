@@ -169,11 +169,11 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path):
         folder.mkdir()
         for file in (tmp_path / "before").iterdir():
             file.rename(folder / file.name)
-        running.engine._pauses = Backoff(60.0, 60.0)
+        running.engine._backoff = Backoff(60.0, 60.0)
         for _ in range(2):
             running.cycle(NO_STOP)
             assert all((shop.publisher.path / path).exists() for path in paths)
-        running.engine._pauses = Backoff(0.0, 0.0)
+        running.engine._backoff = Backoff(0.0, 0.0)
         dropping.is_over = True
         running.cycle(NO_STOP)
     assert shop.ids() == [1, 2]

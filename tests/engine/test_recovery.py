@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from shop import Shop, row
 
 from mirror_engine import Mirror, RunResult
 from mirror_engine.engine.ledger import Ledger
-from mirror_engine.engine.recovery import DeltaFolders, recover, rescan
+from mirror_engine.engine.recovery import DeltaFolders, is_as_recorded, owner_of, recover, rescan
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import Progress
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -162,3 +164,20 @@ def test_a_table_at_hand_is_not_looked_at_again(tmp_path, monkeypatch):
         assert rescan(running.context, unsure).damaged == {}
         monkeypatch.setattr(shop.writer, "snapshot", None)
         assert rescan(running.context, unsure, [ORDERS]) == unsure
+
+
+def test_a_delta_table_belongs_to_the_table_whose_delta_folder_it_is_in(tmp_path):
+    shop = Shop(tmp_path)
+    with shop.engine() as running:
+        state = SimpleNamespace(record=SimpleNamespace(folder="Orders"))
+        assert owner_of(running.context, "dbo/Orders", state) == TableName("", "Orders")
+        assert owner_of(running.context, "dbo/copy", state) is None
+        assert owner_of(running.context, "dbo/Orders", SimpleNamespace(record=None)) is None
+
+
+def test_a_delta_table_of_another_generation_is_not_the_recorded_one():
+    state = SimpleNamespace(record=SimpleNamespace(progress=Progress("one", "f")))
+    assert is_as_recorded(Progress("one", "f", delta_version=3), state)
+    assert not is_as_recorded(Progress("other", "f", delta_version=3), state)
+    assert not is_as_recorded(Progress("one", "f", delta_version=3), None)
+    assert is_as_recorded(Progress("one", "f"), None)
