@@ -18,25 +18,15 @@ from pathlib import Path
 import numpy as np, pyarrow as pa
 from peak_memory import peak_bytes
 from mirror_engine import Config, Mirror
-from mirror_engine.tables.log.commit import record_only
-from mirror_engine.tables.log.snapshot import open_log
-from mirror_engine.tables.log.record import to_metadata
-from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-
-class Staging(SparkDeltaWriter):
-    def _commit(self, table, batch, changes, record, since):
-        folder = self._tables.path(table)
-        log = open_log(folder)
-        record_only(folder, log, log.version + 1, record)
-        return "APPEND"
 
 root, files, batch_bytes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 orders = LandingZoneWriter(root).table("Orders", keys=["id"])
 draw = np.random.default_rng(3)
 for number in range(files):
     orders.land_parquet(pa.table({"id": draw.integers(0, 10**9, 12_500), "x": draw.random(12_500)}))
-writer = Staging(root / "Tables", root / ".mirror-engine/scratch", None)
+writer = DeltalakeWriter(root / "Tables", root / ".mirror-engine/scratch")
 with Mirror(root, Config(max_batch_size=batch_bytes), writer=writer) as mirror:
     report = mirror.sync()
 assert report.files_applied == files and report.rows_applied == files * 12_500
