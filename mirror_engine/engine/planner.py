@@ -163,10 +163,10 @@ def with_identity(progress: Progress, listing: TableListing) -> Progress:
         path: replace(file, etag=present[path].etag) if path in present else file
         for path, file in progress.applied.items()
     }
-    latch = progress.rejection
-    if latch and latch.path in present:
-        latch = replace(latch, identity=present[latch.path].identity, etag=present[latch.path].etag)
-    return replace(progress, identity=listing.identity, applied=applied, pending_etags={}, rejection=latch)
+    rejection = progress.rejection
+    if rejection and rejection.path in present:
+        rejection = replace(rejection, identity=present[rejection.path].identity, etag=present[rejection.path].etag)
+    return replace(progress, identity=listing.identity, applied=applied, pending_etags={}, rejection=rejection)
 
 
 def _without_metadata(draft: _Draft, fault: Diagnostic, etag: str) -> Plan:
@@ -231,10 +231,10 @@ def _overwritten_files(draft: _Draft) -> Iterable[Diagnostic]:
     """Report pending files whose content changed since an earlier listing (LZ-3.13, ME071)."""
     if not draft.progress:
         return
-    latch = draft.progress.rejection
+    rejection = draft.progress.rejection
     for file in draft.listing.files:
         before = draft.progress.pending_etags.get(file.path, file.etag)
-        if before == file.etag or (latch and latch.path == file.path):
+        if before == file.etag or (rejection and rejection.path == file.path):
             continue
         code = "ME071" if file.has_grown_since(before) else "ME025"
         yield diagnose(code, f"{draft.table.folder}/{file.path}", strict=draft.circumstances.config.strict)

@@ -276,9 +276,9 @@ class Replayer:
     def _halt(self, table: TableName, refusal: RejectedFile, file: LandedFile) -> None:
         known = self._context.ledger.progress(table)
         if known:
-            latch = Rejection(refusal.diagnostic, file.path, file.identity, file.etag)
+            rejection = Rejection(refusal.diagnostic, file.path, file.identity, file.etag)
             diagnostics = tally(known.diagnostics, refusal.others)
-            self._context.ledger.record(table, replace(known, rejection=latch, diagnostics=diagnostics))
+            self._context.ledger.record(table, replace(known, rejection=rejection, diagnostics=diagnostics))
         self._context.emit(TableHalted(table, refusal.diagnostic))
 
 
