@@ -131,7 +131,7 @@ def is_latched(table, fault, remedy):
 
 
 @ALL_DAMAGES
-def test_a_damaged_log_latches_its_table_alone_with_the_reason_and_the_way_out(lake, damage, fault, remedy):
+def test_a_damaged_log_halts_its_table_alone_with_reason_and_help(lake, damage, fault, remedy):
     lake.orders("Other").land_parquet(NO_ROWS)
     damage(lake)
     assert is_latched(lake.status(), fault, remedy)

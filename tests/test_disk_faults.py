@@ -54,7 +54,7 @@ def tried(shop):
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["new tables", "known tables"])
-def test_a_full_disk_delays_wherever_it_is_met_and_does_nothing_else(disk, first):
+def test_a_full_disk_delays_and_does_nothing_else(disk, first):
     met = set()
     for free_pages in range(48):
         shop = shop_on(disk, f"shop{free_pages}")

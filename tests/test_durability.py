@@ -130,7 +130,7 @@ def tear_newest(lake):
     data.write_bytes(b"")
 
 
-def test_a_commit_whose_data_went_with_the_power_latches_and_is_applied_again_once_it_is_deleted(lake, tmp_path):
+def test_a_commit_whose_data_was_lost_halts_and_is_applied_again_once_it_is_deleted(lake, tmp_path):
     shutil.copytree(lake.root / ENGINE, tmp_path / "before")
     lake.land()
     with lake.mirror() as mirror, mirror._engine() as running:

@@ -322,7 +322,7 @@ class Poller:
         return listings
 
     def _read_partner(self, scan: _Scan, entry: Entry) -> None:
-        """Read the partner events if they changed; they are only shown, so that no error here is grave."""
+        """Read the partner events if they changed; they are only shown, so an error here stops nothing."""
         etag = landed_file(entry.name, entry).etag
         if etag != self._partner_etag:
             try:

@@ -132,7 +132,7 @@ class EngineRun:
 
 
 def result_of(result: CycleResult) -> RunResult:
-    """The gravest thing a cycle found."""
+    """The worst result of a cycle."""
     if any(isinstance(failure, InternalError) for failure in result.failures.values()):
         return RunResult.FAILED
     if result.failures:

@@ -173,7 +173,7 @@ def binary(text: str) -> bytes:
 
 
 def parser(delta_type: str) -> Callable[[str], object]:
-    """The rule of a declared type, in Delta's words; `time` stands for `ITime`.
+    """The rule of a declared type, in Delta's words; `time` means `ITime`.
 
     Raises:
         KeyError: delimited text knows no such type.

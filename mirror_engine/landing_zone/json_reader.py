@@ -287,7 +287,7 @@ def one_of(known: type[Member]) -> Callable[[object], Member]:
 
 
 def by_name(known: Mapping[str, Meaning]) -> Callable[[object], Meaning]:
-    """What a text stands for, in any case."""
+    """The meaning of a text, in any case."""
     folded = {name.casefold(): meaning for name, meaning in known.items()}
 
     def meaning(value: object) -> Meaning:

@@ -33,7 +33,7 @@ class Limits:
     Attributes:
         body_bytes: of one request.
         staging_bytes: of all bodies that are arriving or uncommitted.
-        expiry_seconds: after which an upload that nobody adds to is dropped.
+        expiry_seconds: after which an upload without new parts is dropped.
     """
 
     body_bytes: int = 4 * GIB
@@ -114,7 +114,7 @@ class UploadBuffer(Generic[_Name]):
     """Bodies of uploads, each under its position or block id; the last one per name wins.
 
     Args:
-        expiry_seconds: after which an upload that nobody adds to is dropped.
+        expiry_seconds: after which an upload without new parts is dropped.
         clock: monotonic seconds.
     """
 
@@ -153,7 +153,7 @@ class UploadBuffer(Generic[_Name]):
         discard_all(self.take(key).values())
 
     def drop_expired(self) -> None:
-        """Discard uploads that nobody added to for too long."""
+        """Discard uploads without new parts for too long."""
         since = self._clock() - self._expiry_seconds
         with self._lock:
             expired = [key for key, upload in self._uploads.items() if upload.touched_seconds < since]
@@ -169,7 +169,7 @@ class _Lock:
 
 
 class KeyedLocks:
-    """One lock per key, for as long as somebody uses it."""
+    """One lock per key, for as long as it is used."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

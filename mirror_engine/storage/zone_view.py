@@ -138,7 +138,7 @@ class RestoredView(ZoneView):
         return [entry for _, entry in sorted(entries.items())]
 
     def replaced(self, folder: str, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the files of a table folder (from ROOT) at whose paths there is a new file beside the archived one.
+        """Return the archived files of a table folder (from ROOT) at whose original paths there is a new file.
 
         Raises:
             StorageUnavailable: a folder could not be listed.

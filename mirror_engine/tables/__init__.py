@@ -1,1 +1,1 @@
-"""Door 2: the mirrored tables, and the only place with Spark."""
+"""Delta tables: change files to rows, rows to net changes, net changes to commits; the only package with Spark."""

@@ -112,7 +112,7 @@ class BatchRecord:
         mirror: this ROOT's mirror, a random id.
         root_identity: of ROOT's own folders at that time; distinguishes a copied ROOT from a recreated folder.
         progress: after this batch; `progress.batch` is the transaction version. Only applied files that still
-            lie in the table folder are in it, and no latch, waiting files or diagnostics.
+            are in the table folder are in it, and no rejection, waiting files or diagnostics.
         files: this batch's files, by path from the table folder.
         folder: the table folder, from the landing zone's top.
         plan: how the batch was merged, in words for people; `""` where there was no choice.

@@ -86,7 +86,7 @@ class NotEligible(Exception):
 
 
 class PassthroughReader:
-    """Copies, verifies and judges change files of one ROOT's landing zone for passthrough.
+    """Copies and verifies change files of one ROOT's landing zone for passthrough.
 
     Args:
         storage: of the landing zone.

@@ -220,7 +220,7 @@ def test_a_value_of_another_type_is_reported_by_row_with_the_right_form(
     with pytest.raises(UsageError, match=rf"row 2: column {column} is not {kind}\n") as error:
         read_expected(written(tmp_path, "a.csv", f'{column},Name\n,x\n"{value}",x\n'), SCHEMA)
     assert help_text in error.value.help
-    assert value not in str(error.value)
+    assert value not in str(error.value).removeprefix(str(tmp_path)).replace("row 2", "")
 
 
 def test_an_absent_file_is_reported(tmp_path) -> None:

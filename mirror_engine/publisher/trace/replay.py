@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import Chosen, DeltaWriter, HistoryEntry
     from mirror_engine.tables.reading.spill import ReadMode
 
-START_PATH = ""  # the path of the file that stands for rows of deleted files
+START_PATH = ""  # placeholder path for rows of deleted files
 _VERSION = 1  # of the writer's table once it has these rows
 
 

@@ -124,7 +124,7 @@ def net_changes(codes: Integers, markers: Markers) -> NetChanges:
 
 
 def matched_rows(codes: Integers, markers: Markers, prior: Integers) -> Integers:
-    """How many rows of its key each change finds in the table just before it: `replay`'s `Effect.met`.
+    """How many rows of its key each change finds in the table just before it: `replay`'s `Effect.matched`.
 
     Args:
         codes: per change its key's code, `NO_KEY` for none; such a change matches 0.

@@ -34,7 +34,7 @@ _FILE_ROWS = 1 << 40  # a position is the file's place times this, plus the row'
 _HELD = "SELECT {keys}, count(*) AS prior FROM target LEFT SEMI JOIN changes USING ({keys}) GROUP BY {keys}"
 
 # How many rows of its key each change finds just before it, as `net_changes.matched_rows` counts them.
-_MET = """
+_MATCHES = """
 WITH changed AS (SELECT {keys}, file, pos, marker, coalesce(prior, 0) AS prior
   FROM changes LEFT JOIN held USING ({keys}) WHERE {complete}),
 lives AS (SELECT *, count(CASE WHEN marker = {delete} THEN 1 END) OVER (PARTITION BY {keys} ORDER BY pos
@@ -87,7 +87,7 @@ _INSERTS = "SELECT {cells}, array(tinyint({INSERT})) AS roles FROM changes"
 
 
 def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
-    """Lay down what a batch does to a table, as `staged_changes` does it.
+    """Stage the net changes of a batch as Parquet, as `staged` does in this process.
 
     Args:
         spark: a session that no other thread uses.
@@ -106,7 +106,7 @@ def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, f
         if keys:
             view("target", _target(spark, batch, log))
             view("held", _kept(spark.sql(_HELD.format(**words)), folder / "held"))
-            found = spark.sql(_MET.format(**words)).collect()
+            found = spark.sql(_MATCHES.format(**words)).collect()
             matches = {row.file: MatchCounts(row.inserts, row.changes) for row in found}
         if any(marker != RowMarker.INSERT for file in batch.files for marker in file.markers):
             view("net", spark.sql(_NET.format(**words)))
@@ -176,7 +176,7 @@ def _kept(rows: DataFrame, folder: Path) -> DataFrame:
 
 
 def _summed_up(rows: DataFrame, keys: Sequence[str], folder: Path, matches: tuple[MatchCounts, ...]) -> StagedChanges:
-    """What there is to know of the staged rows."""
+    """Counts and bounds of the staged rows."""
     matching = f"FILTER (WHERE {ROLE} <> {Role.INSERT:d})"
     bounds = [f"{bound}({key}) {matching} AS {key}_{bound}" for key in keys for bound in ("min", "max")]
     summary = rows.selectExpr("count(*) AS n", f"collect_set({ROLE}) AS roles", *bounds).toArrow()

@@ -197,7 +197,7 @@ class _Keys:
 
 @contextmanager
 def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path, stage: Stage | None = None) -> Iterator[StagedChanges]:
-    """Lay down what a batch does to a table; it is gone afterwards.
+    """Stage the net changes of a batch as Parquet; removed on leaving the context.
 
     Args:
         batch: the change files.

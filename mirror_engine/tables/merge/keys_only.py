@@ -502,7 +502,7 @@ class KeyWriter:
         Raises:
             UsageError: it keeps no rows.
         """
-        raise UsageError(f"{table}: rows are not kept when a landing zone is only judged")
+        raise UsageError(f"{table}: the keys-only store keeps no rows")
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - none is kept
         """None is kept."""

@@ -69,7 +69,7 @@ def intruding(intrude: Callable[[str], None], folder: str, once: Path, schema: A
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", TRIED)
-def test_who_comes_between_is_met_by_a_second_try_and_named_where_rows_changed(
+def test_a_concurrent_commit_is_retried_and_reported_where_rows_changed(
     tmp_path: Path,
     mirror_writer: Callable[[Path], DeltaWriter],
     spark: Any,

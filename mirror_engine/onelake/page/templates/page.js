@@ -32,7 +32,7 @@ function listen() {
   source.onerror = () => setState("disconnected");
 }
 
-// A browser keeps few connections to one server: pages that nobody sees give theirs back.
+// A browser keeps few connections to one server: hidden pages give theirs back.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     source?.close();
