@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from measure import lines_of
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.changes.staged import staged
 from mirror_engine.tables.log.commit import record_only
-from mirror_engine.tables.log.record import to_metadata
-from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.record import creation_record
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch
-    from mirror_engine.tables.changes.staged import StagedChanges
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, MatchCounts
+    from mirror_engine.tables.log.snapshot import DeltaLog
 
 ONE_BATCH = 1 << 40
 
@@ -53,21 +53,18 @@ class _Ready(SparkDeltaWriter):
         self.at = 0.0
         self.peak_bytes = 0
 
-    def _commit(
-        self,
-        table: str,
-        batch: ChangeBatch,  # noqa: ARG002 - as the writer calls it
-        changes: StagedChanges,
-        record: BatchRecord,
-        since: int,  # noqa: ARG002 - as above
-    ) -> str:
-        self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
-        self.commits += 1
-        shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)
-        log = open_log(self._tables.path(table))
-        assert log
-        record_only(self._tables.path(table), log, log.version + 1, record, to_metadata(record))
-        return "APPEND"
+    def _apply_rows(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
+    ) -> tuple[str, tuple[MatchCounts, ...]]:
+        if log is None:
+            self.create(table, batch.schema, creation_record(record))
+            log = self._log(table)
+        with staged(batch, log, self._scratch, self.stage(batch)) as changes:
+            self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
+            self.commits += 1
+            shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)
+            record_only(log.folder, log, log.version + 1, record)
+            return "APPEND", changes.match_counts
 
 
 def _no_session() -> Any:  # noqa: ANN401 - never called

@@ -142,7 +142,7 @@ def calls_of(made, root, port, ledger):
 
 
 def methods_of(port):
-    return {name for name, value in vars(port).items() if inspect.isfunction(value) and name[0] != "_"}
+    return {name for name, value in inspect.getmembers(port, inspect.isfunction) if name[0] != "_"}
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_a_key_book_tells_what_replay_does(
     at_once: bool,  # noqa: FBT001 - drawn by Hypothesis
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_book, "TOGETHER", together)
+        patch.setattr(key_book, "CHANGES_PER_CHUNK", together)
         book = KeyIndex()
         runs = [run_of(changes) for changes in files]
         effects = book.add(runs) if at_once else [told for run in runs for told in book.add([run])]
@@ -87,7 +87,7 @@ def test_keys_that_come_in_parts_are_the_same_however_they_are_kept(drawn: list[
     together = np.concatenate([np.empty(0, dtype=np.uint64), *arrays]).tolist()
     parts: list[Part] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_book, "PIECE", piece)
+        patch.setattr(key_book, "KEYS_PER_CHUNK", piece)
         for array in arrays:
             append(parts, compact(array[:]))
         assert [key for part in parts for key in part] == together
