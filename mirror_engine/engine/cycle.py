@@ -1,4 +1,4 @@
-"""The replication cycle: scan, plan, apply a batch per table, clean up; the only place that reacts to errors."""
+"""The replication cycle: scan, plan, apply a batch per table, clean up; the only place that schedules retries."""
 
 from __future__ import annotations
 
