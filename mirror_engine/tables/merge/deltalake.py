@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from deltalake import ColumnProperties, CommitProperties, Transaction, WriterProperties
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
@@ -24,13 +24,14 @@ from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.history import refuse_external_change
 from mirror_engine.tables.log.record import now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.tables_folder import readable_by_deltalake
 from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from mirror_engine.landing_zone.schema import Column, TableSchema
+    from mirror_engine.landing_zone.schema import Column
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
@@ -64,16 +65,16 @@ class DeltalakeWriter(LocalDeltaWriter):
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
         _check_mergeable(table, log)
         refuse_external_change(table, log.folder, log.version)
-        before = log.version
+        before, handle = log.version, _handle(log)
         source = _source(batch, changes)
         values = {_quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
         try:
-            merger = log.table.merge(
+            merger = handle.merge(
                 source,
                 _condition(batch, changes),
                 source_alias="s",
                 target_alias="t",
-                writer_properties=_writer_properties(batch.schema),
+                writer_properties=_writer_properties(log),
                 commit_properties=_commit_properties(record, to_metadata(record)),
             )
             if Role.DELETE in changes.roles:
@@ -85,7 +86,7 @@ class DeltalakeWriter(LocalDeltaWriter):
             merger.execute()
         except (DeltaError, OSError) as error:
             raise _meaning(table, error) from error
-        if log.version == before:  # without effect: deltalake commits nothing
+        if handle.version() == before:  # without effect: deltalake commits nothing
             record_only(log.folder, log, before + 1, record)
 
     def maintain(
@@ -96,17 +97,18 @@ class DeltalakeWriter(LocalDeltaWriter):
         if log is None:
             return {}
         _check_mergeable(table, log)
+        handle = _handle(log)
         since, properties = log.version, CommitProperties(custom_metadata={"userMetadata": record_again(log)})
         try:
-            metrics = log.table.optimize.compact(
+            metrics = handle.optimize.compact(
                 target_size=_TARGET_BYTES,
-                writer_properties=_writer_properties(log.schema),
+                writer_properties=_writer_properties(log),
                 commit_properties=properties,
             )
             make_durable(folder, since)  # what it replaced may be deleted now
             before = count_parquet(folder)
             if not is_wanted():
-                log.table.vacuum(
+                handle.vacuum(
                     retention_hours=int(retention_hours),
                     dry_run=False,
                     enforce_retention_duration=False,
@@ -129,6 +131,15 @@ class DeltalakeWriter(LocalDeltaWriter):
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _handle(log: DeltaLog) -> DeltaTable:
+    """The snapshot as a handle on the table's own folder, where data files are written.
+
+    Its log may have been read through a link in another folder (`readable_by_deltalake`).
+    """
+    is_direct = readable_by_deltalake(log.folder) == log.folder
+    return log.table if is_direct else DeltaTable(str(log.folder), version=log.version)
 
 
 def _check_mergeable(table: str, log: DeltaLog) -> None:
@@ -196,10 +207,11 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _writer_properties(schema: TableSchema) -> WriterProperties:
+def _writer_properties(log: DeltaLog) -> WriterProperties:
     """No statistics where deltalake's mislead readers: of floating point (NaN) and of long decimals."""
     none = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False)
-    return WriterProperties(column_properties={c.name: none for c in schema.columns if _misleads(c)})
+    names = log.physical_names  # deltalake looks properties up by the name within the Parquet file
+    return WriterProperties(column_properties={names[c.name]: none for c in log.schema.columns if _misleads(c)})
 
 
 def _misleads(column: Column) -> bool:
