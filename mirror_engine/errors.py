@@ -118,6 +118,11 @@ class SparkFailed(SetupError):
     """The Spark session did not start, or died."""
 
 
+def is_panic(error: BaseException) -> bool:
+    """Whether a library in Rust (deltalake, Arrow's relatives) panicked: such an error is no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
 def foreseen(call: Callable[[], _Answer]) -> _Answer:
     """Call a function that works on one table; an unexpected exception becomes an InternalError of that table.
 
@@ -128,7 +133,9 @@ def foreseen(call: Callable[[], _Answer]) -> _Answer:
         return call()
     except MirrorError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
         from concurrent.futures import CancelledError  # noqa: PLC0415 - errors are imported by every command
 
         if isinstance(error, CancelledError):  # the run is being stopped

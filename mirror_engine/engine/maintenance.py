@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.scheduler import Backoff
-from mirror_engine.errors import MirrorError
+from mirror_engine.errors import MirrorError, is_panic
 from mirror_engine.events import RetryScheduled, TableMaintained
 
 if TYPE_CHECKING:
@@ -149,7 +149,9 @@ class MaintenanceScheduler:
             state = self._context.writer.snapshot(folder)
         except MirrorError as error:
             self._failed(table, str(error))
-        except Exception as error:
+        except BaseException as error:
+            if not (isinstance(error, Exception) or is_panic(error)):
+                raise
             logging.getLogger(__name__).exception("maintenance of a table failed")
             self._failed(table, f"maintenance failed, unforeseen: {type(error).__name__}")
         else:

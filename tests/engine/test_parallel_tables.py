@@ -221,7 +221,8 @@ def test_stop_waits_for_running_batches_and_counts_them(shop):
         thread.start()
         items = shop.orders("Items")
         items.insert(row(1))
-        while not any(isinstance(event, BatchCommitted) for event in shop.events):
+        started = lambda: {event.table.folder for event in shop.events if isinstance(event, BatchStarted)}  # noqa: E731
+        while not any(isinstance(event, BatchCommitted) for event in shop.events) or "Orders" not in started():
             assert thread.is_alive()
             stop.wait(0.01)
         stop.set()

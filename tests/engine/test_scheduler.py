@@ -9,7 +9,7 @@ import pytest
 from mirror_engine.engine.plan import Plan
 from mirror_engine.engine.replayer import TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
-from mirror_engine.errors import InternalError, SetupError, StorageUnavailable
+from mirror_engine.errors import InternalError, SetupError, StorageUnavailable, foreseen
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp
 
@@ -129,3 +129,14 @@ def test_only_kept_failures_are_remembered():
     assert backoff.waiting == {ORDERS, ITEMS}
     assert backoff.failed(STORES) == 100.0
     assert backoff.failed(ORDERS) == 200.0
+
+
+def test_a_panic_of_a_library_in_rust_fails_its_table_alone() -> None:
+    """deltalake raises `PanicException`, which is no `Exception`."""
+    panic = type("PanicException", (BaseException,), {})
+
+    def fail() -> None:
+        raise panic("called `Option::unwrap()` on a `None` value")
+
+    with pytest.raises(InternalError, match="PanicException"):
+        foreseen(fail)
