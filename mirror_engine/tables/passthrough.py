@@ -108,7 +108,7 @@ class PassthroughReader:
         """
         if reason := self._plain_reason(request):
             return reason
-        copy = self._scratch / f"rows-{PROCESS}-{uuid.uuid4().hex}.parquet"
+        copy = self._scratch / f"copy-{PROCESS}-{uuid.uuid4().hex}.parquet"
         try:
             with open_listed(self._storage, request) as handle:
                 self._opened(handle, request)  # a footer that is not eligible costs no copy

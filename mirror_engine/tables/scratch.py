@@ -47,5 +47,5 @@ class ScratchCleanup:
             self._tables.clear_trash()
             for batch in self._scratch.glob("batch-*"):
                 shutil.rmtree(batch, ignore_errors=True)
-            remove_of_other_processes(self._scratch.glob("rows-*.arrow"))
+            remove_of_other_processes([*self._scratch.glob("rows-*.arrow"), *self._scratch.glob("copy-*.parquet")])
             self._is_clean = True

@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
 
 
+def _link(passing: Path, target: Path) -> None:
+    """Link a finished commit under its name; a rename would replace another writer's commit.
+
+    A share may lose the answer to a link that it made, or answer a repeated one with EEXIST.
+    """
+    try:
+        os.link(passing, target)
+    except OSError:
+        with suppress(OSError):
+            if target.samefile(passing):
+                return
+        raise
+
+
 def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) -> None:
     """Write the actions of one version of a table.
 
@@ -39,11 +53,11 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
     """
     text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
     log = folder / LOG_FOLDER
-    passing = log / f".{uuid.uuid4().hex}.tmp"
+    passing, target = log / f".{uuid.uuid4().hex}.tmp", log / f"{version:020}.json"
     try:
         log.mkdir(parents=True, exist_ok=True)
         write_through(passing, text)
-        os.link(passing, log / f"{version:020}.json")  # a rename would replace another writer's commit
+        _link(passing, target)
     except FileExistsError:
         raise CommitConflict(f"{folder.name}: version {version} was committed by another writer") from None
     except OSError as error:

@@ -17,7 +17,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
+from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable
 from mirror_engine.tables.log.commit import NewFile, create_table, properties_of
 from mirror_engine.tables.log.record import now_ms, refuse_repeated, to_metadata
 from mirror_engine.tables.log.snapshot import open_log
@@ -74,6 +74,10 @@ def create_with_files(table: str, folder: Path, batch: ChangeBatch, record: Batc
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads the table's state.")
 
 
+class _CommitInDoubt(StorageUnavailable):
+    """A commit failed, and the log cannot be read: it may have been made."""
+
+
 @contextmanager
 def _moved(parts: Iterable[Path], folder: Path, columns: Sequence[Column]) -> Iterator[list[NewFile]]:
     """Files moved into a table's folder for a commit; they are deleted again where nothing was committed."""
@@ -85,6 +89,8 @@ def _moved(parts: Iterable[Path], folder: Path, columns: Sequence[Column]) -> It
                 targets.append(folder / data_file_name())
                 shutil.move(part, targets[-1])
         yield [NewFile(target, statistics_of(pq.read_metadata(target), columns)) for target in targets]
+    except _CommitInDoubt:
+        raise  # the log may name the files; VACUUM deletes them where it does not
     except Exception:
         with suppress(OSError):
             for target in targets:
@@ -135,10 +141,25 @@ def add_files(table: str, log: DeltaLog, schema: TableSchema, files: Sequence[Ne
             actions, mode="append", schema=log.table.schema(), partition_by=[], commit_properties=properties
         )
     except (DeltaError, OSError) as error:
-        if (_opened(table, log.folder).transaction_version(record.application) or -1) >= record.progress.batch:
+        if _is_committed(table, log.folder, record):
             _log.warning("%s: committed, without its checkpoint: %s", table, error)
             return
         raise _meaning(table, error) from error
+
+
+def _is_committed(table: str, folder: Path, record: BatchRecord) -> bool:
+    """Whether a commit that failed was made nevertheless.
+
+    Raises:
+        _CommitInDoubt: the log cannot be read now.
+    """
+    try:
+        version = _opened(table, folder).transaction_version(record.application)
+    except (MirrorError, OSError) as error:
+        raise _CommitInDoubt(
+            f"{table}: it is not known whether a commit was made: {error}", "The next cycle reads the log again."
+        ) from error
+    return version is not None and version >= record.progress.batch
 
 
 def indexed_columns(properties: Mapping[str, Any], schema: TableSchema) -> Sequence[Column]:

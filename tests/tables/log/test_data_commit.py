@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
 from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.log import commit as evolution
+from mirror_engine.tables.log import data_commit
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.data_commit import NewFile, add_files
 from mirror_engine.tables.log.snapshot import DeltaLog, open_log
@@ -279,3 +281,45 @@ def test_who_commits_between_evolution_and_commit_is_a_conflict(
     table.schema = schema_of("Id", "City:string", "Zip:string")
     with pytest.raises(CommitConflict):
         table.change((0, 2, "Wels", "4600"))
+
+
+@pytest.mark.parametrize(
+    "error", [FileExistsError(17, "File exists"), OSError(5, "Input/output error")], ids=["EEXIST", "EIO"]
+)
+def test_a_link_whose_answer_is_lost_is_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """A share may make a link and answer with an error."""
+    link = os.link
+
+    def lost(source: Path, target: Path) -> None:
+        link(source, target)
+        raise error
+
+    monkeypatch.setattr(os, "link", lost)
+    put_commit(tmp_path, 0, [{"commitInfo": {}}])
+    assert [path.name for path in (tmp_path / "_delta_log").iterdir()] == [f"{0:020}.json"]
+
+
+def test_files_of_a_commit_in_doubt_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit was made, its answer is lost, and the log cannot be read just then."""
+    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark"))
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    commit, opened = DeltaTable.create_write_transaction, data_commit._opened
+
+    def lost(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        monkeypatch.setattr(data_commit, "_opened", unreadable)
+        raise OSError(28, "No space left on device")
+
+    def unreadable(*_: object) -> DeltaLog:
+        raise StorageUnavailable("the log cannot be read")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
+    with pytest.raises(StorageUnavailable, match="not known whether"):
+        table.change((0, 2, "Wels"))
+    monkeypatch.setattr(data_commit, "_opened", opened)
+    rows = writer.rows(table.table)
+    assert rows is not None
+    assert sorted(rows["Id"].to_pylist()) == [1, 2]

@@ -181,6 +181,7 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
     for left in ("trash/1234", "scratch/batch-1234"):
         (tmp_path / "engine" / left).mkdir(parents=True)
+    (tmp_path / "engine" / "scratch" / "copy-another-1234.parquet").touch()
     names = [f"rows-{process}-1234.arrow" for process in ("another", PROCESS)]
     for name in names:
         (tmp_path / "engine" / "scratch" / name).touch()
