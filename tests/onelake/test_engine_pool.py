@@ -72,7 +72,7 @@ def test_items_are_replicated_from_the_start(store):
     store.publish((0, {"id": 1, "n": 1}))
     store.pool.start_all()
     store.until(lambda: store.rows() == [{"id": 1, "n": 1}])
-    store.until(lambda: store.pool.tables(store.item))
+    store.until(lambda: [table.processed_rows for table in store.pool.tables(store.item)] == [1])
     [report] = store.pool.tables(store.item)
     assert (report.schema, report.table, report.status, report.processed_rows) == ("", "Orders", "Replicating", 1)
     assert report.last_sync
