@@ -74,8 +74,8 @@ def create_with_files(table: str, folder: Path, batch: ChangeBatch, record: Batc
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads the table's state.")
 
 
-class _CommitInDoubt(StorageUnavailable):
-    """A commit failed, and the log cannot be read: it may have been made."""
+class _CommitInDoubt(Exception):
+    """The cause of an error after which it is not known whether the commit was made."""
 
 
 @contextmanager
@@ -89,9 +89,9 @@ def _moved(parts: Iterable[Path], folder: Path, columns: Sequence[Column]) -> It
                 targets.append(folder / data_file_name())
                 shutil.move(part, targets[-1])
         yield [NewFile(target, statistics_of(pq.read_metadata(target), columns)) for target in targets]
-    except _CommitInDoubt:
-        raise  # the log may name the files; VACUUM deletes them where it does not
-    except Exception:
+    except Exception as error:
+        if isinstance(error.__cause__, _CommitInDoubt):
+            raise  # the log may name the files; VACUUM deletes them where it does not
         with suppress(OSError):
             for target in targets:
                 target.unlink(missing_ok=True)
@@ -151,14 +151,14 @@ def _is_committed(table: str, folder: Path, record: BatchRecord) -> bool:
     """Whether a commit that failed was made nevertheless.
 
     Raises:
-        _CommitInDoubt: the log cannot be read now.
+        StorageUnavailable: the log cannot be read now; its cause is `_CommitInDoubt`.
     """
     try:
         version = _opened(table, folder).transaction_version(record.application)
     except (MirrorError, OSError) as error:
-        raise _CommitInDoubt(
+        raise StorageUnavailable(
             f"{table}: it is not known whether a commit was made: {error}", "The next cycle reads the log again."
-        ) from error
+        ) from _CommitInDoubt(str(error))
     return version is not None and version >= record.progress.batch
 
 
