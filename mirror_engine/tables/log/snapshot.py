@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from mirror_engine.errors import RESTORE_HELP, StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.errors import RESTORE_HELP, StorageUnavailable, TableDamaged, UsageError, is_panic
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import HistoryEntry, TableSnapshot, passthrough_skips, recorded_method
@@ -103,7 +103,6 @@ def _hinted(folder: Path) -> int | None:
 
 _ACTION_COLUMNS = {"path", "num_records", "partition"}
 _OF_CONTENT = (DeltaError, ValueError, RecursionError)
-_PANIC = "PanicException"  # of deltalake's Rust over a few damaged checkpoints: no Exception, and no class to name
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
@@ -328,7 +327,7 @@ def _damage_diagnosed(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not isinstance(error, _OF_CONTENT) and type(error).__name__ != _PANIC:
+        if not isinstance(error, _OF_CONTENT) and not is_panic(error):
             raise
         raise damaged(folder, str(error) or type(error).__name__) from error
 
