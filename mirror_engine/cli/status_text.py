@@ -104,7 +104,9 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Renderab
         )
     yield from _limited(_numbers(table))
     yield from _limited([(f"{file.state}:", f"{file.path}: {file.reason}") for file in table.pending_files])
-    yield from _limited([("ignored:", f"{found.path}: {found.coded_message}") for found in table.ignored])
+    yield from _limited(
+        [("ignored:", f"{found.path}: {found.coded_message.removeprefix('ignored: ')}") for found in table.ignored]
+    )
     yield from _limited([_note(found, times) for found, times in table.diagnostics if found not in reported])
 
 

@@ -441,7 +441,9 @@ def _plan_text(report: PlanReport) -> Iterator[RenderableType]:
         yield line("  Not included:")
         yield from _listed("pending:", [f"{file.path}: {file.reason}" for file in report.not_included])
         yield from [bullet("help:", report.help)] if report.help else []
-    yield from _listed("ignored:", [f"{found.path}: {found.coded_message}" for found in report.ignored])
+    yield from _listed(
+        "ignored:", [f"{found.path}: {found.coded_message.removeprefix('ignored: ')}" for found in report.ignored]
+    )
     yield from _listed("next:", [f"{place}/{name}".lstrip("/") for place, name in report.next_files.items()])
 
 

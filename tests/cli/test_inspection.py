@@ -56,6 +56,8 @@ def test_status_shows_many_ignored_files_in_a_few_lines(shop, cli):
     printed = cli("status", shop.root)
     assert "… and 52 more" in printed.out
     assert len(printed.out.splitlines()) < 40
+    for command in ("status", "plan"):
+        assert "  ignored: Items/0.txt: extension txt" in cli(command, shop.root).out
 
 
 def test_status_shows_that_an_engine_is_running(shop, cli):
