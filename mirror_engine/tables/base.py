@@ -350,20 +350,3 @@ def with_method(record: BatchRecord, operation: str) -> BatchRecord:
     applied = record.progress.applied
     files = {path: replace(file, applied_by=method) if path in own else file for path, file in applied.items()}
     return replace(record, progress=replace(record.progress, applied=files))
-
-
-def recorded_method(record: BatchRecord, operation: str) -> str:
-    """The method by which the record's own files were applied; of an older record, by Delta's word for the commit."""
-    applied = record.progress.applied
-    recorded = next((applied[path].applied_by for path in record.files if path in applied), "")
-    return recorded or (method_of(operation) if record.files else "")
-
-
-def passthrough_skips(record: BatchRecord) -> dict[str, str]:
-    """Why the record's own files were not added unchanged, by path, as far as that was looked at."""
-    applied = record.progress.applied
-    return {
-        path: applied[path].passthrough_skipped_because
-        for path in record.files
-        if path in applied and applied[path].passthrough_skipped_because
-    }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine._version import __version__
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Progress
-from mirror_engine.tables.base import BatchRecord
+from mirror_engine.tables.base import BatchRecord, HistoryEntry, method_of
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER
 
 if TYPE_CHECKING:
@@ -109,10 +109,35 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def rows_of(record: BatchRecord) -> int:
-    """How many rows the record's own files held."""
-    applied = record.progress.applied
-    return sum(applied[path].rows for path in record.files if path in applied)
+def history_entry(commit: Mapping[str, Any]) -> HistoryEntry:
+    """A commit as a table's history tells it.
+
+    Args:
+        commit: version, timestamp, and what else its `commitInfo` says.
+    """
+    operation, metadata = commit.get("operation", ""), commit.get("userMetadata")
+    entry = HistoryEntry(
+        commit["version"],
+        commit.get("timestamp", 0),
+        operation,
+        engine=str(commit.get("engineInfo") or ""),
+        metrics={name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
+    )
+    record = from_metadata(metadata) if carried_from(metadata) is None else None
+    if record is None:
+        return entry
+    applied = {path: record.progress.applied[path] for path in record.files if path in record.progress.applied}
+    recorded = next((file.applied_by for file in applied.values()), "")
+    return replace(
+        entry,
+        files=record.files,
+        rows=sum(file.rows for file in applied.values()),
+        plan=record.plan,
+        applied_by=recorded or (method_of(operation) if record.files else ""),
+        passthrough_skipped={
+            path: file.passthrough_skipped_because for path, file in applied.items() if file.passthrough_skipped_because
+        },
+    )
 
 
 def creation_record(record: BatchRecord) -> BatchRecord:

@@ -17,14 +17,8 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.errors import RESTORE_HELP, StorageUnavailable, TableDamaged, UsageError, is_panic
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import HistoryEntry, TableSnapshot, passthrough_skips, recorded_method
-from mirror_engine.tables.log.record import (
-    carried_from,
-    from_metadata,
-    is_empty,
-    read_commit,
-    rows_of,
-)
+from mirror_engine.tables.base import TableSnapshot
+from mirror_engine.tables.log.record import carried_from, from_metadata, history_entry, is_empty, read_commit
 from mirror_engine.tables.log.statistics import may_hold
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER, is_table, readable_by_deltalake
 from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS
@@ -33,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from mirror_engine.tables.base import BatchRecord, Chosen
+    from mirror_engine.tables.base import BatchRecord, Chosen, HistoryEntry
     from mirror_engine.tables.log.statistics import Bounds
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -274,7 +268,7 @@ class DeltaLog:
             TableDamaged: a commit cannot be read.
         """
         with reading_log(self._folder):
-            return [_entry(commit) for commit in self._table.history(limit)]
+            return [history_entry(commit) for commit in self._table.history(limit)]
 
 
 def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
@@ -335,23 +329,6 @@ def _damage_diagnosed(folder: Path) -> Iterator[None]:
 def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common class for types
     word = json.loads(field.type.to_json())
     return word if isinstance(word, str) else json.dumps(word)
-
-
-def _entry(commit: Mapping[str, Any]) -> HistoryEntry:
-    metadata = commit.get("userMetadata")
-    record = from_metadata(metadata) if carried_from(metadata) is None else None
-    return HistoryEntry(
-        commit["version"],
-        commit.get("timestamp", 0),
-        commit.get("operation", ""),
-        record.files if record else (),
-        rows_of(record) if record else 0,
-        str(commit.get("engineInfo") or ""),
-        {name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
-        record.plan if record else "",
-        recorded_method(record, commit.get("operation", "")) if record else "",
-        passthrough_skips(record) if record else {},
-    )
 
 
 _BATCH_ROWS = 65_536

@@ -19,20 +19,20 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.base import MatchCounts, Outcome, TableSnapshot
 from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, matched_rows
 from mirror_engine.tables.log.record import creation_record
+from mirror_engine.tables.merge.memory import InProcessWriter
 from mirror_engine.tables.reading.spill import ReadMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, HistoryEntry
-    from mirror_engine.tables.changes.net_changes import Flags, Markers
+    from mirror_engine.tables.changes.net_changes import Flags
 
-
-Part: TypeAlias = "Hashes | range"
+Hashes: TypeAlias = NDArray[np.uint64]
 
 CHANGES_PER_CHUNK = 1_000_000  # changes that are looked at together
-KEYS_PER_CHUNK = 1_000_000  # keys of which it is asked at once whether they rise
+_BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -60,75 +60,34 @@ class ChangeEffects:
 
 @dataclass(frozen=True)
 class KeySequence:
-    """The changes of one file in order: 8 bytes a row where all of them insert whole keys.
+    """The changes of one file in order; columns of one length.
 
     Attributes:
-        keys: each change's key, as `key_hashes` numbers it, in parts that follow each other; `KeyIndex` may use
-            them up.
-            A part of consecutive numbers may be a range, which takes no room.
-        whole: per change whether no part of its key is NULL; None where all are whole.
-        markers: per change its effective row marker; None where all of them insert.
+        keys: each change's key, as `key_hashes` numbers it; `KeyIndex` may sort and keep them.
+        whole: whether no part of the key is NULL.
+        markers: the effective row marker.
     """
 
-    keys: list[Part]
-    whole: Flags | None = None
-    markers: Markers | None = None
-
-    @property
-    def row_count(self) -> int:
-        """How many changes there are."""
-        return sum(map(len, self.keys))
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it only inserts, and only rows with a key."""
-        return self.whole is None and self.markers is None
-
-
-def compact(keys: Hashes) -> Part:
-    """The same numbers, as a range where they are consecutive."""
-    first, last = (int(keys[0]), int(keys[-1])) if len(keys) else (0, 0)
-    is_range = last - first == len(keys) - 1 and _rises(keys)
-    return range(first, last + 1) if is_range else keys
-
-
-def append(parts: list[Part], part: Part) -> None:
-    """Add the next numbers; those that are no range become one array, which grows in place."""
-    last = parts[-1] if parts else range(0)
-    if isinstance(last, range) or isinstance(part, range):
-        parts.append(part)
-        return
-    count = len(last)
-    parts[-1] = grown = last if last.flags.owndata else last.copy()
-    grown.resize(count + len(part), refcheck=False)
-    grown[count:] = part
-
-
-def filled(parts: Sequence[NDArray[Any] | None], counts: Sequence[int], usual: np.generic) -> NDArray[Any]:
-    """All parts in one; None means that many of the usual value."""
-    pairs = zip(parts, counts, strict=True)
-    return np.concatenate([np.broadcast_to(usual, count) if part is None else part for part, count in pairs])
-
-
-def _array(part: Part) -> Hashes:
-    return np.arange(part.start, part.stop, dtype=np.uint64) if isinstance(part, range) else part
+    keys: Hashes
+    whole: Flags
+    markers: Markers
 
 
 class KeyIndex:
-    """How many rows a table has of each key; 12 bytes a key, 8 where keys rise and come once, 0 where they count up.
+    """How many rows a table has of each key; 12 bytes a key, 8 where each comes once.
 
     Rows that came before keys were declared have none.
     """
 
     def __init__(self) -> None:
-        self._parts: list[Part] = []  # distinct keys, ascending within and from part to part
+        self._keys: Hashes = np.empty(0, np.uint64)  # distinct, ascending
         self._rows: Integers | None = None  # of each key, at least 1; None where each has one
         self._without_key = 0
 
     @property
     def row_count(self) -> int:
         """All rows."""
-        keyed = sum(map(len, self._parts)) if self._rows is None else int(self._rows.sum(dtype=np.int64))
+        keyed = len(self._keys) if self._rows is None else int(self._rows.sum(dtype=np.int64))
         return keyed + self._without_key
 
     def add(self, runs: Iterable[KeySequence]) -> list[ChangeEffects]:
@@ -137,59 +96,46 @@ class KeyIndex:
         together: list[KeySequence] = []
         waiting = 0
         for run in runs:
-            if waiting + run.row_count > CHANGES_PER_CHUNK:
+            count = len(run.keys)
+            if waiting + count > CHANGES_PER_CHUNK:
                 effects += self._add_mixed(together)
                 together, waiting = [], 0
-            if run.is_plain and run.row_count > CHANGES_PER_CHUNK:
+            if count > CHANGES_PER_CHUNK and run.whole.all() and not run.markers.any():
                 effects.append(self._add_inserts(run.keys))
             else:
                 together.append(run)
-                waiting += run.row_count
+                waiting += count
         return effects + self._add_mixed(together)
 
     def _add_mixed(self, runs: Sequence[KeySequence]) -> list[ChangeEffects]:
         """Any changes, all at once."""
         if not runs:
             return []
-        counts = [run.row_count for run in runs]
-        keys = np.concatenate([np.empty(0, dtype=np.uint64), *(_array(part) for run in runs for part in run.keys)])
-        whole = filled([run.whole for run in runs], counts, np.True_)
-        markers = filled([run.markers for run in runs], counts, np.int8(0))
+        keys = np.concatenate([run.keys for run in runs])
+        whole = np.concatenate([run.whole for run in runs])
+        markers = np.concatenate([run.markers for run in runs])
         codes = np.full(len(keys), NO_KEY, dtype=np.int64)
         distinct, codes[whole] = np.unique(keys[whole], return_inverse=True)
         found = matched_rows(codes, markers, self._rows_of(distinct))
         self._without_key += int(np.count_nonzero(~whole & (markers != RowMarker.DELETE)))
         self._take(distinct, _left(codes, markers, found, len(distinct)))
-        return _effects(markers, found, counts)
+        return _effects(markers, found, [len(run.keys) for run in runs])
 
-    def _add_inserts(self, parts: list[Part]) -> ChangeEffects:
-        """An initial load: keys mostly rise, and are mostly new."""
-        count = sum(map(len, parts))
-        if self._rows is None and _rise([*self._parts[-1:], *parts]):
-            self._parts += parts
-            return ChangeEffects(inserted=count)
-        keys = _joined_key_book(parts, count)
+    def _add_inserts(self, keys: Hashes) -> ChangeEffects:
+        """Inserts of a large file; an initial load is sorted where it lies."""
         keys.sort()
-        if not self._parts and _rises(keys):
-            self._parts = [keys]
-            return ChangeEffects(inserted=count)
-        starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        distinct, rows = keys[starts], np.diff(np.append(starts, len(keys)))
+        if not len(self._keys) and (keys[1:] > keys[:-1]).all():
+            self._keys = keys
+            return ChangeEffects(inserted=len(keys))
+        distinct, rows = np.unique(keys, return_counts=True)
         prior = self._rows_of(distinct)
         self._take(distinct, prior + rows)
-        return ChangeEffects(duplicate_inserts=count - int(np.count_nonzero(prior == 0)), inserted=count)
-
-    @property
-    def _keys(self) -> Hashes:
-        if len(self._parts) != 1 or isinstance(self._parts[0], range):
-            self._parts = [np.concatenate([np.empty(0, dtype=np.uint64), *map(_array, self._parts)])]
-        return _array(self._parts[0])
+        return ChangeEffects(duplicate_inserts=len(keys) - int(np.count_nonzero(prior == 0)), inserted=len(keys))
 
     def _rows_of(self, distinct: Hashes) -> Integers:
-        known = self._keys
-        at = np.searchsorted(known, distinct)
-        is_known = at < len(known)
-        is_known[is_known] = known[at[is_known]] == distinct[is_known]
+        at = np.searchsorted(self._keys, distinct)
+        is_known = at < len(self._keys)
+        is_known[is_known] = self._keys[at[is_known]] == distinct[is_known]
         rows = np.zeros(len(distinct), dtype=np.int64)
         rows[is_known] = 1 if self._rows is None else self._rows[at[is_known]]
         return rows
@@ -206,33 +152,7 @@ class KeyIndex:
         keys = np.concatenate([before[others], distinct[left]])
         order = np.argsort(keys, kind="stable")
         counts = np.concatenate([rows_before[others], rows[left].astype(np.int32)])[order]
-        self._parts, self._rows = [keys[order]], counts if (counts != 1).any() else None
-
-
-def _joined_key_book(parts: list[Part], count: int) -> Hashes:
-    """All parts in one; each is let go once it is copied, so that they are not held twice."""
-    if len(parts) == 1:
-        return _array(parts.pop())
-    made = np.empty(count, dtype=np.uint64)
-    end = 0
-    for at, part in enumerate(parts):
-        made[end : end + len(part)] = _array(part)
-        end += len(part)
-        parts[at] = range(0)
-    return made
-
-
-def _rise(parts: Sequence[Part]) -> bool:
-    filled = [part for part in parts if len(part)]
-    return all(isinstance(part, range) or _rises(part) for part in filled) and all(
-        after[0] > before[-1] for before, after in itertools.pairwise(filled)
-    )
-
-
-def _rises(keys: Hashes) -> bool:
-    """Looked at piece by piece: most keys that do not rise show it early, and no answer is held for each."""
-    pieces = (keys[start : start + KEYS_PER_CHUNK + 1] for start in range(0, len(keys), KEYS_PER_CHUNK))
-    return all((piece[1:] > piece[:-1]).all() for piece in pieces)
+        self._keys, self._rows = keys[order], counts if (counts != 1).any() else None
 
 
 def _left(codes: Integers, markers: Markers, found: Integers, count: int) -> Integers:
@@ -241,10 +161,9 @@ def _left(codes: Integers, markers: Markers, found: Integers, count: int) -> Int
     keyed = np.flatnonzero(codes >= 0)
     np.maximum.at(last, codes[keyed], keyed)
     inserts = markers[last] == RowMarker.INSERT
-    rows = np.where(inserts, found[last] + 1, np.maximum(found[last], 1))
+    rows: Integers = np.where(inserts, found[last] + 1, np.maximum(found[last], 1))
     rows[markers[last] == RowMarker.DELETE] = 0
-    left: Integers = rows
-    return left
+    return rows
 
 
 def _effects(markers: Markers, found: Integers, counts: Sequence[int]) -> list[ChangeEffects]:
@@ -273,29 +192,19 @@ def _effects(markers: Markers, found: Integers, counts: Sequence[int]) -> list[C
         np.where(sets, found, 0),
         np.where(deletes, found, 0),
     )
-    return list(
-        itertools.starmap(
-            ChangeEffects, zip(*map(summed, numbers), *map(first, (unmatched_updates, unmatched_deletes)), strict=True)
-        )
-    )
-
-
-Hashes: TypeAlias = NDArray[np.uint64]
-
-_BASE = np.uint64(0x9E3779B97F4A7C15)
+    columns = [*map(summed, numbers), *map(first, (unmatched_updates, unmatched_deletes))]
+    return list(itertools.starmap(ChangeEffects, zip(*columns, strict=True)))
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> tuple[Hashes, NDArray[np.bool_]]:
     """Keys as numbers: equal where LZ-4.9 sees equal keys; else different but for one in about 10^19 pairs.
 
     Args:
-        columns: the key columns, of one length; a single integer column becomes itself, so that its order is kept.
+        columns: the key columns, of one length; a single number becomes itself.
 
     Returns:
         Per row its number, and whether every part of its key is there (LZ-4.8).
     """
-    if len(columns) == 1 and pa.types.is_integer(columns[0].type) and not columns[0].null_count:
-        return _numbers(columns[0]), np.ones(len(columns[0]), dtype=np.bool_)
     parts = [comparable(pa.chunked_array([column])).combine_chunks() for column in columns]
     whole = np.ones(len(parts[0]), dtype=np.bool_)
     for part in parts:
@@ -327,11 +236,11 @@ def _of_bytes(part: pa.Array) -> Hashes:
     """Text, bytes and decimals: a sum over bytes, each with its own number times a power of its place."""
     offsets, content = _bytes_of(part)
     lengths = np.diff(offsets)
-    places = np.arange(len(content), dtype=np.int64) - np.repeat(offsets[:-1] - offsets[0], lengths)
-    powers = _powers(int(lengths.max(initial=0)))
+    starts = offsets - offsets[0]
+    places = np.arange(len(content), dtype=np.int64) - np.repeat(starts[:-1], lengths)
+    powers = np.cumprod(np.full(max(int(lengths.max(initial=0)), 1), _BASE), dtype=np.uint64)
     terms = _byte_numbers()[content] * powers[places]
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(terms, dtype=np.uint64)])
-    starts = offsets - offsets[0]
     return _mixed(sums[starts[1:]] - sums[starts[:-1]] + lengths.astype(np.uint64))
 
 
@@ -352,10 +261,6 @@ def _bytes_of(part: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 def _byte_numbers() -> Hashes:
     """A number for each byte, none of them 0."""
     return _mixed(np.arange(1, 257, dtype=np.uint64))
-
-
-def _powers(count: int) -> Hashes:
-    return np.cumprod(np.full(max(count, 1), _BASE, dtype=np.uint64), dtype=np.uint64)
 
 
 def _mixed(numbers: Hashes) -> Hashes:
@@ -384,43 +289,41 @@ def keys_only(sizes: Iterable[int] | None, max_whole_file: float = math.inf) -> 
 
 
 class KeyRows:
-    """A `RowStore` of keys and markers: 8 bytes a row, 10 where rows are not mere inserts of whole keys.
+    """A `RowStore` of keys and markers, 10 bytes a row; each column is one array that grows in place.
 
     Attributes:
-        run: all of them, once it is finished.
+        run: all of them.
     """
 
     schema = pa.schema([(MARKER_COLUMN, pa.int8())])
 
     def __init__(self, key_columns: Collection[str]) -> None:
-        self.run = KeySequence([])
+        self.run = _no_keys()
         self._key_columns = key_columns
-        self._counts: list[int] = []
-        self._whole: list[Flags | None] = []
-        self._markers: list[Markers | None] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         if self._key_columns:
             keys, whole = key_hashes([batch.column(name) for name in self._key_columns])
         else:
-            keys, whole = np.zeros(batch.num_rows, dtype=np.uint64), np.zeros(batch.num_rows, dtype=np.bool_)
-        markers = batch.column(batch.num_columns - 1).to_numpy()
-        append(self.run.keys, compact(keys))
-        self._counts.append(batch.num_rows)
-        self._whole.append(None if whole.all() else whole)
-        self._markers.append(markers if markers.any() else None)
+            keys, whole = np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, np.bool_)
+        added = (keys, whole, batch.column(MARKER_COLUMN).to_numpy())
+        for known, more in zip((self.run.keys, self.run.whole, self.run.markers), added, strict=True):
+            known.resize(len(known) + len(more), refcheck=False)
+            known[len(known) - len(more) :] = more
 
     def finish(self) -> None:
-        whole, markers = _joined(self._whole, self._counts, np.True_), _joined(self._markers, self._counts, np.int8(0))
-        self.run = KeySequence(self.run.keys, whole, markers)
+        """Nothing is left to do."""
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
         """The markers in order."""
-        markers = np.zeros(self.run.row_count, np.int8) if self.run.markers is None else self.run.markers
-        yield pa.RecordBatch.from_arrays([pa.array(markers)], schema=self.schema)
+        yield pa.RecordBatch.from_arrays([pa.array(self.run.markers)], schema=self.schema)
 
     def close(self) -> None:
-        self.run = KeySequence([])
+        self.run = _no_keys()
+
+
+def _no_keys() -> KeySequence:
+    return KeySequence(np.empty(0, np.uint64), np.empty(0, np.bool_), np.empty(0, np.int8))
 
 
 @dataclass
@@ -428,10 +331,10 @@ class _Table:
     schema: TableSchema
     record: BatchRecord
     version: int = 0
-    book: KeyIndex = field(default_factory=KeyIndex)
+    keys: KeyIndex = field(default_factory=KeyIndex)
 
 
-class KeyWriter:
+class KeyWriter(InProcessWriter):
     """`DeltaWriter` that knows which keys a table has, and no more; fed by `keys_only`.
 
     Attributes:
@@ -451,20 +354,13 @@ class KeyWriter:
         if known is None:
             return None
         return TableSnapshot(
-            known.version, known.schema, known.record, known.version, count_rows=lambda: known.book.row_count
+            known.version, known.schema, known.record, known.version, count_rows=lambda: known.keys.row_count
         )
-
-    def log_stamp(self, table: str, since: int) -> str:  # noqa: ARG002 - there are no files
-        """A process has no memory of another."""
-        return ""
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         with self._lock:
             self._tables.setdefault(table, _Table(schema, record))
         return Outcome(self._tables[table].version, operation="CREATE")
-
-    def prepare(self) -> None:
-        """It always is ready."""
 
     def apply(
         self,
@@ -475,17 +371,15 @@ class KeyWriter:
     ) -> Outcome:
         self.create(table, batch.schema, creation_record(record))
         known, counted = self._tables[table], self.effects.setdefault(table, {})
-        effects = known.book.add([_run_of(file) for file in batch.files])
+        effects = known.keys.add([_run_of(file) for file in batch.files])
         counted.update(zip((file.path for file in batch.files), effects, strict=True))
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
         found = tuple(MatchCounts(effect.duplicate_inserts, effect.multi_row_changes) for effect in effects)
         return Outcome(known.version, found, "MERGE")
 
-    def latest_external_change(self, table: str, since: int) -> int:  # noqa: ARG002 - there is no other writer
+    def latest_external_change(self, *_: object, **__: object) -> int:
+        """There is no other writer."""
         return -1
-
-    def make_durable(self, table: str, since: int) -> None:
-        """Nothing is kept."""
 
     def drop(self, table: str) -> None:
         with self._lock:
@@ -494,7 +388,7 @@ class KeyWriter:
 
     def row_count(self, table: str) -> int | None:
         known = self._tables.get(table)
-        return known.book.row_count if known else None
+        return known.keys.row_count if known else None
 
     def rows(self, table: str, **_: object) -> pa.Table | None:
         """Never any.
@@ -504,26 +398,13 @@ class KeyWriter:
         """
         raise UsageError(f"{table}: the keys-only store keeps no rows")
 
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - none is kept
+    def history(self, *_: object, **__: object) -> Sequence[HistoryEntry]:
         """None is kept."""
         return ()
 
-    def maintain(
-        self,
-        table: str,  # noqa: ARG002 - nothing to do
-        retention_hours: float,  # noqa: ARG002 - as above
-        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - as above
-    ) -> Mapping[str, Any]:
+    def maintain(self, *_: object, **__: object) -> Mapping[str, Any]:
         """There is nothing to tidy up."""
         return {}
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def _joined(parts: Sequence[NDArray[Any] | None], counts: Sequence[int], usual: np.generic) -> NDArray[Any] | None:
-    """All parts in one, those of the usual value alone filled in; None where all are."""
-    return None if all(part is None for part in parts) else filled(parts, counts, usual)
 
 
 def _run_of(file: FileRows) -> KeySequence:

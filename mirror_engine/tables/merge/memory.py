@@ -12,29 +12,21 @@ import pyarrow as pa
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import (
-    HistoryEntry,
-    MatchCounts,
-    Outcome,
-    TableSnapshot,
-    passthrough_skips,
-    recorded_method,
-    with_method,
-)
+from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, TableSnapshot, with_method
 from mirror_engine.tables.log.record import (
     creation_record,
     from_metadata,
+    history_entry,
     now_ms,
     refuse_repeated,
-    rows_of,
     to_metadata,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.schema import TableSchema
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows, HistoryEntry
 
 Row = dict[str, Any]
 
@@ -87,7 +79,27 @@ class _KeyedRows:
         return count
 
 
-class MemoryDeltaWriter:
+class InProcessWriter(DeltaWriter):
+    """What every `DeltaWriter` answers alike whose tables are gone with the process."""
+
+    def log_stamp(self, *_: object, **__: object) -> str:
+        """A process has no memory of another."""
+        return ""
+
+    def prepare(self) -> None:
+        """It always is ready."""
+        return
+
+    def make_durable(self, *_: object, **__: object) -> None:
+        """Nothing is kept."""
+        return
+
+    def close(self) -> None:
+        """Nothing is held."""
+        return
+
+
+class MemoryDeltaWriter(InProcessWriter):
     """`DeltaWriter` without files or Spark: for tests, tracing, and as the reference of the others.
 
     Each commit keeps its rows, so memory grows with the number of commits: not for large tables.
@@ -104,19 +116,10 @@ class MemoryDeltaWriter:
         commits = self._tables.get(table)
         if commits is None:
             return None
-        for version in reversed(range(len(commits))):
-            record = from_metadata(commits[version].metadata)
-            if record is not None:
-                break
-        else:
-            record, version = None, -1
-        return TableSnapshot(
-            len(commits) - 1, commits[-1].schema, record, version, count_rows=lambda: self.row_count(table)
-        )
-
-    def log_stamp(self, table: str, since: int) -> str:  # noqa: ARG002 - there are no files
-        """See `DeltaWriter`; a process has no memory of another."""
-        return ""
+        records = ((from_metadata(commit.metadata), version) for version, commit in enumerate(commits))
+        record, version = max((pair for pair in records if pair[0]), key=lambda pair: pair[1], default=(None, -1))
+        newest = len(commits) - 1
+        return TableSnapshot(newest, commits[-1].schema, record, version, count_rows=lambda: self.row_count(table))
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         with self._lock:
@@ -125,9 +128,6 @@ class MemoryDeltaWriter:
             transactions = {record.application: record.progress.batch}
             self._tables[table] = [_Commit(schema, (), to_metadata(record), "CREATE TABLE", now_ms(), transactions)]
             return Outcome(0, operation="CREATE")
-
-    def prepare(self) -> None:
-        """See `DeltaWriter`; it always is ready."""
 
     def apply(
         self,
@@ -175,9 +175,6 @@ class MemoryDeltaWriter:
             commits.append(_Commit(last.schema, tuple(rows), "", operation, now_ms(), last.transactions))
             return len(commits) - 1
 
-    def make_durable(self, table: str, since: int) -> None:
-        """See `DeltaWriter`; memory lasts as long as the process."""
-
     def drop(self, table: str) -> None:
         with self._lock:
             self._tables.pop(table, None)
@@ -202,20 +199,23 @@ class MemoryDeltaWriter:
         return None if commits is None else len(commits[-1].rows)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        commits = list(enumerate(self._tables.get(table, ())))
-        return [_entry(version, commit) for version, commit in reversed(commits)][:limit]
+        entries = [
+            history_entry(
+                {
+                    "version": version,
+                    "timestamp": commit.timestamp_ms,
+                    "operation": commit.operation,
+                    "userMetadata": commit.metadata,
+                    "engineInfo": "mirror_engine",
+                }
+            )
+            for version, commit in enumerate(self._tables.get(table, ()))
+        ]
+        return entries[::-1][:limit]
 
-    def maintain(
-        self,
-        table: str,
-        retention_hours: float,  # noqa: ARG002 - as the promise has it
-        is_wanted: Callable[[], bool] = lambda: False,  # noqa: ARG002 - as above
-    ) -> Mapping[str, Any]:
-        """See `DeltaWriter`; there is nothing to tidy up in memory."""
+    def maintain(self, table: str, *_: object, **__: object) -> Mapping[str, Any]:
+        """There is nothing to tidy up."""
         return {"files_added": 0, "files_removed": 0, "files_deleted": 0} if table in self._tables else {}
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def _is_foreign_change(commit: _Commit, before: _Commit) -> bool:
@@ -264,17 +264,3 @@ def _matches(keyed: _KeyedRows, changes: Iterator[Change]) -> MatchCounts:
         inserts += change.marker is RowMarker.INSERT and rows > 0
         copies += change.marker is not RowMarker.INSERT and rows > 1
     return MatchCounts(inserts, copies)
-
-
-def _entry(version: int, commit: _Commit) -> HistoryEntry:
-    record = from_metadata(commit.metadata)
-    return HistoryEntry(
-        version,
-        commit.timestamp_ms,
-        commit.operation,
-        record.files if record else (),
-        rows_of(record) if record else 0,
-        "mirror_engine",
-        applied_by=recorded_method(record, commit.operation) if record else "",
-        passthrough_skipped=passthrough_skips(record) if record else {},
-    )

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from mirror_engine.landing_zone.diagnostics import diagnose
@@ -11,7 +9,6 @@ from mirror_engine.tables.log.record import (
     carried_from,
     from_metadata,
     is_ours,
-    rows_of,
     to_metadata,
 )
 
@@ -79,12 +76,6 @@ def test_a_record_said_again_tells_the_version_that_holds_its_files() -> None:
 def test_what_others_write_into_a_commit_is_no_record(foreign: object) -> None:
     assert from_metadata(foreign) is None
     assert carried_from(foreign) is None
-
-
-def test_rows_are_those_of_the_records_own_files() -> None:
-    assert rows_of(RECORD) == 5
-    assert rows_of(replace(RECORD, files=())) == 0
-    assert rows_of(replace(RECORD, files=("gone",))) == 0
 
 
 @pytest.mark.parametrize(

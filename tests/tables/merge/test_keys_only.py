@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tracemalloc
 from collections import Counter
 from dataclasses import asdict
@@ -15,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
 from mirror_engine.tables.merge import keys_only as key_book
-from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyIndex, KeySequence, Part, append, compact, key_hashes
+from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyIndex, KeyRows, KeySequence, key_hashes
 
 FILES = st.lists(
     st.lists(st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4)), max_size=8), max_size=6
@@ -28,7 +27,7 @@ def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeySequence:
     keys = np.array([key or 0 for _, key in changes], dtype=np.uint64)
     whole = np.array([key is not None for _, key in changes], dtype=np.bool_)
     markers = np.array([marker for marker, _ in changes], dtype=np.int8)
-    return KeySequence([compact(keys)], None if whole.all() else whole, None if not markers.any() else markers)
+    return KeySequence(keys, whole, markers)
 
 
 def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int, list[ChangeEffects]]:
@@ -73,56 +72,21 @@ def test_a_key_book_tells_what_replay_does(
     assert (book.row_count, list(map(asdict, effects))) == (row_count, list(map(asdict, expected)))
 
 
-def test_rising_keys_take_eight_bytes_each() -> None:
-    book = KeyIndex()
-    for start in range(0, 4_000_000, 2_000_000):
-        book.add([KeySequence([np.arange(start, start + 2_000_000, dtype=np.uint64)])])
-    assert book._rows is None
-    assert book.row_count == 4_000_000
-
-
-@given(st.lists(st.lists(st.integers(0, 12), max_size=6)), st.integers(1, 4))
-def test_keys_that_come_in_parts_are_the_same_however_they_are_kept(drawn: list[list[int]], piece: int) -> None:
-    arrays = [np.array(part, dtype=np.uint64) for part in drawn]
-    together = np.concatenate([np.empty(0, dtype=np.uint64), *arrays]).tolist()
-    parts: list[Part] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_book, "KEYS_PER_CHUNK", piece)
-        for array in arrays:
-            append(parts, compact(array[:]))
-        assert [key for part in parts for key in part] == together
-        assert not any(type(before) is type(after) is np.ndarray for before, after in itertools.pairwise(parts))
-        rises = all(before < after for before, after in itertools.pairwise(together))
-        assert key_book._rise(parts) == rises
-
-
-def test_keys_in_no_order_are_held_once() -> None:
-    draw = np.random.default_rng(1)
-    ids = draw.permutation(6_000_000).astype(np.uint64)
-    parts: list[Part] = []
+def test_keys_in_any_order_are_held_once_eight_bytes_each() -> None:
+    ids = np.random.default_rng(1).permutation(3_000_000).astype(np.uint64)
+    rows = KeyRows(["Id"])
     tracemalloc.start()
     try:
         for part in np.array_split(ids, 100):
-            append(parts, part.copy())
+            markers = pa.repeat(pa.scalar(0, pa.int8()), len(part))
+            rows.add(pa.record_batch({"Id": pa.array(part.view(np.int64)), MARKER_COLUMN: markers}))
         book = KeyIndex()
-        book.add([KeySequence(parts)])
+        book.add([rows.run])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert book.row_count == len(ids)
-    assert peak < 1.2 * ids.nbytes
-
-
-def test_consecutive_keys_take_no_room_and_mean_the_same() -> None:
-    counting, others = np.arange(5, 9, dtype=np.uint64), np.array([5, 7, 8, 6], dtype=np.uint64)
-    assert compact(counting) == range(5, 9)
-    assert compact(others) is others
-    assert len(compact(np.empty(0, dtype=np.uint64))) == 0
-    book = KeyIndex()
-    book.add([KeySequence([range(2_000_000)]), KeySequence([range(2_000_000, 4_000_000)])])
-    assert all(isinstance(part, range) for part in book._parts)
-    (effect,) = book.add([KeySequence([counting])])
-    assert (effect.duplicate_inserts, book.row_count) == (4, 4_000_004)
+    assert (book.row_count, book._rows) == (len(ids), None)
+    assert peak < 1.5 * ids.nbytes
 
 
 COLUMNS: list[pa.Array] = [
