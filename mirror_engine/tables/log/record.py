@@ -110,7 +110,7 @@ def now_ms() -> int:
 
 
 def history_entry(commit: Mapping[str, Any]) -> HistoryEntry:
-    """A commit as a table's history tells it.
+    """A commit as an entry of its table's history.
 
     Args:
         commit: version, timestamp, and what else its `commitInfo` says.

@@ -122,7 +122,7 @@ class KeyIndex:
         return _effects(markers, found, [len(run.keys) for run in runs])
 
     def _add_inserts(self, keys: Hashes) -> ChangeEffects:
-        """Inserts of a large file; an initial load is sorted where it lies."""
+        """Inserts of a large file; an initial load is sorted in place."""
         keys.sort()
         if not len(self._keys) and (keys[1:] > keys[:-1]).all():
             self._keys = keys
