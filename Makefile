@@ -30,7 +30,7 @@ help:
 	@touch $@
 
 .venv/.engine: .venv/.made
-	$(PIP) --editable .
+	$(PIP) --editable '.[spark]'
 	@touch $@
 
 .venv/.tools: .venv/.engine

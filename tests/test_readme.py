@@ -45,7 +45,7 @@ def test_the_check_of_the_readme_says_what_the_program_says(tmp_path):
 @pytest.mark.slow
 def test_the_lines_that_point_a_publisher_here_work_when_they_are_pasted(tmp_path):
     install, *lines = lines_of("publish")
-    assert install == "pip install --quiet '.[serve]'"
+    assert install == "pip install --quiet '.[emulator]'"
     assert len(lines) == 5
     (tmp_path / "docs").symlink_to(README.parent / "docs")
     try:

@@ -330,7 +330,7 @@ def _check_packages() -> None:
     missing = [name for name in _PACKAGES if not _is_installed(name)]
     if missing:
         raise UsageError(
-            f"the emulator needs {', '.join(missing)}", "install the extra: pip install 'mirror-engine[serve]'"
+            f"the emulator needs {', '.join(missing)}", "install the extra: pip install 'mirror-engine[emulator]'"
         )
 
 

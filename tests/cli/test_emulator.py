@@ -42,7 +42,7 @@ def test_without_the_extra_its_installation_is_the_help(cli, tmp_path, monkeypat
     printed = cli("emulator", command[0], tmp_path, *command[1:])
     assert printed.code == 2
     assert printed.err == (
-        "error: the emulator needs uvicorn\n  help: install the extra: pip install 'mirror-engine[serve]'\n"
+        "error: the emulator needs uvicorn\n  help: install the extra: pip install 'mirror-engine[emulator]'\n"
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from mirror_engine.errors import SetupError
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
@@ -50,13 +52,20 @@ class SparkBackend:
 
     @cached_property
     def writer(self) -> LocalDeltaWriter:
-        """The writer with the merge engine that was chosen."""
+        """The writer with the merge engine that was chosen.
+
+        Raises:
+            SetupError: it is Spark, and PySpark is not installed.
+        """
         if merges_with_spark(self.config, self.spark):
             return self._spark_writer
         return DeltalakeWriter(self.root / TABLES, self.root / SCRATCH)
 
     @cached_property
     def _spark_writer(self) -> SparkDeltaWriter:
+        if find_spec("pyspark") is None:
+            help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine deltalake."
+            raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)
         limit = self.config.driver_batch_limit
         if limit == "auto":
             limit = 0 if is_distributed(self.config, self.spark) else DRIVER_BATCH_BYTES
