@@ -63,7 +63,7 @@ class _Ready(SparkDeltaWriter):
             self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
             self.commits += 1
             shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)
-            record_only(log.folder, log, log.version + 1, record)
+            record_only(log, record)
             return "APPEND", changes.match_counts
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 from mirror_engine.errors import CommitConflict
-from mirror_engine.tables.base import Outcome, with_method
+from mirror_engine.tables.base import DeltaWriter, Outcome, with_method
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import create_table, evolve, record_only
 from mirror_engine.tables.log.data_commit import add_parts, create_with_files
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.history import latest_external_change, refuse_external_change
+from mirror_engine.tables.log.history import latest_external_change
 from mirror_engine.tables.log.record import (
     carried,
     carried_from,
@@ -20,13 +20,13 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     refuse_repeated,
 )
-from mirror_engine.tables.log.snapshot import count_rows, open_log, read_rows
+from mirror_engine.tables.log.snapshot import count_rows, open_known, open_log, read_rows
 from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
 from mirror_engine.tables.merge.key_matches import count_matches
 from mirror_engine.tables.scratch import ScratchCleanup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 
-class LocalDeltaWriter(ABC):
+class LocalDeltaWriter(DeltaWriter):
     """`DeltaWriter` over a folder, without the merging.
 
     Args:
@@ -66,27 +66,21 @@ class LocalDeltaWriter(ABC):
             CommitFailed: the engine could not do it; nothing was committed.
         """
 
-    @abstractmethod
-    def maintain(
-        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
-    ) -> Mapping[str, Any]:
-        """Compact, then vacuum; see `DeltaWriter`."""
-
     def stage(self, batch: ChangeBatch) -> Stage:  # noqa: ARG002 - an engine may choose by it
         """The function that makes net changes of a batch."""
         return stage_here
 
-    @abstractmethod
-    def forget(self, folder: Path) -> None:
+    def forget(self, folder: Path) -> None:  # noqa: ARG002 - an engine may have cached it
         """Forget a table: a new one in its folder has the same version numbers."""
+        return
 
-    @abstractmethod
     def prepare(self) -> None:
-        """Get ready for `apply`, without waiting."""
+        """Nothing has to start."""
+        return
 
-    @abstractmethod
     def close(self) -> None:
-        """Give back what the engine holds."""
+        """Nothing is held."""
+        return
 
     def tables(self) -> Sequence[str]:
         return self._tables.tables()
@@ -100,9 +94,10 @@ class LocalDeltaWriter(ABC):
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         folder = self._tables.path(table)
-        known = open_log(folder)
-        if known is not None or not create_table(folder, schema, record):
-            return Outcome(self._log(table).version if known is None else known.version)
+        if (known := open_log(folder)) is not None:
+            return Outcome(known.version)
+        if not create_table(folder, schema, record):
+            return Outcome(open_known(table, folder).version)
         make_durable(folder, -1)
         self.forget(folder)
         return Outcome(0, operation="CREATE")
@@ -111,45 +106,58 @@ class LocalDeltaWriter(ABC):
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
     ) -> Outcome:
         self._cleanup.clear()
-        log: DeltaLog | None = snapshot.log if snapshot else open_log(self._tables.path(table))
+        folder = self._tables.path(table)
+        log: DeltaLog | None = snapshot.log if snapshot else open_log(folder)
         if log:
-            refuse_repeated(table, record, log.transaction_version(record.application))
+            refuse_repeated(table, record, log.table.transaction_version(record.application))
         apply = self._add_files if batch.passthrough else self._apply_rows
         since = log.version if log else -1
         operation, matches = apply(table, batch, record, log)
         # commits of other programs since the last one are not known to be on disk
         self.make_durable(table, min(record.progress.delta_version, since))
-        return Outcome(self._version_of(table, record, since), matches, operation)
+        for version, commit in commits_after(folder, since):  # Delta ignores a transaction that it knows
+            made = from_metadata(commit.metadata)
+            if made and (made.application, made.progress.batch, made.files) == (
+                record.application,
+                record.progress.batch,
+                record.files,
+            ):
+                return Outcome(version, matches, operation)
+        raise CommitConflict(f"{table}: another writer committed this batch", "The next cycle reads the table again.")
 
     def _apply_rows(
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if log is None:
             self.create(table, batch.schema, creation_record(record))
-            log = self._log(table)
+            log = open_known(table, self._tables.path(table))
         with staged(batch, log, self._scratch, self.stage(batch)) as changes:
-            log = self._evolved(table, log, batch)
+            log = _evolved(table, log, batch)
             if not changes.rows:
-                record_only(log.folder, log, log.version + 1, record)
+                record_only(log, record)
                 return "NOTHING", changes.match_counts
             operation = "MERGE" if changes.matches else "APPEND"
             record = with_method(record, operation)
             if changes.is_data:
-                refuse_external_change(table, log.folder, log.version)
-                add_parts(table, log.folder, batch.schema, sorted(changes.folder.glob("*.parquet")), record)
+                add_parts(table, log, batch.schema, sorted(changes.folder.glob("*.parquet")), record)
             else:
                 self.merge(table, log, batch, changes, record)
             return operation, changes.match_counts
 
-    def _evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
-        """The table with the batch's columns: the same snapshot, or that of the commit that added them."""
-        version = evolve(log.folder, log, batch.schema, batch.key_columns)
-        if version == log.version:
-            return log
-        evolved = self._log(table)
-        if evolved.version != version:
-            raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
-        return evolved
+    def _add_files(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
+    ) -> tuple[str, tuple[MatchCounts, ...]]:
+        """Add passthrough files to a table, or create it with them."""
+        matches, record = count_matches(batch, log), with_method(record, "STAGE")
+        if log is None:
+            folder = self._tables.path(table)
+            create_with_files(table, folder, batch, record)
+            self.forget(folder)
+        elif log.can_add_files(batch.schema):
+            add_parts(table, _evolved(table, log, batch), batch.schema, batch.passthrough, record)
+        else:
+            raise CommitConflict(f"{table}: its features have changed", "The next cycle reads the rows.")
+        return "STAGE", matches
 
     def latest_external_change(self, table: str, since: int) -> int:
         return latest_external_change(self._tables.path(table), since)
@@ -175,45 +183,16 @@ class LocalDeltaWriter(ABC):
         log = open_log(self._tables.path(table))
         return () if log is None else log.history(limit)
 
-    def _log(self, table: str) -> DeltaLog:
-        log = open_log(self._tables.path(table))
-        if log is None:
-            raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
+
+def _evolved(table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
+    """The table with the batch's columns: the same snapshot, or that of the commit that added them."""
+    version = evolve(log, batch.schema, batch.key_columns)
+    if version == log.version:
         return log
-
-    def _add_files(
-        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
-    ) -> tuple[str, tuple[MatchCounts, ...]]:
-        """Add passthrough files to a table, or create it with them."""
-        folder = self._tables.path(table)
-        matches = count_matches(batch, log)
-        record = with_method(record, "STAGE")
-        if log is None:
-            create_with_files(table, folder, batch, record)
-            self.forget(folder)
-        else:
-            if not log.can_add_files(batch.schema):
-                raise CommitConflict(f"{table}: its features have changed", "The next cycle reads the rows.")
-            log = self._evolved(table, log, batch)
-            refuse_external_change(table, folder, log.version)
-            add_parts(table, folder, batch.schema, batch.passthrough, record)
-        return "STAGE", matches
-
-    def _version_of(self, table: str, record: BatchRecord, since: int) -> int:
-        """The version in which a batch was committed: Delta ignores a transaction that it knows.
-
-        Raises:
-            CommitConflict: no commit after `since` is the batch's.
-        """
-        for version, commit in commits_after(self._tables.path(table), since):
-            committed = from_metadata(commit.metadata)
-            if committed is not None and _identity(committed) == _identity(record):
-                return version
-        raise CommitConflict(f"{table}: another writer committed this batch", "The next cycle reads the table again.")
-
-
-def _identity(record: BatchRecord) -> tuple[object, ...]:
-    return record.application, record.progress.batch, record.files
+    evolved = open_known(table, log.folder)
+    if evolved.version != version:
+        raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
+    return evolved
 
 
 def record_again(log: DeltaLog) -> str:

@@ -14,6 +14,7 @@ from mirror_engine.landing_zone.progress import AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, DeltaWriter, FileRows
+from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.passthrough import CopiedRows
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirror_engine.tables.base import Outcome
+    from mirror_engine.tables.log.snapshot import DeltaLog
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,13 @@ def passthrough_rows(landed: Path, rows: FileRows) -> FileRows:
     path = landed / rows.path
     pq.write_table(table, path, store_schema=False)
     return replace(rows, rows=CopiedRows(path).of(rows.rows.schema), passthrough=path)
+
+
+def known_log(folder: Path) -> DeltaLog:
+    """The log of a table that is there."""
+    log = open_log(folder)
+    assert log is not None
+    return log
 
 
 class Scenario:

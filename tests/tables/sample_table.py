@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from delta_history import State, read_history
-from delta_scenario import Scenario, schema_of
+from delta_scenario import Scenario, known_log, schema_of
 
 from mirror_engine.tables.log.commit import create_table, evolve
 from mirror_engine.tables.log.record import carried, to_metadata
-from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -33,9 +32,8 @@ def make_sample(folder: Path) -> None:
     create_table(folder, SCHEMA, writing.scenario.record())
     first = writing.file([(1, "Linz", _MOMENT), (2, LONG, None)])
     writing.batch([{"add": first}])
-    log = open_log(folder)
-    assert log is not None
-    evolve(folder, log, WIDER)
+    log = known_log(folder)
+    evolve(log, WIDER)
     second = writing.file([(1, "Wels", _MOMENT, 1.5), (3, None, None, float("nan"))])
     writing.batch([{"remove": writing.removed(first)}, {"add": second}])
     third = {**writing.file([(1, "Wels", _MOMENT, 1.5), (3, None, None, float("nan"))]), "dataChange": False}

@@ -1,7 +1,7 @@
 """Commits without rows: a table's creation, columns it did not have before, batches that change nothing.
 
-The two or three lines of JSON of each are written here: Spark would take a second for them, its SQL
-cannot add a NOT NULL column to an empty table, and deltalake forgets table features (both measured).
+Their two or three lines of JSON are written here: Spark would take a second for them, its SQL cannot add a NOT NULL
+column to an empty table, and deltalake forgets table features (both measured).
 """
 
 from __future__ import annotations
@@ -15,33 +15,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import CommitConflict, StorageUnavailable
-from mirror_engine.tables.log.record import ENGINE_INFO, now_ms, to_metadata
+from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import needs_mapping
-from mirror_engine.tables.log.tables_folder import LOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from mirror_engine.landing_zone.schema import Column, TableSchema
+    from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
-
-
-def _link(passing: Path, target: Path) -> None:
-    """Link a finished commit under its name; a rename would replace another writer's commit.
-
-    A share may lose the answer to a link that it made, or answer a repeated one with EEXIST.
-    """
-    try:
-        os.link(passing, target)
-    except OSError:
-        with suppress(OSError):
-            if target.samefile(passing):
-                return
-        raise
 
 
 def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) -> None:
@@ -52,12 +37,20 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
         StorageUnavailable: nothing was written.
     """
     text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
-    log = folder / LOG_FOLDER
-    passing, target = log / f".{uuid.uuid4().hex}.tmp", log / f"{version:020}.json"
+    target = commit_file(folder, version)
+    passing = target.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
-        log.mkdir(parents=True, exist_ok=True)
-        write_through(passing, text)
-        _link(passing, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with passing.open("w", encoding="utf-8") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())  # before it has its name: a commit is never seen torn
+        try:
+            os.link(passing, target)  # a rename would replace another writer's commit
+        except OSError:
+            # a share may lose the answer to a link that it made, or answer a repeated one with EEXIST
+            if not target.exists() or not target.samefile(passing):
+                raise
     except FileExistsError:
         raise CommitConflict(f"{folder.name}: version {version} was committed by another writer") from None
     except OSError as error:
@@ -70,14 +63,6 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
     finally:
         with suppress(OSError):  # what cannot be written cannot be removed either
             passing.unlink()
-
-
-def write_through(file: Path, text: str) -> None:
-    """Write a file that is on the disk when it gets its name: a commit is never seen torn."""
-    with file.open("w", encoding="utf-8") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
 
 
 VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
@@ -146,7 +131,7 @@ def create_table(
     described = {
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": _schema_string(fields),
+        "schemaString": json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False),
         "partitionColumns": list(schema.partition_columns),
         "configuration": configuration,
         "createdTime": now_ms(),
@@ -155,10 +140,26 @@ def create_table(
         {"minReaderVersion": 1, "minWriterVersion": 2},
         _features([column.type for column in schema.columns], configuration),
     )
-    information = _information("CREATE TABLE", to_metadata(record), configuration)
-    actions = [{"protocol": protocol}, {"metaData": described}, *map(_added, files), _transaction(record)]
+    added = [
+        {
+            "path": file.path.name,
+            "partitionValues": {},
+            "size": file.path.stat().st_size,
+            "modificationTime": file.modified_ms,
+            "dataChange": True,
+            "stats": file.statistics,
+        }
+        for file in files
+    ]
+    actions: list[Json] = [
+        _information("CREATE TABLE", configuration, to_metadata(record)),
+        {"protocol": protocol},
+        {"metaData": described},
+        *({"add": action} for action in added),
+        _transaction(record),
+    ]
     try:
-        put_commit(folder, 0, [information, *actions])
+        put_commit(folder, 0, actions)
     except CommitConflict:
         return False
     return True
@@ -169,7 +170,7 @@ def properties_of(schema: TableSchema, key_columns: Sequence[str] = ()) -> dict[
     return _PROPERTIES | _statistics(schema, key_columns, _PROPERTIES)
 
 
-def evolve(folder: Path, log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) -> int:
+def evolve(log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) -> int:
     """Give a table the columns it lacks, and its keys statistics, in one commit; nothing is written where it has all.
 
     Old rows have NULL in new columns, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
@@ -188,7 +189,7 @@ def evolve(folder: Path, log: DeltaLog, schema: TableSchema, key_columns: Sequen
         return log.version
     operation = "SET TBLPROPERTIES" if known.keys() >= set(schema.names) else "ADD COLUMNS"
     fields = _fields(schema, known, configuration)
-    return _replace_metadata(folder, log, operation, fields, configuration)
+    return _replace_metadata(log, operation, fields, configuration)
 
 
 def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
@@ -198,7 +199,7 @@ def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping
     return {_INDEXED: str(max(places))} if 0 <= known < max(places, default=0) else {}
 
 
-def allow_vectors(folder: Path, log: DeltaLog) -> int:
+def allow_vectors(log: DeltaLog) -> int:
     """Let changes mark a table's rows as deleted instead of rewriting whole files, in a commit of its own.
 
     Returns:
@@ -209,47 +210,48 @@ def allow_vectors(folder: Path, log: DeltaLog) -> int:
         StorageUnavailable: nothing was written.
     """
     configuration = {**log.table.metadata().configuration, VECTORS: "true"}
-    return _replace_metadata(folder, log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
+    return _replace_metadata(log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
 
 
-def _replace_metadata(
-    folder: Path, log: DeltaLog, operation: str, fields: Sequence[Json], configuration: Mapping[str, str]
-) -> int:
-    before = log.table.metadata()
+def _replace_metadata(log: DeltaLog, operation: str, fields: Sequence[Json], configuration: Mapping[str, str]) -> int:
+    before, known = log.table.metadata(), log.table.protocol()
     described = {
         "id": before.id,
         "name": before.name,
         "description": before.description,
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": _schema_string(fields),
+        "schemaString": json.dumps({"type": "struct", "fields": list(fields)}, ensure_ascii=False),
         "partitionColumns": list(before.partition_columns),
         "configuration": configuration,
         "createdTime": before.created_time,
     }
     actions: list[Json] = [{"metaData": {name: value for name, value in described.items() if value is not None}}]
-    protocol = _protocol_of(log)
+    listed = {"readerFeatures": known.reader_features, "writerFeatures": known.writer_features}
+    protocol = {
+        "minReaderVersion": known.min_reader_version,
+        "minWriterVersion": known.min_writer_version,
+        **{name: sorted(features) for name, features in listed.items() if features is not None},
+    }
     wanted = _protocol(protocol, _features([field["type"] for field in fields], configuration))
     if wanted != protocol:
         actions.append({"protocol": wanted})
-    put_commit(folder, log.version + 1, [_information(operation, None, configuration), *actions])
+    put_commit(log.folder, log.version + 1, [_information(operation, configuration), *actions])
     return log.version + 1
 
 
-def record_only(folder: Path, log: DeltaLog, version: int, record: BatchRecord) -> None:
+def record_only(log: DeltaLog, record: BatchRecord) -> None:
     """Commit a batch that changes no row: its record and transaction alone.
 
     Args:
-        folder: of the table.
         log: the table as the batch was held against it.
-        version: to be written; it is taken if anything was committed since.
         record: of the batch.
 
     Raises:
         CommitConflict: another writer was first; nothing was written.
         StorageUnavailable: nothing was written.
     """
-    information = _information("WRITE", to_metadata(record), log.table.metadata().configuration)
-    put_commit(folder, version, [information, _transaction(record)])
+    information = _information("WRITE", log.table.metadata().configuration, to_metadata(record))
+    put_commit(log.folder, log.version + 1, [information, _transaction(record)])
 
 
 def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:
@@ -258,7 +260,11 @@ def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[
     Columns known before keep what is said of them. When mapping comes to a table that has rows, they keep their own
     names in the files, so that those stay readable.
     """
-    fields = [known.get(column.name) or _field(column) for column in schema.columns]
+    fields = [
+        known.get(column.name)
+        or {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
+        for column in schema.columns
+    ]
     if _MAPPING_MODE in configuration or needs_mapping(schema):
         configuration.setdefault(_MAPPING_MODE, "name")
         top = int(configuration.get(_MAPPING_TOP, "0"))
@@ -271,26 +277,11 @@ def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[
     return fields
 
 
-def _field(column: Column) -> Json:
-    return {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
-
-
-def _schema_string(fields: Sequence[Json]) -> str:
-    return json.dumps({"type": "struct", "fields": list(fields)}, ensure_ascii=False)
-
-
 def _features(types: Sequence[object], configuration: Mapping[str, str]) -> set[str]:
     mapped = {"columnMapping"} if configuration.get(_MAPPING_MODE, "none") != "none" else set()
     naive = {"timestampNtz"} if "timestamp_ntz" in types else set()
     vectors = {"deletionVectors"} if configuration.get(VECTORS) == "true" else set()
     return mapped | naive | vectors
-
-
-def _protocol_of(log: DeltaLog) -> Json:
-    protocol = log.table.protocol()
-    found = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
-    listed = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
-    return {**found, **{name: sorted(features) for name, features in listed.items() if features is not None}}
 
 
 def _protocol(before: Json, features: set[str]) -> Json:
@@ -310,17 +301,11 @@ def _protocol(before: Json, features: set[str]) -> Json:
     }
 
 
-def _added(file: NewFile) -> Json:
-    size = file.path.stat().st_size
-    added = {"path": file.path.name, "partitionValues": {}, "size": size, "modificationTime": file.modified_ms}
-    return {"add": {**added, "dataChange": True, "stats": file.statistics}}
-
-
 def _transaction(record: BatchRecord) -> Json:
     return {"txn": {"appId": record.application, "version": record.progress.batch, "lastUpdated": now_ms()}}
 
 
-def _information(operation: str, metadata: str | None, configuration: Mapping[str, str]) -> Json:
+def _information(operation: str, configuration: Mapping[str, str], metadata: str | None = None) -> Json:
     information: Json = {
         "timestamp": now_ms(),
         "operation": operation,

@@ -1,7 +1,7 @@
-"""Commits of data files, through deltalake: one transaction that carries the batch's identifier and record.
+"""Commits through deltalake: data files in one transaction, and what its errors mean for any commit of a batch.
 
-deltalake checks neither the files nor the transaction identifier (a repeated one is committed again), so both are
-compared here, against a handle that is opened for the commit.
+deltalake checks neither the files nor the transaction identifier (a repeated one is committed again). So it commits
+against the very snapshot that the batch was counted against, and another commit that came between is a conflict.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable
+from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.commit import NewFile, create_table, properties_of
-from mirror_engine.tables.log.record import now_ms, refuse_repeated, to_metadata
-from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.record import now_ms, to_metadata
+from mirror_engine.tables.log.snapshot import open_known
 from mirror_engine.tables.log.statistics import statistics_of
 
 if TYPE_CHECKING:
@@ -34,19 +34,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _INDEXED_COLUMNS, _NAMED_COLUMNS = "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"
 _INDEXED_BY_DEFAULT = 32
+_REFUSED_ROWS = "failed validation check"  # in deltalake's words
+_REPORT = "Run with --log-format json and report it."
 
 
-def data_file_name() -> str:
-    """A new name for a data file."""
-    return f"part-00000-{uuid.uuid4()}-c000.parquet"
-
-
-def add_parts(table: str, folder: Path, schema: TableSchema, parts: Iterable[Path], record: BatchRecord) -> None:
+def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Path], record: BatchRecord) -> None:
     """Move Parquet files into a table's folder and add them to the table in one commit.
 
     Args:
         table: its folder from `ROOT/Tables`.
-        folder: the table's folder.
+        log: the snapshot that the batch was counted against.
         schema: its columns, in the files under the same names and in the same types.
         parts: the files.
         record: of the batch.
@@ -56,9 +53,22 @@ def add_parts(table: str, folder: Path, schema: TableSchema, parts: Iterable[Pat
         CommitFailed: deltalake could not commit; nothing was committed.
         StorageUnavailable: a file cannot be moved or written; nothing was committed.
     """
-    log = _opened(table, folder)
-    with _moved(parts, folder, indexed_columns(log.table.metadata().configuration, schema)) as files:
-        add_files(table, log, schema, files, record)
+    known, wanted = ([(column.name, column.type) for column in each.columns] for each in (log.schema, schema))
+    if not log.takes_files or known != wanted:
+        raise CommitConflict(f"{table}: its columns or features have changed", "The next cycle reads the state again.")
+    with _moved(parts, log.folder, indexed_columns(log.table.metadata().configuration, schema)) as files:
+        actions: list[Any] = [
+            AddAction(file.path.name, file.path.stat().st_size, {}, file.modified_ms, True, file.statistics)
+            for file in files
+        ]
+        with committing(table, log, record):
+            log.table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=log.table.schema(),
+                partition_by=[],
+                commit_properties=commit_properties(record),
+            )
 
 
 def create_with_files(table: str, folder: Path, batch: ChangeBatch, record: BatchRecord) -> None:
@@ -83,11 +93,16 @@ def _moved(parts: Iterable[Path], folder: Path, columns: Sequence[Column]) -> It
     """Files moved into a table's folder for a commit; they are deleted again where nothing was committed."""
     targets: list[Path] = []
     try:
-        with _disk_trouble(folder):
+        try:
             folder.mkdir(parents=True, exist_ok=True)
             for part in parts:
-                targets.append(folder / data_file_name())
+                targets.append(folder / f"part-00000-{uuid.uuid4()}-c000.parquet")
                 shutil.move(part, targets[-1])
+        except OSError as error:
+            raise StorageUnavailable(
+                f"{folder}: a data file cannot be written: {error.strerror or error}",
+                "Check the disk and the rights on the folder.",
+            ) from error
         yield [NewFile(target, statistics_of(pq.read_metadata(target), columns)) for target in targets]
     except Exception as error:
         if isinstance(error.__cause__, _CommitInDoubt):
@@ -99,52 +114,32 @@ def _moved(parts: Iterable[Path], folder: Path, columns: Sequence[Column]) -> It
         raise
 
 
-@contextmanager
-def _disk_trouble(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageUnavailable(
-            f"{folder}: a data file cannot be written: {error.strerror or error}",
-            "Check the disk and the rights on the folder.",
-        ) from error
-
-
-def add_files(table: str, log: DeltaLog, schema: TableSchema, files: Sequence[NewFile], record: BatchRecord) -> None:
-    """Add data files to a table in one commit.
-
-    Args:
-        table: its folder from `ROOT/Tables`.
-        log: the table, opened for this commit.
-        schema: the files' columns.
-        files: in the table's folder.
-        record: of the batch.
-
-    Raises:
-        CommitConflict: another writer was first, or the table is another by now; nothing was committed.
-        CommitFailed: deltalake could not commit.
-        StorageUnavailable: the log cannot be written.
-    """
-    refuse_repeated(table, record, log.transaction_version(record.application))
-    if not log.takes_files or _types(log.schema) != _types(schema):
-        raise CommitConflict(f"{table}: its columns or features have changed", "The next cycle reads the state again.")
-    properties = CommitProperties(
+def commit_properties(record: BatchRecord) -> CommitProperties:
+    """The record and transaction of a batch; the commit fails where any other came first."""
+    return CommitProperties(
         custom_metadata={"userMetadata": to_metadata(record)},
         app_transactions=[Transaction(record.application, record.progress.batch, now_ms())],
+        max_commit_retries=0,
     )
-    actions: list[Any] = [
-        AddAction(file.path.name, file.path.stat().st_size, {}, file.modified_ms, True, file.statistics)
-        for file in files
-    ]
+
+
+@contextmanager
+def committing(table: str, log: DeltaLog, record: BatchRecord, help: str = _REPORT) -> Iterator[None]:
+    """Commit a batch through deltalake; one that failed after it was made counts as made.
+
+    Raises:
+        CommitConflict: another writer was first.
+        CommitFailed: deltalake could not do it.
+        StorageUnavailable: the disk failed, or it is not known whether the commit was made.
+        TableDamaged: a data file of the table is missing.
+    """
     try:
-        log.table.create_write_transaction(
-            actions, mode="append", schema=log.table.schema(), partition_by=[], commit_properties=properties
-        )
+        yield
     except (DeltaError, OSError) as error:
         if _is_committed(table, log.folder, record):
             _log.warning("%s: committed, without its checkpoint: %s", table, error)
             return
-        raise _meaning(table, error) from error
+        raise meaning(table, log, error, help) from error
 
 
 def _is_committed(table: str, folder: Path, record: BatchRecord) -> bool:
@@ -154,7 +149,7 @@ def _is_committed(table: str, folder: Path, record: BatchRecord) -> bool:
         StorageUnavailable: the log cannot be read now; its cause is `_CommitInDoubt`.
     """
     try:
-        version = _opened(table, folder).transaction_version(record.application)
+        version = open_known(table, folder).table.transaction_version(record.application)
     except (MirrorError, OSError) as error:
         raise StorageUnavailable(
             f"{table}: it is not known whether a commit was made: {error}", "The next cycle reads the log again."
@@ -170,22 +165,19 @@ def indexed_columns(properties: Mapping[str, Any], schema: TableSchema) -> Seque
     return schema.columns if count < 0 else schema.columns[:count]
 
 
-def _opened(table: str, folder: Path) -> DeltaLog:
-    log = open_log(folder)
-    if log is None:
-        raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
-    return log
-
-
-def _types(schema: TableSchema) -> list[tuple[str, str]]:
-    return [(column.name, column.type) for column in schema.columns]
-
-
-def _meaning(table: str, error: Exception) -> Exception:
-    reason = str(error).partition("\n")[0]
+def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorError:
+    """An error of deltalake while it wrote to a table, in the error tree's words."""
+    reason = str(error).partition("\n")[0]  # what follows may show rows
     if isinstance(error, CommitFailedError):
         return CommitConflict(f"{table}: another writer committed first: {reason}", "The next cycle tries again.")
     if isinstance(error, OSError):
         help = "Check the disk and the rights on the folder; commits need a file system with hard links."
-        return StorageUnavailable(f"{table}: the Delta log cannot be written: {reason}", help)
-    return CommitFailed(f"{table}: deltalake could not commit: {reason}", "Run with --log-format json and report it.")
+        return StorageUnavailable(f"{table}: the table cannot be written: {reason}", help)
+    if _REFUSED_ROWS in reason:
+        return CommitFailed(
+            f"{table}: a constraint of the Delta table refuses rows of this batch",
+            "Drop the constraint, or correct the rows at their source.",
+        )
+    if missing := next((file.path for file in log.data_files() if not file.path.exists()), None):
+        return TableDamaged(missing, "the Delta log names this file, and it is not there")
+    return CommitFailed(f"{table}: deltalake could not write: {reason}", help)

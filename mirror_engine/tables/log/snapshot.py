@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from mirror_engine.errors import RESTORE_HELP, StorageUnavailable, TableDamaged, UsageError, is_panic
+from mirror_engine.errors import RESTORE_HELP, CommitConflict, StorageUnavailable, TableDamaged, UsageError, is_panic
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import TableSnapshot
@@ -24,10 +24,10 @@ from mirror_engine.tables.log.tables_folder import LOG_FOLDER, is_table, readabl
 from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from mirror_engine.tables.base import BatchRecord, Chosen, HistoryEntry
+    from mirror_engine.tables.base import Chosen, HistoryEntry
     from mirror_engine.tables.log.statistics import Bounds
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -47,52 +47,39 @@ def damaged(folder: Path, words: str) -> TableDamaged:
     Raises:
         OSError: the log's folder cannot be read at all.
     """
-    names = [entry.name for entry in (folder / LOG_FOLDER).iterdir()]
-    commits = _versions(_COMMIT, names)
-    checkpoints = _versions(_CHECKPOINT, names)
-    first = checkpoints[-1] + 1 if checkpoints else 0
-    needed = [version for version in commits if version >= first]
+    names = sorted(entry.name for entry in (folder / LOG_FOLDER).iterdir())
+    commits, checkpoints = (
+        {int(found[1]) for found in map(pattern.fullmatch, names) if found} for pattern in (_COMMIT, _CHECKPOINT)
+    )
+    newest = max(checkpoints, default=-1)
+    needed = {version for version in commits if version > newest}
     try:
-        for version in sorted({*needed, *commits[-1:]}):
+        for version in sorted(needed) or sorted(commits)[-1:]:
             read_commit(folder, version)
     except TableDamaged as error:
         return error
-    if (bad := _bad_checkpoint(folder, names, checkpoints)) is not None:
-        is_complete = commits == list(range(len(commits))) and bool(commits)
-        return TableDamaged(folder, bad, _WITHOUT_CHECKPOINT if is_complete else RESTORE_HELP)
-    if (missing := _first_missing(needed, first)) is not None:
-        return TableDamaged(folder, f"commit {missing} of its Delta log is missing")
+    if fault := _checkpoint_fault(folder, names, checkpoints):
+        is_complete = commits == set(range(len(commits))) and bool(commits)
+        return TableDamaged(folder, fault, _WITHOUT_CHECKPOINT if is_complete else RESTORE_HELP)
+    if missing := set(range(newest + 1, max(needed, default=0))) - needed:
+        return TableDamaged(folder, f"commit {min(missing)} of its Delta log is missing")
     return TableDamaged(folder, f"its Delta log cannot be read: {words.splitlines()[0]}")
 
 
-def _versions(pattern: re.Pattern[str], names: Sequence[str]) -> list[int]:
-    return sorted(int(found[1]) for found in map(pattern.fullmatch, names) if found)
-
-
-def _first_missing(versions: Sequence[int], first: int) -> int | None:
-    expected = range(first, first + len(versions))
-    return next((wanted for wanted, found in zip(expected, versions, strict=True) if wanted != found), None)
-
-
-def _bad_checkpoint(folder: Path, names: Sequence[str], checkpoints: Sequence[int]) -> str | None:
-    newest = checkpoints[-1] if checkpoints else None
-    if (hinted := _hinted(folder)) is not None and hinted not in checkpoints:
-        return f"checkpoint {hinted} of its Delta log is missing"
+def _checkpoint_fault(folder: Path, names: Sequence[str], checkpoints: Collection[int]) -> str:
+    log, newest = folder / LOG_FOLDER, max(checkpoints, default=None)
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        hinted = int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
+        if hinted not in checkpoints:
+            return f"checkpoint {hinted} of its Delta log is missing"
     for name in names:
         if (found := _CHECKPOINT.fullmatch(name)) and int(found[1]) == newest:
-            content = (folder / LOG_FOLDER / name).read_bytes()
+            content = (log / name).read_bytes()
             try:
                 pq.read_metadata(pa.BufferReader(content))
             except PARSE_ERRORS:
                 return f"checkpoint {newest} of its Delta log is damaged"
-    return None
-
-
-def _hinted(folder: Path) -> int | None:
-    try:
-        return int(json.loads((folder / LOG_FOLDER / "_last_checkpoint").read_bytes())["version"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
+    return ""
 
 
 _ACTION_COLUMNS = {"path", "num_records", "partition"}
@@ -128,49 +115,38 @@ def needs_mapping(schema: TableSchema) -> bool:
     return any(_ODD_CHARACTERS & set(name) for name in schema.names)
 
 
+@dataclass(frozen=True)
 class DeltaLog:
-    """One version of a Delta table."""
+    """One version of a Delta table.
 
-    def __init__(self, folder: Path, table: DeltaTable) -> None:
-        self._folder = folder
-        self._table = table
+    Attributes:
+        folder: the table's.
+        table: the same for `deltalake`; read nothing but the log through it.
+    """
 
-    @property
-    def folder(self) -> Path:
-        """The table's folder."""
-        return self._folder
+    folder: Path
+    table: DeltaTable
 
     @property
     def version(self) -> int:
         """The version that is looked at."""
-        return int(self._table.version() or 0)
+        return int(self.table.version() or 0)
 
     @property
     def schema(self) -> TableSchema:
         """Columns in order."""
-        columns = tuple(Column(field.name, _type_word(field), field.nullable) for field in self._table.schema().fields)
-        return TableSchema(columns, tuple(self._table.metadata().partition_columns))
+        columns = tuple(Column(field.name, _type_word(field), field.nullable) for field in self.table.schema().fields)
+        return TableSchema(columns, tuple(self.table.metadata().partition_columns))
 
     @property
     def physical_names(self) -> Mapping[str, str]:
         """The name of each column within the Parquet files: another one where columns are mapped."""
-        return {
-            field.name: str(field.metadata.get(_PHYSICAL_NAME, field.name)) for field in self._table.schema().fields
-        }
+        return {field.name: str(field.metadata.get(_PHYSICAL_NAME, field.name)) for field in self.table.schema().fields}
 
     @property
     def fields(self) -> Mapping[str, dict[str, Any]]:
         """Each column as the log has it, by name."""
-        return {field["name"]: field for field in json.loads(self._table.schema().to_json())["fields"]}
-
-    @property
-    def table(self) -> DeltaTable:
-        """The same for `deltalake`; read nothing but the log through it."""
-        return self._table
-
-    def transaction_version(self, application: str) -> int | None:
-        """The newest transaction version of an application; None for none."""
-        return self._table.transaction_version(application)
+        return {field["name"]: field for field in json.loads(self.table.schema().to_json())["fields"]}
 
     def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
         """The files that make up this version, or those of them that may hold rows within some bounds.
@@ -178,16 +154,21 @@ class DeltaLog:
         Raises:
             TableDamaged: the log cannot be read.
         """
-        with reading_log(self._folder):
-            actions = pa.table(self._table.get_add_actions())
-            if bounds and not self._is_mapped:
+        with reading_log(self.folder):
+            actions = pa.table(self.table.get_add_actions())
+            is_mapped = any(name != physical for name, physical in self.physical_names.items())
+            if bounds and not is_mapped:  # where columns are mapped, their statistics have other names, too
                 actions = actions.filter(may_hold(actions, bounds))
             # not the extremes: they may lie beyond Python's dates
             actions = actions.select([name for name in actions.column_names if name in _ACTION_COLUMNS])
-            kept = self._kept() if "deletionVectors" in (self._table.protocol().reader_features or ()) else {}
+            kept = {}  # by the file's name, which is unique within a table
+            if "deletionVectors" in (self.table.protocol().reader_features or ()):
+                vectors = pa.table(self.table.deletion_vectors()).select(["filepath", "selection_vector"])
+                for path, selection in zip(vectors[0].to_pylist(), vectors[1], strict=True):
+                    kept[unquote(path).rpartition("/")[2]] = selection.values
         return [
             DataFile(
-                self._folder / unquote(action["path"]),
+                self.folder / unquote(action["path"]),
                 action["num_records"],
                 action.get("partition") or {},
                 kept.get(unquote(action["path"]).rpartition("/")[2]),
@@ -206,7 +187,7 @@ class DeltaLog:
         Partitions, mapped columns, constraints, generated columns and change data feed are left to Spark, and so
         are the features that deltalake refuses to write (in-commit timestamps, row tracking, clustering ...).
         """
-        protocol = self._table.protocol()
+        protocol = self.table.protocol()
         writer = protocol.min_writer_version
         is_known = writer <= _PLAIN_WRITER or (
             writer == _LISTED_WRITER and set(protocol.writer_features or ()) <= _FEATURES
@@ -217,18 +198,7 @@ class DeltaLog:
     @property
     def marks_rows(self) -> bool:
         """Whether changes mark rows as deleted instead of rewriting whole files (deletion vectors)."""
-        return self._table.metadata().configuration.get("delta.enableDeletionVectors") == "true"
-
-    @property
-    def _is_mapped(self) -> bool:
-        """Whether columns have other names within the files, and in their statistics."""
-        return any(name != physical for name, physical in self.physical_names.items())
-
-    def _kept(self) -> Mapping[str, pa.BooleanArray]:
-        """Selection vectors by the file's name, which is unique within a table."""
-        vectors = pa.table(self._table.deletion_vectors())
-        paths, selections = vectors["filepath"].to_pylist(), vectors["selection_vector"]
-        return {unquote(path).rpartition("/")[2]: kept.values for path, kept in zip(paths, selections, strict=True)}
+        return self.table.metadata().configuration.get("delta.enableDeletionVectors") == "true"
 
     def snapshot(self) -> TableSnapshot:
         """The version, its schema and the newest record.
@@ -236,19 +206,17 @@ class DeltaLog:
         Raises:
             TableDamaged: the log cannot be read.
         """
-        with reading_log(self._folder):
-            record, version = self._newest_record()
+        record, version = None, -1
+        with reading_log(self.folder):
+            for found, metadata in self.user_metadata():
+                record = from_metadata(metadata)
+                if record is not None:
+                    carried = carried_from(metadata)
+                    version = found if carried is None else carried
+                    break
             return TableSnapshot(
                 self.version, self.schema, record, version, self.takes_files, lambda: count_rows(self), self
             )
-
-    def _newest_record(self) -> tuple[BatchRecord | None, int]:
-        for version, metadata in self.user_metadata():
-            record = from_metadata(metadata)
-            if record is not None:
-                carried = carried_from(metadata)
-                return record, version if carried is None else carried
-        return None, -1
 
     def user_metadata(self) -> Iterator[tuple[int, Any]]:
         """The `userMetadata` of each commit, newest first, back to where the log was cleaned up.
@@ -257,9 +225,9 @@ class DeltaLog:
             TableDamaged: a commit cannot be read.
             StorageUnavailable: it cannot be read now.
         """
-        with reading_log(self._folder), contextlib.suppress(FileNotFoundError):
+        with reading_log(self.folder), contextlib.suppress(FileNotFoundError):
             for version in range(self.version, -1, -1):
-                yield version, read_commit(self._folder, version).metadata
+                yield version, read_commit(self.folder, version).metadata
 
     def history(self, limit: int | None) -> Sequence[HistoryEntry]:
         """The commits up to this version, newest first.
@@ -267,8 +235,8 @@ class DeltaLog:
         Raises:
             TableDamaged: a commit cannot be read.
         """
-        with reading_log(self._folder):
-            return [history_entry(commit) for commit in self._table.history(limit)]
+        with reading_log(self.folder):
+            return [history_entry(commit) for commit in self.table.history(limit)]
 
 
 def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
@@ -306,8 +274,12 @@ def reading_log(folder: Path) -> Iterator[None]:
         StorageUnavailable: the disk, the rights, or its removal by another program.
     """
     try:
-        with _damage_diagnosed(folder):
+        try:
             yield
+        except BaseException as error:
+            if not isinstance(error, _OF_CONTENT) and not is_panic(error):
+                raise
+            raise damaged(folder, str(error) or type(error).__name__) from error
     except OSError as error:
         reason = error.strerror or str(error).partition("\n")[0]  # deltalake draws a tree of causes
         raise StorageUnavailable(
@@ -316,14 +288,16 @@ def reading_log(folder: Path) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
-def _damage_diagnosed(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        if not isinstance(error, _OF_CONTENT) and not is_panic(error):
-            raise
-        raise damaged(folder, str(error) or type(error).__name__) from error
+def open_known(table: str, folder: Path) -> DeltaLog:
+    """The log of a table that was there, at its newest version.
+
+    Raises:
+        CommitConflict: it was removed meanwhile.
+    """
+    log = open_log(folder)
+    if log is None:
+        raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
+    return log
 
 
 def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common class for types
@@ -375,22 +349,41 @@ def _rows_of(
     for batch in _read(file, physical, batch_rows):
         arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
-        yield rows if file.kept is None else rows.filter(_selected(file.kept, first, batch.num_rows))
+        if file.kept is not None:
+            known = file.kept.slice(first, rows.num_rows)
+            rows = rows.filter(pa.concat_arrays([known, pa.repeat(True, rows.num_rows - len(known))]))
+        yield rows
         first += batch.num_rows
 
 
 def _read(file: DataFile, physical: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    with _reading_file(file.path), pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as parquet:
+        present = set(parquet.schema_arrow.names)
+        wanted = [name for name in physical if name in present]
+        yield from parquet.iter_batches(batch_rows, columns=wanted)
+
+
+def read_footer(data_file: Path) -> pq.FileMetaData:
+    """The footer of a data file that the log names.
+
+    Raises:
+        TableDamaged: the file is missing or unreadable.
+        StorageUnavailable: it could not be read.
+    """
+    with _reading_file(data_file):
+        return pq.read_metadata(data_file)
+
+
+@contextlib.contextmanager
+def _reading_file(data_file: Path) -> Iterator[None]:
     try:
-        with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as parquet:
-            present = set(parquet.schema_arrow.names)
-            wanted = [name for name in physical if name in present]
-            yield from parquet.iter_batches(batch_rows, columns=wanted)
+        yield
     except FileNotFoundError:
-        raise TableDamaged(file.path, "the Delta log names this file, and it is not there") from None
+        raise TableDamaged(data_file, "the Delta log names this file, and it is not there") from None
     except pa.ArrowInvalid as error:
-        raise TableDamaged(file.path, f"no Parquet file: {str(error).splitlines()[0]}") from None
+        raise TableDamaged(data_file, f"no Parquet file: {str(error).splitlines()[0]}") from None
     except OSError as error:
-        raise StorageUnavailable(f"{file.path}: cannot be read: {error.strerror or error}") from error
+        raise StorageUnavailable(f"{data_file}: cannot be read: {error.strerror or error}") from error
 
 
 def _values(batch: pa.RecordBatch, name: str, file: DataFile, field: pa.Field[Any]) -> pa.Array[Any]:
@@ -400,16 +393,6 @@ def _values(batch: pa.RecordBatch, name: str, file: DataFile, field: pa.Field[An
     return pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place).cast(field.type)
 
 
-def _selected(kept: pa.BooleanArray, first: int, count: int) -> pa.BooleanArray:
-    known = kept.slice(first, count)
-    return pa.concat_arrays([known, pa.repeat(True, count - len(known))])
-
-
 def _count(file: DataFile) -> int:
     gone = 0 if file.kept is None else len(file.kept) - file.kept.true_count
-    if file.rows is not None:
-        return file.rows - gone
-    try:
-        return int(pq.read_metadata(file.path).num_rows) - gone
-    except (OSError, pa.ArrowInvalid) as error:
-        raise TableDamaged(file.path, f"cannot be counted: {type(error).__name__}") from error
+    return (read_footer(file.path).num_rows if file.rows is None else file.rows) - gone

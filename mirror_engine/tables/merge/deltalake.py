@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
+from deltalake.exceptions import DeltaError
 
-from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
+from mirror_engine.errors import CommitFailed
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE
 from mirror_engine.tables.log.commit import record_only
+from mirror_engine.tables.log.data_commit import commit_properties, committing, meaning
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.history import refuse_external_change
-from mirror_engine.tables.log.record import now_ms, to_metadata
-from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.snapshot import open_log, read_footer
 from mirror_engine.tables.log.tables_folder import readable_by_deltalake
 from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again
 
@@ -64,18 +62,16 @@ class DeltalakeWriter(LocalDeltaWriter):
 
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
         _check_mergeable(table, log)
-        refuse_external_change(table, log.folder, log.version)
         before, handle = log.version, _handle(log)
-        source = _source(batch, changes)
         values = {_quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
-        try:
+        with committing(table, log, record, _SPARK_HELP):
             merger = handle.merge(
-                source,
+                _source(batch, changes),
                 _condition(batch, changes),
                 source_alias="s",
                 target_alias="t",
                 writer_properties=_writer_properties(log),
-                commit_properties=_commit_properties(record, to_metadata(record)),
+                commit_properties=commit_properties(record),
             )
             if Role.DELETE in changes.roles:
                 merger = merger.when_matched_delete(f"s.{ROLE} = {Role.DELETE:d}")
@@ -84,10 +80,8 @@ class DeltalakeWriter(LocalDeltaWriter):
             if changes.roles & {Role.SET, Role.INSERT}:
                 merger = merger.when_not_matched_insert(values, f"s.{ROLE} IN ({Role.SET:d}, {Role.INSERT:d})")
             merger.execute()
-        except (DeltaError, OSError) as error:
-            raise _meaning(table, error) from error
-        if handle.version() == before:  # without effect: deltalake commits nothing
-            record_only(log.folder, log, before + 1, record)
+            if handle.version() == before:  # without effect: deltalake commits nothing
+                record_only(log, record)
 
     def maintain(
         self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
@@ -115,22 +109,13 @@ class DeltalakeWriter(LocalDeltaWriter):
                     commit_properties=properties,
                 )
         except (DeltaError, OSError) as error:
-            raise _meaning(table, error) from error
+            raise meaning(table, log, error, _SPARK_HELP) from error
         make_durable(folder, since)
         return {
             "files_added": metrics["numFilesAdded"],
             "files_removed": metrics["numFilesRemoved"],
             "files_deleted": before - count_parquet(folder),
         }
-
-    def forget(self, folder: Path) -> None:
-        """Nothing is cached."""
-
-    def prepare(self) -> None:
-        """Nothing has to start."""
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def _handle(log: DeltaLog) -> DeltaTable:
@@ -167,7 +152,7 @@ def _check_mergeable(table: str, log: DeltaLog) -> None:
 @lru_cache(maxsize=65_536)
 def _has_int96(data_file: Path) -> bool:
     """Whether a data file stores timestamps as INT96: deltalake rewrites those outside 1677 to 2262 wrongly."""
-    schema = pq.read_metadata(data_file).schema
+    schema = read_footer(data_file).schema
     return any(schema.column(at).physical_type == "INT96" for at in range(len(schema)))
 
 
@@ -218,17 +203,3 @@ def _misleads(column: Column) -> bool:
     if column.type.startswith("decimal"):
         return int(arrow_type(column.type).precision) > _EXACT_DIGITS
     return column.type in {"float", "double"}
-
-
-def _commit_properties(record: BatchRecord, metadata: str) -> CommitProperties:
-    transaction = Transaction(record.application, record.progress.batch, now_ms())
-    return CommitProperties(custom_metadata={"userMetadata": metadata}, app_transactions=[transaction])
-
-
-def _meaning(table: str, error: Exception) -> Exception:
-    reason = str(error).partition("\n")[0]
-    if isinstance(error, CommitFailedError):
-        return CommitConflict(f"{table}: another writer committed first: {reason}", "The next cycle tries again.")
-    if isinstance(error, OSError):
-        return StorageUnavailable(f"{table}: the table cannot be written: {reason}", "Check the disk and its rights.")
-    return CommitFailed(f"{table}: deltalake could not merge: {reason}", _SPARK_HELP)

@@ -38,7 +38,9 @@ def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts
     index = KeyIndex()
     if log is not None and set(keys) <= set(log.schema.names):
         held = KeyRows(keys)
-        wanted = bounds_of(pa.table({name: pa.array(values) for name, values in extremes.items()}))
+        wanted: dict[str, Any] = {}
+        for name, values in extremes.items():
+            wanted |= bounds_of(pa.table({name: pa.array(values, values[0].type)}))
         for rows in scan(log, keys, wanted):
             inserts = pa.repeat(pa.scalar(RowMarker.INSERT.value, pa.int8()), rows.num_rows)
             held.add(rows.append_column(MARKER_COLUMN, inserts))

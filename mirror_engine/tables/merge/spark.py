@@ -102,7 +102,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
             folder, rows, since = log.folder, count_rows(log), log.version
             marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
             if marks_rows and not log.marks_rows:
-                since = allow_vectors(folder, log)
+                since = allow_vectors(log)
             plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
             refuse_external_change(table, folder, since)
             commit = merge_changes if changes.matches else append

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_protocol import protocol_faults
-from delta_scenario import Scenario, schema_of
+from delta_scenario import Scenario, known_log, schema_of
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 
@@ -21,8 +21,8 @@ from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log import data_commit
 from mirror_engine.tables.log.commit import put_commit
-from mirror_engine.tables.log.data_commit import NewFile, add_files
-from mirror_engine.tables.log.snapshot import DeltaLog, open_log
+from mirror_engine.tables.log.data_commit import add_parts
+from mirror_engine.tables.log.snapshot import DeltaLog
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirror_engine.landing_zone.schema import TableSchema
+    from mirror_engine.tables.log.snapshot import DeltaLog
 
 TYPED = schema_of(
     "Id:long!",
@@ -156,22 +157,20 @@ def table(tmp_path: Path) -> Scenario:
 
 
 def opened(table: Scenario) -> DeltaLog:
-    log = open_log(table.writer._tables.path(table.table))  # type: ignore[attr-defined]
-    assert log is not None
-    return log
+    return known_log(table.writer._tables.path(table.table))  # type: ignore[attr-defined]
 
 
-def new_file(table: Scenario) -> NewFile:
-    folder = opened(table).folder
-    pq.write_table(pa.table({"Id": pa.array([9], pa.int32()), "City": ["Enns"]}), folder / "new.parquet")
-    return NewFile(folder / "new.parquet", '{"numRecords":1}')
+def add_a_part(table: Scenario, log: DeltaLog, schema: TableSchema = SIMPLE) -> None:
+    part = log.folder.parent / "new.parquet"
+    pq.write_table(pa.table({"Id": pa.array([9], pa.int32()), "City": ["Enns"]}), part)
+    add_parts(table.table, log, schema, [part], table.record())
 
 
 def test_inserts_are_committed_without_spark_with_their_transaction_and_record(table: Scenario) -> None:
     outcome = table.change((0, 1, "Linz"), (0, 2, None))
     assert (outcome.operation, outcome.version) == ("APPEND", 1)
     assert table.found() == [(1, "Linz"), (2, None)]
-    assert opened(table).transaction_version(table.record().application) == 1
+    assert opened(table).table.transaction_version(table.record().application) == 1
     state = table.writer.snapshot(table.table)
     assert state is not None
     assert state.record is not None
@@ -188,13 +187,6 @@ def test_checkpoints_are_written_when_they_are_due(table: Scenario, monkeypatch:
     assert table.found() == [(1, "Linz"), (2, "Wels")]
 
 
-def test_a_transaction_that_the_table_has_is_not_committed_again(table: Scenario) -> None:
-    table.change((0, 1, "Linz"))
-    with pytest.raises(CommitConflict, match="already in the table"):
-        add_files(table.table, opened(table), SIMPLE, [new_file(table)], table.record())
-    assert opened(table).version == 1
-
-
 @pytest.mark.parametrize(
     "other", [schema_of("Id:long", "City:string"), schema_of("id", "City:string"), schema_of("Id")]
 )
@@ -203,7 +195,7 @@ def test_files_of_other_columns_or_types_are_not_added(table: Scenario, other: T
     table.create()
     table.batch = 1
     with pytest.raises(CommitConflict, match="columns"):
-        add_files(table.table, opened(table), other, [new_file(table)], table.record())
+        add_a_part(table, opened(table), other)
     assert opened(table).version == 0
 
 
@@ -213,7 +205,7 @@ def test_a_handle_older_than_another_commit_of_the_mirror_adds_nothing(table: Sc
     table.change((0, 1, "Linz"))
     table.batch = 7
     with pytest.raises(CommitConflict):
-        add_files(table.table, stale, SIMPLE, [new_file(table)], table.record())
+        add_a_part(table, stale)
     assert table.found() == [(1, "Linz")]
 
 
@@ -306,11 +298,11 @@ def test_files_of_a_commit_in_doubt_stay(tmp_path: Path, monkeypatch: pytest.Mon
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark"))
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    commit, opened = DeltaTable.create_write_transaction, data_commit._opened
+    commit, opened = DeltaTable.create_write_transaction, data_commit.open_known
 
     def lost(*arguments: Any, **options: Any) -> None:
         commit(*arguments, **options)
-        monkeypatch.setattr(data_commit, "_opened", unreadable)
+        monkeypatch.setattr(data_commit, "open_known", unreadable)
         raise OSError(28, "No space left on device")
 
     def unreadable(*_: object) -> DeltaLog:
@@ -319,7 +311,7 @@ def test_files_of_a_commit_in_doubt_stay(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
     with pytest.raises(StorageUnavailable, match="not known whether"):
         table.change((0, 2, "Wels"))
-    monkeypatch.setattr(data_commit, "_opened", opened)
+    monkeypatch.setattr(data_commit, "open_known", opened)
     rows = writer.rows(table.table)
     assert rows is not None
     assert sorted(rows["Id"].to_pylist()) == [1, 2]

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from delta_scenario import Scenario, schema_of
+from delta_scenario import Scenario, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log import durability as durable
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.spark import SparkDeltaWriter, compact_and_vacuum
 
 if TYPE_CHECKING:
@@ -219,8 +218,7 @@ def test_all_that_maintenance_commits_is_on_the_disk(tmp_path: Path, synced: lis
     append(tmp_path, "mon")
     append(tmp_path, "mon")
     before = set(tmp_path.rglob("*"))
-    log = open_log(tmp_path)
-    assert log is not None
+    log = known_log(tmp_path)
     done = compact_and_vacuum(CompactingSpark(tmp_path), tmp_path, log, 0.0, lambda: False)
     assert done["files_deleted"] == 2
     new = set(tmp_path.rglob("*")) - before

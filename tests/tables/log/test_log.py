@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from delta_scenario import Scenario, schema_of
+from delta_scenario import Scenario, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
@@ -150,13 +150,11 @@ def test_a_damaged_log_is_told_as_such(reading: SparkDeltaWriter, damage: str) -
 
 def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path: Path) -> None:
     folder = made(tmp_path / "T")
-    log = open_log(folder)
-    assert log is not None
-    record_only(folder, log, log.version + 1, record(1))
+    log = known_log(folder)
+    record_only(log, record(1))
     for number in range(3):
         foreign_append(folder, number)
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     state = log.snapshot()
     assert (state.version, state.record, state.record_version) == (4, record(1), 1)
 
@@ -165,47 +163,40 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
     folder = made(tmp_path / "T")
     for number in range(4):
         foreign_append(folder, number)
-    log = open_log(folder)
-    assert log is not None
-    record_only(folder, log, log.version + 1, record(1))
+    log = known_log(folder)
+    record_only(log, record(1))
     DeltaTable(str(folder)).create_checkpoint()
     for number in range(5):
         commit(folder, number).unlink()
     foreign_append(folder, 9)
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     state = log.snapshot()
     assert (state.version, state.record, state.record_version) == (6, record(1), 5)
-    assert log.transaction_version(record().application) == 1
+    assert log.table.transaction_version(record().application) == 1
     commit(folder, 5).unlink()
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     assert (log.snapshot().record, log.snapshot().record_version) == (None, -1)
 
 
 def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path: Path) -> None:
     folder = made(tmp_path / "T")
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     foreign_append(folder, 1)
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     put_commit(folder, log.version + 1, [{"commitInfo": {"userMetadata": carried(to_metadata(record()), 0)}}])
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     assert (log.version, log.snapshot().record_version) == (2, 0)
     assert [entry.files for entry in log.history(None)] == [(), (), ()]
 
 
 def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
     folder = made(tmp_path / "T")
-    log = open_log(folder)
-    assert log is not None
-    record_only(folder, log, log.version + 1, record(1))
+    log = known_log(folder)
+    record_only(log, record(1))
     with pytest.raises(CommitConflict):
-        record_only(folder, log, log.version + 1, record(1))
+        record_only(log, record(1))
     with pytest.raises(CommitConflict):
-        evolve(folder, log, schema_of("Id", "City:string", "new"))
+        evolve(log, schema_of("Id", "City:string", "new"))
     assert not create_table(folder, SIMPLE, record())
     assert [path.name for path in (folder / "_delta_log").iterdir() if path.suffix != ".json"] == []
 
@@ -217,11 +208,10 @@ def test_a_file_system_without_hard_links_takes_no_commit_and_the_error_says_so(
         raise PermissionError(errno.EPERM, "no links here")
 
     folder = made(tmp_path / "T")
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     monkeypatch.setattr(os, "link", no_links)
     with pytest.raises(StorageUnavailable, match="hard links"):
-        record_only(folder, log, 1, record(1))
+        record_only(log, record(1))
     assert [path.name for path in (folder / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
@@ -262,11 +252,9 @@ def test_a_table_asks_of_its_readers_what_its_columns_need(
     tmp_path: Path, first: list[str], then: list[str], expected: tuple[object, ...]
 ) -> None:
     assert create_table(tmp_path, schema_of(*first), record())
-    log = open_log(tmp_path)
-    assert log is not None
-    evolve(tmp_path, log, schema_of(*first, *then))
-    log = open_log(tmp_path)
-    assert log is not None
+    log = known_log(tmp_path)
+    evolve(log, schema_of(*first, *then))
+    log = known_log(tmp_path)
     assert log.schema == schema_of(*first, *then)
     protocol = log.table.protocol()
     listed = [
@@ -277,34 +265,29 @@ def test_a_table_asks_of_its_readers_what_its_columns_need(
 
 def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path) -> None:
     create_table(tmp_path, schema_of("Id!", "day:string", partitions=["day"]), record())
-    log = open_log(tmp_path)
-    assert log is not None
-    evolve(tmp_path, log, schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
-    log = open_log(tmp_path)
-    assert log is not None
+    log = known_log(tmp_path)
+    evolve(log, schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
+    log = known_log(tmp_path)
     names = log.physical_names
     assert (names["Id"], names["day"]) == ("Id", "day")
     assert names["Qty (kg)"].startswith("col-")
     assert log.schema == schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"])
     assert log.table.metadata().configuration["delta.columnMapping.maxColumnId"] == "3"
-    evolve(tmp_path, log, log.schema)
-    again = open_log(tmp_path)
-    assert again is not None
+    evolve(log, log.schema)
+    again = known_log(tmp_path)
     assert again.version == 1
 
 
 def test_a_key_far_to_the_right_has_statistics(tmp_path: Path) -> None:
     wide = schema_of(*(f"c{place}" for place in range(39)), "Id")
     create_table(tmp_path, wide, record())
-    log = open_log(tmp_path)
-    assert log is not None
-    assert evolve(tmp_path, log, wide, ["c3"]) == 0
-    assert evolve(tmp_path, log, wide, ["Id", "c3"]) == 1
-    log = open_log(tmp_path)
-    assert log is not None
+    log = known_log(tmp_path)
+    assert evolve(log, wide, ["c3"]) == 0
+    assert evolve(log, wide, ["Id", "c3"]) == 1
+    log = known_log(tmp_path)
     assert log.table.metadata().configuration["delta.dataSkippingNumIndexedCols"] == "40"
     assert log.schema == wide
-    assert evolve(tmp_path, log, wide, ["Id", "c3"]) == 1
+    assert evolve(log, wide, ["Id", "c3"]) == 1
 
 
 def test_rows_of_foreign_writers_are_read_with_their_partitions(reading: SparkDeltaWriter) -> None:
@@ -346,9 +329,8 @@ def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(reading: Sp
 def test_a_column_no_file_has_is_null_in_every_row(reading: SparkDeltaWriter) -> None:
     folder = reading._tables.path("dbo/T")
     write_deltalake(str(folder), pa.table({"old": [1, 2, 3]}))
-    log = open_log(folder)
-    assert log is not None
-    evolve(folder, log, schema_of("new"))
+    log = known_log(folder)
+    evolve(log, schema_of("new"))
     found = reading.rows("dbo/T")
     assert found is not None
     assert found.to_pylist() == [{"new": None}] * 3

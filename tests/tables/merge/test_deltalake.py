@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitConflict, CommitFailed
 from mirror_engine.landing_zone.change import same_rows
+from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge import deltalake as engine
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
@@ -149,19 +150,24 @@ def test_a_merge_of_nothing_still_records_its_batch(writer: DeltalakeWriter, mon
 
 
 def test_rows_added_since_the_snapshot_are_a_conflict(writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be they merged or added."""
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    check = engine.refuse_external_change
+    version = table.version
+    check = table_writer.evolve
 
-    def check_then_lose(*arguments: Any) -> None:
-        check(*arguments)
+    def check_then_lose(*arguments: Any) -> int:
         rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["Graz"]})
         write_deltalake(writer._tables.path(table.table), rows, mode="append")
+        return check(*arguments)
 
-    monkeypatch.setattr(engine, "refuse_external_change", check_then_lose)
-    with pytest.raises(CommitConflict):
-        table.change((1, 1, "Wels"))
-    assert table.found() == [(1, "Graz"), (1, "Linz")]
+    monkeypatch.setattr(table_writer, "evolve", check_then_lose)
+    for change in ((1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)):
+        table.batch, table.version = 1, version
+        with pytest.raises(CommitConflict):
+            table.change(change)
+        version += 1
+    assert table.found() == [*[(1, "Graz")] * 3, (1, "Linz")]
 
 
 def test_compacting_and_vacuuming_keep_rows_and_record(writer: DeltalakeWriter) -> None:

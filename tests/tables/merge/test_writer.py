@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
-from delta_scenario import Scenario, schema_of
+from delta_scenario import Scenario, known_log, schema_of
 from deltalake import DeltaTable
 from independent_readers import by_deltalake
 
@@ -14,7 +14,6 @@ from mirror_engine.errors import CommitConflict, ConcurrentModification
 from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.log.commit import record_only
-from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge import spark as writer_module
 from mirror_engine.tables.merge import statements as merge_module
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
@@ -115,10 +114,9 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(
     table.change((0, 1, "a"))
     monkeypatch.setattr(table_writer, "refuse_repeated", lambda *_: None)
     folder = fresh._tables.path("dbo/T")
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     table.batch = 2
-    record_only(folder, log, log.version + 1, table.record())
+    record_only(log, table.record())
     table.batch = 1
     with pytest.raises(CommitConflict):
         table.change(*rows)
@@ -206,8 +204,7 @@ def test_a_large_tables_rows_are_marked_instead_of_written_anew(
     plans = {entry.operation: entry.plan for entry in reversed(fresh.history(table.table)) if entry.plan}
     assert plans == {"MERGE": "broadcast; rows are marked; with inserts; bounds on Id"}
     folder = fresh._tables.path(table.table)
-    log = open_log(folder)
-    assert log is not None
+    log = known_log(folder)
     assert any(file.kept is not None for file in log.data_files())
     marked = sorted((row["Id"], row["City"]) for row in by_deltalake(DeltaTable(str(folder))))
     assert marked == table.found(), "what others read"
