@@ -6,15 +6,14 @@ import json
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import MONITORING, ZONE
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE
-from mirror_engine.landing_zone.states import Empty, Halted, TableState, Unconfigured
+from mirror_engine.landing_zone.states import Empty, Halted, Unconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,27 +23,37 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.storage.base import Storage
 
-WORDED = frozenset({"ME009", "ME010", "ME023", "ME024", "ME044", "ME060", "ME068"})  # Fabric's message was observed
+REPLICATOR_FILE = f"{MONITORING}/replicator.json"
+TABLES_FILE = f"{MONITORING}/tables.json"
+HEARTBEAT_SECONDS = 30.0
+NEVER = "0001-01-01T00:00:00"  # .NET's DateTime.MinValue, which Fabric shows for no time
+WORDED = frozenset({"ME009", "ME010", "ME023", "ME024", "ME044", "ME060"})  # Fabric's message was observed
 INVALID_INPUT = "InputValidationError"
 SCHEMA_MERGE = "SchemaMergeFailure"
 INTERNAL = "InternalError"
 TOO_MANY_TABLES = "The tables count might exceed the limit, there could be some tables missing."  # E8
 
 _INTEGER_NAMES = {"byte": "SByte", "short": "Int16", "integer": "Int32", "long": "Int64"}
-_EMPTY_TEXT = (
-    "Exception reading the data file. Exception: No data rows available. IReader state: ColumnCount: 0 CurrentIndex: -1"
-)
-_UNREADABLE_ROWS = (
-    "Exception reading the data file. Exception: ReadDataRowsAsync: Failed to read data rows. Exception: "
-)
+_MAX_BYTES = 64 << 20
+_DAY_SECONDS = 86_400
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class FabricTable(NamedTuple):
+    """The facts behind a table's entry in `tables.json`; no progress if the ledger does not know it yet."""
+
+    name: TableName
+    state: TableState
+    progress: Progress | None
 
 
 def fabric_message(
     diagnostic: Diagnostic, table: TableName, artifact: str, *, default_schema: str = "dbo"
 ) -> tuple[str, str]:
-    """Fabric's error code and message for a rejection, shapes E1 to E7 and E10.
+    """Fabric's error code and message for a rejection, shapes E1 to E6 and E10.
 
     Args:
         diagnostic: the error; its path is from the landing zone's top.
@@ -52,105 +61,73 @@ def fabric_message(
         artifact: the mirrored database's GUID.
         default_schema: the Delta schema of tables outside a schema folder, `""` for none.
     """
+    details, found = dict(diagnostic.details), diagnostic.full_message
+    reading_metadata = f"Exception reading the metadata file: {METADATA_FILE}, Exception: "
+    reading_data = "Exception reading the data file. Exception: "
+    ending = f"ErrorCode: {INTERNAL}, ErrorCode: {INVALID_INPUT} ArtifactId: {artifact}"
+    kind = "metadata" if diagnostic.path.endswith(METADATA_FILE) else "data"
     match diagnostic.code:
-        case "ME044":
-            return SCHEMA_MERGE, _schema_mismatch(diagnostic, table, artifact, default_schema)
-        case "ME068":
-            return INTERNAL, stuck(dict(diagnostic.details).get("time", ""))
-        case "ME023" | "ME024" if diagnostic.path.lower().endswith(".parquet"):
-            return INVALID_INPUT, _unopened(diagnostic, artifact)
-        case _:
-            return INVALID_INPUT, _framed(_kind(diagnostic), _detail(diagnostic, table), artifact)
-
-
-def stuck(time: str) -> str:
-    """E7."""
-    return f"This table has been stuck in Snapshotting for {time}"
-
-
-def _detail(diagnostic: Diagnostic, table: TableName) -> str:
-    match diagnostic.code:
+        case "ME044":  # E5
+            schema = table.schema or default_schema
+            name = f"{schema}\\{table.table}" if schema else table.table
+            return SCHEMA_MERGE, (
+                f"ErrorCode: {SCHEMA_MERGE}, Message: Failed to write table '{name}' due to schema mismatch. "
+                f"{diagnostic.message} ArtifactId: {artifact}"
+            )
+        case "ME023" | "ME024" if diagnostic.path.lower().endswith(".parquet"):  # E1
+            fault = "Parquet file size is 0 bytes" if diagnostic.code == "ME023" else diagnostic.message
+            return INVALID_INPUT, (
+                f"We encountered an error while opening the Parquet file '{ZONE}/{diagnostic.path}', please fix the "
+                f"file and try again. The error is: 'Invalid: {fault}', {ending}"
+            )
         case "ME009":  # E3
-            return f"{_metadata_fault()}PathNotFound {ZONE}/{table.folder}/{METADATA_FILE}"
+            kind, detail = "metadata", f"{reading_metadata}PathNotFound {ZONE}/{table.folder}/{METADATA_FILE}"
         case "ME010":  # E4
-            details = dict(diagnostic.details)
-            return f"{_metadata_fault()}{details['fault']}, line {details['line']}, column {details['char']}"
+            detail = f"{reading_metadata}{details['fault']}, line {details['line']}, column {details['char']}"
         case "ME023":  # E2
-            return f"{_EMPTY_TEXT} ({diagnostic.full_message})"
+            state = "IReader state: ColumnCount: 0 CurrentIndex: -1"
+            detail = f"{reading_data}No data rows available. {state} ({found})"
         case "ME060":  # E6
-            return f"{_UNREADABLE_ROWS}{_conversion(diagnostic)} ({diagnostic.full_message})"
+            conversion = _conversion(details.get("type", ""), details.get("fault", ""))
+            detail = f"{reading_data}ReadDataRowsAsync: Failed to read data rows. Exception: {conversion} ({found})"
         case _:  # E10
-            return diagnostic.full_message
-
-
-def _framed(kind: str, detail: str, artifact: str) -> str:
-    return (
+            detail = found
+    return INVALID_INPUT, (
         f"We encountered an error while parsing {kind} file being used, please fix the file and try again. "
-        f"The error is: {detail}, ErrorCode: {INTERNAL}, ErrorCode: {INVALID_INPUT} ArtifactId: {artifact}"
+        f"The error is: {detail}, {ending}"
     )
 
 
-def _unopened(diagnostic: Diagnostic, artifact: str) -> str:
-    """E1."""
-    fault = "Parquet file size is 0 bytes" if diagnostic.code == "ME023" else diagnostic.message
-    return (
-        f"We encountered an error while opening the Parquet file '{ZONE}/{diagnostic.path}', please fix the file and "
-        f"try again. The error is: 'Invalid: {fault}', ErrorCode: {INTERNAL}, ErrorCode: {INVALID_INPUT} "
-        f"ArtifactId: {artifact}"
-    )
-
-
-def _schema_mismatch(diagnostic: Diagnostic, table: TableName, artifact: str, default_schema: str) -> str:
-    """E5; the diagnostic's message is the cause."""
-    schema = table.schema or default_schema
-    name = f"{schema}\\{table.table}" if schema else table.table
-    return (
-        f"ErrorCode: {SCHEMA_MERGE}, Message: Failed to write table '{name}' due to schema mismatch. "
-        f"{diagnostic.message} ArtifactId: {artifact}"
-    )
-
-
-def _conversion(diagnostic: Diagnostic) -> str:
-    """.NET's message for a cell that is not of its column's type."""
-    details = dict(diagnostic.details)
-    kind = details.get("type", "")
+def _conversion(kind: str, fault: str) -> str:
+    """.NET's message for a cell that is not of its column's Delta type."""
     if kind in {"date", "timestamp"}:
         return "String was not recognized as a valid DateTime."
-    if details.get("fault") == "out of range" and kind in _INTEGER_NAMES:
+    if fault == "out of range" and kind in _INTEGER_NAMES:
         return f"System.OverflowException: Value was either too large or too small for an {_INTEGER_NAMES[kind]}."
     return "System.FormatException: Input string was not in a correct format."
 
 
-def _kind(diagnostic: Diagnostic) -> str:
-    return "metadata" if diagnostic.path.endswith(METADATA_FILE) or diagnostic.code == "ME009" else "data"
+def fabric_error(table: FabricTable, mirror: str, now: float, default_schema: str) -> tuple[str, str]:
+    """Fabric's error code and message for a table; both empty if there is none."""
+    match table.state:
+        case Halted(diagnostic):
+            return fabric_message(diagnostic, table.name, artifact_id(mirror), default_schema=default_schema)
+        case Empty(expired=True):  # E7
+            days = int((now - (table.progress.configured_at if table.progress else now)) // _DAY_SECONDS)
+            return INTERNAL, f"This table has been stuck in Snapshotting for {days} days"
+        case _:
+            return "", ""
 
 
-def _metadata_fault() -> str:
-    return f"Exception reading the metadata file: {METADATA_FILE}, Exception: "
-
-
-REPLICATOR_FILE = f"{MONITORING}/replicator.json"
-TABLES_FILE = f"{MONITORING}/tables.json"
-_MAX_BYTES = 64 << 20
-_DAY_SECONDS = 86_400
-NEVER = "0001-01-01T00:00:00"  # .NET's DateTime.MinValue, which Fabric shows for no time
-HEARTBEAT_SECONDS = 30.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True)
-class FabricTable:
-    """The facts behind a table's entry in `tables.json`.
-
-    Attributes:
-        name: the table folder's name.
-        state: one of the closed set.
-        progress: the ledger's; None if the table is not known yet.
-    """
-
-    name: TableName
-    state: TableState
-    progress: Progress | None
+def fabric_status(state: TableState, progress: Progress | None) -> str | None:
+    """Fabric's table status (LZ-9.6): a blocked or halted table keeps its former one; None for a folder not listed."""
+    if isinstance(state, Unconfigured):
+        return None
+    if isinstance(state, Empty) and state.expired:
+        return "Failed"
+    if progress is None:
+        return "Initialized"
+    return "Replicating" if progress.has_table else "Snapshotting"
 
 
 def artifact_id(mirror: str) -> str:
@@ -176,10 +153,11 @@ def write(
     Raises:
         StorageUnavailable: a file could not be written.
     """
-    listed = [table for table in tables if not isinstance(table.state, Unconfigured)]
-    entries = [_entry(table, mirror, now, default_schema) for table in listed]
-    storage.write(TABLES_FILE, _encoded({"tables": entries}))
-    storage.write(REPLICATOR_FILE, _encoded(replicator(now, table_count=len(listed))))
+    entries = [
+        _entry(table, mirror, now, default_schema) for table in tables if not isinstance(table.state, Unconfigured)
+    ]
+    _write_json(storage, TABLES_FILE, {"tables": entries})
+    _write_json(storage, REPLICATOR_FILE, replicator(now, table_count=len(entries)))
 
 
 def write_stopped(storage: Storage, *, now: float) -> None:
@@ -189,8 +167,8 @@ def write_stopped(storage: Storage, *, now: float) -> None:
         StorageUnavailable: a file could not be read or written.
     """
     tables = [{**entry, "status": "Stopped"} for entry in read_tables(storage)]
-    storage.write(TABLES_FILE, _encoded({"tables": tables}))
-    storage.write(REPLICATOR_FILE, _encoded({**replicator(now, table_count=len(tables)), "status": "Stopped"}))
+    _write_json(storage, TABLES_FILE, {"tables": tables})
+    _write_json(storage, REPLICATOR_FILE, {**replicator(now, table_count=len(tables)), "status": "Stopped"})
 
 
 def read_tables(storage: Storage) -> list[dict[str, Any]]:
@@ -205,15 +183,6 @@ def read_tables(storage: Storage) -> list[dict[str, Any]]:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return []
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-
-
-def write_heartbeat(storage: Storage, *, now: float, table_count: int = 0) -> None:
-    """Rewrite `replicator.json` alone, at least once a minute (LZ-9.1).
-
-    Raises:
-        StorageUnavailable: the file could not be written.
-    """
-    storage.write(REPLICATOR_FILE, _encoded(replicator(now, table_count=table_count)))
 
 
 def last_heartbeat(storage: Storage) -> float | None:
@@ -241,25 +210,13 @@ def replicator(now: float, *, table_count: int) -> dict[str, str]:
     }
 
 
-def fabric_status(state: TableState, progress: Progress | None) -> str | None:
-    """Fabric's table status (LZ-9.6): a blocked or halted table keeps its former one; None for a folder not listed."""
-    if isinstance(state, Unconfigured):
-        return None
-    if isinstance(state, Empty) and state.expired:
-        return "Failed"
-    if progress is None:
-        return "Initialized"
-    return "Replicating" if progress.has_table else "Snapshotting"
-
-
 def _entry(table: FabricTable, mirror: str, now: float, default_schema: str) -> dict[str, Any]:
-    name, progress = table.name, table.progress
+    name, state, progress = table
     code, message = fabric_error(table, mirror, now, default_schema)
-    committed = progress is not None and progress.has_table
     return {
         # by folder: two folders may share one normalized name, `a.schema/b` and `a.b`
         "id": str(uuid5(UUID(artifact_id(mirror)), name.folder)),
-        "status": fabric_status(table.state, progress),
+        "status": fabric_status(state, progress),
         "errorCode": code,
         "errorMessage": message,
         "normalizedTableName": name.normalized,
@@ -270,25 +227,13 @@ def _entry(table: FabricTable, mirror: str, now: float, default_schema: str) -> 
             "processedRowCount": progress.rows_processed if progress else 0,
             "processedByte": progress.bytes_processed if progress else 0,
             "lastSourceCommitTimeUtc": NEVER,
-            "lastSyncTimeUtc": f"{dotnet(progress.last_commit_at)}Z" if progress and committed else NEVER,
+            "lastSyncTimeUtc": f"{dotnet(progress.last_commit_at)}Z" if progress and progress.has_table else NEVER,
         },
     }
 
 
-def fabric_error(table: FabricTable, mirror: str, now: float, default_schema: str) -> tuple[str, str]:
-    """Fabric's error code and message for a table; both empty if there is none."""
-    match table.state:
-        case Halted(diagnostic):
-            return fabric_message(diagnostic, table.name, artifact_id(mirror), default_schema=default_schema)
-        case Empty(expired=True):
-            since = table.progress.configured_at if table.progress else now
-            return INTERNAL, stuck(f"{int((now - since) // _DAY_SECONDS)} days")
-        case _:
-            return "", ""
-
-
-def _encoded(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, ensure_ascii=False, indent=2).encode()
+def _write_json(storage: Storage, path: str, content: Mapping[str, Any]) -> None:
+    storage.write(path, json.dumps(content, ensure_ascii=False, indent=2).encode())
 
 
 def dotnet(seconds: float) -> str:
@@ -311,19 +256,13 @@ class MonitoringFiles:
         Raises:
             StorageUnavailable: they could not be written.
         """
-        ledger = self._context.ledger
+        context, ledger = self._context, self._context.ledger
         tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
         if tables == self._written and time.monotonic() - self._written_at < HEARTBEAT_SECONDS:
             return
         self._written = None
-        default_schema = self._context.config.delta_default_schema
-        write(
-            self._context.storage,
-            tables,
-            mirror=ledger.mirror,
-            now=self._context.clock(),
-            default_schema=default_schema,
-        )
+        schema = context.config.delta_default_schema
+        write(context.storage, tables, mirror=ledger.mirror, now=context.clock(), default_schema=schema)
         self._written, self._written_at = tables, time.monotonic()
 
 
@@ -346,4 +285,5 @@ class Heartbeat:
         context = self._context
         while not self._stopped.wait(HEARTBEAT_SECONDS):
             with suppress(StorageUnavailable):  # the cycle reports the same failure
-                write_heartbeat(context.storage, now=context.clock(), table_count=len(context.ledger.tables()))
+                content = replicator(context.clock(), table_count=len(context.ledger.tables()))
+                _write_json(context.storage, REPLICATOR_FILE, content)

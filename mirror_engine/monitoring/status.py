@@ -15,7 +15,7 @@ from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fab
 from mirror_engine.monitoring.words import describe, help_for, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from mirror_engine.engine.context import EngineContext
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.progress import AppliedFile, Progress
 
 # diagnostics of ignored paths
 IGNORED = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
@@ -191,27 +191,29 @@ def mirror_status(
     Raises:
         StorageUnavailable: the last heartbeat could not be read.
     """
+    ledger = context.ledger
     files = {listing.name: listing.files for listing in zone.tables}
-    next_scan = context.ledger.get_property(NEXT_POLL)
+    next_scan = ledger.get_property(NEXT_POLL) if engine_running else None
+    tables = tuple(
+        table_status(
+            plan,
+            ledger.progress(table),
+            files.get(table, ()),
+            row_count=_row_count(context, table),
+            mirror=ledger.mirror,
+            default_schema=context.config.delta_default_schema,
+            now=context.clock(),
+        )
+        for table, plan in plans.items()
+    )
     return MirrorStatus(
         str(root),
         zone.folder if zone.identity else "",
-        tuple(
-            table_status(
-                plan,
-                context.ledger.progress(table),
-                files.get(table, ()),
-                row_count=_row_count(context, table),
-                mirror=context.ledger.mirror,
-                default_schema=context.config.delta_default_schema,
-                now=context.clock(),
-            )
-            for table, plan in plans.items()
-        ),
+        tables,
         zone.diagnostics,
         engine_running,
         last_heartbeat(context.storage),
-        float(next_scan) if engine_running and next_scan else None,
+        float(next_scan) if next_scan else None,
         zone.partner,
     )
 
@@ -236,20 +238,17 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
     default_schema: str,
     now: float,
 ) -> TableStatus:
-    """Status of one table.
-
-    Args:
-        plan: the planner's, made from the same listing.
-        progress: the ledger's; None if the table is not known yet.
-        files: all in the table folder.
-        row_count: of the Delta table; None without one.
-        mirror: this ROOT's mirror id.
-        default_schema: the Delta schema of tables outside a schema folder, `""` for none.
-        now: seconds since 1970.
-    """
+    """Status of one table, from its plan, the ledger's progress and all files of one listing; see `TableStatus`."""
+    folder, detection = plan.table.folder, plan.detection
     if any(isinstance(step, StartGeneration) for step in plan.steps):
         progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
-    pending = _pending(plan, progress, files)
+    applied = progress.applied if progress else {}
+    if detection:
+        pending = [*detection.ready, *detection.later]
+    else:
+        pending = [file for file in files if file.path not in applied]
+    replaced = {found.path: found.message for found in plan.diagnostics if found.code == "ME026"}
+    missing = f"{folder}/{detection.missing_file}" if detection and detection.missing_file else None
     committed = progress if progress is not None and progress.has_table else None
     fabric = FabricTable(plan.table, plan.state, progress)
     return TableStatus(
@@ -259,9 +258,12 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
         fabric_status=fabric_status(plan.state, progress),
         fabric_error=fabric_error(fabric, mirror, now, default_schema)[1] or None,
         watermarks=dict(progress.watermarks) if progress else {},
-        next_files=dict(plan.detection.next_files) if plan.detection else {},
-        blocked_by=_blocked_by(plan),
-        files=(*(_unapplied(file, plan) for file in pending), *_applied(plan, progress)),
+        next_files=dict(detection.next_files) if detection else {},
+        blocked_by=plan.state.diagnostic.path if isinstance(plan.state, (Halted, Unconfigured)) else missing,
+        files=(
+            *(_unapplied(file, plan) for file in pending),
+            *(_applied(path, file, replaced.get(f"{folder}/{path}", "")) for path, file in sorted(applied.items())),
+        ),
         ignored=tuple(diagnostic for diagnostic in plan.diagnostics if diagnostic.code in IGNORED),
         diagnostics=tuple((Counter(plan.diagnostics) | Counter(progress.diagnostics if progress else {})).items()),
         rows_processed=progress.rows_processed if progress else 0,
@@ -271,14 +273,6 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
         last_commit_at=committed.last_commit_at if committed else None,
         lag_seconds=max(0.0, now - min((file.modified_ns / 1e9 for file in pending), default=now)),
     )
-
-
-def _pending(plan: Plan, progress: Progress | None, files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Files that are neither in the table nor ignored, in reading order."""
-    if plan.detection:
-        return [*plan.detection.ready, *plan.detection.later]
-    applied = progress.applied if progress else {}
-    return [file for file in files if file.path not in applied]
 
 
 def _unapplied(file: LandedFile, plan: Plan) -> FileStatus:
@@ -296,16 +290,6 @@ def _unapplied(file: LandedFile, plan: Plan) -> FileStatus:
             return FileStatus(file.path, "pending", "ready for the next cycle")
 
 
-def _applied(plan: Plan, progress: Progress | None) -> Iterable[FileStatus]:
-    replaced = {diagnostic.path: diagnostic.message for diagnostic in plan.diagnostics if diagnostic.code == "ME026"}
-    for path, file in sorted(progress.applied.items()) if progress else ():
-        version = file.version if file.version >= 0 else None
-        reason = replaced.get(f"{plan.table.folder}/{path}", "")
-        yield FileStatus(path, "applied", reason, version, file.rows, file.applied_by, file.passthrough_skipped_because)
-
-
-def _blocked_by(plan: Plan) -> str | None:
-    if isinstance(plan.state, (Halted, Unconfigured)):
-        return plan.state.diagnostic.path
-    missing = plan.detection.missing_file if plan.detection else None
-    return f"{plan.table.folder}/{missing}" if missing else None
+def _applied(path: str, file: AppliedFile, reason: str) -> FileStatus:
+    version = file.version if file.version >= 0 else None
+    return FileStatus(path, "applied", reason, version, file.rows, file.applied_by, file.passthrough_skipped_because)

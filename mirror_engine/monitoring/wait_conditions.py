@@ -61,11 +61,10 @@ def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_sch
         return tuple(_unfinished(table, status) for table in status.tables if not _is_done(table.state))
     unmet: list[UnmetCondition] = []
     for name in names:
-        tables = _named(name, status, default_schema)
+        tables, suggestion = _named(name, status, default_schema)
         unmet += [_unfinished(table, status) for table in tables if not isinstance(table.state, CaughtUp)]
         if not tables:
-            message = f"{name}: the landing zone has no such table folder yet"
-            unmet.append(UnmetCondition(name, "", message, _suggestion(name, status, default_schema)))
+            unmet.append(UnmetCondition(name, "", f"{name}: the landing zone has no such table folder yet", suggestion))
     return tuple(unmet)
 
 
@@ -83,10 +82,14 @@ def file_not_applied(
     Raises:
         UsageError: several tables have such a file.
     """
-    tables = [table for name in names for table in _named(name, status, default_schema)] if names else status.tables
-    by_folder = [table for table in tables if file.startswith(f"{table.name.folder}/")]
-    owners = by_folder or [table for table in tables if _has(table, _path_of(table, file))]
-    owners = owners or list(tables[:1] if len(tables) == 1 else ())
+    tables = list(status.tables)
+    if names:
+        tables = [table for name in names for table in _named(name, status, default_schema)[0]]
+    owners = (
+        [table for table in tables if file.startswith(f"{table.name.folder}/")]
+        or [table for table in tables if _has(table, _path_of(table, file))]
+        or (tables if len(tables) == 1 else [])
+    )
     if len(owners) > 1:
         folders = " and ".join(table.name.folder for table in owners)
         raise UsageError(f"{file}: may be a file of {folders}", "Name the table, too: --table.")
@@ -97,25 +100,14 @@ def file_not_applied(
     return (reason,) if reason else ()
 
 
-def _named(name: str, status: MirrorStatus, default_schema: str) -> list[TableStatus]:
+def _named(name: str, status: MirrorStatus, default_schema: str) -> tuple[list[TableStatus], str]:
+    """The tables of a name; where there is none, which one may be meant."""
+    folders = list(dict.fromkeys(table.delta_folder for table in status.tables))
     try:
-        folder = find_table(name, _folders(status), default_schema)
-    except UnknownTable:
-        return []
-    return [table for table in status.tables if table.delta_folder == folder]
-
-
-def _suggestion(name: str, status: MirrorStatus, default_schema: str) -> str:
-    """Which table a name may mean that none has."""
-    try:
-        find_table(name, _folders(status), default_schema)
+        folder = find_table(name, folders, default_schema)
     except UnknownTable as error:
-        return error.help
-    return ""
-
-
-def _folders(status: MirrorStatus) -> list[str]:
-    return list(dict.fromkeys(table.delta_folder for table in status.tables))
+        return [], error.help
+    return [table for table in status.tables if table.delta_folder == folder], ""
 
 
 def _path_of(table: TableStatus, file: str) -> str:
@@ -130,10 +122,8 @@ def _path_of(table: TableStatus, file: str) -> str:
 
 def _is_done(state: TableState) -> bool:
     match state:
-        case CaughtUp():
+        case CaughtUp() | Empty(expired=False):
             return True
-        case Empty(expired):
-            return not expired
         case Unconfigured(_, files):
             return not files and not needs_attention(state)
         case _:
@@ -141,13 +131,8 @@ def _is_done(state: TableState) -> bool:
 
 
 def _unfinished(table: TableStatus, status: MirrorStatus) -> UnmetCondition:
-    return UnmetCondition(
-        table.name.normalized,
-        table.state.code,
-        describe(table.name, table.state),
-        help_for(table.state, engine_running=status.engine_running),
-        needs_attention(table.state),
-    )
+    message, help_text = describe(table.name, table.state), help_for(table.state, engine_running=status.engine_running)
+    return UnmetCondition(table.name.normalized, table.state.code, message, help_text, needs_attention(table.state))
 
 
 def _has(table: TableStatus, path: str) -> bool:
@@ -159,9 +144,9 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetConditi
     """Why a file is not in its table; None once it is."""
     name, state = table.name.normalized, table.state.code
     known = next((file for file in table.files if file.path == path), None)
-    if known is not None and known.state == "applied" and not known.reason:
-        return None
     if known is not None:
+        if known.state == "applied" and not known.reason:
+            return None
         is_ready = known.state != "applied" and isinstance(table.state, (Behind, Loading))
         help_text = help_for(table.state, engine_running=status.engine_running)
         message = f"{name}: {path} is {known.state}: {known.reason}"
@@ -169,15 +154,12 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetConditi
     ignored = next((found for found in table.ignored if found.path == f"{table.name.folder}/{path}"), None)
     if ignored is not None:
         return UnmetCondition(name, state, f"{name}: {path}: {ignored.coded_message}", ignored.help, True)
-    if _is_behind_watermark(table, path):
-        return None
-    help_text = "" if status.engine_running else START_ENGINE
-    return UnmetCondition(name, state, f"{name}: {path} has not landed yet", help_text)
-
-
-def _is_behind_watermark(table: TableStatus, path: str) -> bool:
-    """Whether a file that is no longer known by name must have been applied: its successors were (LZ-3.2)."""
-    place, _, name = path.rpartition("/")
+    # a file that is no longer known by name must have been applied if its successors were (LZ-3.2)
+    place, _, file = path.rpartition("/")
     extension = table.next_files.get(place, "").rpartition(".")[2].casefold()
-    has_extension = bool(extension) and name.rpartition(".")[2].casefold() == extension
-    return has_extension and 0 < sequence_of(name) <= table.watermarks.get(place, 0)
+    has_extension = bool(extension) and file.rpartition(".")[2].casefold() == extension
+    if has_extension and 0 < sequence_of(file) <= table.watermarks.get(place, 0):
+        return None
+    return UnmetCondition(
+        name, state, f"{name}: {path} has not landed yet", "" if status.engine_running else START_ENGINE
+    )

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.states import TableState
 
 START_ENGINE = "no engine is running: start `mirror-engine run`, or apply pending files once with `mirror-engine sync`"
+_URGENCY: dict[type[TableState], str] = {
+    CaughtUp: "well",
+    **dict.fromkeys((Loading, Behind), "busy"),
+    **dict.fromkeys((Unconfigured, Empty), "idle"),
+    **dict.fromkeys((Halted, Blocked), "stuck"),
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -27,9 +33,8 @@ def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one
     name = printable(table.normalized)
     match state:
         case Unconfigured(diagnostic, files):
-            return (
-                f"{name} has no usable `{METADATA_FILE}`: {diagnostic.coded_message}{_pending(diagnostic.code, files)}"
-            )
+            pending = "" if diagnostic.code == "ME008" else f"; {count(files, 'file')} pending"  # it counts them itself
+            return f"{name} has no usable `{METADATA_FILE}`: {diagnostic.coded_message}{pending}"
         case Empty(expired):
             return f"{name} has metadata but no change files{' for 14 days' if expired else ''}"
         case Loading(files):
@@ -46,11 +51,6 @@ def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one
             return f"{name} is halted: {place}{row}: {diagnostic.coded_message}; {count(files, 'file')} pending"
         case _:
             assert_never(state)
-
-
-def _pending(code: str, files: int) -> str:
-    """How many files are pending, unless the diagnostic counts them itself."""
-    return "" if code == "ME008" else f"; {count(files, 'file')} pending"
 
 
 def help_for(state: TableState, *, engine_running: bool) -> str:
@@ -75,17 +75,7 @@ def help_for(state: TableState, *, engine_running: bool) -> str:
 
 def urgency(state: TableState) -> str:
     """How urgent a state is: `well`, `busy`, `idle`, or `stuck` if it needs attention."""
-    match state:
-        case CaughtUp():
-            return "well"
-        case Loading() | Behind():
-            return "busy"
-        case Unconfigured() | Empty():
-            return "idle"
-        case Halted() | Blocked():
-            return "stuck"
-        case _:
-            assert_never(state)
+    return _URGENCY[type(state)]
 
 
 def iso(seconds: float | None) -> str | None:
