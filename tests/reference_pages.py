@@ -14,8 +14,7 @@ from mirror_engine.cli import exit_codes
 from mirror_engine.cli.main import COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import WIDTH, default_text
 from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, flag_of, option_name, options
-from mirror_engine.explain.pages import explanation
-from mirror_engine.explain.rules import RULES_FILE, rules_page
+from mirror_engine.explain.pages import explanation, rules_in
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity
 
 if TYPE_CHECKING:
@@ -121,9 +120,8 @@ def diagnostics_page() -> str:
 def _explained(code: str) -> str:
     """The page of one diagnostic, under a heading that can be linked to."""
     page = explanation(code)
-    facts = (
-        f"`{page.definition.name}`: {page.definition.template} ({page.severity}; {', '.join(page.definition.rules)})"
-    )
+    entry = page.definition
+    facts = f"`{entry.name}`: {entry.template} ({page.severity}; {', '.join(entry.rules)})"
     return f"## {code}\n\n**{page.title}.** {facts}\n\n{page.markdown}"
 
 
@@ -141,10 +139,20 @@ def _fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```"
 
 
+def rules_page(protocol: str) -> str:
+    """The rules of the protocol and nothing else, for the package."""
+    parts = []
+    for rule in rules_in(protocol).values():
+        chapter = rule.name.removeprefix("LZ-")
+        heading = f"- {rule.name} {rule.text}" if "." in chapter else f"## {chapter}. \n\n{rule.text}"
+        parts.append("\n".join([heading, *rule.rows]))
+    return "\n".join(parts) + "\n"
+
+
 def main() -> None:
     """Write both pages into docs/, and the rules of docs/protocol.md into the package."""
     rules = rules_page((DOCS / "protocol.md").read_text(encoding="utf-8"))
-    (HOME / "mirror_engine/explain" / RULES_FILE).write_text(rules, encoding="utf-8")
+    (HOME / "mirror_engine/explain/rules.md").write_text(rules, encoding="utf-8")
     (DOCS / "cli.md").write_text(cli_page(), encoding="utf-8")
     (DOCS / "diagnostics.md").write_text(diagnostics_page(), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Explanations of diagnostics: what one means, what Fabric does, what to do, and an example.
+"""Explanations of diagnostics: what one means, what Fabric does, what to do, an example, and the protocol's rules.
 
 To add a code, add `MEnnn.md` in the form of the others: front matter with the fields of `DiagnosticDefinition`, a
 paragraph that explains it, then `What to do`, `Example` and `Fixed`, each of the last two one fenced block whose first
@@ -9,15 +9,13 @@ fixed form must not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.explain.rules import rules
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, read_page
 
 if TYPE_CHECKING:
-    from mirror_engine.explain.rules import Rule
     from mirror_engine.landing_zone.diagnostics import DiagnosticDefinition
 
 _FENCED = r"```(\w+)(?: ([^\n]+))?\n(.+?)\n```"
@@ -25,6 +23,55 @@ _BODY = re.compile(
     rf"# (ME\d{{3}}) ([^\n]+)\n\n(.+?)\n\n## What to do\n\n(.+?)\n\n## Example\n\n{_FENCED}\n\n## Fixed\n\n{_FENCED}\n",
     re.DOTALL,
 )
+_RULE = re.compile(r"- (LZ-\d+\.\d+) (.+)")
+_CHAPTER = re.compile(r"## (\d+)\. ")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of the protocol.
+
+    Attributes:
+        name: `LZ-4.12`, or `LZ-10` for what a chapter says before its first rule.
+        text: its first paragraph, with its mark.
+        rows: the lines of its table, as Markdown; mostly none.
+    """
+
+    name: str
+    text: str
+    rows: tuple[str, ...] = ()
+
+    def about(self, code: str) -> str:
+        """The rule's text, and of its table the lines that name the diagnostic; all, where none does and it ends so."""
+        rows = [row for row in self.rows if code in row]
+        if not rows and self.text.endswith(":"):
+            rows = [row for row in self.rows if not row.startswith("|---")]
+        return "\n".join([self.text, *(" | ".join(row.strip("|").split("|")) for row in rows)])
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """Every rule that the package carries: `rules.md` has the sentences of docs/protocol.md."""
+    return rules_in((PAGES / "rules.md").read_text(encoding="utf-8"))
+
+
+def rules_in(protocol: str) -> dict[str, Rule]:
+    """Every rule of a protocol in Markdown, and what each chapter says before its first one."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    is_sample = False
+    for line in protocol.splitlines():
+        is_sample ^= line.startswith("```")
+        if (chapter := _CHAPTER.match(line)) is not None:
+            name = f"LZ-{chapter[1]}"
+        elif (rule := _RULE.fullmatch(line)) is not None:
+            name = rule[1]
+            found[name] = [rule[2]]
+        elif line.startswith("|") and name in found:
+            found[name].append(line)
+        elif line[:1].isalpha() and name and name not in found and not is_sample:
+            found[name] = [line]
+    return {name: Rule(name, text, tuple(rows)) for name, (text, *rows) in found.items()}
 
 
 @dataclass(frozen=True)
@@ -39,10 +86,6 @@ class Snippet:
         """The example as a fenced block below its heading."""
         title = f", `{self.title}`" if self.title else ""
         return f"{heading}{title}:\n\n```{self.language}\n{self.text}\n```"
-
-    def to_json(self) -> dict[str, str]:
-        """The same as plain values."""
-        return {"title": self.title, "language": self.language, "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -84,16 +127,10 @@ class Explanation:
     @property
     def markdown(self) -> str:
         """The page below its heading."""
-        related = self.definition.related
-        return "\n\n".join(
-            [
-                self.why,
-                f"**What to do.** {self.what_to_do}",
-                self.example.markdown("Example"),
-                self.fixed.markdown("Fixed"),
-                *([f"Related: {', '.join(f'[{code}](#{code.lower()})' for code in related)}."] if related else ()),
-            ]
-        )
+        examples = [self.example.markdown("Example"), self.fixed.markdown("Fixed")]
+        parts = [self.why, f"**What to do.** {self.what_to_do}", *examples]
+        related = ", ".join(f"[{code}](#{code.lower()})" for code in self.definition.related)
+        return "\n\n".join([*parts, f"Related: {related}."] if related else parts)
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -108,8 +145,8 @@ class Explanation:
             "why": self.why,
             "what_to_do": self.what_to_do,
             "rules": [{"name": rule.name, "text": rule.about(self.code)} for rule in self.rules],
-            "example": self.example.to_json(),
-            "fixed": self.fixed.to_json(),
+            "example": asdict(self.example),
+            "fixed": asdict(self.fixed),
             "related": list(self.definition.related),
         }
 
@@ -127,11 +164,7 @@ def explanation(code: str) -> Explanation:
 
 
 def parse(code: str, text: str) -> Explanation:
-    """A page of Markdown as an explanation.
-
-    Raises:
-        ValueError: it is not in the form of the others.
-    """
+    """A page of Markdown as an explanation; raises `ValueError` where it is not in the form of the others."""
     definition, body = read_page(text)
     match = _BODY.fullmatch(body)
     if match is None or not match[1] == definition.code == code:

@@ -17,7 +17,7 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.explain.pages import Explanation, Snippet
+    from mirror_engine.explain.pages import Snippet
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -34,17 +34,9 @@ TYPES = {"Price": "Double", "SoldOn": "IDate"}
 BY_VALIDATE_ALONE = {"ME077", "ME078", "ME079"}
 
 
-def is_text(page: Explanation) -> bool:
-    return page.example.language == "csv" and page.code not in BY_VALIDATE_ALONE
-
-
-def is_one_parquet(page: Explanation) -> bool:
-    return page.example.text.startswith("pa.table(") and "\n" not in page.example.text
-
-
-PAGES = [explanation(code) for code in CATALOG]
-TEXTS = [page for page in PAGES if is_text(page)]
-PARQUETS = [page for page in PAGES if is_one_parquet(page)]
+EXAMPLES = {code: explanation(code).example for code in CATALOG}
+TEXTS = [code for code, it in EXAMPLES.items() if it.language == "csv" and code not in BY_VALIDATE_ALONE]
+PARQUETS = [code for code, it in EXAMPLES.items() if it.text.startswith("pa.table(") and "\n" not in it.text]
 
 
 def raised(root: Path) -> set[str]:
@@ -81,29 +73,18 @@ def land_text(root: Path, code: str, snippet: Snippet) -> None:
         items.land_csv(content)
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.code)
-def test_an_example_in_text_is_true(tmp_path, page) -> None:
-    codes = []
-    for name, snippet in (("example", page.example), ("fixed", page.fixed)):
-        (tmp_path / name).mkdir()
-        land_text(tmp_path / name, page.code, snippet)
-        codes.append(raised(tmp_path / name))
-    wrong, right = codes
-    assert page.code in wrong
-    assert page.code not in right
+def land_parquet(root: Path, _: str, snippet: Snippet) -> None:
+    made = eval(snippet.text, {"pa": pa, "json": json})  # noqa: S307 - an example of our own
+    LandingZoneWriter(root).table("Items", keys=["Id"]).land_parquet(made)
 
 
-@pytest.mark.parametrize("page", PARQUETS, ids=lambda page: page.code)
-def test_an_example_in_parquet_is_true(tmp_path, page) -> None:
-    codes = []
-    for name, snippet in (("example", page.example), ("fixed", page.fixed)):
-        (tmp_path / name).mkdir()
-        made = eval(snippet.text, {"pa": pa, "json": json})  # noqa: S307 - an example of our own
-        LandingZoneWriter(tmp_path / name).table("Items", keys=["Id"]).land_parquet(made)
-        codes.append(raised(tmp_path / name))
-    wrong, right = codes
-    assert page.code in wrong
-    assert page.code not in right
+@pytest.mark.parametrize("code", [*TEXTS, *PARQUETS])
+@pytest.mark.parametrize("is_fixed", [False, True], ids=["example", "fixed"])
+def test_an_example_raises_its_code_and_the_fixed_one_does_not(tmp_path, code, is_fixed) -> None:
+    page = explanation(code)
+    land = land_text if code in TEXTS else land_parquet
+    land(tmp_path, code, page.fixed if is_fixed else page.example)
+    assert (code in raised(tmp_path)) != is_fixed
 
 
 def test_most_examples_of_files_are_among_them() -> None:
