@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +22,13 @@ from mirror_engine.landing_zone.schema import folded
 from mirror_engine.tables.arrow_types import delta_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
-    Pairs = tuple[Integers, Integers]  # positions in the table, and in the expected one
+    Pairs = tuple[Integers, Integers]  # of the table, and of the expected one
 
 Row = dict[str, Any]
 
@@ -41,7 +42,7 @@ _HELP = {  # how values of a type are written; all others are numbers
     "binary": "Write binary in Base64.",
     "string": "Write text in quotation marks.",  # only JSON has values that are no text
 }
-_FAMILY = re.compile(
+_FAMILY = re.compile(  # types between which a value keeps its meaning
     r"(?P<number>u?int|halffloat|float|double|decimal)|(?P<text>(large_)?string)|(?P<binary>\w*binary)|"
     r"(?P<timestamp>timestamp)|(?P<date>date)|(?P<boolean>bool)"
 )
@@ -105,25 +106,53 @@ def compare(
     """
     names = [name for name in expected.column_names if name in table.column_names]
     if not names:
-        sides = (", ".join(side.column_names) or "none" for side in (table, expected))
-        actual_names, expected_names = sides
-        raise UsageError(
-            "the tables have no column in common", f"The table has {actual_names}; the expected one {expected_names}."
+        has, wants = (", ".join(side.column_names) or "none" for side in (table, expected))
+        raise UsageError("the tables have no column in common", f"The table has {has}; the expected one {wants}.")
+    match_by = _key_columns(key, table, expected)
+    codes = {name: _codes(table.column(name), expected.column(name)) for name in names}
+    floats = [name for name in names if tolerance and pa.types.is_floating(table.schema.field(name).type)]
+    ids, expected_ids = _ids(codes.values(), np.arange(table.num_rows), np.arange(expected.num_rows))
+    rows, expected_rows = _unmatched(ids, expected_ids), _unmatched(expected_ids, ids)
+    first, second = rows[:0], expected_rows[:0]  # pairs of rows that are not equal, by position
+    if match_by or floats:
+        columns = match_by or [name for name in names if name not in floats]
+        first, second = _paired(
+            [codes[name] for name in columns], _ordered(table, rows, floats), _ordered(expected, expected_rows, floats)
         )
-    pairing = _Pairing(table, expected, names, _key_columns(key, table, expected), tolerance)
-    first = slice(None, limit)
+    cells: dict[str, NDArray[np.bool_]] = {}  # by column, in which pairs its values differ
+    for name in names:
+        differs = codes[name][0][first] != codes[name][1][second]
+        if name in floats:
+            distance = pc.subtract(table.column(name).take(first), expected.column(name).take(second))
+            near = pc.less_equal(pc.abs(distance), tolerance)
+            differs &= ~pc.fill_null(near, False).to_numpy().astype(np.bool_)
+        if differs.any():
+            cells[name] = differs
+    different = np.flatnonzero(np.logical_or.reduce([np.zeros(len(first), np.bool_), *cells.values()]))
+    if not match_by:  # rows that are not near have nothing to do with each other
+        first, second = np.delete(first, different), np.delete(second, different)
+        cells, different = {}, different[:0]
+    missing, unexpected = np.setdiff1d(expected_rows, second), np.setdiff1d(rows, first)
+    shown = different[:limit]
+    pairs = zip(shown, table.take(first[shown]).to_pylist(), expected.take(second[shown]).to_pylist(), strict=True)
     return Difference(
-        key=tuple(pairing.key),
-        equal_rows=expected.num_rows - len(pairing.missing) - len(pairing.different),
-        missing_rows=len(pairing.missing),
-        unexpected_rows=len(pairing.unexpected),
-        different_rows=len(pairing.different),
+        key=tuple(match_by),
+        equal_rows=expected.num_rows - len(missing) - len(different),
+        missing_rows=len(missing),
+        unexpected_rows=len(unexpected),
+        different_rows=len(different),
         missing_columns=tuple(name for name in expected.column_names if name not in names),
         unexpected_columns=tuple(name for name in table.column_names if name not in names),
-        different_cells=pairing.different_cells(),
-        missing=tuple(expected.take(pairing.missing[first]).to_pylist()),
-        unexpected=tuple(table.take(pairing.unexpected[first]).to_pylist()),
-        different=pairing.different_rows(first),
+        different_cells={name: int(differs.sum()) for name, differs in cells.items()},
+        missing=tuple(expected.take(missing[:limit]).to_pylist()),
+        unexpected=tuple(table.take(unexpected[:limit]).to_pylist()),
+        different=tuple(
+            DifferentRow(
+                {name: row[name] for name in match_by},
+                {name: (wanted[name], row[name]) for name, differs in cells.items() if differs[at]},
+            )
+            for at, row, wanted in pairs
+        ),
     )
 
 
@@ -140,95 +169,6 @@ def _key_columns(key: Sequence[str], table: pa.Table, expected: pa.Table) -> lis
     return columns
 
 
-class _Pairing:
-    """Pairs of rows of a table and the expected one: equal rows first, the others by key.
-
-    Attributes:
-        missing: rows of the expected table without a partner.
-        unexpected: rows of the table without a partner.
-        different: which of the pairs differ in any column.
-    """
-
-    def __init__(
-        self, table: pa.Table, expected: pa.Table, names: Sequence[str], key: Sequence[str], tolerance: float
-    ) -> None:
-        self.key = list(key)
-        self._table, self._expected, self._tolerance = table, expected, tolerance
-        self._floats = [name for name in names if pa.types.is_floating(table.schema.field(name).type)]
-        ids, expected_ids = self._ids(names, np.arange(table.num_rows), np.arange(expected.num_rows))
-        rows, expected_rows = _unmatched(ids, expected_ids), _unmatched(expected_ids, ids)
-        is_near = bool(tolerance and self._floats)
-        if key or is_near:
-            match_by = key or [name for name in names if name not in self._floats]
-            self._pairs: Pairs = self._paired(rows, expected_rows, match_by)
-        else:
-            self._pairs = rows[:0], expected_rows[:0]
-        self._cells = {name: self._differ(name) for name in names if name not in key}
-        none = np.zeros(len(self._pairs[0]), np.bool_)
-        self.different = np.flatnonzero(np.logical_or.reduce([none, *self._cells.values()]))
-        if not key:  # rows that are not near have nothing to do with each other
-            self._pairs = (np.delete(self._pairs[0], self.different), np.delete(self._pairs[1], self.different))
-            self._cells, self.different = {}, self.different[:0]
-        self.unexpected = np.setdiff1d(rows, self._pairs[0])
-        self.missing = np.setdiff1d(expected_rows, self._pairs[1])
-
-    def different_cells(self) -> dict[str, int]:
-        """In how many pairs each column differs; columns that never do are left out."""
-        counts = {name: int(differs.sum()) for name, differs in self._cells.items()}
-        return {name: count for name, count in counts.items() if count}
-
-    def different_rows(self, first: slice) -> tuple[DifferentRow, ...]:
-        """The first different pairs with their values."""
-        positions = self.different[first]
-        rows = self._table.take(self._pairs[0][positions]).to_pylist()
-        expected_rows = self._expected.take(self._pairs[1][positions]).to_pylist()
-        return tuple(
-            DifferentRow(
-                {name: row[name] for name in self.key},
-                {name: (expected[name], row[name]) for name, differs in self._cells.items() if differs[position]},
-            )
-            for position, row, expected in zip(positions, rows, expected_rows, strict=True)
-        )
-
-    def _differ(self, name: str) -> NDArray[np.bool_]:
-        column = self._table.column(name).take(self._pairs[0])
-        expected = self._expected.column(name).take(self._pairs[1])
-        codes, expected_codes = _codes(column, expected)
-        differs: NDArray[np.bool_] = codes != expected_codes
-        if self._tolerance and name in self._floats:
-            near = pc.less_equal(pc.abs(pc.subtract(column, expected)), self._tolerance)
-            differs &= ~pc.fill_null(near, False).to_numpy().astype(np.bool_)
-        return differs
-
-    def _paired(self, rows: Integers, expected_rows: Integers, match_by: Sequence[str]) -> Pairs:
-        """Rows matched by columns; several with the same values in the order they come, or of their floats."""
-        rows, expected_rows = self._ordered(self._table, rows), self._ordered(self._expected, expected_rows)
-        ids, expected_ids = self._ids(match_by, rows, expected_rows)
-        ranked = _joined(np.concatenate([ids, expected_ids]), np.concatenate([_rank(ids), _rank(expected_ids)]))
-        _, first, second = np.intersect1d(
-            ranked[: len(rows)], ranked[len(rows) :], assume_unique=True, return_indices=True
-        )
-        order = np.argsort(expected_rows[second])
-        return rows[first][order], expected_rows[second][order]
-
-    def _ordered(self, table: pa.Table, rows: Integers) -> Integers:
-        """The rows in the order of their floats where these may differ a little, so that near ones are paired."""
-        if not self._tolerance or not self._floats:
-            return rows
-        floats = table.select(self._floats).take(rows)
-        order = pc.sort_indices(floats, sort_keys=[(name, "ascending") for name in self._floats])
-        ordered: Integers = rows[order.to_numpy()]
-        return ordered
-
-    def _ids(self, names: Sequence[str], rows: Integers, expected_rows: Integers) -> Pairs:
-        """A number for each row of both tables; rows that are equal in these columns have the same one."""
-        ids = np.zeros(len(rows) + len(expected_rows), np.int64)
-        for name in names:
-            column, expected = self._table.column(name).take(rows), self._expected.column(name).take(expected_rows)
-            ids = _joined(ids, np.concatenate(_codes(column, expected)))
-        return ids[: len(rows)], ids[len(rows) :]
-
-
 def _codes(column: pa.ChunkedArray, expected: pa.ChunkedArray) -> Pairs:
     """A number for each value of both columns; equal values have the same one, and NULL has its own."""
     both = pa.chunked_array([*column.chunks, *expected.chunks], column.type)
@@ -239,29 +179,46 @@ def _codes(column: pa.ChunkedArray, expected: pa.ChunkedArray) -> Pairs:
     return codes[: len(column)], codes[len(column) :]
 
 
-def _joined(ids: Integers, codes: Integers) -> Integers:
-    """A number for each pair of numbers, counted from 0."""
-    width = int(codes.max(initial=0)) + 1
-    joined: Integers = np.unique(ids * width + codes, return_inverse=True)[1].astype(np.int64)
-    return joined
+def _ids(columns: Iterable[Pairs], rows: Integers, expected_rows: Integers) -> Pairs:
+    """A number for each of the rows, by position; rows that are equal in these columns have the same one."""
+    ids = np.zeros(len(rows) + len(expected_rows), np.int64)
+    for codes, expected_codes in columns:
+        both = np.concatenate([codes[rows], expected_codes[expected_rows]])
+        ids = np.unique(ids * (int(both.max(initial=0)) + 1) + both, return_inverse=True)[1].astype(np.int64)
+    return ids[: len(rows)], ids[len(rows) :]
 
 
 def _unmatched(ids: Integers, others: Integers) -> Integers:
     """Positions of ids that have no equal among the others, one for one."""
-    largest = max(int(ids.max(initial=0)), int(others.max(initial=0)))
-    counts = np.bincount(others, minlength=largest + 1)
+    counts = np.bincount(others, minlength=int(ids.max(initial=0)) + 1)
     return np.flatnonzero(_rank(ids) >= counts[ids])
 
 
 def _rank(ids: Integers) -> Integers:
     """For each id how many of the same come before it."""
     order = np.argsort(ids, kind="stable")
-    ordered = ids[order]
-    positions = np.arange(len(ids), dtype=np.int64)
-    begins = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ids)]
-    ranks: Integers = np.empty_like(positions)
-    ranks[order] = positions - np.maximum.accumulate(np.where(begins, positions, 0))
+    ranks: Integers = np.empty_like(order)
+    ranks[order] = np.arange(len(ids)) - np.searchsorted(ids, ids[order], sorter=order)
     return ranks
+
+
+def _paired(columns: Sequence[Pairs], rows: Integers, expected_rows: Integers) -> Pairs:
+    """Rows that are equal in these columns, one for one in the order they come."""
+    ids, expected_ids = _ids(columns, rows, expected_rows)
+    ranks = _rank(ids), _rank(expected_ids)
+    ids, expected_ids = _ids([(ids, expected_ids), ranks], np.arange(len(rows)), np.arange(len(expected_rows)))
+    _, first, second = np.intersect1d(ids, expected_ids, assume_unique=True, return_indices=True)
+    order = np.argsort(expected_rows[second])
+    return rows[first][order], expected_rows[second][order]
+
+
+def _ordered(table: pa.Table, rows: Integers, floats: Sequence[str]) -> Integers:
+    """The rows in the order of floats that may differ a little, so that near ones are paired."""
+    if not floats:
+        return rows
+    order = pc.sort_indices(table.select(floats).take(rows), sort_keys=[(name, "ascending") for name in floats])
+    ordered: Integers = rows[order.to_numpy()]
+    return ordered
 
 
 def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
@@ -274,15 +231,15 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
     Raises:
         UsageError: no such file or format; a column is there twice; a value is not of its column's type.
     """
-    readers: dict[str, Callable[[Path, pa.Schema], pa.Table]] = {".csv": _csv, ".parquet": _parquet}
-    readers |= dict.fromkeys((".json", ".jsonl", ".ndjson"), _json)
+    readers: dict[str, Callable[[Path], pa.Table]] = {".csv": _csv, ".parquet": _parquet}
+    readers |= dict.fromkeys((".json", ".jsonl", ".ndjson"), partial(_json, schema=schema))
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise UsageError(f"{path}: unknown format of an expected table", f"Known are {', '.join(readers)}.")
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
     try:
-        table = reader(path, schema)
+        table = reader(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeEncodeError:
@@ -292,14 +249,15 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"{path}: column {twice} is there twice", "Names are compared without regard to case.")
-    types = [schema.field(name).type if name in schema.names else None for name in names]
-    columns = zip(names, table.columns, types, strict=True)
     return pa.table(
-        [column if kind is None else _cast(path, name, column, kind) for name, column, kind in columns], names=names
+        {
+            name: _cast(path, name, column, schema.field(name).type) if name in schema.names else column
+            for name, column in zip(names, table.columns, strict=True)
+        }
     )
 
 
-def _csv(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001 - as readers are called
+def _csv(path: Path) -> pa.Table:
     invalid: list[str] = []
 
     def refuse(row: pacsv.InvalidRow) -> str:
@@ -332,18 +290,13 @@ def _csv(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001 - as reader
 
 def _json(path: Path, schema: pa.Schema) -> pa.Table:
     rows = _json_rows(path)
-    names = list(dict.fromkeys(name for row in rows for name in row)) or schema.names
     types = {folded(field.name): field.type for field in schema}
-    return pa.table(
-        [
-            pa.array(
-                [_written(path, name, at, row.get(name), types.get(folded(name))) for at, row in enumerate(rows, 1)],
-                pa.string(),
-            )
-            for name in names
-        ],
-        names=names,
-    )
+    columns = {}
+    for name in dict.fromkeys(name for row in rows for name in row) or schema.names:
+        kind = types.get(folded(name))
+        cells = [_written(path, name, number, row.get(name), kind) for number, row in enumerate(rows, 1)]
+        columns[name] = pa.array(cells, pa.string())
+    return pa.table(columns)
 
 
 def _json_rows(path: Path) -> Sequence[Row]:
@@ -372,15 +325,13 @@ def _written(path: Path, name: str, row: int, value: object, kind: pa.DataType |
             return value
         case _ if kind is None:
             return str(value)
-        case bool() if not pa.types.is_string(kind):
+        case bool() | int() | Decimal() if not pa.types.is_string(kind):
             return str(value).lower()
-        case int() | Decimal() if not pa.types.is_string(kind):
-            return str(value)
         case _:
             raise _not_of_type(path, name, row, kind)
 
 
-def _parquet(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001 - as readers are called
+def _parquet(path: Path) -> pa.Table:
     try:
         table = pq.read_table(path, partitioning=None)
         table.validate(full=True)
@@ -401,7 +352,8 @@ def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType) -> 
         except InvalidValue as invalid:
             raise _not_of_type(path, name, invalid.position + 1, kind) from None
     message = f"{path}: column {name} is {column.type}, the table's is {delta_type(kind) or kind}"
-    if not pa.types.is_null(column.type) and _family(column.type) != _family(kind):
+    families = [match and match.lastgroup for match in (_FAMILY.match(str(each)) for each in (column.type, kind))]
+    if not pa.types.is_null(column.type) and families[0] != families[1]:
         raise UsageError(message, "Write the expected table with the table's types, or as CSV.")
     try:
         if pa.types.is_integer(column.type) and pa.types.is_decimal(kind):
@@ -409,12 +361,6 @@ def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType) -> 
         return column.cast(kind)
     except pa.ArrowException:
         raise UsageError(message, "One of its values does not fit the table's type.") from None
-
-
-def _family(kind: pa.DataType) -> str | None:
-    """The name that types share between which a value keeps its meaning; None for types no table has."""
-    match = _FAMILY.match(str(kind))
-    return match.lastgroup if match else None
 
 
 def _not_of_type(path: Path, name: str, row: int, kind: pa.DataType) -> UsageError:
