@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from shop import Shop, name
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.publisher.trace.row import ROW_COLUMN, KeyFilter, OneKeyRows, PendingFile, trace_row
+from mirror_engine.publisher.trace.row import ROW_COLUMN, OneKeyRows, PendingFile, rows_with_key, trace_row
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -245,7 +246,7 @@ def test_without_old_files_and_versions_the_first_match_is_not_known(shop, monke
 
     monkeypatch.setattr(shop.writer, "rows", vacuumed)
     history = history_of(shop)
-    assert (history.start.deleted_files, history.start.delta_version, history.is_start_known) == (1, None, False)
+    assert (history.start.deleted_files, history.start.delta_version, history.start.rows) == (1, None, None)
     assert effects_of(history) == [(2, 1, 4, "updated"), (3, 1, 4, "updated")]
     assert [(it.is_match_known, it.reason, it.changed_columns) for it in history.changes] == [
         (False, "the rows it matched are not known", ()),
@@ -357,7 +358,7 @@ def test_the_result_of_a_trace_is_that_of_replay_whatever_is_applied_and_deleted
 
 def test_rows_are_counted_through_a_file_of_many_batches() -> None:
     schema = pa.schema([("id", pa.int64()), (MARKER_COLUMN, pa.int8())])
-    store = OneKeyRows(schema, KeyFilter({"id": "7"}))
+    store = OneKeyRows(schema, partial(rows_with_key, {"id": "7"}))
     for ids in ([1, 7], [], [7, 2, 7]):
         store.add(
             pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), pa.array([0] * len(ids), pa.int8())], schema=schema)

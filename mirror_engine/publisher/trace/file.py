@@ -140,7 +140,7 @@ def _unknown_effect(start: ReplayStart | None, path: str, replayed: TableStatus)
     """Why the effect of an applied file is not known; `""` if it is."""
     if start and path in start.not_replayed:
         return "it was applied along with or before a deleted file: the rows it matched are not known"
-    if start and path in start.paths:
+    if start and path in start.progress.applied:
         return "it was deleted: its rows are not known"
     pending = (file for file in replayed.pending_files if file.path == path)
     return next((f"it was applied, but cannot be replayed: {file.reason}" for file in pending), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,14 +55,12 @@ class ReplayStart:
     """The start of a replay of a table whose first files cannot be replayed, because some of them were deleted.
 
     Attributes:
-        progress: of the real table now.
+        progress: of the table at that point; its applied files are the known ones of all before the replay.
         deleted_files: how many.
         not_replayed: existing files that were applied before or along with a deleted one.
         delta_version: after the last of these files; None if it is not known.
         schema: the table's at that version; its present one if that is not known.
         rows: the table's at that version, or those asked for; None if they are not known.
-        watermarks: by partition the last number before the replay (LZ-3.4).
-        paths: the known ones of all files before the replay.
     """
 
     progress: Progress
@@ -70,8 +69,6 @@ class ReplayStart:
     delta_version: int | None
     schema: TableSchema
     rows: pa.Table | None
-    watermarks: Mapping[str, int]
-    paths: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,7 @@ class TraceContext:
         zone: the landing zone, from ROOT.
         storage: ROOT with this table alone, archived files at their old paths, in the order they were applied.
         listing: the table folder in that storage.
+        overwritten: files in it whose content is not the one that was applied, as far as that is known (LZ-3.13).
     """
 
     context: EngineContext
@@ -97,21 +95,12 @@ class TraceContext:
     zone: str
     storage: Storage
     listing: TableListing
+    overwritten: frozenset[str]
 
     @property
     def name(self) -> TableName:
         """The table."""
         return self.plan.table
-
-    @property
-    def folder(self) -> str:
-        """The table folder, from ROOT."""
-        return f"{self.zone}/{self.name.folder}"
-
-    @property
-    def metadata(self) -> Metadata | None:
-        """The present metadata; None if it is not usable."""
-        return self.listing.usable
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -120,26 +109,21 @@ class TraceContext:
         Raises:
             UsageError: the table is not configured.
         """
-        if self.metadata is None and self.context.config.missing_metadata == "wait":
+        metadata = self.listing.usable
+        if metadata is None and self.context.config.missing_metadata == "wait":
             raise UsageError(
                 f"{self.name.normalized}: has no usable {METADATA_FILE}", "see what is wrong: mirror-engine status"
             )
-        return self.metadata.key_columns if self.metadata else ()
+        return metadata.key_columns if metadata else ()
 
     @cached_property
     def files(self) -> Mapping[str, FileStatus]:
         """The status of each change file, by path from the table folder."""
         return {file.path: file for file in self.status.files}
 
-    @cached_property
-    def overwritten(self) -> frozenset[str]:
-        """Files whose content is not the one that was applied, as far as that is known (LZ-3.13)."""
-        return _overwritten(self.listing, self.progress)
-
     def files_of_commit(self, path: str) -> tuple[str, ...]:
         """The files of the commit that a file went into, itself among them; empty if that is not known."""
-        file = self.files.get(path)
-        version = None if file is None else file.delta_version
+        version = self.files[path].delta_version if path in self.files else None
         return next((commit.files for commit in self.commits if commit.version == version), ())
 
 
@@ -151,25 +135,24 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
         StorageUnavailable: it could not be read.
     """
     context, zone = snapshot.context, snapshot.zone
-    folders = {context.delta_folder(listing.name): listing for listing in zone.tables}
-    folder = find_table(table, list(folders), context.config.delta_default_schema)
-    present, name = folders[folder], folders[folder].name
+    listings = {context.delta_folder(listing.name): listing for listing in zone.tables}
+    delta_folder = find_table(table, list(listings), context.config.delta_default_schema)
+    present = listings[delta_folder]
+    name, folder = present.name, f"{zone.folder}/{present.name.folder}"
     plan = snapshot.plans[name]
     (status,) = mirror_status(Path(), context, zone, {name: plan}, engine_running=False).tables
     is_new = any(isinstance(step, StartGeneration) for step in plan.steps)
     progress = None if is_new else context.ledger.progress(name)
-    commits = tuple(reversed(context.writer.history(folder))) if progress and progress.has_table else ()
-    hidden: dict[str, Source | None] = {
-        f"{zone.folder}/{other.name.folder}": None for other in zone.tables if other.name != name
-    }
+    commits = tuple(reversed(context.writer.history(delta_folder))) if progress and progress.has_table else ()
+    others = {f"{zone.folder}/{other.name.folder}": None for other in zone.tables if other.name != name}
     restored = RestoredView(context.storage, archived_first=bool(_overwritten(present, progress)))
-    storage: Storage = ZoneView(restored, hidden)
+    storage: Storage = ZoneView(restored, others)
     listing = _listing(context, storage, name)
     if progress:
-        folder = f"{zone.folder}/{name.folder}"
         storage = ZoneView(storage, _as_applied(folder, listing, progress, commits, present))
         listing = _listing(context, storage, name)
-    return TraceContext(context, plan, status, progress, commits, zone.folder, storage, listing)
+    overwritten = _overwritten(listing, progress)
+    return TraceContext(context, plan, status, progress, commits, zone.folder, storage, listing, overwritten)
 
 
 def _listing(context: EngineContext, storage: Storage, name: TableName) -> TableListing:
@@ -178,13 +161,11 @@ def _listing(context: EngineContext, storage: Storage, name: TableName) -> Table
 
 
 def _overwritten(listing: TableListing, progress: Progress | None) -> frozenset[str]:
-    etags = {} if progress is None else {path: file.etag for path, file in progress.applied.items() if file.etag}
-    files = (file for file in listing.files if file.path in etags)
-    return frozenset(file.path for file in files if _without_time(file.etag) != _without_time(etags[file.path]))
-
-
-def _without_time(etag: str) -> str:
-    return etag.rpartition(":")[0]
+    """Files of other content than the applied ones of their names; the time, behind the last colon, may differ."""
+    etags = {path: file.etag.rpartition(":")[0] for path, file in progress.applied.items()} if progress else {}
+    return frozenset(
+        file.path for file in listing.files if etags.get(file.path) not in {None, "", file.etag.rpartition(":")[0]}
+    )
 
 
 def _as_applied(
@@ -226,10 +207,27 @@ def replay_table(
     """
     ledger = Ledger.fresh()
     if start:
-        ledger.record(trace.name, _load_start(trace, start, ledger.mirror, writer, mode))
+        ledger.record(trace.name, start.progress)
+        _write_start(trace, start, ledger.mirror, writer, mode)
     with DryRun(storage or trace.storage, trace.context.config, writer, mode, ledger=ledger) as dry_run:
         (status,) = dry_run.run().tables
     return status
+
+
+def _write_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: DeltaWriter, mode: ReadMode) -> None:
+    """Write the rows of earlier files as one file of inserts."""
+    keys = tuple(name for name in start.progress.key_columns or () if start.schema.find(name))
+    rows = arrow_schema(start.schema.columns).empty_table() if start.rows is None else start.rows
+    markers = pa.repeat(pa.scalar(RowMarker.INSERT.value, pa.int8()), rows.num_rows)
+    rows = rows.append_column(pa.field(MARKER_COLUMN, pa.int8()), markers)
+    store = mode.store(rows.schema, keys)
+    for batch in rows.to_batches():
+        store.add(batch)
+    store.finish()
+    counts = {RowMarker.INSERT.value: rows.num_rows}
+    file = FileRows(START_PATH, "", "", 0, store, counts, has_marker=True, byte_count=0)
+    record = BatchRecord(mirror, "", start.progress, (), trace.name.folder)
+    writer.apply(trace.status.delta_folder, ChangeBatch((file,), start.schema, keys), record)
 
 
 def file_state(trace: TraceContext, replayed: FileStatus) -> FileStatus:
@@ -257,79 +255,65 @@ def read_pending(trace: TraceContext, path: str, writer: DeltaWriter, mode: Read
         return None
     table = writer.snapshot(trace.status.delta_folder)
     context = TableContext(table.schema if table else None, is_empty=table is None)
-    request = ReadRequest(trace.zone, trace.name, file, trace.metadata or Metadata(), context)
+    request = ReadRequest(trace.zone, trace.name, file, trace.listing.usable or Metadata(), context)
     try:
         return ChangeFileReader(trace.storage, trace.context.config, mode).read(request).rows
     except (RejectedFile, ConcurrentModification):
         return None
 
 
-def _load_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: DeltaWriter, mode: ReadMode) -> Progress:
-    """Write the rows of earlier files as one file of inserts; returns the progress that belongs to them."""
-    keys = tuple(name for name in start.progress.key_columns or () if start.schema.find(name))
-    etags = {file.path: file.etag for file in trace.listing.files}
-    progress = replace(
-        start.progress,
-        identity=trace.listing.identity,
-        batch=1,
-        delta_version=_VERSION,
-        watermarks=start.watermarks,
-        applied={path: AppliedFile(etags.get(path, ""), "", _VERSION, 0, 0) for path in start.paths},
-        rejection=None,
-        pending_etags={},
-        diagnostics={},
-    )
-    rows = arrow_schema(start.schema.columns).empty_table() if start.rows is None else start.rows
-    markers = pa.repeat(pa.scalar(RowMarker.INSERT.value, pa.int8()), rows.num_rows)
-    rows = rows.append_column(pa.field(MARKER_COLUMN, pa.int8()), markers)
-    store = mode.store(rows.schema, keys)
-    for batch in rows.to_batches():
-        store.add(batch)
-    store.finish()
-    counts = {RowMarker.INSERT.value: rows.num_rows}
-    file = FileRows(START_PATH, "", "", 0, store, counts, has_marker=True, byte_count=0)
-    record = BatchRecord(mirror, "", progress, (), trace.name.folder)
-    writer.apply(trace.status.delta_folder, ChangeBatch((file,), start.schema, keys), record)
-    return progress
-
-
 def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStart | None:
     """Where the replay starts, with all rows or those chosen; None: at the very first file."""
-    progress = trace.progress
-    state = trace.context.writer.snapshot(trace.status.delta_folder) if progress and progress.has_table else None
+    progress, writer, delta_folder = trace.progress, trace.context.writer, trace.status.delta_folder
+    state = writer.snapshot(delta_folder) if progress and progress.has_table else None
     if progress is None or state is None:
         return None
-    present = {file.path for file in trace.listing.files}
-    unknown = _unknown_numbers(trace, progress)
+    present = {file.path: file.etag for file in trace.listing.files}
+    watermarks = _unknown_numbers(trace, progress)
+    unknown = sum(watermarks.values())
     by_version: defaultdict[int, list[str]] = defaultdict(list)  # -1 where the version is not known any more
     for path, applied in progress.applied.items():
         by_version[applied.version].append(path)
-    deleted = [version for version, paths in by_version.items() if not present.issuperset(paths)]
+    deleted = [version for version, paths in by_version.items() if not present.keys() >= {*paths}]
     if not deleted and not unknown:
         return None
     last = max(deleted, default=-1)
     before = [path for version, paths in sorted(by_version.items()) if version <= last for path in paths]
+    for path in before:
+        if number := number_of(path):
+            watermarks[partition_of(path)] = max(number, watermarks.get(partition_of(path), 0))
     version = last if last >= 0 else min((known for known in by_version if known >= 0), default=0) - 1
-    rows = _rows_at(trace, version, where)
-    watermarks = dict(unknown)
-    for partition, number in ((partition_of(path), number_of(path)) for path in before):
-        if number:
-            watermarks[partition] = max(number, watermarks.get(partition, 0))
-    return ReplayStart(
+    schema, rows = state.schema, None
+    if version >= 0:
+        with suppress(UsageError, TableDamaged):  # the version is not available any more
+            rows = writer.rows(delta_folder, version=version, where=where)
+    if rows is not None:
+        columns = [Column(field.name, delta_type(field.type) or "string", field.nullable) for field in rows.schema]
+        schema = TableSchema(tuple(columns), schema.partition_columns)
+    start = replace(
         progress,
-        deleted_files=len([path for path in before if path not in present]) + sum(unknown.values()),
+        identity=trace.listing.identity,
+        batch=1,
+        delta_version=_VERSION,
+        watermarks=watermarks,
+        applied={path: AppliedFile(present.get(path, ""), "", _VERSION, 0, 0) for path in before},
+        rejection=None,
+        pending_etags={},
+        diagnostics={},
+    )
+    return ReplayStart(
+        start,
+        deleted_files=unknown + sum(path not in present for path in before),
         not_replayed=tuple(path for path in before if path in present),
         delta_version=None if rows is None else version,
-        schema=state.schema if rows is None else _schema(rows, state.schema),
+        schema=schema,
         rows=rows,
-        watermarks=watermarks,
-        paths=tuple(before),
     )
 
 
 def _unknown_numbers(trace: TraceContext, progress: Progress) -> dict[str, int]:
     """By partition how many numbers below the first known one were applied: their files are deleted and forgotten."""
-    config, metadata = trace.context.config, trace.metadata
+    config, metadata = trace.context.config, trace.listing.usable
     if metadata is None or metadata.strategy is not Strategy.SEQUENTIAL or config.first_file == "lowest":
         return {}
     lowest = dict(progress.watermarks)
@@ -338,18 +322,3 @@ def _unknown_numbers(trace: TraceContext, progress: Progress) -> dict[str, int]:
         if number and partition in lowest:
             lowest[partition] = min(lowest[partition], number)
     return {partition: number - 1 for partition, number in lowest.items() if number > 1}
-
-
-def _rows_at(trace: TraceContext, version: int, where: Chosen | None) -> pa.Table | None:
-    """The real table's rows at a version, by time travel; None if they are not available any more."""
-    if version < 0:
-        return None
-    try:
-        return trace.context.writer.rows(trace.status.delta_folder, version=version, where=where)
-    except (UsageError, TableDamaged):
-        return None
-
-
-def _schema(rows: pa.Table, now: TableSchema) -> TableSchema:
-    columns = (Column(field.name, delta_type(field.type) or "string", field.nullable) for field in rows.schema)
-    return TableSchema(tuple(columns), now.partition_columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.publisher.trace.replay import TraceContext
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome, TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, Outcome, TableSnapshot
 
 Row: TypeAlias = dict[str, Any]
 Effect = Literal["inserted", "updated", "deleted", "nothing"]
@@ -134,117 +135,98 @@ class RowHistory:
     delta_rows: tuple[Row, ...] | None
 
     @property
-    def is_start_known(self) -> bool:
-        """Whether the row at the start of the replay is known."""
-        return self.start is None or self.start.rows is not None
-
-    @property
     def matches_delta(self) -> bool | None:
         """Whether the Delta table has the rows of the replay; None if there is nothing to compare."""
-        if not self.is_start_known or self.delta_rows is None:
+        if self.delta_rows is None or (self.start and self.start.rows is None):
             return None
         return same_rows(self.applied_rows, self.delta_rows)
 
 
-class KeyFilter:
-    """A key as text, which finds its rows in batches of any schema that has its columns.
+def parse_key(
+    arguments: Sequence[str], table: str, key_columns: Sequence[str], columns: Collection[str] = ()
+) -> dict[str, str]:
+    """Parse a key: `COLUMN=VALUE` for each column; of a single key column `VALUE` alone will do, and may hold `=`.
 
-    Attributes:
-        texts: by key column, as `_metadata.json` spells it.
+    Args:
+        arguments: of the command line.
+        table: its name, for messages.
+        key_columns: of the metadata.
+        columns: all known columns of the table: a name before `=` may be one of them by mistake.
+
+    Returns:
+        The values by key column, as `_metadata.json` spells it.
+
+    Raises:
+        UsageError: a column is no key column, or one is missing.
     """
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self.texts = dict(texts)
-        self._values: dict[tuple[str, pa.DataType], pa.Scalar[Any]] = {}
-
-    @classmethod
-    def parse(
-        cls, arguments: Sequence[str], table: str, key_columns: Sequence[str], columns: Collection[str] = ()
-    ) -> KeyFilter:
-        """Parse a key: `COLUMN=VALUE` for each column; of a single key column `VALUE` alone will do, and may hold `=`.
-
-        Args:
-            arguments: of the command line.
-            table: its name, for messages.
-            key_columns: of the metadata.
-            columns: all known columns of the table: a name before `=` may be one of them by mistake.
-
-        Raises:
-            UsageError: a column is no key column, or one is missing.
-        """
-        if not key_columns:
-            raise UsageError(
-                f"{table}: has no keyColumns, so that no row can be identified",
-                "trace a file instead: mirror-engine trace file; or show all rows: mirror-engine show",
-            )
-        known = {folded(name): name for name in key_columns}
-        others = {folded(name) for name in columns} - set(known)
-        help_text = f"the key is {', '.join(key_columns)}: {' '.join(f'{name}=…' for name in key_columns)}"
-        texts: dict[str, str] = {}
-        for argument in arguments:
-            name, has_name, value = argument.partition("=")
-            if len(known) == 1 and folded(name) not in ({*known, *others} if has_name else ()):
-                name, has_name, value = key_columns[0], "=", argument
-            column = known.get(folded(name))
-            if column is None or column in texts:
-                problem = "named twice" if column else "is not a key column" if has_name else "names no column"
-                raise UsageError(f"key {argument}: {name if has_name else argument} {problem} of {table}", help_text)
-            texts[column] = value
-        if missing := [name for name in key_columns if name not in texts]:
-            raise UsageError(f"key: {', '.join(missing)} of {table} is missing", help_text)
-        return cls({name: texts[name] for name in key_columns})
-
-    def rows_of(self, batch: pa.RecordBatch) -> pa.Array[Any]:
-        """Which rows have the key, as booleans; rows with NULL in it, or without a column of it, never do (LZ-4.8).
-
-        Raises:
-            UsageError: a value is not of its column's type.
-        """
-        matches: pa.Array[Any] = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
-        columns = {folded(name): name for name in batch.schema.names}
-        for name, text in self.texts.items():
-            if folded(name) not in columns:
-                return pa.array(np.zeros(batch.num_rows, dtype=np.bool_))
-            cells = batch.column(columns[folded(name)])
-            is_equal = pc.equal(
-                comparable(pa.chunked_array([cells])).combine_chunks(), self._value(name, text, cells.type)
-            )
-            matches = pc.and_(matches, pc.fill_null(is_equal, False))
-        return matches
-
-    def _value(self, name: str, text: str, kind: pa.DataType) -> pa.Scalar[Any]:
-        if (name, kind) not in self._values:
-            try:
-                values = typed(pa.chunked_array([pa.array([text])]), kind)
-            except InvalidValue:
-                word = delta_type(kind) or kind
-                raise UsageError(
-                    f"key {name}={text}: no value of type {word}", f"key column {name} is {word}"
-                ) from None
-            self._values[name, kind] = comparable(values)[0]
-        return self._values[name, kind]
+    if not key_columns:
+        raise UsageError(
+            f"{table}: has no keyColumns, so that no row can be identified",
+            "trace a file instead: mirror-engine trace file; or show all rows: mirror-engine show",
+        )
+    known = {folded(name): name for name in key_columns}
+    others = {folded(name) for name in columns} - set(known)
+    help_text = f"the key is {', '.join(key_columns)}: {' '.join(f'{name}=…' for name in key_columns)}"
+    texts: dict[str, str] = {}
+    for argument in arguments:
+        name, has_name, value = argument.partition("=")
+        if len(known) == 1 and folded(name) not in ({*known, *others} if has_name else ()):
+            name, has_name, value = key_columns[0], "=", argument
+        column = known.get(folded(name))
+        if column is None or column in texts:
+            problem = "named twice" if column else "is not a key column" if has_name else "names no column"
+            raise UsageError(f"key {argument}: {name if has_name else argument} {problem} of {table}", help_text)
+        texts[column] = value
+    if missing := [name for name in key_columns if name not in texts]:
+        raise UsageError(f"key: {', '.join(missing)} of {table} is missing", help_text)
+    return {name: texts[name] for name in key_columns}
 
 
-def one_key(key: KeyFilter) -> ReadMode:
+def rows_with_key(key: Mapping[str, str], batch: pa.RecordBatch) -> pa.Array[Any]:
+    """Which rows have a key, as booleans; rows with NULL in it, or without a column of it, never do (LZ-4.8).
+
+    Raises:
+        UsageError: a value is not of its column's type.
+    """
+    matches: pa.Array[Any] = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
+    columns = {folded(name): name for name in batch.schema.names}
+    for name, text in key.items():
+        if folded(name) not in columns:
+            return pa.array(np.zeros(batch.num_rows, dtype=np.bool_))
+        cells = batch.column(columns[folded(name)])
+        is_equal = pc.equal(comparable(pa.chunked_array([cells])).combine_chunks(), _typed(name, text, cells.type))
+        matches = pc.and_(matches, pc.fill_null(is_equal, False))
+    return matches
+
+
+@lru_cache(maxsize=64)
+def _typed(name: str, text: str, kind: pa.DataType) -> pa.Scalar[Any]:
+    try:
+        return comparable(typed(pa.chunked_array([pa.array([text])]), kind))[0]
+    except InvalidValue:
+        word = delta_type(kind) or kind
+        raise UsageError(f"key {name}={text}: no value of type {word}", f"key column {name} is {word}") from None
+
+
+def one_key(where: Chosen) -> ReadMode:
     """Keep only the rows of one key: however large the table is, few stay in memory."""
-    return ReadMode(lambda schema, _keys: OneKeyRows(schema, key))
+    return ReadMode(lambda schema, _keys: OneKeyRows(schema, where))
 
 
 class OneKeyRows:
     """A `RowStore` of the rows of one key, each with its place in the file."""
 
-    def __init__(self, schema: pa.Schema, key: KeyFilter) -> None:
+    def __init__(self, schema: pa.Schema, where: Chosen) -> None:
         self.schema = schema.insert(len(schema) - 1, pa.field(ROW_COLUMN, pa.int64()))
-        self._key = key
+        self._where = where
         self._rows: list[pa.RecordBatch] = []
         self._count = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        hits = self._key.rows_of(batch)
         places = pa.array(np.arange(self._count + 1, self._count + batch.num_rows + 1))
         self._count += batch.num_rows
         cells = [*batch.columns[:-1], places, batch.columns[-1]]
-        rows = pa.RecordBatch.from_arrays(cells, schema=self.schema).filter(hits)
+        rows = pa.RecordBatch.from_arrays(cells, schema=self.schema).filter(self._where(batch))
         if rows.num_rows:
             self._rows.append(rows)
 
@@ -276,30 +258,24 @@ class OneKeyWriter(MemoryDeltaWriter):
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
     ) -> Outcome:
+        names = batch.schema.names
         for file in batch.files:
-            rows = tuple({name: row.get(name) for name in batch.schema.names} for row in self._rows_now)
-            changes = list(_changes(rows, file, batch))
-            self._rows_now = changes[-1].after if changes else rows
+            rows = tuple({name: row.get(name) for name in names} for row in self._rows_now)
+            for entry in (entry for rows_of_file in file.rows.batches() for entry in plain_rows(rows_of_file)):
+                marker, row = RowMarker(entry[MARKER_COLUMN]), {name: entry.get(name) for name in names}
+                change = Change(marker, tuple(row[name] for name in batch.key_columns), row)
+                before, rows = rows, tuple(replay(rows, [change], batch.key_columns)[0])
+                if file.path != START_PATH:
+                    number = entry[ROW_COLUMN]
+                    self.changes.append(KeyChange(file.path, number, marker, file.has_marker, before, rows))
+            self._rows_now = rows
             if file.path == START_PATH:
-                self.first = self._rows_now
-            else:
-                self.changes += changes
+                self.first = rows
         return super().apply(table, batch, record, snapshot)
 
     def row_count(self, table: str) -> int | None:  # noqa: ARG002 - as writers are called
         """Unknown: only one key's rows are here, and a table without them need not be empty (LZ-5.5)."""
         return None
-
-
-def _changes(rows: tuple[Row, ...], file: FileRows, batch: ChangeBatch) -> Iterator[KeyChange]:
-    for rows_of_file in file.rows.batches():
-        for entry in plain_rows(rows_of_file):
-            marker = RowMarker(entry[MARKER_COLUMN])
-            row = {name: entry.get(name) for name in batch.schema.names}
-            change = Change(marker, tuple(row[name] for name in batch.key_columns), row)
-            after, _ = replay(rows, [change], batch.key_columns)
-            yield KeyChange(file.path, entry[ROW_COLUMN], marker, file.has_marker, rows, tuple(after))
-            rows = tuple(after)
 
 
 def plain_rows(rows: pa.RecordBatch) -> list[Row]:
@@ -320,74 +296,70 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
 
     Args:
         trace: the table.
-        key: as `KeyFilter.parse` takes it.
+        key: as `parse_key` takes it.
 
     Raises:
         UsageError: the table has no such key.
         TransientError: something could not be read for now.
     """
-    columns = _columns_of(trace)
-    key_filter = KeyFilter.parse(key, trace.name.normalized, trace.key_columns, columns.names)
-    key_filter.rows_of(pa.RecordBatch.from_pylist([], columns))  # refuse a key that no row can have before all is read
-    writer, start = OneKeyWriter(), replay_start(trace, key_filter.rows_of)
-    replayed = replay_table(trace, start, writer, one_key(key_filter))
-    changes = tuple(_traced_all(writer.changes, trace, start))
-    files = dict.fromkeys(change.file for change in writer.changes)
+    delta_folder = trace.status.delta_folder
+    state = trace.context.writer.snapshot(delta_folder) if trace.commits else None
+    declared = trace.listing.usable.declared_columns if trace.listing.usable else ()
+    columns = arrow_schema(state.schema.columns if state else declared)
+    texts = parse_key(key, trace.name.normalized, trace.key_columns, columns.names)
+    where = partial(rows_with_key, texts)
+    where(pa.RecordBatch.from_pylist([], columns))  # refuse a key that no row can have before all is read
+    writer, start = OneKeyWriter(), replay_start(trace, where)
+    replayed = replay_table(trace, start, writer, one_key(where))
+    changes = tuple(_traced(writer.changes, trace, start))
     applied = [change for change in changes if not change.pending_because]
+    table = trace.context.writer.rows(delta_folder, where=where) if trace.commits else None
     return RowHistory(
-        key=key_filter.texts,
+        key=texts,
         start=start,
         rows_at_start=writer.first,
         changes=changes,
-        not_applied=tuple(_pending(file, trace, writer, key_filter) for file in replayed.pending_files),
-        overwritten=tuple(path for path in files if path in trace.overwritten),
+        not_applied=tuple(_pending(file, trace, writer, one_key(where)) for file in replayed.pending_files),
+        overwritten=tuple(dict.fromkeys(change.file for change in changes if change.file in trace.overwritten)),
         result=changes[-1].after if changes else writer.first,
         applied_rows=applied[-1].after if applied else writer.first,
-        delta_rows=_delta_rows(trace, key_filter),
+        delta_rows=None if table is None else tuple(row for batch in table.to_batches() for row in plain_rows(batch)),
     )
 
 
-def _columns_of(trace: TraceContext) -> pa.Schema:
-    """The Delta table's columns, or the declared ones; none if neither are known."""
-    state = trace.context.writer.snapshot(trace.status.delta_folder) if trace.commits else None
-    declared = trace.metadata.declared_columns if trace.metadata else ()
-    return arrow_schema(state.schema.columns if state else declared)
-
-
-def _traced_all(changes: Iterable[KeyChange], trace: TraceContext, start: ReplayStart | None) -> Iterator[TracedChange]:
+def _traced(changes: Iterable[KeyChange], trace: TraceContext, start: ReplayStart | None) -> Iterator[TracedChange]:
     """All changes; without the rows at the start, matches are known from the first change that replaces the row on."""
     is_known = start is None or start.rows is not None
     for change in changes:
-        yield _traced(change, trace, is_known=is_known)
+        file = trace.files.get(change.file)
+        effect, reason = _effect(change) if is_known else (_LIKELY[change.marker], "the rows it matched are not known")
+        pending_because = "it was archived, and the table never held it"
+        if file is not None:
+            pending_because = "" if file.state == "applied" else file.reason
+        yield TracedChange(
+            **vars(change),
+            is_match_known=is_known,
+            effect=effect,
+            reason=reason,
+            changed_columns=_changed_columns(change) if effect == "updated" and is_known else (),
+            delta_version=file.delta_version if file else None,
+            files_of_commit=trace.files_of_commit(change.file),
+            pending_because=pending_because,
+        )
         is_known = is_known or change.marker is not RowMarker.INSERT
-
-
-def _traced(change: KeyChange, trace: TraceContext, *, is_known: bool) -> TracedChange:
-    file = trace.files.get(change.file)
-    effect, reason = _effect(change) if is_known else (_LIKELY[change.marker], "the rows it matched are not known")
-    pending_because = "it was archived, and the table never held it"
-    if file is not None:
-        pending_because = "" if file.state == "applied" else file.reason
-    return TracedChange(
-        **vars(change),
-        is_match_known=is_known,
-        effect=effect,
-        reason=reason,
-        changed_columns=_changed_columns(change) if effect == "updated" and is_known else (),
-        delta_version=file.delta_version if file else None,
-        files_of_commit=trace.files_of_commit(change.file),
-        pending_because=pending_because,
-    )
 
 
 def _changed_columns(change: KeyChange) -> tuple[str, ...]:
     """Columns whose values differ in any row; a missing one is NULL."""
-    changed: dict[str, None] = {}
-    for before, after in zip(change.before, change.after, strict=True):
-        for name in (*before, *after):
-            if comparable_value(before.get(name)) != comparable_value(after.get(name)):
-                changed[name] = None
-    return tuple(changed)
+    pairs = zip(change.before, change.after, strict=True)
+    return tuple(
+        dict.fromkeys(
+            name
+            for before, after in pairs
+            for name in (*before, *after)
+            if comparable_value(before.get(name)) != comparable_value(after.get(name))
+        )
+    )
 
 
 def _effect(change: KeyChange) -> tuple[Effect, str]:
@@ -411,19 +383,10 @@ def _effect(change: KeyChange) -> tuple[Effect, str]:
             assert_never(change.marker)
 
 
-def _pending(replayed: FileStatus, trace: TraceContext, writer: OneKeyWriter, key: KeyFilter) -> PendingFile:
-    status = file_state(trace, replayed)
-    file = None if replayed.state == "rejected" else read_pending(trace, replayed.path, writer, one_key(key))
-    if file is None:
-        return PendingFile(replayed.path, status.state, status.reason, None)
-    entries = (row for batch in file.rows.batches([ROW_COLUMN, MARKER_COLUMN]) for row in batch.to_pylist())
-    rows = tuple((entry[ROW_COLUMN], RowMarker(entry[MARKER_COLUMN])) for entry in entries)
+def _pending(replayed: FileStatus, trace: TraceContext, writer: OneKeyWriter, mode: ReadMode) -> PendingFile:
+    status, rows = file_state(trace, replayed), None
+    file = None if replayed.state == "rejected" else read_pending(trace, replayed.path, writer, mode)
+    if file is not None:
+        entries = (row for batch in file.rows.batches([ROW_COLUMN, MARKER_COLUMN]) for row in batch.to_pylist())
+        rows = tuple((entry[ROW_COLUMN], RowMarker(entry[MARKER_COLUMN])) for entry in entries)
     return PendingFile(replayed.path, status.state, status.reason, rows)
-
-
-def _delta_rows(trace: TraceContext, key: KeyFilter) -> tuple[Row, ...] | None:
-    """The key's rows in the Delta table itself."""
-    if not trace.commits:
-        return None
-    table = trace.context.writer.rows(trace.status.delta_folder, where=key.rows_of)
-    return None if table is None else tuple(row for batch in table.to_batches() for row in plain_rows(batch))

@@ -96,7 +96,7 @@ class _Files:
 
     def storage(self) -> Storage:
         """The table's storage with these files."""
-        folder = self._scene.folder
+        folder = f"{self._scene.zone}/{self._scene.name.folder}"
         times = {file.path: file.modified_ns for file in self._scene.listing.files}
         mapping = {
             f"{folder}/{place}": Source(f"{folder}/{content}", times[place]) if content else None
@@ -182,9 +182,9 @@ def _replay(trace: TraceContext, start: ReplayStart | None, storage: Storage) ->
 def _order(trace: TraceContext, replayed: _Replay, start: ReplayStart | None) -> list[str]:
     """The replayed files in their order, then those that only a rejected one keeps from being replayed."""
     order = list(replayed.files)
-    numbers = dict(start.watermarks) if start else {}
+    numbers = dict(start.progress.watermarks) if start else {}
     numbers |= {partition_of(path): number_of(path) for path in order}
-    is_numbered = trace.metadata is None or trace.metadata.strategy is Strategy.SEQUENTIAL
+    is_numbered = trace.listing.usable is None or trace.listing.usable.strategy is Strategy.SEQUENTIAL
     for file in replayed.status.pending_files:
         partition, number = partition_of(file.path), number_of(file.path)
         if not is_numbered or number == numbers.get(partition, 0) + 1:
