@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -43,7 +44,7 @@ WITH_ROWS = ["batch staged", "data file written", "committed", "committed", "fil
 
 
 class Killer:
-    """One ROOT, killed again and again; cheaply if no JVM is needed.
+    """One ROOT, killed again and again; cheaply if no JVM is needed. Each start takes the next merge engine.
 
     Args:
         home: an empty folder, for ROOT and the oracle's copy of the zone.
@@ -51,6 +52,7 @@ class Killer:
     """
 
     auto_maintain = "4"
+    merge_engines: Sequence[str] = ("spark", "deltalake")
     cheap_part = 0.75
     cheap_moments: Sequence[str] = (START, "committed")
 
@@ -59,6 +61,7 @@ class Killer:
         self._copy = home / "copy"
         self._stash = home / "older-ledger"
         self._random = random.Random(seed)
+        self._merge_engine = itertools.cycle(self.merge_engines)
         self.publisher = KilledPublisher(self.root, self._copy, self._random)
         for _ in range(6):
             self._drawn_act()()
@@ -71,8 +74,10 @@ class Killer:
         for _ in range(self._random.randrange(1, 5)):
             act()
         before = self._files_at(moment)
+        merge_engine = next(self._merge_engine)
+        chosen = ["--auto-maintain", self.auto_maintain, "--merge-engine", merge_engine]
         engine = subprocess.Popen(
-            [*COMMAND, str(self.root), *OPTIONS, "--auto-maintain", self.auto_maintain],
+            [*COMMAND, str(self.root), *OPTIONS, *chosen],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=ENVIRONMENT,
@@ -84,7 +89,7 @@ class Killer:
         )
         engine.send_signal(signal.SIGKILL)
         engine.wait()
-        return ", ".join([moment if is_reached else f"{moment} (not reached)", *self._damage()])
+        return ", ".join([merge_engine, moment if is_reached else f"{moment} (not reached)", *self._damage()])
 
     def check(self, result: RunResult, writer: DeltaWriter) -> None:
         """Compare the tables with the oracle, and every change file with one commit; the engine must have caught up.
@@ -147,6 +152,12 @@ class Killer:
             for file in self._stash.glob("*"):
                 shutil.copy(file, folder)
         return [damage]
+
+
+class KillerWithoutSpark(Killer):
+    """Kills of an engine that never starts a JVM."""
+
+    merge_engines = ("deltalake",)
 
 
 class KillerWithoutRows(Killer):

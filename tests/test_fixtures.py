@@ -27,8 +27,9 @@ from quick_folder import quick_folder
 from mirror_engine.config import Config
 from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
 from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.landing_zone.layout import TABLES
+from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.mirror import Mirror
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -170,6 +171,14 @@ def zone_differences(golden: Golden, root: Path) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_fixture_on_the_memory_writer(name: str) -> None:
     assert outcome(name, lambda _: MemoryDeltaWriter()).differences == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_fixture_on_the_deltalake_writer(name: str) -> None:
+    """Its rows, by our reader and by others; its log by the Delta protocol."""
+    found = outcome(name, lambda root: DeltalakeWriter(root / TABLES, root / SCRATCH))
+    assert (found.differences, found.faults, found.otherwise) == ([], [], [])
 
 
 def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule() -> None:

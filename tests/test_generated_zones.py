@@ -1,7 +1,7 @@
 """Whole generated zones: the engine against an independent row-by-row reading of the protocol.
 
-The number of stories is `MIRROR_TEST_ZONES` (the memory writer) and `MIRROR_TEST_SPARK_ZONES` (Spark's); which ones
-is chance, and `--hypothesis-seed=N` brings the same again.
+The number of stories is `MIRROR_TEST_ZONES` (the memory writer), `MIRROR_TEST_DELTALAKE_ZONES` and
+`MIRROR_TEST_SPARK_ZONES`; which ones is chance, and `--hypothesis-seed=N` brings the same again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from zones import LOSE_LEDGER, ONCE, Player, stories
 
 from mirror_engine import Mirror
 from mirror_engine.config import Config
-from mirror_engine.landing_zone.layout import LEDGER
+from mirror_engine.landing_zone.layout import LEDGER, SCRATCH, TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 CONFIGS = st.builds(Config, max_batch_files=st.sampled_from([1000, 1, 2]))  # any cut of batches ends alike
 MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "300"))
+DELTALAKE_ZONES = int(os.environ.get("MIRROR_TEST_DELTALAKE_ZONES", "40"))
 SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "12"))
 NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
 
@@ -66,6 +68,16 @@ def test_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config
 def test_many_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config) -> None:
     with quick_folder() as folder:
         play(story, Path(folder), MemoryDeltaWriter(), config)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(max(300, 3 * DELTALAKE_ZONES))
+@settings(max_examples=DELTALAKE_ZONES, deadline=None, suppress_health_check=NOT_A_WORRY)
+@given(stories(), CONFIGS)
+def test_generated_zones_end_so_on_the_deltalake_writer(story: list[Any], config: Config) -> None:
+    with quick_folder() as folder:
+        root = Path(folder)
+        play(story, root, DeltalakeWriter(root / TABLES, root / SCRATCH), config)
 
 
 @pytest.mark.spark

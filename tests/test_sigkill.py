@@ -10,9 +10,11 @@ import random
 from dataclasses import replace
 
 import pytest
-from killer import Killer, KillerWithoutRows
+from killer import Killer, KillerWithoutRows, KillerWithoutSpark
 
 from mirror_engine import Config, Mirror
+from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
@@ -40,8 +42,16 @@ def kill(killer, writer):
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, 70 * KILLS))
 def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path, mirror_writer):
+    """Each start takes the other merge engine."""
     killer = Killer(tmp_path, SEED)
     kill(killer, mirror_writer(killer.root))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(max(300, 70 * KILLS))
+def test_killed_without_spark_nothing_is_lost_doubled_or_reordered(tmp_path):
+    killer = KillerWithoutSpark(tmp_path, SEED)
+    kill(killer, DeltalakeWriter(killer.root / TABLES, killer.root / SCRATCH))
 
 
 @pytest.mark.slow

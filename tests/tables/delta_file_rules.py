@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from delta_history import History, Json, State
 
+# As deltalake notes Arrow's type in its files; in Parquet the two are the same
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _STORED: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
@@ -34,7 +36,7 @@ _STORED: Mapping[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _EXTREMES_KNOWN_OF = {"string", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "decimal"}
-_EXTREMES_KNOWN_OF |= {"timestamp_ntz"}
+_EXTREMES_KNOWN_OF |= {"timestamp_ntz", "boolean"}
 _MILLISECOND = 1000  # in microseconds: to it timestamps are cut
 _MAX_TEXT = 32  # characters, a last one that lifts the highest besides
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -59,7 +61,7 @@ def data_files(history: History) -> Iterator[str]:
             if column is None:
                 yield f"{action['path']} has a column {field.name} that the table has not"
                 continue
-            if field.type != _stored(column["type"]):
+            if _VIEWS.get(field.type, field.type) != _stored(column["type"]):
                 yield f"{action['path']}: {field.name} is stored as {field.type}, its type is {column['type']}"
             number = column["metadata"].get("delta.columnMapping.id")
             if state.is_mapped and (field.metadata or {}).get(b"PARQUET:field_id") != str(number).encode():
@@ -140,7 +142,7 @@ def _is_extreme(said: Any, measured: tuple[int, Any, Any], kind: str, word: str)
     if word in ("float", "double"):
         kind_of_float = np.float32 if word == "float" else np.float64
         return bool(np.array_equal(kind_of_float(said), kind_of_float(value), equal_nan=True))
-    return str(said) == value if word == "date" else Decimal(said) == Decimal(value)
+    return str(said) == value if word == "date" else Decimal(said) == Decimal(value)  # of a boolean, too
 
 
 def _is_text_extreme(said: str, value: str, kind: str) -> bool:
