@@ -24,8 +24,8 @@ _LONGEST = 19  # digits of the greatest long
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _NO_NUMBER = {"nan", "infinity", "+infinity", "-infinity"}
 _DAY = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-_CLOCK = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?"
-_DATETIME = re.compile(rf"{_DAY}(?:[Tt ]{_CLOCK} ?(?:([Zz])|([+-])([0-9]{{2}}):?([0-9]{{2}})?)?)?", re.ASCII)
+_CLOCK = r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]+))?)?"
+_DATETIME = re.compile(rf"{_DAY}(?:[Tt ]{_CLOCK} ?(?:([Zz])|([+-])([0-9]{{2}}):?([0-5][0-9])?)?)?", re.ASCII)
 _DATE = re.compile(rf"{_DAY}(?:[Tt ]00:00(?::00(?:\.0+)?)?[Zz]?)?", re.ASCII)
 _TIME = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?", re.ASCII)
 _BASE64_BLOCK = 4
@@ -37,54 +37,71 @@ class CellFault(ValueError):
 
     Attributes:
         fault: `format`, or `out of range` of a number, as E6 distinguishes them.
+        position: of the cell in its column, from 0, where a column is read.
     """
 
-    def __init__(self, fault: str) -> None:
+    def __init__(self, fault: str, position: int = 0) -> None:
         super().__init__(fault)
         self.fault = fault
+        self.position = position
 
 
 def integer(text: str, bits: int) -> int:
-    """A signed integer, with outer spaces and a sign.
-
-    Raises:
-        CellFault: `format`; `out of range` where it needs more bits.
-    """
-    match = _INTEGER.fullmatch(text.strip(SPACES))
-    if match is None:
-        raise CellFault("format")
-    if len(match[2]) > _LONGEST:
-        raise CellFault("out of range")
-    value = int(match[1] + match[2])
+    """A signed integer, with outer spaces and a sign; CellFault also where it needs more bits."""
+    match = _matched(_INTEGER, text.strip(SPACES))
+    value = int(match[1] + match[2]) if len(match[2]) <= _LONGEST else 1 << bits
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise CellFault("out of range")
     return value
 
 
-def double(text: str) -> float:
-    """A number with point and exponent, or NaN or an infinity by name.
+def timestamp(text: str) -> datetime:
+    """An ISO 8601 instant in UTC, cut to microseconds; without an offset it is UTC. CellFault where it is none."""
+    year, month, day, hour, minute, second, fraction, _, sign, hours, minutes = _matched(_DATETIME, text).groups()
+    clock = timedelta(
+        hours=int(hour or 0),
+        minutes=int(minute or 0),
+        seconds=int(second or 0),
+        microseconds=int((fraction or "")[:6].ljust(6, "0")),
+    )
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    if offset > _FARTHEST:
+        raise CellFault("format")
+    try:
+        local = datetime(int(year), int(month), int(day), tzinfo=timezone.utc) + clock
+        return local + offset if sign == "-" else local - offset
+    except (ValueError, OverflowError):
+        raise CellFault("format") from None
+
+
+def parser(delta_type: str) -> Callable[[str], object]:
+    """The rule of a declared type, in Delta's words, which raises CellFault; `time` means `ITime`.
 
     Raises:
-        CellFault: `format`; `out of range` where it is greater than any double.
+        KeyError: delimited text knows no such type.
     """
+    return _PARSERS[delta_type]
+
+
+def _matched(form: re.Pattern[str], text: str) -> re.Match[str]:
+    if (match := form.fullmatch(text)) is None:
+        raise CellFault("format")
+    return match
+
+
+def _double(text: str) -> float:
     trimmed = text.strip(SPACES)
     if trimmed.lower() in _NO_NUMBER:
         return float(trimmed)
-    if _NUMBER.fullmatch(trimmed) is None:
-        raise CellFault("format")
-    value = float(trimmed)
+    value = float(_matched(_NUMBER, trimmed)[0])
     if math.isinf(value):
         raise CellFault("out of range")
     return value
 
 
-def single(text: str) -> float:
-    """The single-precision number nearest to the double that is written.
-
-    Raises:
-        CellFault: `format`; `out of range` where it is greater than any single.
-    """
-    value = double(text)
+def _single(text: str) -> float:
+    """The single-precision number nearest to the double that is written."""
+    value = _double(text)
     try:
         rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
@@ -92,78 +109,22 @@ def single(text: str) -> float:
     return rounded
 
 
-def boolean(text: str) -> bool:
-    """`true` or `false` in any case.
-
-    Raises:
-        CellFault: `format`.
-    """
+def _boolean(text: str) -> bool:
     if (word := text.lower()) in {"true", "false"}:
         return word == "true"
     raise CellFault("format")
 
 
-def timestamp(text: str) -> datetime:
-    """An ISO 8601 instant in UTC, cut to microseconds; without an offset it is UTC.
-
-    Raises:
-        CellFault: `format`.
-    """
-    match = _DATETIME.fullmatch(text)
-    if match is None:
-        raise CellFault("format")
-    year, month, day, hour, minute, second, fraction, _, sign, hours, minutes = match.groups()
-    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    if offset > _FARTHEST or int(minutes or 0) > 59:  # noqa: PLR2004 - minutes of an hour
-        raise CellFault("format")
-    try:
-        local = datetime(
-            int(year),
-            int(month),
-            int(day),
-            int(hour or 0),
-            int(minute or 0),
-            int(second or 0),
-            int((fraction or "")[:6].ljust(6, "0")),
-            tzinfo=timezone.utc,
-        )
-        return local + offset if sign == "-" else local - offset
-    except (ValueError, OverflowError):
-        raise CellFault("format") from None
-
-
-def day(text: str) -> date:
-    """An ISO 8601 date; a time behind it must be midnight.
-
-    Raises:
-        CellFault: `format`.
-    """
-    match = _DATE.fullmatch(text)
-    if match is None:
-        raise CellFault("format")
+def _date(text: str) -> date:
+    match = _matched(_DATE, text)
     try:
         return date(int(match[1]), int(match[2]), int(match[3]))
     except ValueError:
         raise CellFault("format") from None
 
 
-def time_of_day(text: str) -> str:
-    """`HH:mm:ss`, with a fraction or without, as written.
-
-    Raises:
-        CellFault: `format`.
-    """
-    if _TIME.fullmatch(text) is None:
-        raise CellFault("format")
-    return text
-
-
-def binary(text: str) -> bytes:
-    """Base64 with its padding and nothing else.
-
-    Raises:
-        CellFault: `format`.
-    """
+def _binary(text: str) -> bytes:
+    """Base64 with its padding and nothing else."""
     try:
         if len(text) % _BASE64_BLOCK == 0:
             return base64.b64decode(text, validate=True)
@@ -172,25 +133,16 @@ def binary(text: str) -> bytes:
     raise CellFault("format")
 
 
-def parser(delta_type: str) -> Callable[[str], object]:
-    """The rule of a declared type, in Delta's words; `time` means `ITime`.
-
-    Raises:
-        KeyError: delimited text knows no such type.
-    """
-    return _PARSERS[delta_type]
-
-
 _PARSERS: dict[str, Callable[[str], object]] = {
     "string": str,
     "short": lambda text: integer(text, 16),
     "integer": lambda text: integer(text, 32),
     "long": lambda text: integer(text, 64),
-    "float": single,
-    "double": double,
-    "boolean": boolean,
+    "float": _single,
+    "double": _double,
+    "boolean": _boolean,
     "timestamp": timestamp,
-    "date": day,
-    "time": time_of_day,
-    "binary": binary,
+    "date": _date,
+    "time": lambda text: _matched(_TIME, text)[0],
+    "binary": _binary,
 }

@@ -29,7 +29,7 @@ from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import bounds_of_chunks, chunks_of_column
 from mirror_engine.tables.reading.digest import digest
 from mirror_engine.tables.reading.opening import listed_now, open_listed
-from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, open_parquet
+from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, ParquetChangeFile
 from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
 from mirror_engine.tables.reading.reader import facts_after, file_contract, file_diagnostics
 from mirror_engine.tables.reading.request import ReadFile
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.schema import Column
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.log.statistics import ColumnChunk
-    from mirror_engine.tables.reading.parquet import ParquetChangeFile
     from mirror_engine.tables.reading.request import ReadRequest
     from mirror_engine.tables.reading.row_rules import FileContract
 
@@ -147,7 +146,7 @@ class PassthroughReader:
 
     def _opened(self, content: BinaryIO, request: ReadRequest) -> tuple[ParquetChangeFile, FileContract]:
         """The file, with columns that are the table's in name and type."""
-        file = open_parquet(content, request.path, self._config)
+        file = ParquetChangeFile(content, request.path, self._config)
         if file.marker is not None:
             raise NotEligible("it has row markers")
         contract = file_contract(file, request, self._config)

@@ -31,8 +31,8 @@ from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.onelake.network import grant_tunnel
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.reading.parquet import open_parquet
-from mirror_engine.tables.reading.text import open_text
+from mirror_engine.tables.reading.parquet import ParquetChangeFile
+from mirror_engine.tables.reading.text import TextChangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -167,7 +167,7 @@ def run_text(content: bytes) -> None:
     described, text = content[_LENGTH.size :][:length], content[_LENGTH.size + length :]
     metadata, _ = parse(described, "Orders/_metadata.json")
     if metadata is not None and metadata.is_text:
-        read_whole(lambda: open_text(io.BytesIO(text), PATH, metadata, CONFIG))
+        read_whole(lambda: TextChangeFile(io.BytesIO(text), PATH, metadata, CONFIG))
 
 
 # ---- metadata
@@ -277,4 +277,4 @@ BROKEN = {
 
 
 def _parquet(content: bytes) -> OpenFile:
-    return open_parquet(io.BytesIO(content), PATH, CONFIG)
+    return ParquetChangeFile(io.BytesIO(content), PATH, CONFIG)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone import csv_dialect as delimited_text
 from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, TextDialect
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 
@@ -145,14 +144,14 @@ def test_line_ends_inside_quotes_are_not_compared() -> None:
     ("text", "fault"),
     [
         ("a,b\r\n1,2\r\n3\r\n", "row 2: 1 fields for 2"),
-        ("a,b\r\n1,2,3\r\n", "row 1: 3 fields for 2"),
+        ("a,b\r\n1,2,3\r\n", "row 1: more than 2 fields for 2"),
         ('a,b\r\n1,"2\r\n3,4\r\n', "row 1: a quote is opened and never closed"),
         ('a,b\r\n1,"2\\"\r\n', "row 1: a quote is opened and never closed"),
         ('a,b\r\n"1"x,2\r\n', "row 1: text follows a closing quote"),
         ('a,b\r\n"1" ,2\r\n', "row 1: text follows a closing quote"),
         ('a,"b\r\n1,2\r\n', "csv: header: a quote is opened and never closed"),
         ('a,b\r\n"1\r\n2","3"x\r\n', "row 1: text follows a closing quote"),
-        ('a,b\r\n"1\r\n2","3",4\r\n', "row 1: 3 fields for 2"),
+        ('a,b\r\n"1\r\n2","3",4\r\n', "row 1: more than 2 fields for 2"),
     ],
 )
 def test_corrupt_text_is_rejected_at_its_row(text: str, fault: str) -> None:
@@ -205,7 +204,7 @@ def test_hostile_rows_take_little_time() -> None:
     many = 1 << 18
     assert "never closed" in refused('h\n"' + '""' * many)
     assert "fields" in refused("h\n" + ',"x"' * (many // 2))
-    assert "columns" in refused("," * many)
+    assert "fields" in refused("," * many)
     assert rows('h\n"' + '""' * many + '"\n') == [['"' * many]]
 
 
@@ -245,19 +244,14 @@ def field(cell: str | None, dialect: TextDialect, style: int) -> str:
     DIALECTS,
     st.lists(st.integers(0, 5), min_size=1, max_size=4),
     st.lists(st.integers(0, 200), max_size=6),
-    st.sampled_from([4, 1 << 16]),
 )
 def test_what_a_publisher_writes_is_what_is_read(
-    records: list[list[str | None]], dialect: TextDialect, styles: list[int], cuts: list[int], long_line: int
+    records: list[list[str | None]], dialect: TextDialect, styles: list[int], cuts: list[int]
 ) -> None:
     width = len(records[0]) if records else 2
     header: list[str | None] = [f"column {at}" for at in range(width)]
     text = written([header, *records], dialect, styles)
-    before, delimited_text.LONG_LINE = delimited_text.LONG_LINE, long_line
-    try:
-        found, reader = read(text, dialect, cuts)
-    finally:
-        delimited_text.LONG_LINE = before
+    found, reader = read(text, dialect, cuts)
     assert found == [header, *records]
     assert reader.row == len(records)
     assert not reader.other_line_ends

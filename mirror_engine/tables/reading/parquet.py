@@ -55,8 +55,8 @@ class Field(NamedTuple):
     nullable: bool
 
 
-def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool = True) -> ParquetChangeFile:
-    """Open a Parquet change file (LZ-3.10, LZ-5.1, LZ-5.8).
+class ParquetChangeFile:
+    """An `OpenFile` over Parquet (LZ-3.10, LZ-5.1, LZ-5.8).
 
     Args:
         handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
@@ -64,47 +64,194 @@ def open_parquet(handle: BinaryIO, path: str, config: Config, *, threads: bool =
         config: `strict`, `naive_timestamps` and `max_row_size` count here.
         threads: whether Arrow may decode columns in parallel.
 
+    Attributes:
+        parquet: the file as Arrow has opened it; ask for no column of a row group before a row of it was read.
+
     Raises:
         RejectedFile: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME045 (the marker),
             ME050, ME052.
         StorageUnavailable: the bytes could not be read.
     """
-    footer = _read_footer(handle, path, config)
-    try:
-        file = _opened(handle, footer)
-        _check_metadata(file.metadata, path)
-        fields = _fields(file, path)
-    except PARSE_ERRORS as error:
-        raise broken(path, "its footer cannot be understood") from error
-    return ParquetChangeFile(handle, file, fields, path, config, threads=threads)
 
+    def __init__(self, handle: BinaryIO, path: str, config: Config, *, threads: bool = True) -> None:
+        self._source = handle
+        self._path = path
+        self._config = config
+        self._threads = threads
+        self._size = handle.seek(0, os.SEEK_END)
+        footer = self._read_footer()
+        try:
+            self.parquet = _opened(handle, footer)
+            _check_metadata(self.parquet.metadata, path)
+            self._fields = fields = _fields(self.parquet, path)
+        except PARSE_ERRORS as error:
+            raise broken(path, "its footer cannot be understood") from error
+        self._marker_at = _marker_position(fields, path)
+        self.promised_rows = rows = int(self.parquet.metadata.num_rows)
+        self._fixed_width = _fixed_width(self.parquet.schema)
+        check_total(rows * self._fixed_width, rows, self._size, path, config)
+        self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
+        data = {at: field for at, field in enumerate(fields) if at != self._marker_at}
+        self._data = {at: Column(field.name, self._word(field), field.nullable) for at, field in data.items()}
+        self.columns: Sequence[Column] = tuple(self._data.values())
+        self.naive_columns, self.utc_columns = (
+            frozenset(field.name for field in data.values() if field.type.zone == zone) for zone in ("naive", "utc")
+        )
+        self.diagnostics: list[Diagnostic] = list(self._notes())
+        without_errors(self.diagnostics)
 
-def _read_footer(handle: BinaryIO, path: str, config: Config) -> bytes:
-    """Read the footer's bytes.
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
 
-    Raises:
-        RejectedFile: ME023 for 0 bytes, ME024 for an incomplete Parquet file, ME075 for a footer beyond `max_row_size`.
-    """
-    size = handle.seek(0, os.SEEK_END)
-    if size == 0:
-        raise RejectedFile(diagnose("ME023", path))
-    handle.seek(0)
-    head = handle.read(len(_MAGIC))
-    handle.seek(max(size - _TAIL_BYTES, 0))
-    tail = handle.read(_TAIL_BYTES)
-    if _ENCRYPTED_MAGIC in {head, tail[-4:]}:
-        raise broken(path, "it is encrypted")
-    if head != _MAGIC[: len(head)]:
-        raise broken(path, "it does not begin as a Parquet file does")
-    if size < len(_MAGIC) + _TAIL_BYTES or tail[-4:] != _MAGIC:
-        raise broken(path, "it does not end as a Parquet file does")
-    length = int.from_bytes(tail[:4], "little")
-    if length > size - _TAIL_BYTES - len(_MAGIC):
-        raise broken(path, "its footer is said to be longer than the file")
-    if length > config.max_row_size:
-        raise too_large(path, f"a footer of {length:,} bytes", config.max_row_size)
-    handle.seek(size - _TAIL_BYTES - length)
-    return handle.read(length)
+        Raises:
+            RejectedFile: ME024, ME037, ME060, ME075; under `strict` also ME055.
+            StorageUnavailable: the bytes could not be read.
+        """
+        rows = unfolded = 0
+        read: Sequence[int] = range(len(self._fields))
+        names = None
+        if columns is not None:
+            wanted = {*columns, self.marker}
+            read = [at for at in read if self._fields[at].name in wanted] or [0]
+            names = [self._fields[at].name for at in read]
+        for group in range(self.parquet.num_row_groups):
+            for raw in self._raw_batches(group, names):
+                unfolded += check_lengths(raw, self._path, rows + 1, self._config)
+                yield self._typed(dict(zip(read, raw.columns, strict=False)), rows + 1)
+                rows += raw.num_rows
+                check_total(unfolded, rows, self._size, self._path, self._config)
+            self._note_codecs(group, read)
+        if rows != self.promised_rows:
+            raise broken(self._path, "it holds fewer rows than its footer says")
+
+    def _read_footer(self) -> bytes:
+        """Read the footer's bytes.
+
+        Raises:
+            RejectedFile: ME023 for 0 bytes, ME024 for an incomplete file, ME075 for a footer beyond `max_row_size`.
+        """
+        path, source, limit = self._path, self._source, self._config.max_row_size
+        if self._size == 0:
+            raise RejectedFile(diagnose("ME023", path))
+        source.seek(0)
+        head = source.read(len(_MAGIC))
+        source.seek(max(self._size - _TAIL_BYTES, 0))
+        tail = source.read(_TAIL_BYTES)
+        length = int.from_bytes(tail[:4], "little")
+        if _ENCRYPTED_MAGIC in {head, tail[-4:]}:
+            raise broken(path, "it is encrypted")
+        if head != _MAGIC[: len(head)]:
+            raise broken(path, "it does not begin as a Parquet file does")
+        if self._size < len(_MAGIC) + _TAIL_BYTES or tail[-4:] != _MAGIC:
+            raise broken(path, "it does not end as a Parquet file does")
+        if length > self._size - _TAIL_BYTES - len(_MAGIC):
+            raise broken(path, "its footer is said to be longer than the file")
+        if length > limit:
+            raise too_large(path, f"a footer of {length:,} bytes", limit)
+        source.seek(self._size - _TAIL_BYTES - length)
+        return source.read(length)
+
+    def _raw_batches(self, group: int, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """A row group as Parquet types it, in batches of about `BATCH_BYTES`."""
+        described = self.parquet.metadata.row_group(group)
+        encoded = max(described.total_byte_size, 0)
+        unfolded = described.num_rows * self._fixed_width + encoded
+        check_total(unfolded, self.promised_rows, self._size, self._path, self._config)
+        try:
+            width = self._fixed_width + encoded // max(described.num_rows, 1)
+            if described.num_rows * encoded > BATCH_BYTES:
+                width += self._longest_text(group, names)
+            yield from self.parquet.iter_batches(
+                batch_size=min(max(BATCH_BYTES // max(width, 1), 1), MAX_ROWS),
+                row_groups=[group],
+                columns=names,
+                use_threads=self._threads and unfolded > _THREADED_BYTES,
+            )
+        except MemoryError as error:
+            raise out_of_memory(self._path, f"row group {group + 1}", self._config) from error
+        except PARSE_ERRORS as error:
+            reason = f"the pages of row group {group + 1} cannot be read"
+            raise broken(self._path, "it is encrypted" if "crypt" in str(error) else reason) from error
+
+    def _longest_text(self, group: int, names: Collection[str] | None) -> int:
+        """Bytes of the longest row that text and binary columns of a row group can make out of few bytes.
+
+        A dictionary's value costs next to nothing in the file and its whole length in every row; so does the beginning
+        that a value shares with the one before (DELTA_BYTE_ARRAY).
+        """
+        metadata = self.parquet.metadata
+        leaves = map(self.parquet.schema.column, range(metadata.num_columns))
+        texts = {
+            at: leaf.path
+            for at, leaf in enumerate(leaves)
+            if leaf.physical_type == "BYTE_ARRAY" and (names is None or leaf.path in names)
+        }
+        if not texts:
+            return 0
+        _first_row(self.parquet, group, texts.values())
+        described = metadata.row_group(group)  # from here on its columns may be asked for
+        encodings = {path: {*described.column(at).encodings} for at, path in texts.items()}
+        prefixed = sum("DELTA_BYTE_ARRAY" in known for known in encodings.values())
+        longest = prefixed * min(described.total_byte_size, _PREFIX_BYTES)
+        if folded := [path for path, known in encodings.items() if known & DICTIONARY_ENCODINGS]:
+            file = pq.ParquetFile(
+                self._source, metadata=metadata, read_dictionary=folded, pre_buffer=False, **_THRIFT_LIMITS
+            )
+            dictionaries = (cells.dictionary for cells in _first_row(file, group, folded))
+            longest += sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)
+        return int(longest)
+
+    def _typed(self, cells: dict[int, pa.Array], first_row: int) -> pa.RecordBatch:
+        """Columns by place in the file, as the engine's types, with the marker last."""
+        names = [self._data[at].name for at in cells if at != self._marker_at]
+        arrays = [self._column(self._data[at], array, first_row) for at, array in cells.items() if at in self._data]
+        if self._marker_at is not None:
+            names.append(MARKER_COLUMN)
+            marker = cells[self._marker_at]
+            plain = marker.storage if isinstance(marker, pa.ExtensionArray) else marker
+            arrays.append(effective_markers(plain, self._path, first_row))
+        return pa.RecordBatch.from_arrays(arrays, names)
+
+    def _column(self, column: Column, cells: pa.Array, first_row: int) -> pa.Array:
+        if column.type == VOID:
+            return pa.nulls(len(cells))
+        try:
+            return converted(cells, arrow_type(column.type))
+        except OutOfRange as error:
+            row = first_row + error.position if error.position >= 0 else None
+            raise RejectedFile(self._diagnostic("ME060", row, column=column.name, type=error.expected)) from error
+
+    def _word(self, field: Field) -> str:
+        is_ntz = self._config.naive_timestamps == "ntz" and field.type.zone == "naive"
+        return "timestamp_ntz" if is_ntz else field.type.word or VOID
+
+    def _diagnostic(self, code: str, row: int | None = None, /, **details: object) -> Diagnostic:
+        return diagnose(code, self._path, row=row, strict=self._config.strict, **details)
+
+    def _notes(self) -> Iterator[Diagnostic]:
+        """Diagnostics of the marker, and of types that are not read as they are."""
+        if self._marker_at is not None:
+            marker = self._fields[self._marker_at]
+            if self._marker_at != len(self._fields) - 1:
+                yield self._diagnostic("ME034", position=self._marker_at + 1, count=len(self._fields))
+            if marker.name != MARKER_COLUMN:
+                yield self._diagnostic("ME052", column=marker.name, other=MARKER_COLUMN)
+            if marker.type.word == "string":
+                yield self._diagnostic("ME035")
+            elif marker.type.word == VOID:
+                yield self._diagnostic("ME045", column=marker.name)
+        for at, field in enumerate(self._fields):
+            if taken_as := field.type.taken_as:
+                taken_as = "integer" if at == self._marker_at else taken_as
+                yield self._diagnostic("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
+
+    def _note_codecs(self, group: int, read: Iterable[int]) -> None:
+        """ME055, of columns that were read."""
+        described = self.parquet.metadata.row_group(group)
+        codecs = {described.column(at).compression for at in read} if described.num_rows else set()
+        for codec in sorted(codecs - _DOCUMENTED_CODECS):
+            if (diagnostic := self._diagnostic("ME055", found=codec)) not in self.diagnostics:
+                self.diagnostics += without_errors([diagnostic])
 
 
 def _opened(source: BinaryIO, footer: bytes) -> pq.ParquetFile:
@@ -136,186 +283,15 @@ def _fields(file: pq.ParquetFile, path: str) -> list[Field]:
     """The file's columns; a nested one is refused at once (ME049)."""
     fields: list[Field] = []
     for at, column in enumerate(file.schema_arrow):
-        if pa.types.is_nested(column.type):
-            kind = "LIST" if pa.types.is_list(column.type) else "MAP" if pa.types.is_map(column.type) else "STRUCT"
-            fields.append(Field(column.name, ParquetType(kind, None), column.nullable))
+        is_nested = pa.types.is_nested(column.type)
+        kind = "LIST" if pa.types.is_list(column.type) else "MAP" if pa.types.is_map(column.type) else "STRUCT"
+        found = ParquetType(kind, None) if is_nested else parquet_type(file.schema.column(at))
+        if found.word is None and not same_name(column.name, MARKER_COLUMN):
+            raise RejectedFile(diagnose("ME049", path, column=column.name, found=found.spelling))
+        fields.append(Field(column.name, found, column.nullable))
+        if is_nested:
             break  # behind it, the places of columns and of leaves differ
-        fields.append(Field(column.name, parquet_type(file.schema.column(at)), column.nullable))
-    for field in fields:
-        if field.type.word is None and not same_name(field.name, MARKER_COLUMN):
-            raise RejectedFile(diagnose("ME049", path, column=field.name, found=field.type.spelling))
     return fields
-
-
-class ParquetChangeFile:
-    """An `OpenFile` over Parquet.
-
-    Attributes:
-        parquet: the file as Arrow has opened it; ask for no column of a row group before a row of it was read.
-    """
-
-    def __init__(  # noqa: PLR0913 - made by `open_parquet` alone
-        self,
-        source: BinaryIO,
-        file: pq.ParquetFile,
-        fields: Sequence[Field],
-        path: str,
-        config: Config,
-        *,
-        threads: bool,
-    ) -> None:
-        self.parquet = file
-        self._source = source
-        self._size = source.seek(0, os.SEEK_END)
-        self._fields = fields
-        self._path = path
-        self._config = config
-        self._threads = threads
-        self._marker_at = _marker_position(fields, path)
-        self.promised_rows = rows = int(file.metadata.num_rows)
-        self._fixed_width = _fixed_width(file.schema)
-        check_total(rows * self._fixed_width, rows, self._size, path, config)
-        self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
-        data = {at: field for at, field in enumerate(fields) if at != self._marker_at}
-        self._data = {at: Column(field.name, self._word(field), field.nullable) for at, field in data.items()}
-        self.columns: Sequence[Column] = tuple(self._data.values())
-        self.naive_columns, self.utc_columns = (
-            frozenset(field.name for field in data.values() if field.type.zone == zone) for zone in ("naive", "utc")
-        )
-        self.diagnostics: list[Diagnostic] = [*self._marker_diagnostics(), *self._type_diagnostics()]
-        without_errors(self.diagnostics)
-
-    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
-
-        Raises:
-            RejectedFile: ME024, ME037, ME060, ME075; under `strict` also ME055.
-            StorageUnavailable: the bytes could not be read.
-        """
-        rows = unfolded = 0
-        read = [at for at, field in enumerate(self._fields) if self._is_read(at, field, columns)] or [0]
-        names = None if columns is None else [self._fields[at].name for at in read]
-        for group in range(self.parquet.num_row_groups):
-            for raw in self._raw_batches(group, names):
-                unfolded += check_lengths(raw, self._path, rows + 1, self._config)
-                yield self._typed(raw, read, rows + 1)
-                rows += raw.num_rows
-                check_total(unfolded, rows, self._size, self._path, self._config)
-            self._note_codecs(group, read)
-        if rows != self.promised_rows:
-            raise broken(self._path, "it holds fewer rows than its footer says")
-
-    def _is_read(self, at: int, field: Field, columns: Collection[str] | None) -> bool:
-        return columns is None or field.name in columns or at == self._marker_at
-
-    def _raw_batches(self, group: int, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """A row group as Parquet types it, in batches of about `BATCH_BYTES`."""
-        described = self.parquet.metadata.row_group(group)
-        unfolded = described.num_rows * self._fixed_width + max(described.total_byte_size, 0)
-        check_total(unfolded, self.promised_rows, self._size, self._path, self._config)
-        try:
-            yield from self.parquet.iter_batches(
-                batch_size=self._rows_per_batch(group, names),
-                row_groups=[group],
-                columns=names,
-                use_threads=self._threads and unfolded > _THREADED_BYTES,
-            )
-        except MemoryError as error:
-            raise out_of_memory(self._path, f"row group {group + 1}", self._config) from error
-        except PARSE_ERRORS as error:
-            reason = f"the pages of row group {group + 1} cannot be read"
-            raise broken(self._path, "it is encrypted" if "crypt" in str(error) else reason) from error
-
-    def _rows_per_batch(self, group: int, names: Sequence[str] | None) -> int:
-        described = self.parquet.metadata.row_group(group)
-        rows, encoded = max(described.num_rows, 1), max(described.total_byte_size, 0)
-        width = self._fixed_width + encoded // rows
-        if rows * encoded > BATCH_BYTES:
-            width += self._longest_text(group, names)
-        return int(min(max(BATCH_BYTES // max(width, 1), 1), MAX_ROWS))
-
-    def _longest_text(self, group: int, names: Collection[str] | None) -> int:
-        """Bytes of the longest row that text and binary columns of a row group can make out of few bytes.
-
-        A dictionary's value costs next to nothing in the file and its whole length in every row; so does the beginning
-        that a value shares with the one before (DELTA_BYTE_ARRAY).
-        """
-        schema, metadata = self.parquet.schema, self.parquet.metadata
-        leaves = {at: schema.column(at) for at in range(len(schema))}
-        texts = {at: leaf.path for at, leaf in leaves.items() if leaf.physical_type == "BYTE_ARRAY"}
-        texts = {at: path for at, path in texts.items() if names is None or path in names}
-        if not texts:
-            return 0
-        _first_row(self.parquet, group, texts.values())
-        described = metadata.row_group(group)  # from here on its columns may be asked for
-        encodings = {path: {*described.column(at).encodings} for at, path in texts.items()}
-        prefixed = sum("DELTA_BYTE_ARRAY" in known for known in encodings.values())
-        longest = prefixed * min(described.total_byte_size, _PREFIX_BYTES)
-        if folded := [path for path, known in encodings.items() if known & DICTIONARY_ENCODINGS]:
-            file = pq.ParquetFile(
-                self._source, metadata=metadata, read_dictionary=folded, pre_buffer=False, **_THRIFT_LIMITS
-            )
-            dictionaries = (cells.dictionary for cells in _first_row(file, group, folded))
-            longest += sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)
-        return int(longest)
-
-    def _typed(self, raw: pa.RecordBatch, read: Sequence[int], first_row: int) -> pa.RecordBatch:
-        """The file's columns at the places read, then the marker."""
-        is_whole = raw.num_columns == len(self._fields)
-        cells = {at: raw.column(at if is_whole else self._fields[at].name) for at in read}
-        marker = None if self._marker_at is None else cells.pop(self._marker_at)
-        names = [self._data[at].name for at in cells]
-        arrays = [self._column(self._data[at], array, first_row) for at, array in cells.items()]
-        if marker is not None:
-            names.append(MARKER_COLUMN)
-            plain = marker.storage if isinstance(marker, pa.ExtensionArray) else marker
-            arrays.append(effective_markers(plain, self._path, first_row))
-        return pa.RecordBatch.from_arrays(arrays, names)
-
-    def _column(self, column: Column, cells: pa.Array, first_row: int) -> pa.Array:
-        if column.type == VOID:
-            return pa.nulls(len(cells))
-        try:
-            return converted(cells, arrow_type(column.type))
-        except OutOfRange as error:
-            row = first_row + error.position if error.position >= 0 else None
-            raise RejectedFile(
-                diagnose("ME060", self._path, row=row, column=column.name, type=error.expected)
-            ) from error
-
-    def _word(self, field: Field) -> str:
-        is_ntz = self._config.naive_timestamps == "ntz" and field.type.zone == "naive"
-        return "timestamp_ntz" if is_ntz else field.type.word or VOID
-
-    def _diagnostic(self, code: str, **details: object) -> Diagnostic:
-        return diagnose(code, self._path, row=None, strict=self._config.strict, **details)
-
-    def _marker_diagnostics(self) -> Iterator[Diagnostic]:
-        if self._marker_at is None:
-            return
-        marker = self._fields[self._marker_at]
-        if self._marker_at != len(self._fields) - 1:
-            yield self._diagnostic("ME034", position=self._marker_at + 1, count=len(self._fields))
-        if marker.name != MARKER_COLUMN:
-            yield self._diagnostic("ME052", column=marker.name, other=MARKER_COLUMN)
-        if marker.type.word == "string":
-            yield self._diagnostic("ME035")
-        elif marker.type.word == VOID:
-            yield self._diagnostic("ME045", column=marker.name)
-
-    def _type_diagnostics(self) -> Iterator[Diagnostic]:
-        for at, field in enumerate(self._fields):
-            if taken_as := field.type.taken_as:
-                taken_as = "integer" if at == self._marker_at else taken_as
-                yield self._diagnostic("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
-
-    def _note_codecs(self, group: int, read: Iterable[int]) -> None:
-        """ME055, of columns that were read."""
-        described = self.parquet.metadata.row_group(group)
-        codecs = {described.column(at).compression for at in read} if described.num_rows else set()
-        for codec in sorted(codecs - _DOCUMENTED_CODECS):
-            if (diagnostic := self._diagnostic("ME055", found=codec)) not in self.diagnostics:
-                self.diagnostics += without_errors([diagnostic])
 
 
 def _marker_position(fields: Sequence[Field], path: str) -> int | None:

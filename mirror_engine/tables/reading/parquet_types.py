@@ -13,28 +13,19 @@ import pyarrow.compute as pc
 from mirror_engine.landing_zone.schema import VOID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+# pyarrow raises these for bytes that it cannot parse
+PARSE_ERRORS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
 
 _SIGNED = {8: "byte", 16: "short", 32: "integer", 64: "long"}
 _UNSIGNED = {8: "short", 16: "integer", 32: "long", 64: "decimal(20,0)"}
-_BARE = {
-    "BOOLEAN": "boolean",
-    "INT32": "integer",
-    "INT64": "long",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "BYTE_ARRAY": "binary",
-}
-_TEXTS = frozenset({"String", "Enum", "JSON"})
-# pyarrow raises these for bytes that it cannot parse
-PARSE_ERRORS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
-
 _WIDEST_DECIMAL = 38
 _DAY = 24 * 60 * 60 * 1_000_000
 _ANY_BITS = frozenset(
     kind.id for kind in (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
 )
-FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
 
 
 @dataclass(frozen=True)
@@ -54,6 +45,25 @@ class ParquetType:
     zone: Literal["naive", "utc", "unsaid"] = "unsaid"
 
 
+_ANNOTATED = {
+    "String": ParquetType("STRING", "string"),
+    "Enum": ParquetType("ENUM", "string"),
+    "JSON": ParquetType("JSON", "string"),
+    "Date": ParquetType("DATE", "date"),
+    "Null": ParquetType("NULL", VOID),
+    "UUID": ParquetType("UUID", "binary", taken_as="binary"),
+}
+_BARE = {
+    "BOOLEAN": ParquetType("BOOLEAN", "boolean"),
+    "INT32": ParquetType("INT32", "integer"),
+    "INT64": ParquetType("INT64", "long"),
+    "INT96": ParquetType("INT96", "timestamp", taken_as="timestamp in microseconds"),
+    "FLOAT": ParquetType("FLOAT", "float"),
+    "DOUBLE": ParquetType("DOUBLE", "double"),
+    "BYTE_ARRAY": ParquetType("BYTE_ARRAY", "binary"),
+}
+
+
 def parquet_type(leaf: Any) -> ParquetType:  # noqa: ANN401 - pyarrow's ColumnSchema is no public type
     """The type of one column of the Parquet schema that is neither nested nor repeated (LZ-5.8)."""
     return _typed(leaf.logical_type.to_json(), leaf.physical_type, leaf.length)
@@ -63,56 +73,23 @@ def parquet_type(leaf: Any) -> ParquetType:  # noqa: ANN401 - pyarrow's ColumnSc
 def _typed(annotation: str, physical: str, length: int) -> ParquetType:
     logical = json.loads(annotation)
     kind = logical["Type"]
-    if kind in _TEXTS:
-        return ParquetType(kind.upper(), "string")
-    if kind in _ANNOTATED:
-        return _ANNOTATED[kind](logical)
-    return _bare(physical, length) if kind == "None" else _foreign(physical, kind)
-
-
-def _integer(logical: Mapping[str, Any]) -> ParquetType:
-    bits = int(logical["bitWidth"])
-    if logical["isSigned"]:
-        return ParquetType(f"INT{bits}", _SIGNED[bits])
-    return ParquetType(f"UINT{bits}", _UNSIGNED[bits], taken_as=_UNSIGNED[bits])
-
-
-def _decimal(logical: Mapping[str, Any]) -> ParquetType:
-    precision, scale = int(logical["precision"]), int(logical["scale"])
-    fits = 0 < precision <= _WIDEST_DECIMAL and 0 <= scale <= precision
-    return ParquetType(f"DECIMAL({precision},{scale})", f"decimal({precision},{scale})" if fits else None)
-
-
-def _timestamp(logical: Mapping[str, Any]) -> ParquetType:
-    unit = str(logical["timeUnit"])
-    taken_as = "timestamp in microseconds" if unit == "nanoseconds" else None
-    zone: Literal["naive", "utc"] = "utc" if logical["isAdjustedToUTC"] else "naive"
-    return ParquetType(f"TIMESTAMP in {unit}", "timestamp", taken_as, zone)
-
-
-_ANNOTATED: dict[str, Callable[[Mapping[str, Any]], ParquetType]] = {
-    "Int": _integer,
-    "Decimal": _decimal,
-    "Timestamp": _timestamp,
-    "Date": lambda _: ParquetType("DATE", "date"),
-    "Null": lambda _: ParquetType("NULL", VOID),
-    "UUID": lambda _: ParquetType("UUID", "binary", taken_as="binary"),
-}
-
-
-def _bare(physical: str, length: int) -> ParquetType:
-    if physical == "INT96":
-        return ParquetType(physical, "timestamp", taken_as="timestamp in microseconds")
-    if physical == "FIXED_LEN_BYTE_ARRAY":
-        return ParquetType(f"FIXED_LEN_BYTE_ARRAY({length})", "binary", taken_as="binary")
-    return ParquetType(physical, _BARE.get(physical))
-
-
-def _foreign(physical: str, kind: str) -> ParquetType:
-    """BSON, geometry and geography are bytes (LZ-5.11); all other annotations are rejected."""
-    if physical == "BYTE_ARRAY":
-        return ParquetType(kind.upper(), "binary", taken_as="binary")
-    return ParquetType(kind.upper(), None)
+    foreign = "binary" if physical == "BYTE_ARRAY" else None  # BSON, geometry and geography are bytes (LZ-5.11)
+    found = _ANNOTATED.get(kind, ParquetType(kind.upper(), foreign, taken_as=foreign))
+    match logical:
+        case {"Type": "None"}:
+            fixed = ParquetType(f"FIXED_LEN_BYTE_ARRAY({length})", "binary", taken_as="binary")
+            found = _BARE.get(physical, fixed)
+        case {"Type": "Int", "bitWidth": bits, "isSigned": True}:
+            found = ParquetType(f"INT{bits}", _SIGNED[bits])
+        case {"Type": "Int", "bitWidth": bits}:
+            found = ParquetType(f"UINT{bits}", _UNSIGNED[bits], taken_as=_UNSIGNED[bits])
+        case {"Type": "Decimal", "precision": precision, "scale": scale}:
+            fits = 0 < precision <= _WIDEST_DECIMAL and 0 <= scale <= precision
+            found = ParquetType(f"DECIMAL({precision},{scale})", f"decimal({precision},{scale})" if fits else None)
+        case {"Type": "Timestamp", "timeUnit": unit, "isAdjustedToUTC": is_utc}:
+            taken_as = "timestamp in microseconds" if unit == "nanoseconds" else None
+            found = ParquetType(f"TIMESTAMP in {unit}", "timestamp", taken_as, "utc" if is_utc else "naive")
+    return found
 
 
 class OutOfRange(ValueError):
@@ -137,11 +114,23 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
     if target.id in _ANY_BITS and cells.type == target:
         return cells
     if pa.types.is_timestamp(target):
-        return _times(cells).view(target)
+        expected = "a time in the years 1 to 9999"
+        naive = cells.view(pa.timestamp(cells.type.unit))
+        if cells.type.unit == "ns":
+            naive = pc.floor_temporal(naive, unit="microsecond")
+        values = _read(naive, lambda some: some.cast(pa.timestamp("us")), expected)
+        _check_years(values.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, expected)
+        return values.view(target)
     expected = "text in UTF-8" if pa.types.is_string(target) else str(target)
     values = _read(cells, lambda some: _cast(some, target), expected)
     if pa.types.is_date32(target):
         _check_years(values.view(pa.int32()), FIRST_DAY, LAST_DAY, "a date in the years 1 to 9999")
+    return values
+
+
+def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array:
+    values = cells.cast(target)
+    values.validate(full=True)
     return values
 
 
@@ -150,39 +139,16 @@ def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], expected: st
     try:
         return reading(cells)
     except pa.ArrowInvalid as error:
-        raise OutOfRange(expected, _first_failing(cells, reading)) from error
-
-
-def _first_failing(cells: pa.Array, reading: Callable[[pa.Array], pa.Array]) -> int:
-    position = -1
-    try:
-        for position in range(len(cells)):
-            reading(cells.slice(position, 1))
-    except pa.ArrowInvalid:
-        return position
-    return -1
-
-
-def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array:
-    values = cells if cells.type == target else cells.cast(target)
-    values.validate(full=True)
-    return values
-
-
-def _times(cells: pa.Array) -> pa.Array:
-    """Times without a zone, in microseconds."""
-    expected = "a time in the years 1 to 9999"
-    naive = cells.view(pa.timestamp(cells.type.unit))
-    if cells.type.unit == "ns":
-        naive = pc.floor_temporal(naive, unit="microsecond")
-    values = _read(naive, lambda some: some.cast(pa.timestamp("us")), expected)
-    _check_years(values.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, expected)
-    return values
+        position = -1
+        try:
+            for position in range(len(cells)):
+                reading(cells.slice(position, 1))
+        except pa.ArrowInvalid:
+            raise OutOfRange(expected, position) from error
+        raise OutOfRange(expected) from error
 
 
 def _check_years(counts: pa.Array, first: int, last: int, expected: str) -> None:
-    extremes = pc.min_max(counts)
-    lowest, highest = extremes["min"].as_py(), extremes["max"].as_py()
-    if lowest is not None and (lowest < first or highest > last):
-        outside = pc.or_(pc.less(counts, first), pc.greater(counts, last))
-        raise OutOfRange(expected, pc.index(outside, True).as_py())
+    outside = pc.index(pc.or_(pc.less(counts, first), pc.greater(counts, last)), True).as_py()
+    if outside >= 0:
+        raise OutOfRange(expected, outside)

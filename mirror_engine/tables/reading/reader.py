@@ -23,10 +23,10 @@ from mirror_engine.landing_zone.schema import (
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.digest import digest
 from mirror_engine.tables.reading.opening import in_memory, listed_now, open_listed
-from mirror_engine.tables.reading.parquet import open_parquet
+from mirror_engine.tables.reading.parquet import ParquetChangeFile
 from mirror_engine.tables.reading.request import ReadFile, TableContext
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows, ingest
-from mirror_engine.tables.reading.text import open_text
+from mirror_engine.tables.reading.text import TextChangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -148,8 +148,8 @@ class ChangeFileReader:
 
     def _parsed(self, content: BinaryIO, request: ReadRequest) -> OpenFile:
         if request.metadata.is_text:
-            return open_text(content, request.path, request.metadata, self._config)
-        return open_parquet(content, request.path, self._config, threads=self._mode.threads)
+            return TextChangeFile(content, request.path, request.metadata, self._config)
+        return ParquetChangeFile(content, request.path, self._config, threads=self._mode.threads)
 
 
 def _close(outcome: ReadFile | RejectedFile) -> None:

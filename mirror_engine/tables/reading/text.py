@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,31 +29,31 @@ if TYPE_CHECKING:
 
 
 TIME = "time"  # of an `ITime` column, a string to Delta
+_MARKER = "marker"
 _INTEGER = r"^-?[0-9]{1,19}$"
 _NUMBER = r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|\+00:00)?$"
-_TIME = r"^(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?$"
+_DAY = r"^(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-[0-9]{2}-[0-9]{2}"  # not in the year 0
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _TO_MICROSECONDS = 26  # characters of a timestamp up to its sixth decimal
 
 
-class InvalidCell(Exception):
-    """A cell that is not a value of its column's type.
-
-    Attributes:
-        position: of the cell, from 0.
-        fault: see `CellFault`.
-    """
-
-    def __init__(self, position: int, fault: str) -> None:
-        super().__init__(fault)
-        self.position = position
-        self.fault = fault
+def _timestamps(texts: pa.Array) -> pa.Array:
+    utc = pc.replace_substring(texts, "+00:00", "Z")
+    return pc.ascii_rtrim(pc.utf8_slice_codeunits(utc, 0, _TO_MICROSECONDS), "Z").cast(pa.timestamp("us"))
 
 
-def array_type(kind: str) -> pa.DataType:
-    """The Arrow type of a declared type."""
-    return arrow_type("string" if kind == TIME else kind)
+# What is read as a whole column: the form that all cells must have, and how Arrow makes values of them.
+_WHOLE: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {
+    "short": (_INTEGER, lambda texts: texts.cast(pa.int16())),
+    "integer": (_INTEGER, lambda texts: texts.cast(pa.int32())),
+    "long": (_INTEGER, lambda texts: texts.cast(pa.int64())),
+    "float": (_NUMBER, lambda texts: texts.cast(pa.float64()).cast(pa.float32())),
+    "double": (_NUMBER, lambda texts: texts.cast(pa.float64())),
+    "boolean": (r"(?i)^(?:true|false)$", lambda texts: pc.equal(pc.ascii_lower(texts), "true")),
+    "date": (_DAY + "$", lambda texts: texts.cast(pa.date32())),
+    "timestamp": (_DAY + f"[T ]{_CLOCK}" + r"(?:\.[0-9]+)?(?:Z|\+00:00)?$", _timestamps),
+    TIME: (f"^{_CLOCK}" + r"(?:\.[0-9]{1,9})?$", lambda texts: texts),
+}
 
 
 def column_array(cells: Sequence[str | None], kind: str) -> pa.Array:
@@ -65,83 +64,31 @@ def column_array(cells: Sequence[str | None], kind: str) -> pa.Array:
         kind: a declared type in Delta's words, or `TIME`.
 
     Raises:
-        InvalidCell: the first cell that is not a value of the type.
+        CellFault: the first cell that is not a value of the type, with its position.
     """
     if kind == "string":
         return pa.array(cells, pa.string())
-    if "" in cells:
-        cells = [cell or None for cell in cells]
-    fast = _FAST.get(kind)
-    if fast is not None:
+    cells = [cell or None for cell in cells]
+    if kind in _WHOLE:
+        form, cast = _WHOLE[kind]
+        texts = pa.array(cells, pa.string())
         with suppress(pa.ArrowInvalid):
-            if (values := fast(pa.array(cells, pa.string()), array_type(kind))) is not None:
-                return values
-    return _exact(cells, kind)
+            if pc.all(pc.match_substring_regex(texts, form), min_count=0).as_py():
+                values = cast(texts)
+                if not (pa.types.is_floating(values.type) and pc.any(pc.is_inf(values)).as_py()):
+                    return values.cast(arrow_type(kind)) if kind != TIME else values
+    return _cell_by_cell(cells, kind)
 
 
-def _exact(cells: Sequence[str | None], kind: str) -> pa.Array:
+def _cell_by_cell(cells: Sequence[str | None], kind: str) -> pa.Array:
     parse = parser(kind)
     values: list[object] = []
     try:
         for cell in cells:
             values.append(None if cell is None else parse(cell))  # noqa: PERF401 - their number says which cell failed
     except CellFault as fault:
-        raise InvalidCell(len(values), fault.fault) from fault
-    return pa.array(values, array_type(kind))
-
-
-def _all_match(texts: pa.Array, pattern: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
-
-
-def _integers(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
-    return texts.cast(target) if _all_match(texts, _INTEGER) else None
-
-
-def _numbers(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
-    if not _all_match(texts, _NUMBER):
-        return None
-    numbers = texts.cast(pa.float64()).cast(target)
-    return None if pc.any(pc.is_inf(numbers)).as_py() else numbers
-
-
-def _booleans(texts: pa.Array, _target: pa.DataType) -> pa.Array | None:
-    words = pc.ascii_lower(texts)
-    known = pc.all(pc.is_in(words, value_set=pa.array(["true", "false", None])), min_count=0).as_py()
-    return pc.equal(words, "true") if known else None
-
-
-def _dates(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
-    return texts.cast(target) if _all_match(texts, _DATE) and not _in_year_zero(texts) else None
-
-
-def _timestamps(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
-    if not _all_match(texts, _TIMESTAMP) or _in_year_zero(texts):
-        return None
-    utc = pc.replace_substring(texts, "+00:00", "Z")
-    cut = pc.ascii_rtrim(pc.utf8_slice_codeunits(utc, 0, _TO_MICROSECONDS), "Z")
-    return cut.cast(pa.timestamp("us")).cast(target)
-
-
-def _in_year_zero(texts: pa.Array) -> bool:
-    return bool(pc.any(pc.starts_with(texts, "0000")).as_py())
-
-
-def _times(texts: pa.Array, _target: pa.DataType) -> pa.Array | None:
-    return texts if _all_match(texts, _TIME) else None
-
-
-_FAST: dict[str, Callable[[pa.Array, pa.DataType], pa.Array | None]] = {
-    "short": _integers,
-    "integer": _integers,
-    "long": _integers,
-    "float": _numbers,
-    "double": _numbers,
-    "boolean": _booleans,
-    "date": _dates,
-    "timestamp": _timestamps,
-    TIME: _times,
-}
+        raise CellFault(fault.fault, len(values)) from None
+    return pa.array(values, arrow_type("string" if kind == TIME else kind))
 
 
 CHUNK_BYTES = 256 * 1024
@@ -154,11 +101,6 @@ _COMPRESSED, _UNCOMPRESSED, _FIRST_SKIPPABLE = 0x00, 0x01, 0x80  # kinds of chun
 def text_bytes(handle: BinaryIO, path: str, encoding: str) -> Iterator[bytes]:
     """Yield the decompressed text from its start; GZIP, ZSTD and framed Snappy are known by their first bytes.
 
-    Args:
-        handle: the file, seekable; stays open.
-        path: for messages.
-        encoding: of the text.
-
     Raises:
         RejectedFile: ME024.
         StorageUnavailable: reading failed.
@@ -169,30 +111,17 @@ def text_bytes(handle: BinaryIO, path: str, encoding: str) -> Iterator[bytes]:
     codec = next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), "")
     if not codec and encoding == "utf-8" and head.startswith(b"\0"):  # Hadoop's blocks of Snappy begin so
         raise broken(path, "it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format")
+    read = handle.read
     try:
-        if not codec:
-            yield from iter(partial(handle.read, CHUNK_BYTES), b"")
-        elif codec == "snappy":
+        if codec == "snappy":
             yield from _snappy_frames(handle)
-        else:
-            content = pa.CompressedInputStream(pa.PythonFile(_KeptOpen(handle), mode="r"), codec)
-            yield from iter(partial(content.read, CHUNK_BYTES), b"")
+            return
+        if codec:
+            kept_open = SimpleNamespace(read=handle.read, close=lambda: None, closed=False)  # it is read again
+            read = pa.CompressedInputStream(pa.PythonFile(kept_open, mode="r"), codec).read
+        yield from iter(partial(read, CHUNK_BYTES), b"")
     except (OSError, EOFError, pa.ArrowException) as error:
         raise broken(path, f"its {codec} data is damaged or ends early") from error
-
-
-class _KeptOpen(io.RawIOBase):
-    """A reader that Arrow closes at its end; the file below stays open and is read again."""
-
-    def __init__(self, source: BinaryIO) -> None:
-        super().__init__()
-        self._source = source
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        return self._source.read(size)
 
 
 def _snappy_frames(source: BinaryIO) -> Iterator[bytes]:
@@ -219,8 +148,16 @@ def _uncompressed_size(block: bytes) -> int:
     raise EOFError
 
 
-def open_text(handle: BinaryIO, path: str, metadata: Metadata, config: Config) -> TextChangeFile:
-    """Open a delimited-text change file and read its header.
+class _Field(NamedTuple):
+    """A column to read: its place in the header, and a declared type, `TIME` or `_MARKER`."""
+
+    at: int
+    column: Column
+    kind: str
+
+
+class TextChangeFile:
+    """An `OpenFile` over delimited text. Timestamps are UTC by rule, so that no column is naive.
 
     Args:
         handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
@@ -232,20 +169,6 @@ def open_text(handle: BinaryIO, path: str, metadata: Metadata, config: Config) -
         RejectedFile: ME023, ME024, ME036, ME053, ME061, ME075; under `strict` also ME034 and ME052.
         StorageUnavailable: the bytes could not be read.
     """
-    return TextChangeFile(handle, path, metadata, config)
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A declared column that the header names, and where."""
-
-    at: int
-    column: Column
-    kind: str
-
-
-class TextChangeFile:
-    """An `OpenFile` over delimited text. Timestamps are UTC by rule, so that no column is naive."""
 
     naive_columns: frozenset[str] = frozenset()
     utc_columns: frozenset[str] = frozenset()
@@ -256,14 +179,22 @@ class TextChangeFile:
         self._path = path
         self._metadata = metadata
         self._config = config
-        self.diagnostics: list[Diagnostic] = []
-        self._noted: set[Diagnostic] = set()
+        self._noted: dict[Diagnostic, None] = {}
         self.marker: str | None = None
-        self._marker_at: int | None = None
-        self._fields: list[_Field] = []
-        self._match(self._header())
-        self.columns: Sequence[Column] = tuple(field.column for field in self._fields)
-        without_errors(self.diagnostics)
+        if next(text_bytes(handle, path, metadata.dialect.encoding), None) is None:
+            raise self._rejected("ME023")
+        first = next(self._records(self._reader()), None)
+        if first is None:
+            raise self._rejected("ME061", reason="there is no header")
+        fields = self._matched([name or "" for name in first[0]])
+        self._fields = sorted(fields, key=lambda field: field.kind == _MARKER)
+        self.columns: Sequence[Column] = tuple(field.column for field in fields if field.kind != _MARKER)
+        without_errors(self._noted)
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """Warnings and information; grows while rows are read."""
+        return list(self._noted)
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - all are read
         """Rows in file order; see `OpenFile`. Markers and nullability are checked already.
@@ -293,49 +224,38 @@ class TextChangeFile:
         return RecordReader(self._metadata.dialect, limits)
 
     def _records(self, reader: RecordReader) -> Iterator[list[Record]]:
-        content = text_bytes(self._handle, self._path, self._metadata.dialect.encoding)
-        return reader.records(decoded(content, self._metadata.dialect.encoding))
+        encoding = self._metadata.dialect.encoding
+        return reader.records(decoded(text_bytes(self._handle, self._path, encoding), encoding))
 
-    def _header(self) -> list[str]:
-        if next(text_bytes(self._handle, self._path, self._metadata.dialect.encoding), None) is None:
-            raise self._rejected("ME023")
-        first = next(self._records(self._reader()), None)
-        if first is None:
-            raise self._rejected("ME061", reason="there is no header")
-        return [name or "" for name in first[0]]
-
-    def _match(self, header: list[str]) -> None:
-        """Find the marker and the declared columns (LZ-4.10, LZ-6.5)."""
+    def _matched(self, header: list[str]) -> list[_Field]:
+        """The marker and the declared columns among a header's names (LZ-4.10, LZ-6.5)."""
         declared = {folded(column.name): column for column in self._metadata.declared_columns}
+        declared[folded(MARKER_COLUMN)] = Column(MARKER_COLUMN, "byte")
+        fields: list[_Field] = []
         seen: dict[str, str] = {}
         for at, name in enumerate(header):
             key = folded(name)
             if key in seen and name:
-                self._reject_duplicate(seen[key], name)
+                is_marker = key == folded(MARKER_COLUMN)
+                details = {"found": "text"} if is_marker else {"column": seen[key], "other": name}
+                raise self._rejected("ME036" if is_marker else "ME053", **details)
             seen[key] = name
-            if key == folded(MARKER_COLUMN):
-                self.marker, self._marker_at = name, at
-                self._note_case(name, MARKER_COLUMN)
-            elif (column := declared.get(key)) is not None:
+            if (column := declared.get(key)) is not None:
                 kind = TIME if column.name in self._metadata.time_columns else column.type
-                self._fields.append(_Field(at, column, kind))
-                self._note_case(name, column.name)
+                if column.name == MARKER_COLUMN:
+                    kind, self.marker = _MARKER, name
+                fields.append(_Field(at, column, kind))
+                if name != column.name:
+                    self._note("ME052", column=name, other=column.name)
             elif "\r" in name or "\n" in name:
                 # no publisher names a column so: the header runs into the rows
                 raise self._rejected("ME061", reason="header: it does not end in RowSeparator")
             else:
                 self._note("ME057", column=name)
-        if self._marker_at is not None and self._marker_at != len(header) - 1:
-            self._note("ME034", position=self._marker_at + 1, count=len(header))
-
-    def _reject_duplicate(self, first: str, second: str) -> None:
-        if folded(first) == folded(MARKER_COLUMN):
-            raise self._rejected("ME036", found="text")
-        raise self._rejected("ME053", column=first, other=second)
-
-    def _note_case(self, name: str, other: str) -> None:
-        if name != other:
-            self._note("ME052", column=name, other=other)
+        marker_at = next((field.at for field in fields if field.kind == _MARKER), len(header) - 1)
+        if marker_at != len(header) - 1:
+            self._note("ME034", position=marker_at + 1, count=len(header))
+        return fields
 
     def _batch(self, rows: list[Record], first_row: int) -> pa.RecordBatch:
         """Typed rows.
@@ -344,46 +264,38 @@ class TextChangeFile:
             RejectedFile: at the first row that is wrong, in its first column that is.
         """
         by_column = list(zip(*rows, strict=True))
-        makers = [partial(self._array, field, by_column[field.at], first_row) for field in self._fields]
-        if self._marker_at is not None:
-            makers.append(partial(self._markers, by_column[self._marker_at], first_row))
         arrays: list[pa.Array] = []
         rejections: list[RejectedFile] = []
-        for make in makers:
+        for field in self._fields:
             try:
-                arrays.append(make())
+                arrays.append(self._array(field, by_column[field.at], first_row))
             except RejectedFile as rejected:  # noqa: PERF203 - a few columns
                 rejections.append(rejected)
         if rejections:
             raise min(rejections, key=lambda rejected: rejected.diagnostic.row or 0)
         if not arrays:  # the header names no declared column
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
-        names = [column.name for column in self.columns] + [MARKER_COLUMN] * (self._marker_at is not None)
-        return pa.RecordBatch.from_arrays(arrays, names)
+        return pa.RecordBatch.from_arrays(arrays, [field.column.name for field in self._fields])
 
     def _array(self, field: _Field, cells: Sequence[str | None], first_row: int) -> pa.Array:
-        name, strict = field.column.name, self._config.strict
+        if field.kind == _MARKER:
+            return effective_markers(pa.array(cells, pa.string()), self._path, first_row)
         try:
             values = column_array(cells, field.kind)
-        except InvalidCell as cell:
+        except CellFault as cell:
             row = first_row + cell.position
-            details = {"column": name, "type": field.kind, "fault": cell.fault}
-            raise RejectedFile(diagnose("ME060", self._path, row=row, strict=strict, **details)) from None
+            details = {"column": field.column.name, "type": field.kind, "fault": cell.fault}
+            raise RejectedFile(self._diagnostic("ME060", row, **details)) from None
         if values.null_count and not field.column.nullable:
             row = first_row + values.is_valid().index(pa.scalar(False)).as_py()
-            raise RejectedFile(diagnose("ME048", self._path, row=row, strict=strict, column=name))
+            raise RejectedFile(self._diagnostic("ME048", row, column=field.column.name))
         return values
 
-    def _markers(self, cells: Sequence[str | None], first_row: int) -> pa.Array:
-        return effective_markers(pa.array(cells, pa.string()), self._path, first_row)
+    def _diagnostic(self, code: str, row: int | None = None, /, **details: object) -> Diagnostic:
+        return diagnose(code, self._path, row=row, strict=self._config.strict, **details)
 
     def _note(self, code: str, **details: object) -> None:
-        diagnostic = diagnose(code, self._path, row=None, strict=self._config.strict, **details)
-        if diagnostic not in self._noted:  # rows are read more than once, and a header may name many columns
-            self._noted.add(diagnostic)
-            self.diagnostics.append(diagnostic)
+        self._noted[self._diagnostic(code, **details)] = None  # once: rows are read more than once
 
     def _rejected(self, code: str, **details: object) -> RejectedFile:
-        return RejectedFile(
-            diagnose(code, self._path, row=None, strict=self._config.strict, **details), self.diagnostics
-        )
+        return RejectedFile(self._diagnostic(code, **details), self.diagnostics)

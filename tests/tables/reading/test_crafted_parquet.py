@@ -14,7 +14,7 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.diagnostics import RejectedFile
-from mirror_engine.tables.reading.parquet import open_parquet
+from mirror_engine.tables.reading.parquet import ParquetChangeFile
 
 PATH = "Orders/00000000000000000001.parquet"
 MEBIBYTE = 1 << 20
@@ -26,7 +26,7 @@ import sys
 from peak_memory import peak_bytes
 from mirror_engine.config import Config
 from mirror_engine.tables.reading.limits import limit_memory
-from mirror_engine.tables.reading.parquet import open_parquet
+from mirror_engine.tables.reading.parquet import ParquetChangeFile
 
 path, more = sys.argv[1], int(sys.argv[2])
 if more:
@@ -34,7 +34,7 @@ if more:
 before = peak_bytes()
 with open(path, "rb", buffering=0) as handle:
     try:
-        for batch in open_parquet(handle, "Orders/1.parquet", Config()).batches():
+        for batch in ParquetChangeFile(handle, "Orders/1.parquet", Config()).batches():
             pass
     except Exception as error:
         print(type(error).__name__, error.diagnostic.code)
@@ -142,13 +142,13 @@ class TestMemory:
 def test_a_page_that_claims_an_impossible_size_is_rejected(source, field, number):
     content = with_page_header(parquet(pa.table({"Id": [1, 2], "City": ["Linz", "Graz"]})), field, number)
     with pytest.raises(RejectedFile, match="the pages of row group 1 cannot be read"):
-        list(open_parquet(source(content), PATH, Config()).batches())
+        list(ParquetChangeFile(source(content), PATH, Config()).batches())
 
 
 def test_a_footer_whose_row_groups_would_expand_beyond_the_bounds_is_rejected_unread():
     content = parquet(pa.table({"Text": ["x" * 100_000] * 20}), compression="zstd")
     with pytest.raises(RejectedFile, match="ME075"):
-        next(open_parquet(io.BytesIO(content), PATH, Config(max_row_size=20_000)).batches())
+        next(ParquetChangeFile(io.BytesIO(content), PATH, Config(max_row_size=20_000)).batches())
 
 
 def test_more_footer_structs_than_any_table_has_columns_are_rejected():
@@ -159,6 +159,6 @@ def test_more_footer_structs_than_any_table_has_columns_are_rejected():
     assert footer[2] == 0x19  # the schema
     crafted = footer[:2] + columns[:1].replace(b"\x29", b"\x19") + columns[1:] + footer[4:]
     with pytest.raises(RejectedFile, match="its footer cannot be understood"):
-        open_parquet(
+        ParquetChangeFile(
             io.BytesIO(content[: -8 - length] + crafted + len(crafted).to_bytes(4, "little") + b"PAR1"), PATH, Config()
         )

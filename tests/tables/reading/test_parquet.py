@@ -24,7 +24,7 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import VOID, Column
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFile, open_parquet
+from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def written(table: pa.Table, **options: Any) -> bytes:
 
 
 def opened(content: bytes, config: Config | None = None) -> ParquetChangeFile:
-    return open_parquet(io.BytesIO(content), PATH, config or Config())
+    return ParquetChangeFile(io.BytesIO(content), PATH, config or Config())
 
 
 def rows(file: ParquetChangeFile) -> pa.Table:
@@ -424,7 +424,7 @@ def test_a_read_that_fails_is_no_fault_of_the_file() -> None:
             return super().read(size)
 
     with pytest.raises(StorageUnavailable):
-        list(open_parquet(Failing(SMALL), PATH, Config()).batches())
+        list(ParquetChangeFile(Failing(SMALL), PATH, Config()).batches())
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from mirror_engine.config import Config
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.metadata import Metadata, parse
-from mirror_engine.tables.reading.text import TextChangeFile, open_text
+from mirror_engine.tables.reading.text import TextChangeFile
 
 NULLABLE = "City String,Weight Double,Ratio Single,Big Int64,Small Int16,On IDate,At DateTime,Is Boolean,Time ITime"
 COLUMNS = [{"Name": "Id", "DataType": "Int32"}] + [
@@ -34,7 +34,7 @@ def metadata(**options: str) -> Metadata:
 
 
 def opened(content: bytes, config: Config | None = None, **options: str) -> TextChangeFile:
-    return open_text(io.BytesIO(content), "Orders/1.csv", metadata(**options), config or Config())
+    return TextChangeFile(io.BytesIO(content), "Orders/1.csv", metadata(**options), config or Config())
 
 
 def rows(content: bytes, **options: str) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def test_compression_is_known_by_its_first_bytes(compress: Any) -> None:
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd, frames])
 def test_the_file_stays_open_for_another_reading(compress: Any) -> None:
     handle = io.BytesIO(compress(PLAIN))
-    file = open_text(handle, "Orders/1.csv", metadata(), Config())
+    file = TextChangeFile(handle, "Orders/1.csv", metadata(), Config())
     assert [sum(batch.num_rows for batch in file.batches()) for _ in range(3)] == [2, 2, 2]
     assert not handle.closed
 
@@ -129,7 +129,7 @@ def test_a_read_that_fails_is_no_fault_of_the_file(compress: Any) -> None:
             return super().read(size)
 
     with pytest.raises(StorageUnavailable):
-        list(open_text(Failing(compress(PLAIN)), "Orders/1.csv", metadata(), Config()).batches())
+        list(TextChangeFile(Failing(compress(PLAIN)), "Orders/1.csv", metadata(), Config()).batches())
 
 
 def test_a_snappy_frame_beyond_its_bound_is_damaged() -> None:

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.tables.reading import text as text_columns
-from mirror_engine.tables.reading.text import InvalidCell, column_array
+from mirror_engine.tables.reading.text import CellFault, column_array
 
 KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "time", "binary"]
 CELLS = st.lists(
@@ -33,9 +33,9 @@ def test_the_fast_reading_equals_the_exact_one(kind: str, cells: list[str | None
     def outcome(read: Any) -> object:
         try:
             values = read(cells, kind)
-        except InvalidCell as cell:
+        except CellFault as cell:
             return (cell.position, cell.fault)
         return str(values.type), repr(values.to_pylist())
 
-    exact = outcome(lambda cells, kind: text_columns._exact([cell or None for cell in cells], kind))
+    exact = outcome(lambda cells, kind: text_columns._cell_by_cell([cell or None for cell in cells], kind))
     assert outcome(column_array) == exact
