@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from wire import running
 
+from mirror_engine.config import Config
+from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.faults import EmulatorOptions, parse_fault
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.replication import NullReplication
 from mirror_engine.onelake.serving import services
 from mirror_engine.onelake.store import LocalStore
 
@@ -72,7 +73,7 @@ class Client:
 
 
 @contextlib.contextmanager
-def faulty(folder: Path, *faults: str, databases: Any = None) -> Iterator[Client]:
+def faulty(folder: Path, *faults: str) -> Iterator[Client]:
     """A client of a OneLake with the item `shop/orders` and the folder of a table; the folder's PUT comes first."""
     reported: list[Any] = []
     storage = LocalStore(folder)
@@ -83,5 +84,5 @@ def faulty(folder: Path, *faults: str, databases: Any = None) -> Iterator[Client
         faults=[parse_fault(text) for text in faults], on_fault=lambda *fault: reported.append(fault)
     )
     lake = Lake(storage, items, options, on_lost_file=reported.append)
-    with running(services(lake, databases or NullReplication(), None)) as emulator:
+    with running(services(lake, EnginePool(folder, items, Config(), has_engines=False), None)) as emulator:
         yield Client(emulator.http_port, reported, lake)

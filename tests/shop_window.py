@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirror_engine.mirror import Mirror
-from mirror_engine.onelake.page.status_cache import ShownItem
-from mirror_engine.onelake.replication import DatabaseStatus
+from mirror_engine.onelake.engine_pool import DatabaseStatus, ShownItem
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 

@@ -130,8 +130,7 @@ def start(
     an emulator is already running for STORE · 130 stopped by Ctrl+C
     """
     _check_packages()
-    from mirror_engine.onelake import background
-    from mirror_engine.onelake.connection import Listening
+    from mirror_engine.onelake.connection import Listening, running, start_detached
 
     if token_file:
         token = _read_token(token_file)
@@ -140,7 +139,7 @@ def start(
     if detach and not foreground:
         _plan(store, config, listening, emulator)  # wrong faults are a usage error here
         words = [*settings_of(context).words, "--foreground"]
-        _print_info(background.running(store) or background.start(store, words, os.environ), as_json=as_json)
+        _print_info(running(store) or start_detached(store, words, os.environ), as_json=as_json)
         return
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     level = log.level_of(log_level, settings_of(context).verbosity)
@@ -167,9 +166,9 @@ def stop(store: Path, *, as_json: bool) -> None:
     Exit codes: 0 stopped, or none was running · 2 usage error · 4 it has not stopped yet
     """
     _check_packages()
-    from mirror_engine.onelake import background
+    from mirror_engine.onelake import connection
 
-    stopped = background.stop(store)
+    stopped = connection.stop(store)
     if as_json:
         print_json("emulator stop", {"store": str(store), "stopped": stopped is not None})
     else:
@@ -188,9 +187,9 @@ def env(store: Path, *, as_json: bool) -> None:
     Exit codes: 0 printed · 2 usage error, or no emulator is running
     """
     _check_packages()
-    from mirror_engine.onelake import background
+    from mirror_engine.onelake.connection import running
 
-    info = background.running(store)
+    info = running(store)
     if info is None:
         raise UsageError(f"no emulator is running for {store}", f"start one: mirror-engine emulator start {store} -d")
     _print_info(info, as_json=as_json, exports_only=True, name="emulator env")

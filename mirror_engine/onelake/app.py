@@ -68,88 +68,56 @@ class OneLake:
         return response
 
 
-_ACTIONS: dict[str, Operation] = {"append": dfs.append, "flush": dfs.flush, "setproperties": dfs.set_properties}
-_CONTAINERS = frozenset({"container", "account"})
-_PUT_COMPONENTS: dict[str, Operation] = {
-    "block": blob.put_block,
-    "blocklist": blob.put_block_list,
-    "metadata": dfs.set_properties,
-    "properties": dfs.set_properties,
-    "lease": dfs.lease,
-}
+_ANY = "PUT PATCH POST"  # Hadoop's client sends actions by PUT, too
+# Methods, what marks the request (a header, a query parameter, or one with its value), its operation; the first counts
+_ROUTES: tuple[tuple[str, str, Operation | StorageErrorCode], ...] = (
+    ("POST", "?comp=batch", blob.batch),
+    ("POST", "x-ms-lease-action", dfs.lease),
+    ("PUT", "x-ms-rename-source", dfs.rename),
+    ("PUT", "?resource", dfs.create),
+    (_ANY, "?action=append", dfs.append),
+    (_ANY, "?action=flush", dfs.flush),
+    (_ANY, "?action=setproperties", dfs.set_properties),
+    (_ANY, "?action", StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER),
+    ("PUT DELETE", "?restype=container", blob.change_container),
+    ("PUT DELETE", "?restype=account", blob.change_container),
+    ("DELETE", "?resource=filesystem", blob.change_container),
+    ("PUT", "?comp=block", blob.put_block),
+    ("PUT", "?comp=blocklist", blob.put_block_list),
+    ("PUT", "?comp=metadata", dfs.set_properties),
+    ("PUT", "?comp=properties", dfs.set_properties),
+    ("PUT", "?comp=lease", dfs.lease),
+    ("PUT DELETE", "?comp", StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER),
+    ("PUT", "x-ms-copy-source", blob.copy),
+    ("PUT", "x-ms-blob-type", blob.put),
+    ("PATCH", "", StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER),
+    ("GET", "?resource=filesystem", dfs.list_paths),
+    ("GET HEAD", "?restype=account", blob.account_properties),
+    ("GET", "?comp=list", blob.list_blobs),
+    ("GET", "?comp", StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER),  # no block lists, no tags
+    ("GET HEAD", "?restype=container", dfs.get_filesystem_properties),
+    ("HEAD", "?resource=filesystem", dfs.get_filesystem_properties),
+    ("GET", "", dfs.read),
+    ("HEAD", "", dfs.get_properties),
+)
 
 
 def operation_of(request: LakeRequest, dialect: Dialect) -> Operation:
     """The operation that a request asks for; an error where there is none."""
-    match request.method:
-        case "PUT":
-            operation = _put(request)
-        case "PATCH":
-            operation = _ACTIONS.get(request.query.get("action", "").lower())
-        case "POST":
-            operation = _post(request)
-        case "GET":
-            operation = _get(request)
-        case "HEAD":
-            operation = _head(request)
-        case "DELETE":
-            operation = _delete(request, dialect)
-        case _:
-            raise StorageApiError(StorageErrorCode.UNSUPPORTED_HTTP_VERB)
-    if operation is None:
-        raise StorageApiError(StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER)
-    return operation
-
-
-def _put(request: LakeRequest) -> Operation | None:  # noqa: PLR0911 - a table
-    component = request.query.get("comp", "").lower()
-    if "x-ms-rename-source" in request.headers:
-        return dfs.rename
-    if "resource" in request.query:
-        return dfs.create
-    if "action" in request.query:  # Hadoop's client
-        return _ACTIONS.get(request.query["action"].lower())
-    if request.query.get("restype") in _CONTAINERS:
-        return blob.change_container
-    if component:
-        return _PUT_COMPONENTS.get(component)
-    if "x-ms-copy-source" in request.headers:
-        return blob.copy
-    if "x-ms-blob-type" in request.headers:
-        return blob.put
-    raise StorageApiError(StorageErrorCode.MISSING_REQUIRED_HEADER, "Neither resource nor x-ms-blob-type is there.")
-
-
-def _post(request: LakeRequest) -> Operation | None:
-    if request.query.get("comp") == "batch":
-        return blob.batch
-    if "x-ms-lease-action" in request.headers:
-        return dfs.lease
-    if "action" in request.query:
-        return _ACTIONS.get(request.query["action"].lower())
+    query = request.query.items()
+    marks = {
+        "",
+        *request.headers,
+        *(f"?{name}" for name, _ in query),
+        *(f"?{name}={text.lower()}" for name, text in query),
+    }
+    for methods, mark, operation in _ROUTES:
+        if request.method in methods.split() and mark in marks:
+            if isinstance(operation, StorageErrorCode):
+                raise StorageApiError(operation)
+            return operation
+    if request.method == "DELETE":
+        return dfs.delete if dialect is Dialect.DFS else blob.delete
+    if request.method == "PUT":
+        raise StorageApiError(StorageErrorCode.MISSING_REQUIRED_HEADER, "Neither resource nor x-ms-blob-type is there.")
     raise StorageApiError(StorageErrorCode.UNSUPPORTED_HTTP_VERB)
-
-
-def _get(request: LakeRequest) -> Operation | None:
-    if request.query.get("resource") == "filesystem":
-        return dfs.list_paths
-    if request.query.get("restype") == "account":
-        return blob.account_properties
-    if component := request.query.get("comp"):
-        return blob.list_blobs if component == "list" else None  # no block lists, no tags
-    return dfs.get_filesystem_properties if request.query.get("restype") == "container" else dfs.read
-
-
-def _head(request: LakeRequest) -> Operation | None:
-    if request.query.get("restype") == "account":
-        return blob.account_properties
-    is_filesystem = request.query.get("restype") == "container" or request.query.get("resource") == "filesystem"
-    return dfs.get_filesystem_properties if is_filesystem else dfs.get_properties
-
-
-def _delete(request: LakeRequest, dialect: Dialect) -> Operation | None:
-    if request.query.get("restype") in _CONTAINERS or request.query.get("resource") == "filesystem":
-        return blob.change_container
-    if request.query.get("comp"):
-        return None
-    return dfs.delete if dialect is Dialect.DFS else blob.delete

@@ -5,9 +5,7 @@ The authority's key is used once and never written. Nothing is added to a system
 
 from __future__ import annotations
 
-import os
 import ssl
-import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from ipaddress import ip_address, ip_network
@@ -19,10 +17,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from mirror_engine.onelake.connection import write_private
 from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC, LOGINS, LOOPBACK, LOOPBACK_ADDRESSES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 LIFETIME = timedelta(days=30)
@@ -66,71 +64,41 @@ def create_authority(folder: Path, address: str = LOOPBACK, now: datetime | None
     folder.chmod(0o700)
     addresses = sorted({*LOOPBACK_ADDRESSES, *([] if ip_address(address).is_unspecified else [address])})
     ca_key, leaf_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    ca = _ca_certificate(ca_key, addresses, begins)
-    leaf = _leaf_certificate(ca, ca_key, leaf_key.public_key(), addresses)
-    ca_text = ca.public_bytes(Encoding.PEM)
-    key_text = leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    created = Authority(folder / "ca.pem", folder / "bundle.pem", folder / "emulator.pem")
-    _replace(created.ca, ca_text)
-    _replace(created.bundle, ca_text + _machine_roots())
-    _replace(created.leaf, leaf.public_bytes(Encoding.PEM) + key_text)
-    return created
-
-
-def _ca_certificate(key: ec.EllipticCurvePrivateKey, addresses: Sequence[str], begins: datetime) -> x509.Certificate:
-    """Name-constrained: a publisher that trusts it trusts it for these names only."""
-    names = ("localhost", DFS, BLOB, FABRIC, *LOGINS)  # a permitted name includes its subdomains
-    permitted = [
-        *(x509.DNSName(name) for name in names),
-        *(x509.IPAddress(ip_network(address)) for address in addresses),
-    ]
-    return (
-        _certificate(_name(ISSUER), key.public_key(), begins, begins + LIFETIME)
-        .issuer_name(_name(ISSUER))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(is_ca=True), critical=True)
+    # name-constrained, and a permitted name includes its subdomains: a publisher trusts it for these alone
+    permitted: list[x509.GeneralName] = [x509.DNSName(name) for name in ("localhost", DFS, BLOB, FABRIC, *LOGINS)]
+    permitted += [x509.IPAddress(ip_network(address)) for address in addresses]
+    ca = (
+        _certificate(ISSUER, ca_key, begins, is_ca=True)
         .add_extension(x509.NameConstraints(permitted, excluded_subtrees=None), critical=True)
-        .sign(key, hashes.SHA256())
+        .sign(ca_key, hashes.SHA256())
     )
-
-
-def _leaf_certificate(
-    ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey, key: ec.EllipticCurvePublicKey, addresses: Sequence[str]
-) -> x509.Certificate:
-    names = ("localhost", f"*.{DFS}", f"*.{BLOB}", FABRIC, *LOGINS)
-    alternatives = [
-        *(x509.DNSName(name) for name in names),
-        *(x509.IPAddress(ip_address(address)) for address in addresses),
+    names: list[x509.GeneralName] = [
+        x509.DNSName(name) for name in ("localhost", f"*.{DFS}", f"*.{BLOB}", FABRIC, *LOGINS)
     ]
+    names += [x509.IPAddress(ip_address(address)) for address in addresses]
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    return (
-        _certificate(_name("mirror-engine emulator"), key, ca.not_valid_before_utc, ca.not_valid_after_utc)
-        .issuer_name(ca.subject)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(is_ca=False), critical=True)
+    leaf = (
+        _certificate("mirror-engine emulator", leaf_key, begins, is_ca=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(issuer_key, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
+    ca_text = ca.public_bytes(Encoding.PEM)
+    key_text = leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    created = Authority(folder / "ca.pem", folder / "bundle.pem", folder / "emulator.pem")
+    write_private(created.ca, ca_text)
+    write_private(created.bundle, ca_text + _machine_roots())
+    write_private(created.leaf, leaf.public_bytes(Encoding.PEM) + key_text)
+    return created
 
 
 def _certificate(
-    subject: x509.Name, key: ec.EllipticCurvePublicKey, begins: datetime, ends: datetime
+    common_name: str, key: ec.EllipticCurvePrivateKey, begins: datetime, *, is_ca: bool
 ) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(ends)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _key_usage(*, is_ca: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
+    """What both certificates have; issued by `ISSUER`."""
+    subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in (common_name, ISSUER))
+    usage = x509.KeyUsage(
         digital_signature=not is_ca,
         key_cert_sign=is_ca,
         crl_sign=is_ca,
@@ -141,21 +109,17 @@ def _key_usage(*, is_ca: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    return (
+        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + LIFETIME)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None), critical=True)
+        .add_extension(usage, critical=True)
+    )
 
 
 def _machine_roots() -> bytes:
     """This machine's trusted roots, without other STOREs' authorities."""
     roots = ssl.create_default_context().get_ca_certs(binary_form=True)
     return "".join(ssl.DER_cert_to_PEM_cert(root) for root in roots if ISSUER.encode() not in root).encode("ascii")
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file in one step, readable by its owner alone from the first byte on."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    os.replace(name, path)  # noqa: PTH105 - the name is text

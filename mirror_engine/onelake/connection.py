@@ -1,28 +1,33 @@
-"""How publishers reach a running emulator: listening address, environment variables, connection info."""
+"""A STORE's emulator from outside: where it listens, how publishers reach it, and how it runs detached."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.errors import UsageError
+from filelock import FileLock, Timeout
+
+from mirror_engine.errors import SetupError, TransientError, UsageError
+from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.hosts import DFS, LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from mirror_engine.onelake.authority import Authority
-    from mirror_engine.onelake.items import Item
-
-TENANT = "6d697272-6f72-4e67-a96e-652d74656e74"  # the Entra stub accepts any
-CLIENT = "6d697272-6f72-4e67-a96e-632d6c69656e"
-ANY_SECRET = "x"  # noqa: S105 - any will do
-NO_PROXY = "localhost,127.0.0.1"  # older clients fail on ::1
+START_SECONDS = 60.0
+STOP_SECONDS = 120.0  # an engine finishes its commit first
+POLL_SECONDS = 0.05
 MIN_TOKEN_CHARACTERS = 16
 _TOKEN = re.compile(r"[!-~]+")
 
@@ -75,9 +80,9 @@ class Listening:
     def reached_at(self) -> str:
         """The address for programs on this machine."""
         address = ip_address(self.address)
-        if not address.is_unspecified:
-            return f"[{self.address}]" if address.version == 6 else self.address  # noqa: PLR2004 - IPv6
-        return LOOPBACK if address.version == 4 else "[::1]"  # noqa: PLR2004 - IPv4
+        if address.is_unspecified:
+            address = ip_address(LOOPBACK if address.version == 4 else "::1")  # noqa: PLR2004 - IPv4
+        return f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IPv6
 
 
 @dataclass(frozen=True)
@@ -113,11 +118,6 @@ class ConnectionInfo:
         """As plain values."""
         return asdict(self) | {"landing_zone": self.landing_zone}
 
-    @staticmethod
-    def of(values: Mapping[str, Any]) -> ConnectionInfo:
-        """From `to_json`'s values."""
-        return ConnectionInfo(**{name: values[name] for name in ConnectionInfo.__dataclass_fields__})
-
     def exports(self) -> Sequence[str]:
         """Lines for a shell."""
         lines = [f"export {name}={shlex.quote(text)}" for name, text in self.environment.items() if name != "PATH"]
@@ -140,28 +140,109 @@ class ConnectionInfo:
         ]
 
 
-def variables(proxy: str, authority: Authority, programs: Path, item: Item, secret: str | None) -> dict[str, str]:
-    """The environment of a publisher.
+class StateFolder:
+    """The private folder of a STORE, `.mirror-engine`; nothing is created.
 
-    Args:
-        proxy: the proxy's URL.
-        authority: whose certificates clients must trust.
-        programs: the folder of the stub `az`.
-        item: the default mirrored database.
-        secret: which the emulator demands; None where any passes.
+    Attributes:
+        path: its own.
+        tls: certificates and key.
+        programs: prepended to a publisher's PATH.
+        lock: held while an emulator runs.
+        log: of a detached emulator.
+        info: connection info; present while requests are answered.
     """
-    return {
-        **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), proxy),  # some programs read only one, and one takes precedence
-        **dict.fromkeys(("NO_PROXY", "no_proxy"), NO_PROXY),
-        "REQUESTS_CA_BUNDLE": str(authority.bundle),
-        "SSL_CERT_FILE": str(authority.bundle),
-        "CURL_CA_BUNDLE": str(authority.bundle),
-        "NODE_EXTRA_CA_CERTS": str(authority.ca),
-        "NODE_USE_ENV_PROXY": "1",  # Node 22.21 and 24: fetch, too
-        "AZURE_TENANT_ID": TENANT,
-        "AZURE_CLIENT_ID": CLIENT,
-        "AZURE_CLIENT_SECRET": secret or ANY_SECRET,
-        "FABRIC_WORKSPACE_ID": item.workspace.id,
-        "FABRIC_MIRRORED_DATABASE_ID": item.id,
-        "PATH": str(programs),
-    }
+
+    def __init__(self, store: Path) -> None:
+        self.path = store.absolute() / ENGINE
+        self.tls, self.programs = self.path / "tls", self.path / "bin"
+        self.lock, self.log, self.info = (self.path / f"emulator.{kind}" for kind in ("lock", "log", "json"))
+
+    def create(self) -> None:
+        """Create it for its owner alone, and outside of version control."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.path.chmod(0o700)
+        (self.path / ".gitignore").write_text("*\n", encoding="ascii")
+
+    def read_info(self) -> ConnectionInfo | None:
+        """The connection info; None where there is none, or another version's."""
+        try:
+            values = json.loads(self.info.read_text(encoding="utf-8"))
+            return ConnectionInfo(**{name: values[name] for name in ConnectionInfo.__dataclass_fields__})
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file in one step, readable by its owner alone from the first byte on."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    os.replace(name, path)  # noqa: PTH105 - the name is text
+
+
+def running(store: Path) -> ConnectionInfo | None:
+    """The emulator of a STORE, after waiting for one that is starting or ending; None where none runs.
+
+    Raises:
+        TransientError: a process has held the STORE for `START_SECONDS` without connection info.
+    """
+    state = StateFolder(store)
+    ends = time.monotonic() + START_SECONDS
+    while state.lock.exists():
+        try:
+            with FileLock(state.lock, timeout=0):
+                return None
+        except Timeout:
+            if info := state.read_info():
+                return info
+        if time.monotonic() > ends:
+            raise TransientError(f"{store}: an emulator is running but wrote no connection info", "Try again later.")
+        time.sleep(POLL_SECONDS)
+    return None
+
+
+def start_detached(store: Path, words: Sequence[str], environ: Mapping[str, str]) -> ConnectionInfo:
+    """Start a detached emulator with a command line and environment; returns once requests are answered.
+
+    Raises:
+        SetupError: it ended, or is not ready after `START_SECONDS`; the help holds its log.
+    """
+    state = StateFolder(store)
+    state.create()
+    with state.log.open("wb") as log:
+        state.log.chmod(0o600)
+        child = subprocess.Popen(  # noqa: S603 - this very program
+            [sys.executable, "-m", "mirror_engine.cli.main", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # its environment may hold a token; the info file keeps it private
+            stderr=log,
+            env=environ,
+            start_new_session=True,
+        )
+    ends = time.monotonic() + START_SECONDS
+    while child.poll() is None and time.monotonic() < ends:
+        info = state.read_info()
+        if info and info.pid == child.pid:
+            return info
+        time.sleep(POLL_SECONDS)
+    if child.poll() is None:
+        child.terminate()
+    log_text = state.log.read_text(encoding="utf-8", errors="replace").strip()
+    raise SetupError(f"{store}: the emulator did not start", log_text)
+
+
+def stop(store: Path) -> ConnectionInfo | None:
+    """Stop the emulator of a STORE and wait for its end; None where none runs.
+
+    Raises:
+        TransientError: it has not ended after `STOP_SECONDS`; else as `running`.
+    """
+    info = running(store)
+    if info is None:
+        return None
+    os.kill(info.pid, signal.SIGTERM)
+    try:
+        with FileLock(StateFolder(store).lock, timeout=STOP_SECONDS, poll_interval=POLL_SECONDS):
+            return info
+    except Timeout:
+        raise TransientError(f"{store}: process {info.pid} has not ended yet", "Try again later.") from None

@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,9 @@ from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER, read_tables, write_stopped
+from mirror_engine.monitoring.fabric_files import read_tables, write_stopped
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
 from mirror_engine.onelake.items import read_definition
-from mirror_engine.onelake.page.status_cache import ShownItem
-from mirror_engine.onelake.replication import INITIALIZING_SECONDS, DatabaseStatus, FabricError, TableReport
 from mirror_engine.onelake.visibility import EngineView, VisibilityDelays
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
@@ -30,43 +29,54 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Event
     from mirror_engine.onelake.items import Item, Items
-    from mirror_engine.onelake.replication import MirroredDatabases
     from mirror_engine.tables.base import DeltaWriter
 
 POLL_SECONDS = 60.0  # a first commit starts a JVM
+INITIALIZING_SECONDS = 1.0  # of a new item; long enough for a publisher to see it (LZ-9.4)
 _MARKER = f"{ENGINE}/stopped.json"
+
+
+class DatabaseStatus(str, Enum):
+    """A mirrored database's Fabric status (LZ-9.4); Paused does not occur here."""
+
+    INITIALIZING = "Initializing"
+    INITIALIZED = "Initialized"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+
+
 _ACTIVE = frozenset({DatabaseStatus.STARTING, DatabaseStatus.RUNNING})
 
 
-class CycleBarrier:
-    """Event listener that lets others wait for the end of an engine's cycle.
+@dataclass(frozen=True)
+class ShownItem:
+    """A mirrored database as the page shows it.
 
     Attributes:
-        started: the number of the last cycle that started; 0 for none.
+        id: its GUID.
+        workspace, name: as displayed.
+        status: its Fabric status.
+        error: why its engine ended; `""` where it did not.
+        view: opens its mirror; raises `MirrorError` where it is gone.
     """
 
-    def __init__(self) -> None:
-        self.started = 0
-        self._ended = 0
-        self._changed = threading.Condition()
+    id: str
+    workspace: str
+    name: str
+    status: DatabaseStatus
+    error: str
+    view: Callable[[], Mirror]
 
-    def __call__(self, event: Event) -> None:
-        """Note a cycle's start or end."""
-        with self._changed:
-            if isinstance(event, CycleStarted):
-                self.started = event.number
-            elif isinstance(event, CycleEnded):
-                self._ended = event.number
-                self._changed.notify_all()
-
-    def wait(self, number: int, seconds: float) -> bool:
-        """Wait for the end of a cycle with a higher number; whether it came in time."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._ended > number, seconds)
+    @property
+    def should_run(self) -> bool:
+        """Whether it was started and not stopped, or its engine failed."""
+        return bool(self.error) or self.status in _ACTIVE
 
 
 @dataclass(frozen=True)
-class StoppedMarker:
+class _StoppedMarker:
     """File in an item's folder that keeps it stopped across emulator restarts.
 
     Attributes:
@@ -78,46 +88,52 @@ class StoppedMarker:
     default_schema: str
 
     @staticmethod
-    def read(root: Path) -> StoppedMarker | None:
+    def read(root: Path) -> _StoppedMarker | None:
         """The marker; None for an item that is replicated."""
         with suppress(FileNotFoundError):
             content = json.loads((root / _MARKER).read_text(encoding="utf-8"))
-            return StoppedMarker(DatabaseStatus(content["status"]), content["default_schema"])
+            return _StoppedMarker(DatabaseStatus(content["status"]), content["default_schema"])
         return None
 
     def write(self, root: Path) -> None:
-        """Write it."""
         path = root / _MARKER
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"status": self.status.value, "default_schema": self.default_schema}), "utf-8")
 
-    @staticmethod
-    def remove(root: Path) -> None:
-        """Remove it; repeatable."""
-        (root / _MARKER).unlink(missing_ok=True)
-
 
 @dataclass
 class _Engine:
-    """One item's engine."""
+    """One item's engine; its cycles are numbered from 1."""
 
     ready_at: float
     status: DatabaseStatus = DatabaseStatus.INITIALIZED
-    error: FabricError | None = None
+    error: str = ""
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
     change: threading.Lock = field(default_factory=threading.Lock)  # one start or stop at a time
     mirror: Mirror | None = None  # while it runs
-    cycles: CycleBarrier = field(default_factory=CycleBarrier)
+    started_cycle: int = 0
+    ended_cycle: int = 0
+    cycle_ended: threading.Condition = field(default_factory=threading.Condition)
+
+    def on_event(self, event: Event) -> None:
+        """Note a cycle's start or end."""
+        with self.cycle_ended:
+            if isinstance(event, CycleStarted):
+                self.started_cycle = event.number
+            elif isinstance(event, CycleEnded):
+                self.ended_cycle = event.number
+                self.cycle_ended.notify_all()
 
 
 class EnginePool:
-    """`MirroredDatabases` with engines.
+    """Starts and stops replication of items; thread-safe, and all but `end`, `poll` and `forget` return soon.
 
     Args:
         store: the folder of the items.
         items: kept as an attribute.
         config: for all items; an item's definition wins.
+        has_engines: else items are started and stopped in name only.
         on_event: gets every event with its item, from any thread.
         on_failure: gets the reason why an engine ended unexpectedly.
         new_writer: the Delta writer of an item; Spark's where it gives None.
@@ -132,6 +148,7 @@ class EnginePool:
         items: Items,
         config: Config,
         *,
+        has_engines: bool = True,
         on_event: Callable[[Item, Event], None] = lambda *_: None,
         on_failure: Callable[[str], None] = lambda _: None,
         new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None,
@@ -142,6 +159,7 @@ class EnginePool:
         self._store = store
         self.items = items
         self._config = config
+        self._has_engines = has_engines
         self._on_event = on_event
         self._on_failure = on_failure
         self._new_writer = new_writer
@@ -154,7 +172,7 @@ class EnginePool:
     def start_all(self) -> None:
         """Start every item, except those that were stopped, or never started."""
         for item in self.items.all():
-            if not StoppedMarker.read(self.root(item)):
+            if not _StoppedMarker.read(self._root(item)):
                 self.start(item)
 
     def end(self) -> None:
@@ -166,37 +184,33 @@ class EnginePool:
         for thread in threads:
             thread.join()
 
-    def root(self, item: Item) -> Path:
-        """The item's ROOT."""
-        return self._store / item.path
+    def shown(self) -> Sequence[ShownItem]:
+        """All items, by workspace and name, for the page."""
+        return [
+            ShownItem(item.id, item.workspace.name, item.name, *self.status(item), partial(self._mirror, item))
+            for item in self.items.all()
+        ]
 
-    def mirror(
-        self, item: Item, listeners: Sequence[Callable[[Event], None]] = (), config: Config | None = None
-    ) -> Mirror:
-        """The item's mirror, to be queried or run."""
-        root = self.root(item)
-        storage = RetryingStorage(EngineView(LocalStorage(root), self._delays, item.path))
-        config = config or self._config_of(item)
-        return Mirror(root, config, writer=self._new_writer(item), storage=storage, listeners=listeners)
-
-    def status(self, item: Item) -> tuple[DatabaseStatus, FabricError | None]:
+    def status(self, item: Item) -> tuple[DatabaseStatus, str]:
+        """An item's status, and why its engine ended; `""` where it did not."""
         engine = self._engine(item)
         with self._lock:
             is_new = engine.status is DatabaseStatus.INITIALIZED and self._clock() < engine.ready_at
             return (DatabaseStatus.INITIALIZING if is_new else engine.status), engine.error
 
-    def tables(self, item: Item) -> Sequence[TableReport]:
-        reports = [_report(entry) for entry in read_tables(LocalStorage(self.root(item)))]
-        return sorted(reports, key=lambda report: (report.schema, report.table))
+    def tables(self, item: Item) -> Sequence[Mapping[str, Any]]:
+        """The entries of the item's `tables.json`, by schema and name."""
+        entries = read_tables(LocalStorage(self._root(item)))
+        return sorted(entries, key=lambda entry: (entry.get("sourceSchemaName", ""), entry.get("sourceTableName", "")))
 
     def unmet_conditions(self, item: Item) -> Sequence[UnmetCondition]:
         """Each table of an item that has not caught up, or why its engine ended; nothing while it is stopped."""
         status, error = self.status(item)
         if error:
-            return [UnmetCondition("", status.value, error.message, needs_attention=True)]
-        if status not in _ACTIVE:
+            return [UnmetCondition("", status.value, error, needs_attention=True)]
+        if status not in _ACTIVE or not self._has_engines:
             return []
-        with self.mirror(item) as mirror:
+        with self._mirror(item) as mirror:
             try:
                 unmet = tables_not_caught_up(mirror.status(), (), mirror.config.delta_default_schema)
             except TransientError as problem:
@@ -204,25 +218,31 @@ class EnginePool:
         return [condition for condition in unmet if condition.table]  # a zone without tables misses nothing
 
     def add(self, item: Item) -> None:
+        """Register an item that the REST API created: Initializing for a moment, then Initialized."""
         with self._lock:
             self._mark_stopped(item, DatabaseStatus.INITIALIZED)
             self._engines[item.id] = _Engine(self._clock() + INITIALIZING_SECONDS)
 
     def start(self, item: Item) -> None:
+        """Start replication; idempotent. After a stop all tables are rebuilt (LZ-7.7)."""
         engine = self._engine(item)
         with engine.change:
             if self._engines.get(item.id) is not engine or engine.status in _ACTIVE:
                 return
             if engine.thread:
                 engine.thread.join()  # still at its last commit
-            marker = StoppedMarker.read(self.root(item))
-            thread = threading.Thread(target=self._run, args=(item, engine, marker), name=f"mirror {item.name}")
+            marker = _StoppedMarker.read(self._root(item))
             with self._lock:
-                engine.stop, engine.error = threading.Event(), None
-                engine.status, engine.thread = DatabaseStatus.STARTING, thread
-            thread.start()
+                engine.stop, engine.error, engine.status = threading.Event(), "", DatabaseStatus.STARTING
+                if self._has_engines:
+                    run = partial(self._run, item, engine, marker)
+                    engine.thread = threading.Thread(target=run, name=f"mirror {item.name}")
+                    engine.thread.start()
+            if not self._has_engines:
+                self._note_running(item, engine)
 
     def stop(self, item: Item) -> None:
+        """Stop replication after the current commit; idempotent."""
         engine = self._engine(item)
         with engine.change, self._lock:
             if engine.status in {DatabaseStatus.STOPPING, DatabaseStatus.STOPPED}:
@@ -232,14 +252,16 @@ class EnginePool:
             engine.stop.set()
 
     def poll(self, item: Item) -> None:
-        """Give up after `POLL_SECONDS`; do nothing where no engine runs."""
+        """Scan the item's landing zone now; returns when what can be applied is applied, or after `POLL_SECONDS`."""
         engine = self._engine(item)
-        before = engine.cycles.started
+        before = engine.started_cycle
         if engine.mirror:
             engine.mirror.wake()
-            engine.cycles.wait(before, POLL_SECONDS)
+            with engine.cycle_ended:
+                engine.cycle_ended.wait_for(lambda: engine.ended_cycle > before, POLL_SECONDS)
 
     def forget(self, item: Item) -> None:
+        """Stop, and release the item's folder, which is about to be renamed or removed."""
         engine = self._engine(item)
         with engine.change:  # a start in progress comes first; a waiting one finds the engine forgotten
             with self._lock:
@@ -248,32 +270,46 @@ class EnginePool:
             if engine.thread:
                 engine.thread.join()
 
+    def _root(self, item: Item) -> Path:
+        return self._store / item.path
+
+    def _mirror(
+        self, item: Item, listeners: Sequence[Callable[[Event], None]] = (), config: Config | None = None
+    ) -> Mirror:
+        root = self._root(item)
+        storage = RetryingStorage(EngineView(LocalStorage(root), self._delays, item.path))
+        config = config or self._config_of(item)
+        return Mirror(root, config, writer=self._new_writer(item), storage=storage, listeners=listeners)
+
     def _engine(self, item: Item) -> _Engine:
         with self._lock:
             if item.id not in self._engines:
-                marker = StoppedMarker.read(self.root(item))
+                marker = _StoppedMarker.read(self._root(item))
                 status = marker.status if marker else DatabaseStatus.INITIALIZED
                 self._engines[item.id] = _Engine(self._clock(), status)
             return self._engines[item.id]
 
     def _mark_stopped(self, item: Item, status: DatabaseStatus) -> None:
-        StoppedMarker(status, self._config_of(item).default_schema).write(self.root(item))
+        _StoppedMarker(status, self._config_of(item).default_schema).write(self._root(item))
 
-    def _run(self, item: Item, engine: _Engine, marker: StoppedMarker | None) -> None:
+    def _note_running(self, item: Item, engine: _Engine) -> None:
+        with self._lock:
+            if engine.status is DatabaseStatus.STARTING:  # not stopped in between
+                engine.status = DatabaseStatus.RUNNING
+                (self._root(item) / _MARKER).unlink(missing_ok=True)
+
+    def _run(self, item: Item, engine: _Engine, marker: _StoppedMarker | None) -> None:
         """One engine from start to stop, on a thread of its own."""
         try:
-            engine.cycles = CycleBarrier()
-            listeners: list[Callable[[Event], None]] = [lambda event: self._on_event(item, event), engine.cycles]
+            engine.started_cycle = engine.ended_cycle = 0
+            listeners: list[Callable[[Event], None]] = [partial(self._on_event, item), engine.on_event]
             if marker and marker.status is DatabaseStatus.STOPPED and not self._resumes:
                 config = replace(self._config_of(item), default_schema=marker.default_schema)
-                with self.mirror(item, listeners, config) as before:
+                with self._mirror(item, listeners, config) as before:
                     before.rebuild()
-            with self.mirror(item, listeners) as mirror:
+            with self._mirror(item, listeners) as mirror:
                 engine.mirror = mirror
-                with self._lock:
-                    if engine.status is DatabaseStatus.STARTING:  # not stopped in between
-                        engine.status = DatabaseStatus.RUNNING
-                        StoppedMarker.remove(self.root(item))
+                self._note_running(item, engine)
                 mirror.run(engine.stop)
         except MirrorError as error:
             self._fail(item, engine, str(error))
@@ -284,14 +320,13 @@ class EnginePool:
             self._finish(item, engine)
 
     def _fail(self, item: Item, engine: _Engine, message: str) -> None:
-        with self._lock:
-            engine.error = FabricError(INTERNAL, message)
+        engine.error = message
         self._on_failure(f"replication of {item.path} ended: {message}")
 
     def _finish(self, item: Item, engine: _Engine) -> None:
         if engine.status is DatabaseStatus.STOPPING:
             try:
-                write_stopped(LocalStorage(self.root(item)), now=time.time())
+                write_stopped(LocalStorage(self._root(item)), now=time.time())
             except StorageUnavailable as error:
                 self._fail(item, engine, str(error))
         with self._lock:
@@ -304,29 +339,3 @@ class EnginePool:
         options = {"default_schema": definition.default_schema, "vacuum_retention_days": definition.retention_days}
         changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         return replace(self._config, **changes)
-
-
-def _report(entry: Mapping[str, Any]) -> TableReport:
-    metrics = entry.get("metrics", {})
-    last_sync = metrics.get("lastSyncTimeUtc", NEVER)
-    code = entry.get("errorCode", "")
-    return TableReport(
-        schema=entry.get("sourceSchemaName", ""),
-        table=entry.get("sourceTableName", ""),
-        status=entry.get("status", ""),
-        processed_bytes=metrics.get("processedByte", 0),
-        processed_rows=metrics.get("processedRowCount", 0),
-        last_sync=None if last_sync == NEVER else last_sync,
-        error=FabricError(code, entry.get("errorMessage", "")) if code else None,
-    )
-
-
-def shown_items(items: Items, databases: MirroredDatabases, mirror_of: Callable[[Item], Mirror]) -> Sequence[ShownItem]:
-    """The mirrored databases of a STORE as the page shows them."""
-
-    def shown(item: Item) -> ShownItem:
-        status, error = databases.status(item)
-        message = error.message if error else ""
-        return ShownItem(item.id, item.workspace.name, item.name, status, message, partial(mirror_of, item))
-
-    return [shown(item) for item in items.all()]

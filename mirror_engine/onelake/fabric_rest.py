@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4, uuid5
 
 from anyio import to_thread
@@ -17,6 +17,8 @@ from starlette.routing import Route
 
 from mirror_engine._version import __version__
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER
+from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import (
@@ -27,7 +29,6 @@ from mirror_engine.onelake.items import (
     payload_of,
     read_definition,
 )
-from mirror_engine.onelake.replication import DatabaseStatus
 from mirror_engine.onelake.requests import read_bounded
 
 if TYPE_CHECKING:
@@ -35,10 +36,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from mirror_engine.onelake.items import Item, Items, Workspace
-    from mirror_engine.onelake.replication import MirroredDatabases, TableReport
-
-_Result = TypeVar("_Result")
+    from mirror_engine.onelake.engine_pool import EnginePool
+    from mirror_engine.onelake.items import Item, Workspace
 
 BASE = "/v1"
 DEFAULT_SCHEMA = "dbo"
@@ -94,142 +93,119 @@ class FabricApiError(Exception):
         return JSONResponse(body, self.code.status, headers)
 
 
-@dataclass(frozen=True)
-class FabricRequest:
-    """A request: URL without the query, path and query parameters, and the JSON object of its body."""
+class _Operations:
+    """The operations of `openapi.json`, each a method named by its operation id: request and JSON body to JSON."""
 
-    url: str
-    path: Mapping[str, str]
-    query: Mapping[str, str]
-    body: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(self, pool: EnginePool) -> None:
+        self._items = pool.items
+        self._pool = pool
 
-
-class FabricApi:
-    """The operations of `openapi.json`, each a method named by its operation id.
-
-    Args:
-        items: the workspaces and items of the store.
-        databases: replicates them.
-    """
-
-    def __init__(self, items: Items, databases: MirroredDatabases) -> None:
-        self._items = items
-        self._databases = databases
-
-    def list_workspaces(self, _: FabricRequest) -> dict[str, Any]:
-        """List Workspaces."""
+    def list_workspaces(self, *_: object) -> dict[str, Any]:
         return {"value": [_workspace_json(workspace) for workspace in self._items.workspaces()]}
 
-    def get_workspace(self, request: FabricRequest) -> dict[str, Any]:
-        """Get Workspace."""
+    def get_workspace(self, request: Request, _: object) -> dict[str, Any]:
         return _workspace_json(self._workspace(request))
 
-    def list_items(self, request: FabricRequest) -> dict[str, Any]:
-        """List Mirrored Databases."""
+    def list_items(self, request: Request, _: object) -> dict[str, Any]:
         return {"value": [_item_json(item) for item in self._items.items(self._workspace(request))]}
 
-    def create_item(self, request: FabricRequest) -> dict[str, Any]:
-        """Create Mirrored Database."""
+    def create_item(self, request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
         workspace = self._workspace(request)
-        if request.body.get("type", "MirroredDatabase") != "MirroredDatabase":
+        if body.get("type", "MirroredDatabase") != "MirroredDatabase":
             raise FabricApiError(FabricErrorCode.InvalidItemType)
-        name = _text(request, "displayName", MAX_NAME)
-        description = _text(request, "description", MAX_DESCRIPTION, "")
-        definition = request.body.get("definition")
-        payload = None if definition is None else _payload(definition)
-        item = _with_errors(lambda: self._items.create(workspace, name, description, payload))
-        self._databases.add(item)
+        name = _text(body, "displayName", MAX_NAME)
+        description = _text(body, "description", MAX_DESCRIPTION, "")
+        definition = body.get("definition")
+        payload = None if definition is None else payload_of(definition)
+        item = self._items.create(workspace, name, description, payload)
+        self._pool.add(item)
         return _item_json(item)
 
-    def get_item(self, request: FabricRequest) -> dict[str, Any]:
-        """Get Mirrored Database."""
+    def get_item(self, request: Request, _: object) -> dict[str, Any]:
         return _item_json(self._item(request))
 
-    def update_item(self, request: FabricRequest) -> dict[str, Any]:
-        """Update Mirrored Database: name, description."""
+    def update_item(self, request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
         item = self._item(request)
-        name = _text(request, "displayName", MAX_NAME, item.name)
-        description = _text(request, "description", MAX_DESCRIPTION, item.description)
-        was_running = self._databases.status(item)[0] in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
+        name = _text(body, "displayName", MAX_NAME, item.name)
+        description = _text(body, "description", MAX_DESCRIPTION, item.description)
+        was_running = self._pool.status(item)[0] in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
         if name != item.name:
-            self._databases.forget(item)
+            self._pool.forget(item)
         try:
-            item = _with_errors(lambda: self._items.change(replace(item, name=name, description=description)))
+            item = self._change(replace(item, name=name, description=description))
         finally:
             if was_running:
-                self._databases.start(item)
+                self._pool.start(item)
         return _item_json(item)
 
-    def delete_item(self, request: FabricRequest) -> None:
-        """Delete Mirrored Database: it moves to the store's trash."""
+    def delete_item(self, request: Request, _: object) -> None:
         item = self._item(request)
-        self._databases.forget(item)
+        self._pool.forget(item)
         self._items.remove(item)
 
-    def get_definition(self, request: FabricRequest) -> dict[str, Any]:
-        """Get Mirrored Database Definition."""
+    def get_definition(self, request: Request, _: object) -> dict[str, Any]:
         item = self._item(request)
         if item.definition is None:
             raise FabricApiError(FabricErrorCode.MirroringDefinitionMissing)
         return {"definition": definition_json(item.definition)}
 
-    def update_definition(self, request: FabricRequest) -> None:
-        """Update Mirrored Database Definition; the default schema changes only while replication is stopped."""
+    def update_definition(self, request: Request, body: Mapping[str, Any]) -> None:
         item = self._item(request)
-        payload = _payload(request.body.get("definition"))
+        payload = payload_of(body.get("definition"))
         is_same = item.definition is not None and _schema(item.definition) == _schema(payload)
-        calm = {DatabaseStatus.INITIALIZED, DatabaseStatus.STOPPED}
-        if not is_same and self._databases.status(item)[0] not in calm:
+        if not is_same and self._pool.status(item)[0] not in {DatabaseStatus.INITIALIZED, DatabaseStatus.STOPPED}:
             raise FabricApiError(FabricErrorCode.OperationNotAllowed)
-        self._items.change(replace(item, definition=payload))
+        self._change(replace(item, definition=payload))
 
-    def start_mirroring(self, request: FabricRequest) -> None:
-        """Start Mirroring."""
+    def start_mirroring(self, request: Request, _: object) -> None:
         item = self._ready_item(request)
         if item.definition is None:
             raise FabricApiError(FabricErrorCode.MirroringDefinitionMissing)
-        self._databases.start(item)
+        self._pool.start(item)
 
-    def stop_mirroring(self, request: FabricRequest) -> None:
-        """Stop Mirroring."""
-        self._databases.stop(self._ready_item(request))
+    def stop_mirroring(self, request: Request, _: object) -> None:
+        self._pool.stop(self._ready_item(request))
 
-    def get_mirroring_status(self, request: FabricRequest) -> dict[str, Any]:
-        """Get Mirroring Status."""
-        status, error = self._databases.status(self._item(request))
-        body = {"error": {"errorCode": error.code, "message": error.message}} if error else {}
-        return {"status": status.value, **body}
+    def get_mirroring_status(self, request: Request, _: object) -> dict[str, Any]:
+        status, error = self._pool.status(self._item(request))
+        return {"status": status.value, **_error_json(INTERNAL if error else "", error)}
 
-    def get_tables_status(self, request: FabricRequest) -> dict[str, Any]:
-        """Get Tables Mirroring Status, `TABLES_PER_PAGE` at a time."""
-        tables = self._databases.tables(self._item(request))
-        token = request.query.get("continuationToken", "0")
+    def get_tables_status(self, request: Request, _: object) -> dict[str, Any]:
+        """`TABLES_PER_PAGE` at a time."""
+        tables = self._pool.tables(self._item(request))
+        token = request.query_params.get("continuationToken", "0")
         if not (token.isascii() and token.isdigit()) or len(token) > len(str(1 << 31)):
             raise FabricApiError(FabricErrorCode.InvalidRequest, "continuationToken is not a token of this server.")
         end = int(token) + TABLES_PER_PAGE
         body: dict[str, Any] = {"data": [_table_json(table) for table in tables[int(token) : end]]}
         if end < len(tables):
-            url = f"{request.url}?continuationToken={end}"
-            body |= {"continuationToken": str(end), "continuationUri": url}
+            url = request.url.replace(query=f"continuationToken={end}")
+            body |= {"continuationToken": str(end), "continuationUri": str(url)}
         return body
 
-    def _workspace(self, request: FabricRequest) -> Workspace:
-        workspace = self._items.workspace(request.path["workspaceId"])
+    def _workspace(self, request: Request) -> Workspace:
+        workspace = self._items.workspace(request.path_params["workspaceId"])
         if workspace is None:
             raise FabricApiError(FabricErrorCode.WorkspaceNotFound)
         return workspace
 
-    def _item(self, request: FabricRequest) -> Item:
-        item = self._items.item(self._workspace(request), request.path["mirroredDatabaseId"])
+    def _item(self, request: Request) -> Item:
+        item = self._items.item(self._workspace(request), request.path_params["mirroredDatabaseId"])
         if item is None:
             raise FabricApiError(FabricErrorCode.ItemNotFound)
         return item
 
-    def _ready_item(self, request: FabricRequest) -> Item:
+    def _ready_item(self, request: Request) -> Item:
         item = self._item(request)
-        if self._databases.status(item)[0] is DatabaseStatus.INITIALIZING:
+        if self._pool.status(item)[0] is DatabaseStatus.INITIALIZING:
             raise FabricApiError(FabricErrorCode.MirroredDatabaseNotReady, headers={"Retry-After": "1"})
         return item
+
+    def _change(self, item: Item) -> Item:
+        try:
+            return self._items.change(item)
+        except KeyError:  # deleted in between
+            raise FabricApiError(FabricErrorCode.ItemNotFound) from None
 
 
 def _workspace_json(workspace: Workspace) -> dict[str, Any]:
@@ -256,100 +232,105 @@ def _item_json(item: Item) -> dict[str, Any]:
     }
 
 
-def _table_json(table: TableReport) -> dict[str, Any]:
-    error = table.error
+def _table_json(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's status, from its entry in `tables.json`."""
+    metrics = entry.get("metrics", {})
+    last_sync = metrics.get("lastSyncTimeUtc", NEVER)
     return {
         "sourceObjectType": "Table",
-        "sourceSchemaName": table.schema,
-        "sourceTableName": table.table,
-        "status": table.status,
+        "sourceSchemaName": entry.get("sourceSchemaName", ""),
+        "sourceTableName": entry.get("sourceTableName", ""),
+        "status": entry.get("status", ""),
         "metrics": {
-            "processedBytes": table.processed_bytes,
-            "processedRows": table.processed_rows,
-            "lastSyncDateTime": table.last_sync,
+            "processedBytes": metrics.get("processedByte", 0),
+            "processedRows": metrics.get("processedRowCount", 0),
+            "lastSyncDateTime": None if last_sync == NEVER else last_sync,
         },
-    } | ({"error": {"errorCode": error.code, "message": error.message}} if error else {})
+        **_error_json(entry.get("errorCode", ""), entry.get("errorMessage", "")),
+    }
 
 
-def _text(request: FabricRequest, name: str, max_length: int, default: str | None = None) -> str:
-    value = request.body.get(name, default)
+def _error_json(code: str, message: str) -> dict[str, Any]:
+    return {"error": {"errorCode": code, "message": message}} if code else {}
+
+
+def _text(body: Mapping[str, Any], name: str, max_length: int, default: str | None = None) -> str:
+    value = body.get(name, default)
     if not isinstance(value, str) or len(value) > max_length or (not value and default is None):
         raise FabricApiError(FabricErrorCode.InvalidRequest, f"{name} is not a text of 1 to {max_length} characters.")
     return value
-
-
-def _payload(definition: object) -> bytes:
-    try:
-        return payload_of(definition)
-    except CorruptedPayload as problem:
-        raise FabricApiError(FabricErrorCode.CorruptedPayload, str(problem)) from None
 
 
 def _schema(payload: bytes) -> str:
     return read_definition(payload).default_schema or DEFAULT_SCHEMA
 
 
-def _with_errors(change: Callable[[], _Result]) -> _Result:
-    try:
-        return change()
-    except NameInUse:
-        raise FabricApiError(FabricErrorCode.ItemDisplayNameAlreadyInUse) from None
-    except NameUnusable:
-        raise FabricApiError(FabricErrorCode.InvalidRequest, "displayName cannot be the name of a folder.") from None
-    except KeyError:
-        raise FabricApiError(FabricErrorCode.ItemNotFound) from None
-
-
-def fabric_app(api: FabricApi) -> Starlette:
+def fabric_app(pool: EnginePool) -> Starlette:
     """The ASGI application; its OpenAPI document is at `/v1/openapi.json`."""
-
-    async def document(_: Request) -> Response:
-        return JSONResponse(DOCUMENT)
-
+    operations = _Operations(pool)
     routes = [
-        Route(BASE + path, _endpoint(getattr(api, operation["operationId"]), operation), methods=[method.upper()])
+        Route(
+            BASE + path, _endpoint(getattr(operations, operation["operationId"]), operation), methods=[method.upper()]
+        )
         for path, methods in DOCUMENT["paths"].items()
         for method, operation in methods.items()
     ]
-    return Starlette(
-        routes=[Route(f"{BASE}/openapi.json", document), *routes], exception_handlers={HTTPException: _http_error}
-    )
+    document = Route(f"{BASE}/openapi.json", lambda _: JSONResponse(DOCUMENT))
+    return Starlette(routes=[document, *routes], exception_handlers=dict.fromkeys(_EXPECTED, _error_response))
 
 
 def _endpoint(
-    perform: Callable[[FabricRequest], Any], operation: Mapping[str, Any]
+    perform: Callable[[Request, Mapping[str, Any]], Any], operation: Mapping[str, Any]
 ) -> Callable[[Request], Awaitable[Response]]:
     status = min(map(int, filter(str.isdigit, operation["responses"])))
 
     async def answer(request: Request) -> Response:
-        try:
-            result = await to_thread.run_sync(perform, await _read(request, needs_body="requestBody" in operation))
-        except FabricApiError as error:
-            return error.response()
-        except StorageUnavailable as error:
-            headers = {"Retry-After": "1"}
-            return FabricApiError(FabricErrorCode.ServiceUnavailable, str(error), headers).response()
+        content = await read_bounded(request.stream())
+        body = _object(content) if "requestBody" in operation else {}
+        result = await to_thread.run_sync(perform, request, body)
         headers = {"requestId": str(uuid4())}
         return Response(b"", 200, headers) if result is None else JSONResponse(result, status, headers)
 
     return answer
 
 
-async def _read(request: Request, *, needs_body: bool) -> FabricRequest:
+def _object(content: bytes) -> Mapping[str, Any]:
     try:
-        content = await read_bounded(request.stream())
-        body = json.loads(content) if needs_body else {}
-    except StorageApiError:
-        raise FabricApiError(FabricErrorCode.RequestBodyTooLarge) from None
+        body = json.loads(content)
     except (ValueError, RecursionError):
         raise FabricApiError(FabricErrorCode.InvalidRequest, "The body is not JSON.") from None
     if not isinstance(body, dict):
         raise FabricApiError(FabricErrorCode.InvalidRequest, "The body is not a JSON object.")
-    return FabricRequest(str(request.url.replace(query="")), request.path_params, request.query_params, body)
+    return body
 
 
-async def _http_error(_: Request, problem: Exception) -> Response:
-    is_absent = isinstance(problem, HTTPException) and problem.status_code == 404  # noqa: PLR2004 - not found
-    return FabricApiError(
-        FabricErrorCode.EndpointNotFound if is_absent else FabricErrorCode.MethodNotAllowed
-    ).response()
+_EXPECTED = (
+    FabricApiError,
+    StorageApiError,
+    NameInUse,
+    NameUnusable,
+    CorruptedPayload,
+    StorageUnavailable,
+    HTTPException,
+)
+
+
+async def _error_response(_: Request, problem: Exception) -> Response:
+    match problem:
+        case FabricApiError():
+            return problem.response()
+        case StorageApiError():  # of `read_bounded`
+            error = FabricApiError(FabricErrorCode.RequestBodyTooLarge)
+        case NameInUse():
+            error = FabricApiError(FabricErrorCode.ItemDisplayNameAlreadyInUse)
+        case NameUnusable():
+            error = FabricApiError(FabricErrorCode.InvalidRequest, str(problem))
+        case CorruptedPayload():
+            error = FabricApiError(FabricErrorCode.CorruptedPayload, str(problem))
+        case HTTPException(status_code=405):
+            error = FabricApiError(FabricErrorCode.MethodNotAllowed)
+        case HTTPException():
+            error = FabricApiError(FabricErrorCode.EndpointNotFound)
+        case _:
+            error = FabricApiError(FabricErrorCode.ServiceUnavailable, str(problem), {"Retry-After": "1"})
+    return error.response()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BODY_SECONDS = 60.0  # between two chunks of a body
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
 _CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
+_LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _FIRST_ERROR, _NOT_FOUND, _LENGTH_REQUIRED = 400, 404, 411
 
 
@@ -74,39 +75,46 @@ class RejectedRequest:
         return "request_tolerated" if fields.pop("is_tolerated") else "request_rejected", fields
 
 
+def observed(send: Send, on_start: Callable[[Message], object]) -> Send:
+    """`send`, which shows the start of the response first."""
+
+    async def send_observed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            on_start(message)
+        await send(message)
+
+    return send_observed
+
+
 class RequestLog:
     """Report rejected requests, except HEAD that finds nothing, and writes that say nothing of their length.
 
     Args:
         app: answers.
         on_rejected: gets each one; called on the event loop, so it must not block for long.
+        on_answered: gets every answer's method and status, on the event loop, too.
     """
 
-    def __init__(self, app: ASGIApp, on_rejected: Callable[[RejectedRequest], None]) -> None:
+    def __init__(
+        self, app: ASGIApp, on_rejected: Callable[[RejectedRequest], None], on_answered: Callable[[str, int], None]
+    ) -> None:
         self._app = app
         self._on_rejected = on_rejected
+        self._on_answered = on_answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        await self._app(scope, receive, observed(send, lambda start: self._report(scope, start)))
 
-        async def observe(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._report(scope, message)
-            await send(message)
-
-        await self._app(scope, receive, observe)
-
-    def _report(self, scope: Scope, message: Message) -> None:
-        method, status = scope["method"], message["status"]
+    def _report(self, scope: Scope, start: Message) -> None:
+        method, status = scope["method"], start["status"]
+        self._on_answered(method, status)
         request = method, host_of(scope["headers"]) or "", scope["raw_path"].decode("latin-1")
         if status >= _FIRST_ERROR:
             if (method, status) != ("HEAD", _NOT_FOUND):
-                code = next((value for name, value in message["headers"] if name in _CODE_HEADERS), b"")
+                code = next((value for name, value in start["headers"] if name in _CODE_HEADERS), b"")
                 self._on_rejected(RejectedRequest(*request, status, code.decode("latin-1")))
-        elif method in {"PUT", "PATCH"} and not {name for name, _ in scope["headers"]} & {
-            b"content-length",
-            b"transfer-encoding",
-        }:
+        elif method in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
             self._on_rejected(RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", True))
 
 
@@ -210,18 +218,12 @@ class Boundary:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        has_started = False
-
-        async def start(message: Message) -> None:
-            nonlocal has_started
-            has_started = True
-            await send(message)
-
+        started: list[Message] = []
         try:
             announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
             if int(announced) > self._max_bytes:  # digits alone, or the parser had rejected it
                 raise BodyTooLarge  # noqa: TRY301 - answered below
-            await self._app(scope, self._bounded(receive), start)
+            await self._app(scope, self._bounded(receive), observed(send, started.append))
         except Exception as error:  # noqa: BLE001 - the outermost handler
             match error:
                 case BodyTooLarge():
@@ -231,7 +233,7 @@ class Boundary:
                 case _:
                     answer = 500, "InternalError", "Internal error of the emulator; see its log."
                     self._on_error(_location(error))
-            if not has_started:
+            if not started:
                 await reject(scope, send, *answer)
 
     def _bounded(self, receive: Receive) -> Receive:

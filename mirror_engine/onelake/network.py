@@ -134,23 +134,23 @@ PROXY_ERROR = (
 
 
 class _ConnectHead:
-    """The head of a proxy request."""
+    """The head of a proxy request; callbacks of its parser."""
 
     def __init__(self) -> None:
+        self.method = b""
         self.target = b""
-        self.is_complete = False
         self._parser = httptools.HttpRequestParser(self)
 
     def on_url(self, url: bytes) -> None:
         self.target += url
 
     def on_headers_complete(self) -> None:
-        self.is_complete = True
+        self.method = self._parser.get_method()
 
     async def receive(self, connection: socket.socket) -> str | None:
         """Read it; the error status of a tunnel that is not granted, else None."""
         length = 0
-        while not self.is_complete:
+        while not self.method:
             data = await asyncio.get_running_loop().sock_recv(connection, MAX_HEAD_BYTES)
             length += len(data)
             if length > MAX_HEAD_BYTES:
@@ -164,19 +164,9 @@ class _ConnectHead:
                 return "400 Bad Request"
             if not data:
                 return "400 Bad Request"
-        is_tunnel = self.is_connect and self._parser.get_http_version() in {"1.0", "1.1"}
         host, _, port = self.target.decode("latin-1").rpartition(":")
+        is_tunnel = self.method == b"CONNECT" and self._parser.get_http_version() in {"1.0", "1.1"}
         return None if is_tunnel and port == "443" and is_served(host) else "403 Forbidden"
-
-    @property
-    def is_connect(self) -> bool:
-        return self.is_complete and bool(self._parser.get_method() == b"CONNECT")
-
-    def rejected(self, status: str) -> RejectedRequest:
-        """What may be logged: a tunnel's host without a password; other targets may hold a signature."""
-        method = self._parser.get_method().decode("ascii") if self.is_complete else ""
-        host = self.target.decode("latin-1").rpartition("@")[2] if self.is_connect else ""
-        return RejectedRequest(method, host, "", int(status[:3]), "")
 
 
 async def grant_tunnel(
@@ -195,7 +185,9 @@ async def grant_tunnel(
         return False
     answer = "HTTP/1.1 200 Connection established\r\n\r\n"
     if status is not None:
-        on_rejected(head.rejected(status))
+        is_tunnel = head.method == b"CONNECT"  # its host is logged, without a password; others may hold a signature
+        host = head.target.decode("latin-1").rpartition("@")[2] if is_tunnel else ""
+        on_rejected(RejectedRequest(head.method.decode("ascii"), host, "", int(status[:3]), ""))
         length = f"Content-Length: {len(PROXY_ERROR)}\r\nConnection: close"
         answer = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n{length}\r\n\r\n{PROXY_ERROR}"
     await asyncio.get_running_loop().sock_sendall(connection, answer.encode())
@@ -212,7 +204,13 @@ class Listeners:
         port: of the proxy; http and https take the next two. 0 for any free ones.
         secret: see `Guard`.
         on_error: gets internal errors, without request content.
+        on_answered: gets every answer's method and status.
         on_rejected: gets each rejected request and tunnel.
+
+    Attributes:
+        https_port: for clients with tokens that address the emulator directly; known once started, as the others.
+        http_port: for all other credentials, and for browsers.
+        proxy_port: for clients with production URLs.
     """
 
     def __init__(  # noqa: PLR0913 - the settings of a server
@@ -224,10 +222,11 @@ class Listeners:
         port: int = 0,
         secret: str | None = None,
         on_error: Callable[[str], None] = lambda _: None,
+        on_answered: Callable[[str, int], None] = lambda *_: None,
         on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
         guard = Guard(Boundary(app, on_error), secret, allows_any_host=not ip_address(listen).is_loopback)
-        self._app = RequestLog(guard, on_rejected)
+        self._app = RequestLog(guard, on_rejected, on_answered)
         self._on_rejected = on_rejected
         self._tls = tls
         self._listen = listen
@@ -240,11 +239,12 @@ class Listeners:
         """Listen; returns when requests are answered. UsageError where a port or the address cannot be used."""
         with contextlib.ExitStack() as opened:
             addresses = (self._listen, LOOPBACK, self._listen)  # tokens in the clear stay on this machine
-            self._proxy, self._http, self._https = (
+            self._listeners = [
                 opened.enter_context(listening_socket(address, self._port + place if self._port else 0))
                 for place, address in enumerate(addresses)
-            )
+            ]
             opened.pop_all()
+        self.proxy_port, self.http_port, self.https_port = (each.getsockname()[1] for each in self._listeners)
         self._thread.start()
         self._ready.wait()
 
@@ -253,30 +253,16 @@ class Listeners:
         self._server.should_exit = True
         self._thread.join()
 
-    @property
-    def https_port(self) -> int:
-        """For clients with tokens that address the emulator directly."""
-        return int(self._https.getsockname()[1])
-
-    @property
-    def http_port(self) -> int:
-        """For all other credentials, and for browsers."""
-        return int(self._http.getsockname()[1])
-
-    @property
-    def proxy_port(self) -> int:
-        """For clients with production URLs."""
-        return int(self._proxy.getsockname()[1])
-
     async def _serve(self) -> None:
         self._server = uvicorn.Server(http_config(self._app))
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.001)
+        proxy, http, https = self._listeners
         accepting = [
-            asyncio.create_task(self._accept(self._https, self._tls)),
-            asyncio.create_task(self._accept(self._http, None)),
-            asyncio.create_task(self._accept(self._proxy, self._tls, is_proxy=True)),
+            asyncio.create_task(self._accept(https, self._tls)),
+            asyncio.create_task(self._accept(http, None)),
+            asyncio.create_task(self._accept(proxy, self._tls, is_proxy=True)),
         ]
         self._ready.set()
         await serving
@@ -284,7 +270,7 @@ class Listeners:
             connection.transport.abort()
         for task in [*accepting, *self._connections]:
             task.cancel()
-        for listener in (self._https, self._http, self._proxy):
+        for listener in self._listeners:
             listener.close()
 
     async def _accept(self, listener: socket.socket, tls: ssl.SSLContext | None, *, is_proxy: bool = False) -> None:

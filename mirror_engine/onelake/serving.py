@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,42 +16,44 @@ from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.app import OneLake, Services
 from mirror_engine.onelake.authority import create_authority
-from mirror_engine.onelake.background import StateFolder
-from mirror_engine.onelake.connection import ConnectionInfo, Listening, variables
-from mirror_engine.onelake.engine_pool import EnginePool, shown_items
+from mirror_engine.onelake.connection import ConnectionInfo, Listening, StateFolder, write_private
+from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import entra_app, install_az
-from mirror_engine.onelake.fabric_rest import FabricApi, fabric_app
+from mirror_engine.onelake.fabric_rest import fabric_app
 from mirror_engine.onelake.fault_injection import FAULT_API_PATH, FabricFaults, FaultApi
 from mirror_engine.onelake.faults import EmulatorOptions
 from mirror_engine.onelake.items import Items, NameInUse, NameUnusable
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.network import Listeners
-from mirror_engine.onelake.page.web import CountedRequests, PageServer, Web
-from mirror_engine.onelake.replication import NullReplication
+from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from starlette.types import ASGIApp
     from typing_extensions import Self
 
     from mirror_engine.events import Event
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
+    from mirror_engine.onelake.authority import Authority
     from mirror_engine.onelake.items import Item
     from mirror_engine.onelake.middleware import RejectedRequest
-    from mirror_engine.onelake.replication import MirroredDatabases
     from mirror_engine.tables.base import DeltaWriter
 
-LOCK_SECONDS = 0.5  # `background.running` holds the lock for a moment, too
+LOCK_SECONDS = 0.5  # `connection.running` holds the lock for a moment, too
 WORKSPACE, ITEM = "Workspace", "Mirror"  # created in an empty STORE
+TENANT = "6d697272-6f72-4e67-a96e-652d74656e74"  # the Entra stub accepts any
+CLIENT = "6d697272-6f72-4e67-a96e-632d6c69656e"
+ANY_SECRET = "x"  # noqa: S105 - any will do
+NO_PROXY = "localhost,127.0.0.1"  # older clients fail on ::1
 
 
-def services(lake: Lake, databases: MirroredDatabases, secret: str | None) -> Services:
+def services(lake: Lake, engines: EnginePool, secret: str | None) -> Services:
     """All services of an emulator; `secret` is the only client secret that Entra accepts, None for any."""
-    lake.options.poll = databases.poll
-    fabric = FabricFaults(fabric_app(FabricApi(lake.items, databases)), lake.options)
-    return Services(OneLake(lake), entra_app(secret), fabric)
+    lake.options.poll = engines.poll
+    return Services(OneLake(lake), entra_app(secret), FabricFaults(fabric_app(engines), lake.options))
 
 
 @dataclass(frozen=True)
@@ -109,36 +112,32 @@ class Server:
         self._on_error = on_error
         self._on_event = on_event
         self._on_rejected = on_rejected
-        self._store = plan.store.absolute()
-        self._state = StateFolder.of(plan.store)
+        self._state = StateFolder(plan.store)
 
     def __enter__(self) -> Self:
+        plan = self._plan
         with ExitStack() as stack:
             self._lock_store(stack)
-            storage = LocalStore(self._store)
+            storage = LocalStore(plan.store.absolute())
             items = Items(storage)
             item = self._default_item(items)
-            plan = self._plan
             self._engines = EnginePool(
-                self._store,
+                plan.store.absolute(),
                 items,
                 plan.config,
+                has_engines=plan.has_engines,
                 on_event=self._on_event,
                 on_failure=self._on_error,
                 new_writer=plan.new_writer,
                 delays=plan.options.delays,
                 resumes=plan.resumes,
             )
-            databases: MirroredDatabases = NullReplication()
             if plan.has_engines:
-                databases = self._engines
                 stack.callback(self._engines.end)
                 self._engines.start_all()
-            web = Web(lambda: shown_items(items, databases, self._engines.mirror))
             lake = Lake(storage, items, plan.options, on_lost_file=self._report_lost_file)
-            application = CountedRequests(services(lake, databases, plan.listening.token), web.metrics.requests)
-            self.connection = self._listen(stack, application, web, item)
-            self._state.write_info(self.connection)
+            self.connection = self._listen(stack, services(lake, self._engines, plan.listening.token), item)
+            write_private(self._state.info, json.dumps(self.connection.to_json()).encode())
             stack.callback(self._state.info.unlink, missing_ok=True)
             self._stack = stack.pop_all()
         return self
@@ -148,8 +147,6 @@ class Server:
 
     def unfinished(self) -> list[tuple[Item, UnmetCondition]]:
         """Tables that have not caught up, and engines that ended; nothing without engines."""
-        if not self._plan.has_engines:
-            return []
         items = self._engines.items.all()
         return [(item, condition) for item in items for condition in self._engines.unmet_conditions(item)]
 
@@ -195,10 +192,11 @@ class Server:
         except NameUnusable as error:
             raise UsageError(f"--workspace, --item: {error}", "Use a name that a folder can have.") from None
 
-    def _listen(self, stack: ExitStack, application: CountedRequests, web: Web, item: Item) -> ConnectionInfo:
+    def _listen(self, stack: ExitStack, application: ASGIApp, item: Item) -> ConnectionInfo:
         plan, listening = self._plan, self._plan.listening
         authority = create_authority(self._state.tls, listening.address)
         fault_api = FaultApi(application, plan.options) if plan.has_fault_api else None
+        page = Web(self._engines.shown, port=listening.page_port, secret=listening.token, on_error=self._on_error)
         listeners = Listeners(
             fault_api or application,
             authority.context(),
@@ -206,22 +204,20 @@ class Server:
             port=listening.port,
             secret=listening.token,
             on_error=self._on_error,
+            on_answered=page.metrics.count_request,
             on_rejected=self._on_rejected,
         )
-        listeners.start()
-        stack.callback(listeners.stop)
-        page = PageServer(web, port=listening.page_port, secret=listening.token, on_error=self._on_error)
-        page.start()
-        stack.callback(page.stop)
+        for server in (listeners, page):
+            server.start()
+            stack.callback(server.stop)
         install_az(self._state.programs)
         http = f"http://127.0.0.1:{listeners.http_port}"
-        proxy = f"http://{listening.reached_at}:{listeners.proxy_port}"
-        environment = variables(proxy, authority, self._state.programs, item, listening.token)
+        environment = self._environment(f"http://{listening.reached_at}:{listeners.proxy_port}", authority, item)
         if fault_api:
             environment["MIRROR_ENGINE_FAULT_API"] = f"{http}{FAULT_API_PATH}"
             environment["MIRROR_ENGINE_FAULT_API_TOKEN"] = fault_api.token
         return ConnectionInfo(
-            store=str(self._store),
+            store=str(plan.store.absolute()),
             pid=os.getpid(),
             workspace=item.workspace.name,
             workspace_id=item.workspace.id,
@@ -232,3 +228,19 @@ class Server:
             http=http,
             page=f"http://127.0.0.1:{page.port}/",
         )
+
+    def _environment(self, proxy: str, authority: Authority, item: Item) -> dict[str, str]:
+        """The variables of a publisher; some programs read only one spelling, and one takes precedence."""
+        return {
+            **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), proxy),
+            **dict.fromkeys(("NO_PROXY", "no_proxy"), NO_PROXY),
+            **dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"), str(authority.bundle)),
+            "NODE_EXTRA_CA_CERTS": str(authority.ca),
+            "NODE_USE_ENV_PROXY": "1",  # Node 22.21 and 24: fetch, too
+            "AZURE_TENANT_ID": TENANT,
+            "AZURE_CLIENT_ID": CLIENT,
+            "AZURE_CLIENT_SECRET": self._plan.listening.token or ANY_SECRET,
+            "FABRIC_WORKSPACE_ID": item.workspace.id,
+            "FABRIC_MIRRORED_DATABASE_ID": item.id,
+            "PATH": str(self._state.programs),
+        }

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror_engine.onelake import background
+from mirror_engine.onelake import connection
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def test_exec_runs_a_command_in_the_environment_and_ends_with_its_code(cli, tmp_
     printed = cli("emulator", "exec", tmp_path / "store", "--storage-only", "--", PYTHON, "-c", script, seen, code)
     assert (printed.code, printed.out, printed.err) == (code, "", "")
     assert seen.read_text().startswith("http://127.0.0.1:")
-    assert background.running(tmp_path / "store") is None
+    assert connection.running(tmp_path / "store") is None
 
 
 def test_a_command_that_a_signal_ended_has_the_code_of_a_shell(cli, tmp_path) -> None:
@@ -73,7 +73,7 @@ def test_a_command_that_cannot_run_is_a_usage_error(cli, tmp_path) -> None:
     printed = cli("emulator", "exec", tmp_path, "--storage-only", "--", "no-such-command")
     assert printed.code == 2
     assert "no-such-command" in printed.err
-    assert background.running(tmp_path) is None
+    assert connection.running(tmp_path) is None
 
 
 def test_a_rejected_request_is_logged(cli, tmp_path) -> None:
@@ -129,7 +129,7 @@ def test_a_detached_emulator_runs_until_stop(cli, tmp_path) -> None:
         exports = cli("emulator", "env", store).out
         assert all(line.startswith("export ") for line in exports.splitlines())
         assert started.stdout.startswith(exports)
-        card = background.running(store)
+        card = connection.running(store)
         assert card is not None
         assert card.pid != os.getpid()
         assert card.environment["HTTPS_PROXY"] in started.stdout
@@ -139,7 +139,7 @@ def test_a_detached_emulator_runs_until_stop(cli, tmp_path) -> None:
     finally:
         stopped = cli("emulator", "stop", store)
     assert stopped.code == 0
-    assert background.running(store) is None
+    assert connection.running(store) is None
     log = store / ".mirror-engine/emulator.log"
     assert TOKEN not in log.read_text()
     assert log.stat().st_mode & 0o077 == 0

@@ -9,9 +9,8 @@ import pytest
 from faulty import TABLE, faulty
 
 from mirror_engine.config import Config
-from mirror_engine.onelake.engine_pool import EnginePool
+from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.onelake.replication import DatabaseStatus
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -99,14 +98,14 @@ def test_the_engine_learns_late_of_a_drop_and_then_sees_what_came_in_its_place(s
         time.sleep(0.02)
     at.until(lambda: at.rows() == [(2, 2)])
     assert at.client.length(FIRST) is not None
-    assert [report.error for report in at.pool.tables(at.item)] == [None]
+    assert [report["errorCode"] for report in at.pool.tables(at.item)] == [""]
 
 
 def test_poll_mid_upload_shows_the_engine_an_empty_file(served) -> None:
     at = served("poll_mid_upload operation=create path=*/0*.csv", poll_interval_seconds=60)
     at.arm()
     at.client.create(FIRST)
-    at.until(lambda: [bool(report.error) for report in at.pool.tables(at.item)] == [True])
+    at.until(lambda: [bool(report["errorCode"]) for report in at.pool.tables(at.item)] == [True])
     at.client("PATCH", f"{FIRST}?action=append&position=0&flush=true", b"id,n\n1,1\n")
     assert at.rows() in (None, [])
 

@@ -12,8 +12,6 @@ from azure.core.exceptions import HttpResponseError
 from azure.storage.filedatalake import DataLakeServiceClient
 from faulty import FABRIC, TABLE, ZONE, faulty
 
-from mirror_engine.onelake.replication import NullReplication
-
 pytestmark = pytest.mark.slow
 
 FILE = f"{TABLE}/1.csv"
@@ -173,12 +171,9 @@ def test_known_names_and_names_of_rejected_requests_are_not_hidden(tmp_path) -> 
 def test_poll_mid_upload_scans_after_the_request(tmp_path) -> None:
     scans = []
 
-    class Scanning(NullReplication):
-        def poll(self, item) -> None:
-            scans.append((item.path, (tmp_path / FILE).stat().st_size))
-
     faults = [f"poll_mid_upload operation={operation}" for operation in ("create", "append nth=2", "flush")]
-    with faulty(tmp_path, *faults, databases=Scanning()) as client:
+    with faulty(tmp_path, *faults) as client:
+        client.lake.options.poll = lambda item: scans.append((item.path, (tmp_path / FILE).stat().st_size))
         client.create(FILE)
         assert scans == [("shop/orders", 0)]
         client("PATCH", f"{FILE}?action=append&position=0", b"one")

@@ -16,9 +16,8 @@ from filelock import FileLock
 from wire import exchange, request, status_of
 
 from mirror_engine.errors import RootLocked, TransientError, UsageError
-from mirror_engine.onelake import background
-from mirror_engine.onelake.background import StateFolder
-from mirror_engine.onelake.connection import ConnectionInfo, Listening
+from mirror_engine.onelake import connection
+from mirror_engine.onelake.connection import Listening, StateFolder
 from mirror_engine.onelake.serving import Server, ServerPlan
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def test_the_first_item_is_made_and_keeps_its_guids(tmp_path) -> None:
 def test_a_name_that_no_folder_may_have_is_wrong_usage(tmp_path, name) -> None:
     with pytest.raises(UsageError, match="--workspace"), served(tmp_path, workspace="W", item=name or " "):
         pass
-    assert background.running(tmp_path) is None  # and the STORE is free again
+    assert connection.running(tmp_path) is None  # and the STORE is free again
 
 
 def test_a_name_in_use_is_a_usage_error(tmp_path) -> None:
@@ -84,14 +83,14 @@ def test_one_process_serves_a_store(tmp_path) -> None:
     with served(tmp_path) as first:
         with pytest.raises(RootLocked, match="already running"), served(tmp_path):
             pass
-        assert background.running(tmp_path) == first.connection
+        assert connection.running(tmp_path) == first.connection
         assert status_of(exchange(port(first.connection.http), request())) != 0
-    assert background.running(tmp_path) is None
-    assert not StateFolder.of(tmp_path).info.exists()
+    assert connection.running(tmp_path) is None
+    assert not StateFolder(tmp_path).info.exists()
 
 
 def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp_path) -> None:
-    private = StateFolder.of(tmp_path)
+    private = StateFolder(tmp_path)
     private.path.mkdir(mode=0o755)
     with served(tmp_path, listening=Listening(token=TOKEN)):
         reported = [private.path, private.tls, private.tls / "emulator.pem", private.info]
@@ -100,30 +99,30 @@ def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp
 
 
 def test_an_emulator_without_connection_info_is_a_temporary_error(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(background, "START_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "START_SECONDS", 0.1)
     with served(tmp_path) as server:
         for left in ("{", '{"pid": 1}'):
-            StateFolder.of(tmp_path).info.write_text(left)
-            for ask in (background.running, background.stop):
+            StateFolder(tmp_path).info.write_text(left)
+            for ask in (connection.running, connection.stop):
                 with pytest.raises(TransientError, match="connection info"):
                     ask(tmp_path)
-        StateFolder.of(tmp_path).info.write_text(json.dumps(server.connection.to_json()))
-        assert background.running(tmp_path) == server.connection
+        StateFolder(tmp_path).info.write_text(json.dumps(server.connection.to_json()))
+        assert connection.running(tmp_path) == server.connection
 
 
 def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path) -> None:
     with served(tmp_path) as server:
         info = json.dumps(server.connection.to_json())
-    private = StateFolder.of(tmp_path)
+    private = StateFolder(tmp_path)
     with ThreadPoolExecutor(1) as pool:
         with FileLock(private.lock):
-            starting = pool.submit(background.running, tmp_path)
+            starting = pool.submit(connection.running, tmp_path)
             time.sleep(0.2)
             assert not starting.done()
             private.info.write_text(info)
             assert starting.result(10) == server.connection
             private.info.unlink()
-            ending = pool.submit(background.running, tmp_path)
+            ending = pool.submit(connection.running, tmp_path)
             time.sleep(0.2)
             assert not ending.done()
         assert ending.result(10) is None
@@ -135,11 +134,6 @@ def test_a_token_is_required_and_part_of_the_environment(tmp_path) -> None:
         assert status_of(exchange(http, request())) == 401
         assert status_of(exchange(http, request("GET", "/", "localhost", f"Authorization: Bearer {TOKEN}"))) != 401
         assert server.connection.environment["AZURE_CLIENT_SECRET"] == TOKEN
-
-
-def test_connection_info_survives_json(tmp_path) -> None:
-    with served(tmp_path) as server:
-        assert ConnectionInfo.of(json.loads(json.dumps(server.connection.to_json()))) == server.connection
 
 
 def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_path) -> None:

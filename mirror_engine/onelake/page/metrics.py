@@ -12,50 +12,48 @@ from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.states import TableState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client.metrics_core import Metric
 
     from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.onelake.page.status_cache import CachedStatus, StatusCache
 
-    _Value = Callable[[TableStatus], float | int | None]
-
 STATES = tuple(state.code for state in get_args(TableState))
-_ITEM = ("workspace", "item")
-_TABLE = (*_ITEM, "table")
-_GAUGES: dict[tuple[str, str], _Value] = {
-    ("pending_files", "Change files that are not in the table."): lambda table: len(table.pending_files),
-    ("lag_seconds", "Age of the oldest pending file."): lambda table: table.lag_seconds,
-    ("table_rows", "Rows in the Delta table."): lambda table: table.row_count,
-    ("last_commit_timestamp_seconds", "Time of the last commit."): lambda table: table.last_commit_at,
-}
-_COUNTERS: dict[tuple[str, str], _Value] = {
-    ("files_applied", "Change files of this generation that are in the table."): lambda table: (
-        len(table.files) - len(table.pending_files)
-    ),
-    ("rows_processed", "Operations of this generation."): lambda table: table.rows_processed,
-    ("bytes_processed", "Bytes of this generation's operations."): lambda table: table.bytes_processed,
+_FAMILIES = {  # by name: type, meaning, labels after workspace and item
+    "up": (GaugeMetricFamily, "1 where an engine runs on the mirrored database.", ()),
+    "last_heartbeat_timestamp_seconds": (GaugeMetricFamily, "Time of the engine's last heartbeat.", ()),
+    "landing_zone_diagnostics": (GaugeMetricFamily, "Diagnostics about the landing zone itself, by code.", ("code",)),
+    "pending_files": (GaugeMetricFamily, "Change files that are not in the table.", ("table",)),
+    "lag_seconds": (GaugeMetricFamily, "Age of the oldest pending file.", ("table",)),
+    "table_rows": (GaugeMetricFamily, "Rows in the Delta table.", ("table",)),
+    "last_commit_timestamp_seconds": (GaugeMetricFamily, "Time of the last commit.", ("table",)),
+    "files_applied": (CounterMetricFamily, "Change files of this generation that are in the table.", ("table",)),
+    "rows_processed": (CounterMetricFamily, "Operations of this generation.", ("table",)),
+    "bytes_processed": (CounterMetricFamily, "Bytes of this generation's operations.", ("table",)),
+    "table_state": (GaugeMetricFamily, "1 for the table's state.", ("table", "state")),
+    "table_fabric_status": (GaugeMetricFamily, "1 for the status that Fabric would show.", ("table", "status")),
+    "diagnostics": (GaugeMetricFamily, "How often each diagnostic occurs, by code.", ("table", "code")),
 }
 
 
 class Metrics:
-    """The metrics of one emulator, in a registry of their own.
-
-    Attributes:
-        requests: the emulator's answers by method and status.
-    """
+    """The metrics of one emulator, in a registry of their own."""
 
     def __init__(self, statuses: StatusCache) -> None:
+        self._statuses = statuses
         self._registry = CollectorRegistry()
-        self.requests = Counter(
+        self._requests = Counter(
             "mirror_engine_emulator_requests",
             "Requests that the emulator answered.",
             ("method", "status"),
             registry=self._registry,
         )
-        self._statuses = statuses
         self._registry.register(self)
+
+    def count_request(self, method: str, status: int) -> None:
+        """Count an answer of the emulator."""
+        self._requests.labels(method, status).inc()
 
     def text(self) -> bytes:
         """All metrics, in Prometheus's text format."""
@@ -65,69 +63,47 @@ class Metrics:
         """Nothing: the names alone are not worth a scan."""
         return ()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterable[Metric]:
         """Collect for the registry."""
-        statuses = self._statuses.all()
-        yield from _of_items(statuses)
-        tables = [
-            ([*_labels(cached), printable(table.name.normalized)], table)
-            for cached in statuses
-            if cached.status
-            for table in cached.status.tables
-        ]
-        for family, values in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
-            for (name, meaning), value_of in values.items():
-                metric = family(f"mirror_engine_{name}", meaning, labels=_TABLE)
-                for labels, table in tables:
-                    value = value_of(table)
-                    if value is not None:
-                        metric.add_metric(labels, value)
-                yield metric
-        yield from _of_states_and_diagnostics(tables)
+        metrics = {
+            name: family(f"mirror_engine_{name}", meaning, labels=("workspace", "item", *labels))
+            for name, (family, meaning, labels) in _FAMILIES.items()
+        }
+        for cached in self._statuses.all():
+            for name, labels, value in _samples(cached):
+                if value is not None:
+                    texts = (cached.item.workspace, cached.item.name, *labels)
+                    metrics[name].add_metric([printable(text) for text in texts], value)
+        return metrics.values()
 
 
-def _of_items(statuses: Iterable[CachedStatus]) -> Iterator[Metric]:
-    is_up = GaugeMetricFamily("mirror_engine_up", "1 where an engine runs on the mirrored database.", labels=_ITEM)
-    heartbeat = GaugeMetricFamily(
-        "mirror_engine_last_heartbeat_timestamp_seconds", "Time of the engine's last heartbeat.", labels=_ITEM
-    )
-    diagnostics = GaugeMetricFamily(
-        "mirror_engine_landing_zone_diagnostics",
-        "Diagnostics about the landing zone itself, by code.",
-        labels=(*_ITEM, "code"),
-    )
-    for cached in statuses:
-        labels, status = _labels(cached), cached.status
-        is_up.add_metric(labels, float(status is not None and status.engine_running))
-        if status is None:
-            continue
-        if status.last_heartbeat_at is not None:
-            heartbeat.add_metric(labels, status.last_heartbeat_at)
-        for code, count in sorted(Counts(diagnostic.code for diagnostic in status.diagnostics).items()):
-            diagnostics.add_metric([*labels, code], count)
-    yield from (is_up, heartbeat, diagnostics)
+def _samples(cached: CachedStatus) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
+    """Names, labels after workspace and item, and values; None for what is not known."""
+    status = cached.status
+    yield "up", (), float(status is not None and status.engine_running)
+    if status is None:
+        return
+    yield "last_heartbeat_timestamp_seconds", (), status.last_heartbeat_at
+    for code, count in sorted(Counts(diagnostic.code for diagnostic in status.diagnostics).items()):
+        yield "landing_zone_diagnostics", (code,), count
+    for table in status.tables:
+        yield from _table_samples(table.name.normalized, table)
 
 
-def _of_states_and_diagnostics(tables: Iterable[tuple[list[str], TableStatus]]) -> Iterator[Metric]:
-    states = GaugeMetricFamily("mirror_engine_table_state", "1 for the table's state.", labels=(*_TABLE, "state"))
-    diagnostics = GaugeMetricFamily(
-        "mirror_engine_diagnostics", "How often each diagnostic occurs, by code.", labels=(*_TABLE, "code")
-    )
-    fabric_statuses = GaugeMetricFamily(
-        "mirror_engine_table_fabric_status", "1 for the status that Fabric would show.", labels=(*_TABLE, "status")
-    )
-    for labels, table in tables:
-        if table.fabric_status:
-            fabric_statuses.add_metric([*labels, table.fabric_status], 1.0)
-        for state in STATES:
-            states.add_metric([*labels, state], float(table.state.code == state))
-        codes: Counts[str] = Counts()
-        for diagnostic, count in table.diagnostics:
-            codes[diagnostic.code] += count
-        for code, count in sorted(codes.items()):
-            diagnostics.add_metric([*labels, code], count)
-    yield from (states, fabric_statuses, diagnostics)
-
-
-def _labels(cached: CachedStatus) -> list[str]:
-    return [printable(cached.item.workspace), printable(cached.item.name)]
+def _table_samples(name: str, table: TableStatus) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
+    yield "pending_files", (name,), len(table.pending_files)
+    yield "lag_seconds", (name,), table.lag_seconds
+    yield "table_rows", (name,), table.row_count
+    yield "last_commit_timestamp_seconds", (name,), table.last_commit_at
+    yield "files_applied", (name,), len(table.files) - len(table.pending_files)
+    yield "rows_processed", (name,), table.rows_processed
+    yield "bytes_processed", (name,), table.bytes_processed
+    for state in STATES:
+        yield "table_state", (name, state), float(table.state.code == state)
+    if table.fabric_status:
+        yield "table_fabric_status", (name, table.fabric_status), 1.0
+    codes: Counts[str] = Counts()
+    for diagnostic, count in table.diagnostics:
+        codes[diagnostic.code] += count
+    for code, count in sorted(codes.items()):
+        yield "diagnostics", (name, code), count

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,7 +12,7 @@ from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.diagnostics import Severity, count, printable
 from mirror_engine.landing_zone.states import Halted, Unconfigured
 from mirror_engine.monitoring.words import cell, describe, help_for, iso, span, urgency
-from mirror_engine.onelake.page.status_cache import MAX_COMMITS, MAX_ROWS
+from mirror_engine.onelake.page.status_cache import MAX_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,19 +20,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.monitoring.status import FileStatus, TableStatus
-    from mirror_engine.onelake.page.status_cache import ShownItem, StatusCache
-    from mirror_engine.tables.base import HistoryEntry
+    from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.onelake.engine_pool import ShownItem
+    from mirror_engine.onelake.page.status_cache import StatusCache
 
 MAX_CHARACTERS = 200  # of one cell
 MAX_COLUMNS = 50
+MAX_COMMITS = 20
 MAX_FILES = 100  # of one state
 MAX_NAMED = 4  # change files of one commit
 SEVERITIES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page: window title, HTML of the part that changes, whether its subject exists."""
 
     title: str
@@ -41,33 +40,52 @@ class Page:
     exists: bool = True
 
 
-@dataclass(frozen=True)
-class Some:
-    """The first of many things, and how many more there are."""
+class Pages:
+    """Renders pages; every method may take as long as a scan of a landing zone."""
 
-    listed: Sequence[Any]
-    more: int
+    def __init__(self, statuses: StatusCache) -> None:
+        self._statuses = statuses
+        self._templates = _environment()
 
-    @staticmethod
-    def of(things: Sequence[Any], limit: int = MAX_FILES) -> Some:
-        """The first `limit` of them."""
-        return Some(things[:limit], max(0, len(things) - limit))
+    def overview(self) -> Page:
+        """All mirrored databases with their tables."""
+        return Page("mirror-engine", self._main("overview", statuses=self._statuses.all()))
+
+    def table(self, item_id: str, folder: str) -> Page:
+        """One table, by its mirrored database's GUID and its folder's name."""
+        cached = self._statuses.one(item_id)
+        tables = cached.status.tables if cached and cached.status else ()
+        table = next((table for table in tables if table.name.folder == folder), None)
+        if cached is None or table is None:
+            return Page("Not found", self._main("absent", error=cached.error if cached else ""), exists=False)
+        main = self._main("table", cached=cached, table=table, **self._contents(cached.item, table))
+        return Page(table.name.folder, main)
+
+    def document(self, page: Page) -> str:
+        """A page as an HTML document."""
+        main = Markup(page.main)  # noqa: S704 - rendered by a template
+        return self._templates.get_template("document.html").render(title=page.title, main=main)
+
+    def _main(self, name: str, **values: Any) -> str:  # noqa: ANN401 - the template's values
+        return self._templates.get_template(f"{name}.html").render(values)
+
+    def _contents(self, item: ShownItem, table: TableStatus) -> dict[str, Any]:
+        """A table's newest commits and first rows, or why they cannot be read."""
+        shown: dict[str, Any] = {"commits": (), "names": (), "rows": None, "error": ""}
+        if table.delta_version is not None:
+            try:
+                shown["commits"] = item.view().history(table.delta_folder, limit=MAX_COMMITS)
+                if shown["commits"]:
+                    rows = self._statuses.rows(item, table.delta_folder, shown["commits"][0])
+                    shown |= {"names": rows.column_names, "rows": row_texts(rows)}
+            except MirrorError as problem:
+                shown["error"] = str(problem)
+        return shown
 
 
-@dataclass(frozen=True)
-class FirstRows:
-    """A table's first rows as text; None for NULL."""
-
-    columns: Sequence[str]
-    more_columns: int
-    rows: Sequence[Sequence[str | None]]
-
-    @staticmethod
-    def of(table: pa.Table) -> FirstRows:
-        """Cut to `MAX_COLUMNS` and `MAX_CHARACTERS`."""
-        columns = [_texts(column) for column in table.columns[:MAX_COLUMNS]]
-        rows = list(zip(*columns, strict=True))
-        return FirstRows(table.column_names[:MAX_COLUMNS], max(0, table.num_columns - MAX_COLUMNS), rows)
+def row_texts(table: pa.Table) -> Sequence[Sequence[str | None]]:
+    """Rows as text, cut to `MAX_COLUMNS` and `MAX_CHARACTERS`; None for NULL."""
+    return list(zip(*(_texts(column) for column in table.columns[:MAX_COLUMNS]), strict=True))
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
@@ -83,63 +101,11 @@ def _cut(value: object) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
-class Pages:
-    """Renders pages; every method may take as long as a scan of a landing zone."""
-
-    def __init__(self, statuses: StatusCache) -> None:
-        self._statuses = statuses
-        self._templates = _environment()
-
-    def overview(self) -> Page:
-        """All mirrored databases with their tables."""
-        return Page("mirror-engine", self._main("overview", statuses=self._statuses.all()))
-
-    def table(self, item_id: str, folder: str) -> Page:
-        """One table.
-
-        Args:
-            item_id: the mirrored database's GUID.
-            folder: the table folder's name.
-        """
-        cached = self._statuses.one(item_id)
-        tables = cached.status.tables if cached and cached.status else ()
-        table = next((table for table in tables if table.name.folder == folder), None)
-        if cached is None or cached.status is None or table is None:
-            return Page("Not found", self._main("absent", error=cached.error if cached else ""), exists=False)
-        main = self._main("table", cached=cached, table=table, **self._contents(cached.item, table))
-        return Page(table.name.folder, main)
-
-    def document(self, page: Page) -> str:
-        """A page as an HTML document."""
-        document = self._templates.get_template("document.html")
-        return document.render(title=page.title, main=Markup(page.main))  # noqa: S704 - rendered by a template
-
-    def _main(self, name: str, **values: Any) -> str:  # noqa: ANN401 - the template's values
-        return self._templates.get_template(f"{name}.html").render(values)
-
-    def _contents(self, item: ShownItem, table: TableStatus) -> dict[str, Any]:
-        """A table's commits and first rows, or why they cannot be read."""
-        commits: Sequence[HistoryEntry] = ()
-        rows, error = None, ""
-        if table.delta_version is not None:
-            try:
-                commits = self._statuses.history(item, table.delta_folder)
-                rows = FirstRows.of(self._statuses.rows(item, table.delta_folder, commits[0])) if commits else None
-            except MirrorError as problem:
-                error = str(problem)
-        return {"commits": commits, "rows": rows, "error": error}
-
-
 def last_diagnostic(table: TableStatus) -> Diagnostic | None:
     """The diagnostic that stops a table; else the last one."""
     if isinstance(table.state, (Halted, Unconfigured)):
         return table.state.diagnostic
     return table.diagnostics[-1][0] if table.diagnostics else None
-
-
-def applied_files(table: TableStatus) -> Sequence[FileStatus]:
-    """Applied files, newest first."""
-    return [file for file in reversed(table.files) if file.state == "applied"]
 
 
 def file_names(files: Sequence[str]) -> str:
@@ -163,11 +129,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": "{:,}".format, "moment": moment, "span": span, "iso": iso}
-    functions: list[Any] = [Some, count, describe, help_for, urgency]
-    functions += [last_diagnostic, applied_files, file_names, table_url]
+    environment.filters |= {"number": "{:,}".format, "moment": _moment, "span": span, "iso": iso}
+    functions = (count, describe, help_for, urgency, last_diagnostic, file_names, table_url)
     environment.globals |= {function.__name__: function for function in functions}
-    environment.globals |= {"SEVERITIES": SEVERITIES, "MAX_ROWS": MAX_ROWS, "MAX_COMMITS": MAX_COMMITS}
+    limits = {"MAX_COLUMNS": MAX_COLUMNS, "MAX_COMMITS": MAX_COMMITS, "MAX_FILES": MAX_FILES, "MAX_ROWS": MAX_ROWS}
+    environment.globals |= {"SEVERITIES": SEVERITIES, **limits}
     return environment
 
 
@@ -176,6 +142,6 @@ def _safe(value: object) -> object:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def moment(seconds: float) -> str:
+def _moment(seconds: float) -> str:
     """`2026-11-02 08:15:29`, in UTC."""
     return (iso(seconds) or "")[:19].replace("T", " ")

@@ -17,23 +17,23 @@ from starlette.routing import Route
 
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.monitoring.words import span
+from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.hosts import LOOPBACK
-from mirror_engine.onelake.middleware import Boundary, Guard
+from mirror_engine.onelake.middleware import Boundary, Guard, observed
 from mirror_engine.onelake.network import http_config, listening_socket
 from mirror_engine.onelake.page.metrics import Metrics
 from mirror_engine.onelake.page.pages import Pages
 from mirror_engine.onelake.page.status_cache import StatusCache
-from mirror_engine.onelake.replication import DatabaseStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from prometheus_client import Counter
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from mirror_engine.onelake.engine_pool import ShownItem
     from mirror_engine.onelake.page.pages import Page
-    from mirror_engine.onelake.page.status_cache import CachedStatus, ShownItem
+    from mirror_engine.onelake.page.status_cache import CachedStatus
 
 MAX_STREAMS = 32
 REFRESH_SECONDS = 1.0
@@ -55,90 +55,40 @@ HEADERS = {  # no scripts or styles but the page's own, no framing, no embedding
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-class EventStreams:
-    """The server-sent event streams of one emulator."""
-
-    def __init__(self) -> None:
-        self._ended = threading.Event()
-        self._count = 0
-
-    def end(self) -> None:
-        """End all streams, within `REFRESH_SECONDS`; from any thread."""
-        self._ended.set()
-
-    def response(self, render: Callable[[], str]) -> Response:
-        """A stream of what `render` returns, whenever that changes; 503 where there are too many streams.
-
-        Args:
-            render: gives HTML without carriage returns; may take a while.
-        """
-        if self._count >= MAX_STREAMS:
-            return PlainTextResponse("Too many pages are open.\n", 503, {"Retry-After": "60"})
-        return StreamingResponse(self._events(render), media_type=EVENT_STREAM)
-
-    async def _events(self, render: Callable[[], str]) -> AsyncIterator[str]:
-        self._count += 1
-        try:
-            last, unchanged = "", 0
-            while not self._ended.is_set():
-                html = await run_in_threadpool(render)
-                unchanged += 1
-                if html != last:
-                    yield "".join(f"data: {line}\n" for line in html.split("\n")) + "\n"
-                    last, unchanged = html, 0
-                elif unchanged >= KEEP_ALIVE_REFRESHES:
-                    yield ": keep-alive\n\n"
-                    unchanged = 0
-                await asyncio.sleep(REFRESH_SECONDS)
-        finally:
-            self._count -= 1
-
-
-def unready(statuses: Iterable[CachedStatus], now: float) -> list[str]:
-    """A line for each mirrored database that should run and does not.
-
-    Args:
-        statuses: of all.
-        now: seconds since 1970.
-    """
-    reasons = [(cached.item, _reason(cached, now)) for cached in statuses if cached.item.should_run]
-    return [printable(f"{item.workspace}/{item.name}: {reason}") for item, reason in reasons if reason]
-
-
-def _reason(cached: CachedStatus, now: float) -> str:
-    if cached.item.error:
-        return f"its engine ended: {cached.item.error}"
-    if cached.item.status is not DatabaseStatus.RUNNING:
-        return str(cached.item.status.value)
-    if cached.status is None:
-        return cached.error
-    if cached.status.last_heartbeat_at is None:
-        return "Running, no heartbeat yet"
-    age = now - cached.status.last_heartbeat_at
-    return f"Running, last heartbeat {span(age)} ago" if age >= MAX_HEARTBEAT_AGE_SECONDS else ""
+_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class Web:
-    """Page, metrics and probes.
+    """Page, metrics and probes, served on loopback, guarded and limited.
 
     Args:
         items: gives every mirrored database.
         clock: seconds since 1970.
+        port: requested; 0 for any.
+        secret: which every request must carry; None where any passes.
+        on_error: gets internal errors, without request content.
 
     Attributes:
-        app: the ASGI application, to be guarded; gets no lifespan events.
-        metrics: to which others may add.
-        streams: must be ended before the server stops.
+        app: the ASGI application behind the guard; gets no lifespan events.
+        metrics: count requests, too.
+        port: the one in use, once started.
     """
 
-    def __init__(self, items: Callable[[], Sequence[ShownItem]], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        items: Callable[[], Sequence[ShownItem]],
+        clock: Callable[[], float] = time.time,
+        *,
+        port: int = 0,
+        secret: str | None = None,
+        on_error: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._statuses = StatusCache(items)
         self._pages = Pages(self._statuses)
         self._clock = clock
         self.metrics = Metrics(self._statuses)
-        self.streams = EventStreams()
+        self._stream_count = 0
+        self._ended = threading.Event()
         routes = [
             Route("/", self._overview),
             Route("/tables/{item}/{folder:path}", self._table),
@@ -147,7 +97,25 @@ class Web:
             Route("/readyz", self._readyz),
             *(Route(f"/assets/{name}", _asset(name, kind)) for name, kind in ASSETS.items()),
         ]
-        self.app: ASGIApp = _WithHeaders(Starlette(routes=routes))
+        self.app = _with_headers(Starlette(routes=routes))
+        self.port = port
+        guard = Guard(Boundary(self.app, on_error, max_bytes=MAX_BODY_BYTES), secret, serves_production_names=False)
+        self._server = uvicorn.Server(http_config(guard, idle_seconds=IDLE_SECONDS, max_concurrency=MAX_CONNECTIONS))
+
+    def start(self) -> None:
+        """Listen; returns when requests are answered. UsageError where the port cannot be used."""
+        listener = listening_socket(LOOPBACK, self.port)
+        self.port = int(listener.getsockname()[1])
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="page", daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.001)  # it has no event for that
+
+    def stop(self) -> None:
+        """Stop; returns when nothing is answered any more."""
+        self._ended.set()
+        self._server.should_exit = True
+        self._thread.join()
 
     async def _overview(self, request: Request) -> Response:
         return await self._respond(request, self._pages.overview)
@@ -158,10 +126,30 @@ class Web:
 
     async def _respond(self, request: Request, render: Callable[[], Page]) -> Response:
         """A page, or for its script a stream of changes."""
-        if EVENT_STREAM in request.headers.get("accept", ""):
-            return self.streams.response(lambda: render().main)
-        page = await run_in_threadpool(render)
-        return HTMLResponse(self._pages.document(page), 200 if page.exists else 404, headers={"Vary": "Accept"})
+        if EVENT_STREAM not in request.headers.get("accept", ""):
+            page = await run_in_threadpool(render)
+            return HTMLResponse(self._pages.document(page), 200 if page.exists else 404, headers={"Vary": "Accept"})
+        if self._stream_count >= MAX_STREAMS:
+            return PlainTextResponse("Too many pages are open.\n", 503, {"Retry-After": "60"})
+        return StreamingResponse(self._events(render), media_type=EVENT_STREAM)
+
+    async def _events(self, render: Callable[[], Page]) -> AsyncIterator[str]:
+        """The page's HTML whenever it changes, as server-sent events."""
+        self._stream_count += 1
+        try:
+            last, unchanged = "", 0
+            while not self._ended.is_set():
+                html = (await run_in_threadpool(render)).main  # has no carriage returns
+                unchanged += 1
+                if html != last:
+                    yield "".join(f"data: {line}\n" for line in html.split("\n")) + "\n"
+                    last, unchanged = html, 0
+                elif unchanged >= KEEP_ALIVE_REFRESHES:
+                    yield ": keep-alive\n\n"
+                    unchanged = 0
+                await asyncio.sleep(REFRESH_SECONDS)
+        finally:
+            self._stream_count -= 1
 
     async def _metrics(self, _: Request) -> Response:
         return Response(await run_in_threadpool(self.metrics.text), media_type=CONTENT_TYPE_LATEST)
@@ -180,72 +168,29 @@ def _asset(name: str, kind: str) -> Callable[[Request], Response]:
     return lambda _: Response(content, media_type=kind)
 
 
-class _WithHeaders:
-    """ASGI middleware: adds `HEADERS` to every response."""
+def _with_headers(app: ASGIApp) -> ASGIApp:
+    """The application with `HEADERS` in every response."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, observed(send, lambda start: start["headers"].extend(_HEADERS)))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def add_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
-            await send(message)
-
-        await self._app(scope, receive, add_headers)
+    return answer
 
 
-class CountedRequests:
-    """ASGI middleware: counts responses by `method` and `status`."""
-
-    def __init__(self, app: ASGIApp, requests: Counter) -> None:
-        self._app = app
-        self._requests = requests
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
-        async def count(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._requests.labels(scope["method"], message["status"]).inc()
-            await send(message)
-
-        await self._app(scope, receive, count)
+def unready(statuses: Iterable[CachedStatus], now: float) -> list[str]:
+    """A line for each mirrored database that should run and does not; `now` is in seconds since 1970."""
+    reasons = [(cached.item, _reason(cached, now)) for cached in statuses if cached.item.should_run]
+    return [printable(f"{item.workspace}/{item.name}: {reason}") for item, reason in reasons if reason]
 
 
-class PageServer:
-    """Serves the page on loopback, guarded and limited.
-
-    Args:
-        web: what is served.
-        port: requested; 0 for any.
-        secret: which every request must carry; None where any passes.
-        on_error: gets internal errors, without request content.
-
-    Attributes:
-        port: the one in use, once started.
-    """
-
-    def __init__(
-        self, web: Web, *, port: int = 0, secret: str | None = None, on_error: Callable[[str], None] = lambda _: None
-    ) -> None:
-        self.port = port
-        self._web = web
-        guard = Guard(Boundary(web.app, on_error, max_bytes=MAX_BODY_BYTES), secret, serves_production_names=False)
-        self._server = uvicorn.Server(http_config(guard, idle_seconds=IDLE_SECONDS, max_concurrency=MAX_CONNECTIONS))
-
-    def start(self) -> None:
-        """Listen; returns when requests are answered. UsageError where the port cannot be used."""
-        listener = listening_socket(LOOPBACK, self.port)
-        self.port = int(listener.getsockname()[1])
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="page", daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.001)  # it has no event for that
-
-    def stop(self) -> None:
-        """Stop; returns when nothing is answered any more."""
-        self._web.streams.end()
-        self._server.should_exit = True
-        self._thread.join()
+def _reason(cached: CachedStatus, now: float) -> str:
+    if cached.item.error:
+        return f"its engine ended: {cached.item.error}"
+    if cached.item.status is not DatabaseStatus.RUNNING:
+        return str(cached.item.status.value)
+    if cached.status is None:
+        return cached.error
+    if cached.status.last_heartbeat_at is None:
+        return "Running, no heartbeat yet"
+    age = now - cached.status.last_heartbeat_at
+    return f"Running, last heartbeat {span(age)} ago" if age >= MAX_HEARTBEAT_AGE_SECONDS else ""

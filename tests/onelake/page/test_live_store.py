@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mirror_engine.config import Config
-from mirror_engine.onelake.engine_pool import EnginePool, shown_items
+from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.store import LocalStore
@@ -31,7 +31,7 @@ def mirrored(tmp_path):
     table = LandingZoneWriter(tmp_path / "Shop" / "Orders").table("Orders", keys=["Id"], types={"Id": pa.int64()})
     table.insert({"Id": 4711})
     pool.start_all()
-    yield pool, lambda: shown_items(items, pool, pool.mirror)
+    yield pool, pool.shown
     pool.end()
 
 

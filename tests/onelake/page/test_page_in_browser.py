@@ -11,7 +11,7 @@ import pytest
 from browser import DESKTOP, PHONE, browser
 from shop_window import EVIL, EVIL_TABLE, SHOP, shop
 
-from mirror_engine.onelake.page.web import PageServer, Web
+from mirror_engine.onelake.page.web import Web
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ SIZES = {"phone": PHONE, "desktop": DESKTOP}
 
 @contextlib.contextmanager
 def served(window):
-    server = PageServer(Web(window.items), on_error=pytest.fail)
+    server = Web(window.items, on_error=pytest.fail)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

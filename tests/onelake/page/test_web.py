@@ -12,10 +12,10 @@ from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, shop
 from starlette.testclient import TestClient
 
 from mirror_engine.monitoring.words import describe, help_for, urgency
+from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.page import status_cache
 from mirror_engine.onelake.page.pages import last_diagnostic, table_url
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
-from mirror_engine.onelake.replication import DatabaseStatus
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from shop_window import SHOP, shop
 from wire import connected, exchange, request, rest_of, status_of
 
 from mirror_engine.onelake.page import web as web_live
-from mirror_engine.onelake.page.web import PageServer, Web
+from mirror_engine.onelake.page.web import Web
 
 if TYPE_CHECKING:
     import socket
@@ -25,7 +25,7 @@ ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
 
 @contextlib.contextmanager
 def served(window, **options):
-    server = PageServer(Web(window.items), on_error=pytest.fail, **options)
+    server = Web(window.items, on_error=pytest.fail, **options)
     server.start()
     try:
         yield server
@@ -142,7 +142,7 @@ def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeyp
             assert b"retry-after: 60" in second
             assert status_of(exchange(server.port, request("GET", "/"))) == 200  # reading goes on
         ends = time.monotonic() + 10
-        while server._web.streams._count:
+        while server._stream_count:
             assert time.monotonic() < ends
             time.sleep(0.01)
         with contextlib.closing(Stream(server.port, "/")) as next_one:
