@@ -87,7 +87,7 @@ class ZoneClient:
 
     def names(self, path: str = "") -> list[str]:
         above = self.at(path)
-        return [line.name.removeprefix(f"{above.shown}/") for line in self.lake.children(above)]
+        return [line.name.removeprefix(f"{above.shown}/") for line in self.lake.list(above)]
 
     def engine_sees(self, path: str) -> bytes | None:
         """A file's content in the store's folder; None where it is absent."""

@@ -39,7 +39,7 @@ class Address:
     @property
     def path(self) -> str:
         """Relative to the store."""
-        return "/".join([(self.item or self.workspace).path, *self.parts])
+        return "/".join([self.item.path if self.item else self.workspace.name, *self.parts])
 
     @property
     def shown(self) -> str:
@@ -53,11 +53,9 @@ class Address:
 
 
 def parse(raw_path: bytes, items: Items) -> Address:
-    """Resolve a request's path: INVALID_URI, WORKSPACE_NOT_FOUND, ARTIFACT_NOT_FOUND, PATH_NOT_FOUND.
+    """Resolve a request's path, percent-encoded and without the query, among the known workspaces and items.
 
-    Args:
-        raw_path: as sent, percent-encoded, without the query; each segment is decoded once.
-        items: the known workspaces and items.
+    INVALID_URI, WORKSPACE_NOT_FOUND, ARTIFACT_NOT_FOUND, PATH_NOT_FOUND.
     """
     segments = segments_of(raw_path)
     workspace = items.workspace(segments[0])
@@ -72,32 +70,28 @@ def inside(folder: Address, directory: str, items: Items) -> Address:
 
 
 def segments_of(raw_path: bytes) -> tuple[str, ...]:
-    """The decoded names of a request's path from the workspace on; at least one."""
-    segments = [_checked(_decoded(segment)) for segment in raw_path.split(b"/") if segment]
-    if segments and segments[0] == PREFIX:
-        del segments[0]
-    if not segments:
+    """The names of a request's path from the workspace on, at least one, each decoded once."""
+    try:
+        names = [_checked(unquote_to_bytes(segment).decode()) for segment in raw_path.split(b"/") if segment]
+    except UnicodeDecodeError as problem:
+        raise StorageApiError(StorageErrorCode.INVALID_URI, "A segment of the path is not UTF-8.") from problem
+    if names[:1] == [PREFIX]:
+        del names[0]
+    if not names:
         raise StorageApiError(StorageErrorCode.INVALID_URI, "The path names no workspace.")
-    return tuple(segments)
+    return tuple(names)
 
 
 def _below(folder: Address, names: Sequence[str], items: Items) -> Address:
     written = (*folder.written, *names)
     if len(written) > MAX_SEGMENTS or len("/".join(written)) > MAX_CHARACTERS:
         raise StorageApiError(StorageErrorCode.INVALID_URI, "The path is too long.")
-    if folder.item is None and names:
-        item = items.item(folder.workspace, names[0])
-        if item is None:
-            raise StorageApiError(StorageErrorCode.ARTIFACT_NOT_FOUND)
-        return Address(folder.workspace, item, tuple(names[1:]), written)
-    return Address(folder.workspace, folder.item, (*folder.parts, *names), written)
-
-
-def _decoded(segment: bytes) -> str:
-    try:
-        return unquote_to_bytes(segment).decode()
-    except UnicodeDecodeError as problem:
-        raise StorageApiError(StorageErrorCode.INVALID_URI, "A segment of the path is not UTF-8.") from problem
+    if folder.item or not names:
+        return Address(folder.workspace, folder.item, (*folder.parts, *names), written)
+    item = items.item(folder.workspace, names[0])
+    if item is None:
+        raise StorageApiError(StorageErrorCode.ARTIFACT_NOT_FOUND)
+    return Address(folder.workspace, item, tuple(names[1:]), written)
 
 
 def _checked(name: str) -> str:

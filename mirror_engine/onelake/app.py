@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from mirror_engine.onelake.fault_injection import Operation
     from mirror_engine.onelake.lake import Lake
+    from mirror_engine.onelake.requests import Operation
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NANOSECONDS = 1_000_000_000
 ANY = frozenset("*")
+SOURCE = "x-ms-source-"
+_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
 
 
 @dataclass(frozen=True)
@@ -27,30 +29,25 @@ class Properties:
     Attributes:
         is_folder: else it is a file.
         size: in bytes; 0 for a folder.
-        etag: in quotes, as in the header.
         modified_ns: Last-Modified in nanoseconds since 1970; clients get whole seconds.
+        identity: kept by a rename, new after deleting and creating again.
     """
 
     is_folder: bool
     size: int
-    etag: str
     modified_ns: int
+    identity: str
 
     @staticmethod
     def of(entry: Entry) -> Properties:
-        """A folder's ETag is its identity; a file's is identity, time and size."""
-        is_folder = entry.kind is Kind.FOLDER
-        version = entry.identity if is_folder else f"{entry.identity} {entry.modified_ns} {entry.size}"
-        digest = blake2b(version.encode(), digest_size=8).hexdigest()[:13].upper()
-        return Properties(is_folder, entry.size, f'"0x8D{digest}"', entry.modified_ns)
+        """Those of an entry of the store."""
+        return Properties(entry.kind is Kind.FOLDER, entry.size, entry.modified_ns, entry.identity)
 
-
-@dataclass(frozen=True)
-class ListedPath:
-    """One entry of a listing; `name` is relative to the workspace, with the item's segment as the client wrote it."""
-
-    name: str
-    properties: Properties
+    @property
+    def etag(self) -> str:
+        """In quotes: a digest of a folder's identity; of a file's identity, time and size."""
+        version = self.identity if self.is_folder else f"{self.identity} {self.modified_ns} {self.size}"
+        return f'"0x8D{blake2b(version.encode(), digest_size=8).hexdigest()[:13].upper()}"'
 
 
 @dataclass(frozen=True)
@@ -71,12 +68,7 @@ class Conditions:
 
     @staticmethod
     def of(headers: Mapping[str, str], prefix: str = "") -> Conditions:
-        """Read `If-Match`, `If-None-Match`, `If-Modified-Since` and `If-Unmodified-Since`; INVALID_HEADER_VALUE.
-
-        Args:
-            headers: by name in lower case.
-            prefix: `x-ms-source-` for the conditions on the source of a rename or copy.
-        """
+        """Read `If-Match` and its kin from headers by lower-case name, `SOURCE` before each; INVALID_HEADER_VALUE."""
         return Conditions(
             _tags(headers.get(f"{prefix}if-match")),
             _tags(headers.get(f"{prefix}if-none-match")),
@@ -85,17 +77,8 @@ class Conditions:
             StorageErrorCode.SOURCE_CONDITION_NOT_MET if prefix else StorageErrorCode.CONDITION_NOT_MET,
         )
 
-    @staticmethod
-    def of_source(headers: Mapping[str, str]) -> Conditions:
-        """Read the `x-ms-source-if-…` headers."""
-        return Conditions.of(headers, "x-ms-source-")
-
     def check_write(self, present: Properties | None) -> None:
-        """Check a change of a path: PATH_ALREADY_EXISTS for `If-None-Match: *`, else `error`.
-
-        Args:
-            present: the path's properties; None where it does not exist.
-        """
+        """Check a change of a path, which may be absent: PATH_ALREADY_EXISTS for `If-None-Match: *`, else `error`."""
         if present and self.if_none_match == ANY:
             raise StorageApiError(StorageErrorCode.PATH_ALREADY_EXISTS)
         self.check_source(present)
@@ -144,27 +127,10 @@ def _seconds(text: str | None) -> int | None:
         raise StorageApiError(StorageErrorCode.INVALID_HEADER_VALUE, "A condition's date cannot be read.") from problem
 
 
-_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
+def requested_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | None:
+    """Start and end of the range in `x-ms-range`, which wins, or `Range`; None for the whole file.
 
-
-@dataclass(frozen=True)
-class ByteRange:
-    """Bytes `start` to `end - 1` of a file of `size`."""
-
-    start: int
-    end: int
-    size: int
-
-    @property
-    def header(self) -> str:
-        """The `Content-Range`."""
-        return f"bytes {self.start}-{self.end - 1}/{self.size}"
-
-
-def requested_range(headers: Mapping[str, str], size: int) -> ByteRange | None:
-    """The range in `x-ms-range`, which wins, or `Range`; None for the whole file. INVALID_RANGE past the end.
-
-    A header that is not a single byte range is ignored, as HTTP demands.
+    A header that is not a single byte range is ignored, as HTTP demands. INVALID_RANGE past the end of `size` bytes.
     """
     match = _RANGE.fullmatch(headers.get("x-ms-range") or headers.get("range") or "")
     if match is None or match.groups() == ("", ""):
@@ -176,4 +142,4 @@ def requested_range(headers: Mapping[str, str], size: int) -> ByteRange | None:
     end = min(int(last) + 1, size) if first and last else size
     if start >= end:
         raise StorageApiError(StorageErrorCode.INVALID_RANGE, headers={"Content-Range": f"bytes */{size}"})
-    return ByteRange(start, end, size)
+    return start, end

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake import blob, dfs, faults
+from mirror_engine.onelake import faults
 from mirror_engine.onelake.address import segments_of
 from mirror_engine.onelake.conditions import NANOSECONDS
 from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, StorageErrorCode, reset_connection
@@ -21,7 +23,7 @@ from mirror_engine.onelake.fabric_rest import FabricApiError, FabricErrorCode
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.requests import in_thread, read_bounded
-from mirror_engine.onelake.visibility import shifted_time, start_of_second
+from mirror_engine.onelake.visibility import TIME_SHIFT, DeletedFolder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -31,189 +33,141 @@ if TYPE_CHECKING:
 
     from mirror_engine.onelake.faults import EmulatorOptions, FaultRule
     from mirror_engine.onelake.lake import Lake
-    from mirror_engine.onelake.requests import LakeRequest
+    from mirror_engine.onelake.requests import LakeRequest, Operation
 
-    Operation: TypeAlias = Callable[[Lake, LakeRequest], Awaitable[Response]]
+    Handler: TypeAlias = Callable[[Lake, LakeRequest], Awaitable[Response]]
 
-_OPERATION_NAMES: Mapping[Operation, str] = {
-    dfs.create: faults.CREATE,
-    dfs.append: faults.APPEND,
-    dfs.flush: faults.FLUSH,
-    dfs.rename: faults.RENAME,
-    dfs.delete: faults.DELETE,
-    blob.delete: faults.DELETE,
-    dfs.lease: faults.LEASE,
-    dfs.list_paths: faults.LIST,
-    blob.list_blobs: faults.LIST,
-    dfs.set_properties: faults.METADATA,
-    blob.put: faults.PUT,
-    blob.put_block: faults.BLOCK,
-    blob.put_block_list: faults.BLOCK_LIST,
-    blob.copy: faults.COPY,
-    dfs.read: faults.READ,
-    dfs.get_properties: faults.HEAD,
-    blob.batch: faults.BATCH,
-}
 _THROTTLED = {"429": StorageErrorCode.THROTTLED, "503": StorageErrorCode.SERVER_BUSY}
 _FABRIC_THROTTLED = {"429": FabricErrorCode.TooManyRequests, "503": FabricErrorCode.ServiceUnavailable}
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", error="invalid_token"'
 
 
-async def with_faults(lake: Lake, request: LakeRequest, operation: Operation) -> Operation:
+async def with_faults(lake: Lake, request: LakeRequest, operation: Operation) -> Handler:
     """The operation, wrapped in the faults that this request gets; the rule given first is the outermost."""
-    if not lake.options.faults:
-        return operation
-    path = "/".join(segments_of(request.raw_path))
-    names = await _operation_names(lake, request, operation)
-    for rule in reversed(lake.options.faults_of(request.method, path, names)):
-        operation = _INJECTORS[rule.fault](rule, operation)
-    return operation
+    handler: Handler = operation
+    if lake.options.faults:
+        names = await in_thread(_names, lake, request, operation)
+        path = "/".join(segments_of(request.raw_path))
+        for rule in reversed(lake.options.faults_of(request.method, path, names)):
+            handler = partial(_INJECTORS[rule.fault], rule, handler)
+    return handler
 
 
-async def _operation_names(lake: Lake, request: LakeRequest, operation: Operation) -> set[str]:
-    name = _OPERATION_NAMES.get(operation)
-    if name == faults.CREATE and request.query["resource"].lower() == "directory":
-        name = faults.FOLDER
-    if name == faults.DELETE and await in_thread(_is_folder, lake, request):
-        name = faults.DROP
-    flushes = {faults.FLUSH} if name == faults.APPEND and request.flag("flush") else set()
-    return flushes | ({name} if name else set())
+def _names(lake: Lake, request: LakeRequest, operation: Operation) -> set[str]:
+    """By which fault rules know a request: an append that flushes has two names."""
+    if operation.name == faults.CREATE and request.query["resource"].lower() == "directory":
+        return {faults.FOLDER}
+    if operation.name == faults.DELETE:
+        with suppress(StorageApiError):
+            if lake.properties(lake.address(request.raw_path)).is_folder:
+                return {faults.DROP}
+    is_flush = operation.name == faults.APPEND and request.flag("flush")
+    return {operation.name, faults.FLUSH} if is_flush else {operation.name}
 
 
-def _is_folder(lake: Lake, request: LakeRequest) -> bool:
-    try:
-        return lake.properties(lake.address(request.raw_path)).is_folder
-    except StorageApiError:
-        return False
+# Each gets its rule, what would answer otherwise, and what that gets
 
 
-def _failing(error: Callable[[FaultRule], Exception]) -> Callable[[FaultRule, Operation], Operation]:
-    """Answer with an error before any effect."""
-
-    def inject(rule: FaultRule, _: Operation) -> Operation:
-        async def fail(_: Lake, __: LakeRequest) -> Response:
-            raise error(rule)
-
-        return fail
-
-    return inject
-
-
-def _throttled(rule: FaultRule) -> StorageApiError:
-    headers = {"Retry-After": str(rule.options["retry-after"])}
-    return StorageApiError(_THROTTLED[str(rule.options["status"])], headers=headers)
+async def _fail(rule: FaultRule, _: Handler, __: Lake, ___: LakeRequest) -> Response:
+    match rule.fault:
+        case "throttle":
+            headers = {"Retry-After": str(rule.options["retry-after"])}
+            raise StorageApiError(_THROTTLED[rule.options["status"]], headers=headers)
+        case "token_expired":
+            message = "The token has expired."
+            raise StorageApiError(StorageErrorCode.UNAUTHORIZED, message, {"WWW-Authenticate": CHALLENGE})
+        case "folder_in_use":
+            raise StorageApiError(StorageErrorCode.FOLDER_IN_USE)
+    raise ConnectionReset
 
 
-def _token_expired(_: FaultRule) -> StorageApiError:
-    return StorageApiError(StorageErrorCode.UNAUTHORIZED, "The token has expired.", {"WWW-Authenticate": CHALLENGE})
-
-
-def _cut_body(rule: FaultRule, operation: Operation) -> Operation:
-    async def until_cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        left = int(rule.number("bytes"))
-        async for chunk in chunks:
+async def _cut_body(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    async def until_cut() -> AsyncIterator[bytes]:
+        left = rule.options["bytes"]
+        async for chunk in request.body:
             yield chunk[:left]
             left -= len(chunk)
             if left <= 0:
                 break
         raise ConnectionReset
 
-    async def cut(lake: Lake, request: LakeRequest) -> Response:
-        if request.is_empty:
-            raise ConnectionReset
-        return await operation(lake, replace(request, body=until_cut(request.body)))
-
-    return cut
-
-
-def _lost_response(_: FaultRule, operation: Operation) -> Operation:
-    async def lose(lake: Lake, request: LakeRequest) -> Response:
-        await operation(lake, request)
+    if request.is_empty:
         raise ConnectionReset
-
-    return lose
-
-
-def _slow_flush(rule: FaultRule, operation: Operation) -> Operation:
-    async def wait(lake: Lake, request: LakeRequest) -> Response:
-        await asyncio.sleep(rule.number("seconds"))
-        return await operation(lake, request)
-
-    return wait
+    return await handler(lake, replace(request, body=until_cut()))
 
 
-def _poll_mid_upload(_: FaultRule, operation: Operation) -> Operation:
-    async def poll(lake: Lake, request: LakeRequest) -> Response:
-        response = await operation(lake, request)
-        item = lake.address(request.raw_path).item
-        if item:
-            await in_thread(lake.options.poll, item)
-        return response
-
-    return poll
+async def _lost_response(_: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    await handler(lake, request)
+    raise ConnectionReset
 
 
-def _delay_visibility(rule: FaultRule, operation: Operation) -> Operation:
-    async def delay(lake: Lake, request: LakeRequest) -> Response:
-        address = await in_thread(lake.destination, request.raw_path)
-        if await in_thread(lake.exists, address):
-            return await operation(lake, request)  # not a new name
-        channels, delays = str(rule.options["from"]).split(","), lake.options.delays
-        delays.hide(address.path, channels)
-        try:
-            response = await operation(lake, request)
-        except BaseException:
-            delays.show(address.path)
-            raise
-        delays.hide(address.path, channels, rule.number("seconds"))
-        return response
-
-    return delay
+async def _slow_flush(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    await asyncio.sleep(rule.options["seconds"])
+    return await handler(lake, request)
 
 
-def _detect_delay(rule: FaultRule, operation: Operation) -> Operation:
-    async def delay(lake: Lake, request: LakeRequest) -> Response:
-        folder = await in_thread(lake.snapshot_folder, await in_thread(lake.address, request.raw_path))
-        lake.options.delays.keep_visible(folder, rule.number("seconds"))
-        try:
-            return await operation(lake, request)
-        except BaseException:
-            lake.options.delays.forget(folder)
-            raise
-
-    return delay
+async def _poll_mid_upload(_: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    response = await handler(lake, request)
+    item = lake.address(request.raw_path).item
+    if item:
+        await in_thread(lake.options.poll, item)
+    return response
 
 
-def _same_mtime(rule: FaultRule, operation: Operation) -> Operation:
-    return _shifting(lambda true_ns: int(rule.options.setdefault("since", start_of_second(true_ns))), operation)
+async def _delay_visibility(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    address = await in_thread(lake.destination, request.raw_path)
+    if await in_thread(lake.find, address):
+        return await handler(lake, request)  # not a new name
+    channels, delays = rule.options["from"].split(","), lake.options.delays
+    delays.hide(address.path, channels)
+    try:
+        response = await handler(lake, request)
+    except BaseException:
+        delays.show(address.path)
+        raise
+    delays.hide(address.path, channels, rule.options["seconds"])
+    return response
 
 
-def _shuffle_ties(rule: FaultRule, operation: Operation) -> Operation:
-    drawn = random.Random(int(rule.number("seed")) * 1_000_003 + rule.matched)  # noqa: S311 - repeatable
-    return _shifting(lambda true_ns: start_of_second(true_ns) + drawn.randrange(NANOSECONDS), operation)
+async def _detect_delay(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    address = await in_thread(lake.address, request.raw_path)
+    folder = await in_thread(DeletedFolder.of, lake.storage, address.path)
+    lake.options.delays.keep_visible(folder, rule.options["seconds"])
+    try:
+        return await handler(lake, request)
+    except BaseException:
+        lake.options.delays.forget(folder)
+        raise
 
 
-def _shifting(shift: Callable[[int], int], operation: Operation) -> Operation:
-    async def shifted(lake: Lake, request: LakeRequest) -> Response:
-        with shifted_time(shift):
-            return await operation(lake, request)
+async def _shift_time(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    drawn = random.Random(rule.options.get("seed", 0) * 1_000_003 + rule.matched)  # noqa: S311 - repeatable
 
-    return shifted
+    def shifted(true_ns: int) -> int:
+        second = true_ns - true_ns % NANOSECONDS
+        is_same = rule.fault == "same_mtime"
+        return rule.options.setdefault("since", second) if is_same else second + drawn.randrange(NANOSECONDS)
+
+    token = TIME_SHIFT.set(shifted)
+    try:
+        return await handler(lake, request)
+    finally:
+        TIME_SHIFT.reset(token)
 
 
-_INJECTORS: Mapping[str, Callable[[FaultRule, Operation], Operation]] = {
-    "throttle": _failing(_throttled),
-    "token_expired": _failing(_token_expired),
-    "folder_in_use": _failing(lambda _: StorageApiError(StorageErrorCode.FOLDER_IN_USE)),
-    "lost_request": _failing(lambda _: ConnectionReset()),
+_INJECTORS: Mapping[str, Callable[[FaultRule, Handler, Lake, LakeRequest], Awaitable[Response]]] = {
+    "throttle": _fail,
+    "token_expired": _fail,
+    "folder_in_use": _fail,
+    "lost_request": _fail,
     "cut_body": _cut_body,
     "lost_response": _lost_response,
     "slow_flush": _slow_flush,
     "poll_mid_upload": _poll_mid_upload,
     "delay_visibility": _delay_visibility,
     "detect_delay": _detect_delay,
-    "same_mtime": _same_mtime,
-    "shuffle_ties": _shuffle_ties,
+    "same_mtime": _shift_time,
+    "shuffle_ties": _shift_time,
 }
 
 
@@ -228,20 +182,19 @@ class FabricFaults:
         """Answer one request."""
         path = scope["path"].strip("/")
         rules = self.options.faults_of(scope["method"], path, (faults.REST,)) if self.options.faults else []
-        match rules[0].fault if rules else "":
-            case "":
-                await self.app(scope, receive, send)
-            case "throttle":
-                options = rules[0].options
-                headers = {"Retry-After": str(options["retry-after"])}
-                error = FabricApiError(_FABRIC_THROTTLED[str(options["status"])], headers=headers)
-                await error.response()(scope, receive, send)
-            case "token_expired":
-                await FabricApiError(FabricErrorCode.TokenExpired).response()(scope, receive, send)
-            case fault:
-                if fault == "lost_response":
-                    await self.app(scope, receive, _discard)
-                await reset_connection(scope, receive)
+        fault = rules[0].fault if rules else ""
+        if fault == "throttle":
+            headers = {"Retry-After": str(rules[0].options["retry-after"])}
+            error = FabricApiError(_FABRIC_THROTTLED[rules[0].options["status"]], headers=headers)
+            await error.response()(scope, receive, send)
+        elif fault == "token_expired":
+            await FabricApiError(FabricErrorCode.TokenExpired).response()(scope, receive, send)
+        elif not fault:
+            await self.app(scope, receive, send)
+        else:
+            if fault == "lost_response":
+                await self.app(scope, receive, _discard)
+            await reset_connection(scope, receive)
 
 
 async def _discard(_: Message) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import re
 import shlex
 import threading
 import time
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.visibility import CHANNELS, VisibilityDelays
@@ -53,14 +53,10 @@ class FaultRule:
     count: int | None = 1
     operations: Collection[str] | None = None
     duration_seconds: float | None = None
-    options: dict[str, float | str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     text: str = ""
     matched: int = field(default=0, init=False)
     _since: float | None = field(default=None, init=False, repr=False)
-
-    def number(self, name: str) -> float:
-        """A numeric option."""
-        return float(self.options[name])
 
     def matches(self, method: str, path: str, operations: Collection[str], now: float) -> bool:
         """Whether this request gets the fault; each call counts as one request."""
@@ -101,13 +97,7 @@ class EmulatorOptions:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def faults_of(self, method: str, path: str, operations: Collection[str] = ()) -> list[FaultRule]:
-        """The rules whose fault this request gets; each call counts as one request.
-
-        Args:
-            method: of the request.
-            path: decoded, from the workspace on.
-            operations: what it does, of `OPERATIONS`.
-        """
+        """The rules whose fault this request gets, by its decoded path and operations; a call counts as one request."""
         now = time.monotonic()
         with self._lock:
             rules = [rule for rule in self.faults if rule.matches(method, path, operations, now)]
@@ -126,92 +116,71 @@ class EmulatorOptions:
             self.faults = []
 
 
-class _Invalid(ValueError):
-    """A value of another kind than expected; the message says which is expected."""
+@dataclass(frozen=True)
+class _Option:
+    """An option's values: a pattern, the same in words, and what they are read as."""
+
+    pattern: str
+    expected: str
+    read: Callable[[str], Any] = str
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise _Invalid("seconds, 0 or more")
-    return seconds
+def _one_of(*choices: str) -> _Option:
+    return _Option("|".join(choices), f"one of {', '.join(choices)}")
 
 
-def _whole(text: str, minimum: int = 1) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < minimum:
-        raise _Invalid(f"a whole number, {minimum} or more")
-    return int(text)
-
-
-def _bytes(text: str) -> int:
-    return _whole(text, 0)
-
-
-def _count(text: str) -> int | None:
-    return None if text == EVERY else _whole(text)
-
-
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in choices:
-            raise _Invalid(f"one of {', '.join(choices)}")
-        return text
-
-    return read
-
-
-def _method(text: str) -> str:
-    return _one_of(*METHODS)(text.upper())
-
-
-def _channels(text: str) -> str:
-    if not set(text.split(",")) <= set(CHANNELS):
-        raise _Invalid(f"one or more of {','.join(CHANNELS)}")
-    return text
+_SECONDS = _Option(r"[0-9]+\.?[0-9]*|\.[0-9]+", "seconds, 0 or more", float)
+_WHOLE = _Option("[0-9]+", "a whole number, 0 or more", int)
+_POSITIVE = _Option("0*[1-9][0-9]*", "a whole number, 1 or more", int)
+_MATCHERS = {
+    "method": _Option(rf"\*|(?i:{'|'.join(METHODS[1:])})", f"one of {', '.join(METHODS)}", str.upper),
+    "path": _Option(".+", "a glob", lambda text: text.strip("/")),
+    "operation": _one_of(*OPERATIONS),
+    "nth": _POSITIVE,
+    "count": _Option(
+        f"{EVERY}|{_POSITIVE.pattern}",
+        f"{EVERY}, or {_POSITIVE.expected}",
+        lambda text: None if text == EVERY else int(text),
+    ),
+    "for": _SECONDS,
+}
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a fault can be injected into, its own options with their readers, and their defaults."""
+    """What a fault can be injected into, its own options, their defaults, and how many requests get it."""
 
     operations: Collection[str] | None = None
-    options: Mapping[str, Callable[[str], float | str]] = field(default_factory=dict)
-    defaults: Mapping[str, float | str] = field(default_factory=dict)
+    options: Mapping[str, _Option] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     count: int | None = 1
 
 
 _KINDS: dict[str, _Kind] = {
     "throttle": _Kind(
-        options={"status": _one_of("429", "503"), "retry-after": _whole}, defaults={"status": "503", "retry-after": 1}
+        options={"status": _one_of("429", "503"), "retry-after": _POSITIVE},
+        defaults={"status": "503", "retry-after": 1},
     ),
     "lost_response": _Kind(CHANGES),
     "lost_request": _Kind(),
-    "cut_body": _Kind(options={"bytes": _bytes}),
+    "cut_body": _Kind(options={"bytes": _WHOLE}),
     "token_expired": _Kind(),
-    "slow_flush": _Kind((FLUSH, BLOCK_LIST), {"seconds": _seconds}),
+    "slow_flush": _Kind((FLUSH, BLOCK_LIST), {"seconds": _SECONDS}),
     "delay_visibility": _Kind(
         (CREATE, FOLDER, RENAME, PUT, BLOCK_LIST, COPY),
-        {"seconds": _seconds, "from": _channels},
+        {
+            "seconds": _SECONDS,
+            "from": _Option("({0})(,({0}))*".format("|".join(CHANNELS)), f"one or more of {','.join(CHANNELS)}"),
+        },
         {"from": ",".join(CHANNELS)},
     ),
     "poll_mid_upload": _Kind((CREATE, APPEND, FLUSH, PUT, BLOCK, BLOCK_LIST, RENAME)),
     "folder_in_use": _Kind((DROP,)),
-    "detect_delay": _Kind((DROP,), {"seconds": _seconds}),
+    "detect_delay": _Kind((DROP,), {"seconds": _SECONDS}),
     "same_mtime": _Kind(WRITES, count=None),
-    "shuffle_ties": _Kind(WRITES, {"seed": _bytes}, {"seed": 0}, count=None),
+    "shuffle_ties": _Kind(WRITES, {"seed": _WHOLE}, {"seed": 0}, count=None),
 }
 NAMES = tuple(_KINDS)
-_MATCHERS: dict[str, Callable[[str], float | str | None]] = {
-    "method": _method,
-    "path": lambda text: text.strip("/"),
-    "operation": _one_of(*OPERATIONS),
-    "nth": _whole,
-    "count": _count,
-    "for": _seconds,
-}
 
 
 def parse_fault(text: str) -> FaultRule:
@@ -220,8 +189,7 @@ def parse_fault(text: str) -> FaultRule:
     Raises:
         UsageError: what is wrong, and what is expected.
     """
-    fault = f"fault {text!r}"
-    all_faults = f"Use one of {', '.join(_KINDS)}."
+    fault, all_faults = f"fault {text!r}", f"Use one of {', '.join(_KINDS)}."
     try:
         name, *words = shlex.split(text)
     except ValueError:
@@ -229,36 +197,33 @@ def parse_fault(text: str) -> FaultRule:
     kind = _KINDS.get(name)
     if kind is None:
         raise UsageError(f"{fault}: unknown fault {name!r}", all_faults)
-    takes = f"{name} takes {', '.join(f'{word}=' for word in (*kind.options, *_MATCHERS))}."
-    values = {}
+    known = {**kind.options, **_MATCHERS}
+    takes = f"{name} takes {', '.join(f'{word}=' for word in known)}."
+    values = {"method": "*", "path": "*", "nth": 1, "count": kind.count, **kind.defaults}
     for word in words:
         key, _, value = word.partition("=")
         if not (key and value):
             raise UsageError(f"{fault}: {word!r} is not name=value", "Example: path=*/Orders/* or nth=3.")
-        reader = kind.options.get(key) or _MATCHERS.get(key)
-        if reader is None:
+        option = known.get(key)
+        if option is None:
             raise UsageError(f"{fault}: unknown option {key}", takes)
-        try:
-            values[key] = reader(value)
-        except _Invalid as expected:
-            raise UsageError(f"{fault}: {key} is {value!r}", f"Expected: {expected}.") from None
-    options = {**kind.defaults, **{key: value for key, value in values.items() if key in kind.options}}
-    if missing := kind.options.keys() - options.keys():
+        if not re.fullmatch(option.pattern, value):
+            raise UsageError(f"{fault}: {key} is {value!r}", f"Expected: {option.expected}.")
+        values[key] = option.read(value)
+    if missing := kind.options.keys() - values.keys():
         raise UsageError(f"{fault}: {', '.join(sorted(missing))} is missing", takes)
     operation = values.get("operation")
     if operation and kind.operations is not None and operation not in kind.operations:
-        raise UsageError(
-            f"{fault}: {name} cannot be injected into {operation}", f"Use one of {', '.join(kind.operations)}."
-        )
-    count, duration = values.get("count", kind.count), values.get("for")
+        possible = f"Use one of {', '.join(kind.operations)}."
+        raise UsageError(f"{fault}: {name} cannot be injected into {operation}", possible)
     return FaultRule(
         name,
-        str(values.get("method", "*")),
-        str(values.get("path", "*")),
-        int(values.get("nth") or 1),
-        None if count is None else int(count),
-        (str(operation),) if operation else kind.operations,
-        None if duration is None else float(duration),
-        {key: value for key, value in options.items() if value is not None},
-        text,
+        method=values["method"],
+        path=values["path"],
+        nth=values["nth"],
+        count=values["count"],
+        operations=(operation,) if operation else kind.operations,
+        duration_seconds=values.get("for"),
+        options={key: values[key] for key in kind.options},
+        text=text,
     )

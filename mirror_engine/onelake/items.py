@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 import secrets
 import threading
 import time
 import uuid
+from base64 import b64decode, b64encode
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, TABLES, ZONE
+from mirror_engine.onelake.errors import StorageApiError
+from mirror_engine.onelake.store import StagedFile
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from mirror_engine.onelake.store import LocalStore
+    from mirror_engine.storage.base import Entry
 
 REGISTRY = f"{ENGINE}/items.json"
 TRASH = f"{ENGINE}/trash"
@@ -61,15 +63,10 @@ class CorruptedPayload(Exception):
 
 @dataclass(frozen=True)
 class Workspace:
-    """A folder at the top of the store."""
+    """A folder at the top of the store, and its GUID."""
 
     id: str
     name: str
-
-    @property
-    def path(self) -> str:
-        """Relative to the store."""
-        return self.name
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class Item:
     @property
     def path(self) -> str:
         """Relative to the store."""
-        return f"{self.workspace.path}/{self.name}"
+        return f"{self.workspace.name}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -104,34 +101,17 @@ class _Record:
     description: str = ""
     definition: bytes | None = None
 
-    def to_json(self) -> dict[str, str | None]:
-        definition = None if self.definition is None else base64.b64encode(self.definition).decode()
-        return {"id": self.id, "description": self.description, "definition": definition}
-
-    @staticmethod
-    def from_json(values: dict[str, Any]) -> _Record:
-        definition = values["definition"]
-        decoded = None if definition is None else base64.b64decode(definition)
-        return _Record(str(values["id"]), str(values["description"]), decoded)
-
 
 class Items:
     """The workspaces and items of a store; thread-safe.
 
     Folders whose name begins with a dot are neither. A folder that was created outside of the emulator gets its GUID
-    when it is first listed or resolved.
-
-    Args:
-        storage: the store; `.mirror-engine/items.json` holds GUIDs, descriptions and definitions by path.
-        clock: nanoseconds since 1970.
-
-    Raises:
-        UsageError: that file is damaged.
+    when it is first listed or resolved. `.mirror-engine/items.json` holds GUIDs, descriptions and definitions by path;
+    UsageError where it is damaged.
     """
 
-    def __init__(self, storage: LocalStore, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, storage: LocalStore) -> None:
         self._storage = storage
-        self._clock = clock
         self._lock = threading.RLock()
         self._records = _read_registry(storage)
 
@@ -149,7 +129,7 @@ class Items:
     def items(self, workspace: Workspace) -> Sequence[Item]:
         """All items of a workspace, by name."""
         with self._lock:
-            return [self._item(workspace, name) for name in self._folders(workspace.path)]
+            return [self._item(workspace, name) for name in self._folders(workspace.name)]
 
     def all(self) -> Sequence[Item]:
         """All items, by workspace and name."""
@@ -159,16 +139,16 @@ class Items:
     def item(self, workspace: Workspace, segment: str) -> Item | None:
         """An item by GUID, name, or name with `.MountedRelationalDatabase` or `.MirroredDatabase`."""
         with self._lock:
-            names = [self._name_of(f"{workspace.path}/", segment)]
+            names = [self._name_of(f"{workspace.name}/", segment)]
             names += [segment.removesuffix(suffix) for suffix in SUFFIXES if segment.endswith(suffix)]
-            present = (name for name in names if self._is_folder(name, f"{workspace.path}/{name}"))
+            present = (name for name in names if self._is_folder(name, f"{workspace.name}/{name}"))
             name = next(present, None)
             return None if name is None else self._item(workspace, name)
 
     def create(self, workspace: Workspace, name: str, description: str = "", definition: bytes | None = None) -> Item:
         """Create an item with an empty landing zone; on NameInUse and NameUnusable nothing was created."""
         with self._lock:
-            self._check_free(workspace.path, name)
+            self._check_free(workspace.name, name)
             item = Item(str(uuid.uuid4()), name, workspace, description, definition)
             self._storage.make_folder(f"{item.path}/{ZONE}")
             self._storage.make_folder(f"{item.path}/{TABLES}")
@@ -183,11 +163,11 @@ class Items:
             KeyError: no item has that GUID.
         """
         with self._lock:
-            prefix = f"{item.workspace.path}/"
+            prefix = f"{item.workspace.name}/"
             paths = {record.id: path for path, record in self._records.items() if path.startswith(prefix)}
             path = paths[item.id]
             if path != item.path:
-                self._check_free(item.workspace.path, item.name, ignored=path.removeprefix(prefix))
+                self._check_free(item.workspace.name, item.name, ignored=path.removeprefix(prefix))
                 self._storage.rename(path, item.path)
                 del self._records[path]
             self._keep(item)
@@ -198,7 +178,7 @@ class Items:
         with self._lock:
             trash = f"{TRASH}/{item.id}-{secrets.token_hex(4)}"
             self._storage.make_folder(trash)
-            with suppress(FileNotFoundError):
+            with suppress(StorageApiError):
                 self._storage.rename(item.path, f"{trash}/{item.name}")
             if self._records.pop(item.path, None):
                 self._save()
@@ -218,19 +198,22 @@ class Items:
             workspace = self.workspace(workspace_name)
             item = workspace and self.item(workspace, item_name)
             if not item:
-                check_name(item_name)
+                _check_name(item_name)
             return item or self.create(self.ensure_workspace(workspace_name), item_name, definition=PLAIN)
 
     def _workspace(self, name: str) -> Workspace:
-        return Workspace(self._record(name, _Record(_new_id(name))).id, name)
+        return Workspace(self._record(name).id, name)
 
     def _item(self, workspace: Workspace, name: str) -> Item:
-        record = self._record(f"{workspace.path}/{name}", _Record(_new_id(name), definition=PLAIN))
+        record = self._record(f"{workspace.name}/{name}", PLAIN)
         return Item(record.id, name, workspace, record.description, record.definition)
 
-    def _record(self, path: str, new: _Record) -> _Record:
+    def _record(self, path: str, definition: bytes | None = None) -> _Record:
+        """The record of a folder; a folder called like a GUID has that one."""
         if path not in self._records:
-            self._records[path] = new
+            name = path.rpartition("/")[2]
+            new_id = name.lower() if GUID.fullmatch(name) else str(uuid.uuid4())
+            self._records[path] = _Record(new_id, definition=definition)
             self._save()
         return self._records[path]
 
@@ -240,29 +223,24 @@ class Items:
 
     def _save(self) -> None:
         """Write the registry in one step."""
-        content = {path: record.to_json() for path, record in self._records.items()}
-        staged = self._storage.stage()
-        try:
-            staged.write(json.dumps(content, indent=2).encode())
-            self._storage.make_folder(ENGINE)
-            self._storage.publish(staged, REGISTRY, self._clock())
-        finally:
-            staged.discard()
+        content = {path: asdict(record) for path, record in self._records.items()}
+        with StagedFile(self._storage) as staged:
+            staged.write(json.dumps(content, indent=2, default=_base64).encode())
+            self._storage.publish(staged, REGISTRY, time.time_ns())
 
     def _check_free(self, folder: str, name: str, ignored: str | None = None) -> None:
         """Names that differ only in case are one name: to Fabric, and to some disks."""
-        check_name(name)
+        _check_name(name)
         present = [entry.name for entry in self._storage.list(folder) or ()]
         if any(name.casefold() == other.casefold() for other in present if other != ignored):
             raise NameInUse(name)
 
     def _folders(self, path: str) -> list[str]:
-        entries = self._storage.list(path) or ()
-        return [entry.name for entry in entries if entry.kind is Kind.FOLDER and is_shown(entry.name)]
+        return [entry.name for entry in self._storage.list(path) or () if _is_shown(entry)]
 
     def _is_folder(self, name: str, path: str) -> bool:
-        entry = self._storage.stat(path) if is_shown(name) else None
-        return entry is not None and entry.kind is Kind.FOLDER
+        entry = self._storage.stat(path) if name and "/" not in name else None
+        return entry is not None and _is_shown(entry)
 
     def _name_of(self, prefix: str, segment: str) -> str:
         """The name of the folder with that GUID; else the segment itself."""
@@ -280,18 +258,25 @@ def _read_registry(storage: LocalStore) -> dict[str, _Record]:
     except FileNotFoundError:
         return {}
     try:
-        return {path: _Record.from_json(values) for path, values in json.loads(content).items()}
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as problem:
+        return {
+            path: _Record(values["id"], values["description"], values["definition"] and b64decode(values["definition"]))
+            for path, values in json.loads(content).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         restore = "Restore it from a copy, or delete it: workspaces and items get new GUIDs then and lose definitions."
         raise UsageError(f"{REGISTRY}: is damaged", restore) from problem
 
 
-def _new_id(name: str) -> str:
-    """A GUID for a folder; its own name, where that is one."""
-    return name.lower() if GUID.fullmatch(name) else str(uuid.uuid4())
+def _base64(content: bytes) -> str:
+    return b64encode(content).decode()
 
 
-def check_name(name: str) -> None:
+def _is_shown(entry: Entry) -> bool:
+    """Whether it is a workspace or item; folders of the store itself are not."""
+    return entry.kind is Kind.FOLDER and not entry.name.startswith(".")
+
+
+def _check_name(name: str) -> None:
     """Check the name of a new workspace or item; NameUnusable says why it cannot be used."""
     if not name or ODD.search(name):
         raise NameUnusable('A name is not empty, has none of <>:"/\\|?*, and neither begins nor ends with . or space.')
@@ -299,11 +284,6 @@ def check_name(name: str) -> None:
         raise NameUnusable(f"A name has at most {NAME_BYTES} bytes.")
     if GUID.fullmatch(name) or name.endswith(SUFFIXES) or name == PREFIX:
         raise NameUnusable("A name is no GUID, is not 'onelake', and does not end with an item type's suffix.")
-
-
-def is_shown(name: str) -> bool:
-    """Whether a folder of that name is a workspace or item; the store's own are not."""
-    return bool(name) and "/" not in name and not name.startswith(".")
 
 
 @dataclass(frozen=True)
@@ -325,8 +305,8 @@ def payload_of(definition: object) -> bytes:
     if mirroring[0].get("payloadType") != _INLINE:
         raise CorruptedPayload(f"The payloadType of {MIRRORING} is not {_INLINE}.")
     try:
-        payload = base64.b64decode(mirroring[0].get("payload"), validate=True)
-    except (TypeError, ValueError, binascii.Error):
+        payload = b64decode(mirroring[0].get("payload"), validate=True)
+    except (TypeError, ValueError):
         raise CorruptedPayload(f"The payload of {MIRRORING} is not base64.") from None
     read_definition(payload)
     return payload
@@ -334,8 +314,7 @@ def payload_of(definition: object) -> bytes:
 
 def definition_json(payload: bytes) -> dict[str, Any]:
     """The REST API's `definition` of a `mirroring.json`."""
-    encoded = base64.b64encode(payload).decode()
-    return {"parts": [{"path": MIRRORING, "payload": encoded, "payloadType": _INLINE}]}
+    return {"parts": [{"path": MIRRORING, "payload": _base64(payload), "payloadType": _INLINE}]}
 
 
 def read_definition(payload: bytes) -> Definition:
@@ -346,19 +325,21 @@ def read_definition(payload: bytes) -> Definition:
         raise CorruptedPayload(f"{MIRRORING} is not JSON.") from None
     properties = _object(content, "properties")
     source, target = _object(properties, "source"), _object(properties, "target")
-    if source.get("type") != _SOURCE:
-        raise CorruptedPayload(f"properties.source.type is not {_SOURCE}.")
-    if target.get("type") != _TARGET:
-        raise CorruptedPayload(f"properties.target.type is not {_TARGET}.")
     options = {} if target.get("typeProperties") is None else _object(target, "typeProperties")
-    kind, schema, days = options.get("format"), options.get("defaultSchema"), options.get("retentionInDays")
-    if kind is not None and kind != _FORMAT:
-        raise CorruptedPayload(f"properties.target.typeProperties.format is not {_FORMAT}.")
-    if schema is not None and not _is_schema(schema):
-        raise CorruptedPayload("properties.target.typeProperties.defaultSchema is not a schema name.")
-    is_number = isinstance(days, int) and not isinstance(days, bool)
-    if days is not None and not (is_number and 1 <= days <= _MAX_DAYS):
-        raise CorruptedPayload(f"properties.target.typeProperties.retentionInDays is not from 1 to {_MAX_DAYS}.")
+    schema, days = options.get("defaultSchema"), options.get("retentionInDays")
+    checks = (
+        (source.get("type") == _SOURCE, f"source.type is not {_SOURCE}"),
+        (target.get("type") == _TARGET, f"target.type is not {_TARGET}"),
+        (options.get("format") in (None, _FORMAT), f"target.typeProperties.format is not {_FORMAT}"),
+        (schema is None or _is_schema(schema), "target.typeProperties.defaultSchema is not a schema name"),
+        (
+            days is None or (type(days) is int and 1 <= days <= _MAX_DAYS),  # True is an int, too
+            f"target.typeProperties.retentionInDays is not from 1 to {_MAX_DAYS}",
+        ),
+    )
+    for is_valid, finding in checks:
+        if not is_valid:
+            raise CorruptedPayload(f"properties.{finding}.")
     return Definition(schema, days)
 
 

@@ -1,14 +1,13 @@
-"""Storage requests and what all their answers share: dialect, headers, error bodies, work on threads."""
+"""Storage requests, the operations they ask for, and what all answers share: dialect, headers, error bodies."""
 
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 from xml.etree import ElementTree as ET
@@ -16,7 +15,7 @@ from xml.etree import ElementTree as ET
 from anyio import to_thread
 from starlette.responses import Response
 
-from mirror_engine.onelake.conditions import NANOSECONDS
+from mirror_engine.onelake.conditions import NANOSECONDS, SOURCE, Conditions
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, LOOPBACK_HOSTS, host_of, is_served
 
@@ -29,14 +28,22 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.address import Address
     from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.lake import Lake
-    from mirror_engine.onelake.uploads import Body
 
     _Arguments = ParamSpec("_Arguments")
 
 _Result = TypeVar("_Result")
 
+VERSION = "2021-06-08"
+CONTENT_TYPE = "application/octet-stream"
+MAX_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
+CHUNK_BYTES = 1 << 20
 _OVERRIDABLE = frozenset({"PUT", "POST", "PATCH", "DELETE"})
 _OVERRIDES = ("x-http-method-override", "x-http-method")  # how Hadoop's client sends PATCH
+_IGNORED = ("x-ms-owner", "x-ms-group", "x-ms-permissions", "x-ms-acl", "x-ms-access-tier")
+_MAX_ECHO = 1024
+_ABSENT = frozenset(
+    {StorageErrorCode.WORKSPACE_NOT_FOUND, StorageErrorCode.ARTIFACT_NOT_FOUND, StorageErrorCode.PATH_NOT_FOUND}
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,16 @@ class LakeRequest:
         """Whether its headers announce no body."""
         return self.length == 0 or (self.length is None and "transfer-encoding" not in self.headers)
 
+    @property
+    def conditions(self) -> Conditions:
+        """Those on the path itself."""
+        return Conditions.of(self.headers)
+
+    @property
+    def source_conditions(self) -> Conditions:
+        """Those on the source of a rename or copy."""
+        return Conditions.of(self.headers, SOURCE)
+
     def flag(self, name: str) -> bool:
         """A boolean query parameter; False where absent."""
         return self.query.get(name, "").lower() == "true"
@@ -127,15 +144,44 @@ class LakeRequest:
             raise
 
 
-_ABSENT = frozenset(
-    {StorageErrorCode.WORKSPACE_NOT_FOUND, StorageErrorCode.ARTIFACT_NOT_FOUND, StorageErrorCode.PATH_NOT_FOUND}
-)
-VERSION = "2021-06-08"
-CONTENT_TYPE = "application/octet-stream"
-MAX_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
-CHUNK_BYTES = 1 << 20
-_IGNORED = ("x-ms-owner", "x-ms-group", "x-ms-permissions", "x-ms-acl", "x-ms-access-tier")
-_MAX_ECHO = 1024
+class ReceivedBody(Enum):
+    """What an operation gets of a request's body: nothing, all its bytes, or a staged file."""
+
+    NONE = "none"
+    TEXT = "text"
+    STAGED = "staged"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a request asks for; it runs on a worker thread.
+
+    Attributes:
+        name: by which fault rules know it; `""` where none can be injected.
+        run: gets lake, request, and the body where it takes one.
+        takes: which form of the body.
+    """
+
+    name: str
+    run: Callable[..., Response]
+    takes: ReceivedBody
+
+    async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
+        if self.takes is ReceivedBody.NONE:
+            return await in_thread(self.run, lake, request)
+        if self.takes is ReceivedBody.TEXT:
+            return await in_thread(self.run, lake, request, await read_bounded(request.body))
+        with await in_thread(lake.receive, request.length) as body:
+            async for chunk in request.body:
+                await in_thread(body.write, chunk)
+            return await in_thread(self.run, lake, request, body)
+
+
+def operation(
+    name: str = "", takes: ReceivedBody = ReceivedBody.NONE
+) -> Callable[[Callable[..., Response]], Operation]:
+    """Make a blocking function an `Operation`."""
+    return lambda run: Operation(name, run, takes)
 
 
 def response_headers(request: LakeRequest) -> dict[str, str]:
@@ -153,13 +199,14 @@ def _echo(request: LakeRequest, name: str) -> str:
     return text if len(text) <= _MAX_ECHO and text.isprintable() and text.isascii() else ""
 
 
-def changed_headers(properties: Properties) -> dict[str, str]:
-    """Headers of a path that was created or changed."""
-    return {
+def changed(properties: Properties, status: int = 201, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a creation or change of a path."""
+    common = {
         "ETag": properties.etag,
         "Last-Modified": http_date(properties.modified_ns),
         "x-ms-request-server-encrypted": "true",
     }
+    return Response(status_code=status, headers=common | dict(headers or {}))
 
 
 def path_headers(properties: Properties) -> dict[str, str]:
@@ -233,15 +280,6 @@ async def in_thread(
     return await to_thread.run_sync(partial(function, *arguments, **named))
 
 
-@asynccontextmanager
-async def received(lake: Lake, request: LakeRequest) -> AsyncIterator[Body]:
-    """The request's body, staged on disk; discarded on exit unless the lake keeps it."""
-    with await in_thread(lake.receive, request.length) as body:
-        async for chunk in request.body:
-            await in_thread(body.write, chunk)
-        yield body
-
-
 async def read_bounded(body: AsyncIterator[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:
     """A small body as a whole; REQUEST_BODY_TOO_LARGE."""
     content = bytearray()
@@ -252,7 +290,7 @@ async def read_bounded(body: AsyncIterator[bytes], max_bytes: int = MAX_TEXT_BYT
     return bytes(content)
 
 
-async def file_chunks(file: BinaryIO, start: int, length: int) -> AsyncIterator[bytes]:
+async def file_chunks(file: IO[bytes], start: int, length: int) -> AsyncIterator[bytes]:
     """Part of a file in chunks; closes it at the end."""
     try:
         await in_thread(file.seek, start)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import io
 import math
-import threading
 import time
-from contextlib import contextmanager
+from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from mirror_engine.onelake.conditions import NANOSECONDS
+from mirror_engine.landing_zone.names import METADATA_FILE
+from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
+from mirror_engine.storage.base import Kind, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mirror_engine.storage.base import Entry, Storage
 
 LISTS, HEAD, ENGINE = "lists", "head", "engine"
 CHANNELS = (LISTS, HEAD, ENGINE)
+
+# Makes the Last-Modified of a change in this request of the true time, both in nanoseconds
+TIME_SHIFT: ContextVar[Callable[[int], int]] = ContextVar("time_shift", default=lambda true_ns: true_ns)
 
 
 @dataclass(frozen=True)
@@ -28,80 +32,72 @@ class DeletedFolder:
 
     Attributes:
         path: its own.
-        entry: its own.
-        folders: the entries of each folder in it, itself included, by path.
+        entries: by path, its own and all below it.
         contents: of its metadata files, by path; other files cannot be read any more.
     """
 
     path: str
-    entry: Entry
-    folders: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
-    contents: Mapping[str, bytes] = field(default_factory=dict)
+    entries: Mapping[str, Entry]
+    contents: Mapping[str, bytes]
 
-    def holds(self, path: str) -> bool:
-        """Whether a path is the folder's or below it."""
-        return path == self.path or path.startswith(f"{self.path}/")
+    @staticmethod
+    def of(storage: Storage, path: str) -> DeletedFolder:
+        """An existing folder as it is now; PATH_NOT_FOUND."""
+        entry = storage.stat(path)
+        if entry is None:
+            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+        entries, contents, pending = {path: entry}, {}, [path]
+        while pending:
+            folder = pending.pop()
+            for child in storage.list(folder) or ():
+                below = f"{folder}/{child.name}"
+                entries[below] = child
+                if child.kind is Kind.FOLDER:
+                    pending.append(below)
+                elif child.name == METADATA_FILE:
+                    with suppress(FileNotFoundError), storage.open(below) as file:
+                        contents[below] = file.read()
+        return DeletedFolder(path, entries, contents)
 
-    def stat(self, path: str) -> Entry | None:
-        """The entry of a path in it."""
-        if path == self.path:
-            return self.entry
-        parent, _, name = path.rpartition("/")
-        return next((entry for entry in self.folders.get(parent, ()) if entry.name == name), None)
+    def list(self, folder: str) -> Sequence[Entry] | None:
+        """The entries of a folder in it; None where there is no such folder."""
+        if folder not in self.entries or self.entries[folder].kind is not Kind.FOLDER:
+            return None
+        return [entry for path, entry in self.entries.items() if path.rpartition("/")[0] == folder]
 
 
 class VisibilityDelays:
-    """Delayed names and deleted folders; paths are relative to the store. Thread-safe.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """Delayed names and deleted folders; paths are relative to the store. Thread-safe; the clock is monotonic."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
         self._hidden: dict[str, tuple[float, Collection[str]]] = {}
         self._deleted: dict[str, tuple[float, DeletedFolder]] = {}
 
     def hide(self, path: str, channels: Collection[str], seconds: float = math.inf) -> None:
         """Hide a new name from these channels."""
-        with self._lock:
-            self._hidden[path] = self._clock() + seconds, channels
+        self._hidden[path] = self._clock() + seconds, channels
 
     def show(self, path: str) -> None:
         """Show a name to all."""
-        with self._lock:
-            self._hidden.pop(path, None)
+        self._hidden.pop(path, None)
 
     def is_hidden(self, path: str, channel: str) -> bool:
         """Whether a channel does not see a name yet."""
-        if not self._hidden:
-            return False
-        with self._lock:
-            until, channels = self._hidden.get(path, (0.0, ()))
-            if until <= self._clock():
-                self._hidden.pop(path, None)
-                return False
-            return channel in channels
+        until, channels = self._hidden.get(path, (0.0, ()))
+        return channel in channels and self._clock() < until
 
     def keep_visible(self, folder: DeletedFolder, seconds: float) -> None:
         """Let the engine see a deleted folder for some time."""
-        with self._lock:
-            self._deleted[folder.path] = self._clock() + seconds, folder
+        self._deleted[folder.path] = self._clock() + seconds, folder
 
     def forget(self, folder: DeletedFolder) -> None:
         """Let the engine see the deletion now."""
-        with self._lock:
-            self._deleted.pop(folder.path, None)
+        self._deleted.pop(folder.path, None)
 
     def deleted_folders(self) -> Sequence[DeletedFolder]:
         """Deleted folders that the engine still sees."""
-        if not self._deleted:
-            return ()
-        with self._lock:
-            now = self._clock()
-            self._deleted = {path: kept for path, kept in self._deleted.items() if now < kept[0]}
-            return [folder for _, folder in self._deleted.values()]
+        return [folder for until, folder in list(self._deleted.values()) if self._clock() < until]
 
 
 class EngineView:
@@ -119,25 +115,31 @@ class EngineView:
         self._item = item
 
     def list(self, folder: str) -> Sequence[Entry] | None:
+        path = joined(self._item, folder)
         if deleted := self._deleted(folder):
-            return deleted.folders.get(self._path(folder))
+            return deleted.list(path)
         entries = self._storage.list(folder)
         if entries is None:
             return None
-        path = self._path(folder)
-        kept = [each.entry for each in self._delays.deleted_folders() if each.path.rpartition("/")[0] == path]
+        kept = [
+            each.entries[each.path] for each in self._delays.deleted_folders() if each.path.rpartition("/")[0] == path
+        ]
         replaced = {entry.name for entry in kept}
-        visible = [entry for entry in entries if entry.name not in replaced and not self._is_hidden(folder, entry.name)]
+        visible = [
+            entry
+            for entry in entries
+            if entry.name not in replaced and not self._delays.is_hidden(f"{path}/{entry.name}", ENGINE)
+        ]
         return sorted([*visible, *kept], key=lambda entry: entry.name)
 
     def stat(self, path: str) -> Entry | None:
         if deleted := self._deleted(path):
-            return deleted.stat(self._path(path))
+            return deleted.entries.get(joined(self._item, path))
         return None if self._is_hidden(path) else self._storage.stat(path)
 
     def open(self, path: str) -> BinaryIO:
         if deleted := self._deleted(path):
-            content = deleted.contents.get(self._path(path))
+            content = deleted.contents.get(joined(self._item, path))
             if content is not None:
                 return io.BytesIO(content)
         elif not self._is_hidden(path):
@@ -155,35 +157,10 @@ class EngineView:
         if not self._deleted(path):
             self._storage.delete(path)
 
-    def _is_hidden(self, *parts: str) -> bool:
-        return self._delays.is_hidden(self._path(*parts), ENGINE)
+    def _is_hidden(self, path: str) -> bool:
+        return self._delays.is_hidden(joined(self._item, path), ENGINE)
 
     def _deleted(self, path: str) -> DeletedFolder | None:
-        return next((folder for folder in self._delays.deleted_folders() if folder.holds(self._path(path))), None)
-
-    def _path(self, *parts: str) -> str:
-        return "/".join(filter(None, (self._item, *parts)))
-
-
-_TIME_SHIFT: ContextVar[Callable[[int], int] | None] = ContextVar("time_shift", default=None)
-
-
-@contextmanager
-def shifted_time(shift: Callable[[int], int]) -> Iterator[None]:
-    """Give changes of this request the time that `shift` makes of the true one; both in nanoseconds."""
-    token = _TIME_SHIFT.set(shift)
-    try:
-        yield
-    finally:
-        _TIME_SHIFT.reset(token)
-
-
-def modified_time(true_ns: int) -> int:
-    """The Last-Modified of a change made now."""
-    shift = _TIME_SHIFT.get()
-    return shift(true_ns) if shift else true_ns
-
-
-def start_of_second(time_ns: int) -> int:
-    """The time in whole seconds."""
-    return time_ns - time_ns % NANOSECONDS
+        """The deleted folder that a path is in."""
+        whole = f"{joined(self._item, path)}/"
+        return next((each for each in self._delays.deleted_folders() if whole.startswith(f"{each.path}/")), None)

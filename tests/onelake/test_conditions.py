@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 from lakes import SECOND, refused
 
-from mirror_engine.onelake.conditions import NONE, Conditions, Properties
+from mirror_engine.onelake.conditions import NONE, SOURCE, Conditions, Properties
 from mirror_engine.onelake.errors import StorageErrorCode
 
 NOON = "Sun, 06 Nov 1994 12:00:00 GMT"
 NOON_SECONDS = 784123200
-THERE = Properties(is_folder=False, size=1, etag='"0x8DA"', modified_ns=NOON_SECONDS * SECOND + 999_999_999)
+THERE = Properties(is_folder=False, size=1, modified_ns=NOON_SECONDS * SECOND + 999_999_999, identity="1")
+TAG = THERE.etag.strip('"')
 
 FULFILLED = [
     {},
-    {"if-match": '"0x8DA"'},
-    {"if-match": "0x8DA"},
-    {"if-match": '"x", "0x8DA"'},
-    {"if-match": 'W/"0x8DA"'},
+    {"if-match": f'"{TAG}"'},
+    {"if-match": TAG},
+    {"if-match": f'"x", "{TAG}"'},
+    {"if-match": f'W/"{TAG}"'},
     {"if-match": "*"},
     {"if-none-match": '"other"'},
     {"if-unmodified-since": NOON},
@@ -26,9 +27,9 @@ FULFILLED = [
 ]
 UNFULFILLED = [
     {"if-match": '"other"'},
-    {"if-match": '"0x8DA2"'},
-    {"if-none-match": '"0x8DA"'},
-    {"if-none-match": "0x8DA"},
+    {"if-match": f'"{TAG}2"'},
+    {"if-none-match": f'"{TAG}"'},
+    {"if-none-match": TAG},
     {"if-unmodified-since": "Sun, 06 Nov 1994 11:59:59 GMT"},
     {"if-modified-since": NOON},
 ]
@@ -38,14 +39,14 @@ UNFULFILLED = [
 def test_fulfilled_conditions_pass(headers: dict[str, str]) -> None:
     Conditions.of(headers).check_write(THERE)
     Conditions.of(headers).check_read(THERE)
-    Conditions.of_source({f"x-ms-source-{name}": value for name, value in headers.items()}).check_source(THERE)
+    Conditions.of({f"{SOURCE}{name}": value for name, value in headers.items()}, SOURCE).check_source(THERE)
 
 
 @pytest.mark.parametrize("headers", UNFULFILLED, ids=str)
 def test_unfulfilled_conditions_reject_a_change(headers: dict[str, str]) -> None:
     with refused(StorageErrorCode.CONDITION_NOT_MET):
         Conditions.of(headers).check_write(THERE)
-    source = Conditions.of_source({f"x-ms-source-{name}": value for name, value in headers.items()})
+    source = Conditions.of({f"{SOURCE}{name}": value for name, value in headers.items()}, SOURCE)
     with refused(StorageErrorCode.SOURCE_CONDITION_NOT_MET):
         source.check_source(THERE)
 
@@ -67,15 +68,15 @@ def test_create_only_is_rejected_for_an_existing_path() -> None:
 
 
 def test_an_entity_tag_never_matches_an_absent_path() -> None:
-    for tag in ("*", '"0x8DA"'):
+    for tag in ("*", f'"{TAG}"'):
         with refused(StorageErrorCode.CONDITION_NOT_MET):
             Conditions.of({"if-match": tag}).check_write(None)
-    Conditions.of({"if-none-match": '"0x8DA"', "if-unmodified-since": NOON}).check_write(None)
+    Conditions.of({"if-none-match": f'"{TAG}"', "if-unmodified-since": NOON}).check_write(None)
 
 
 def test_the_headers_of_the_source_are_not_those_of_the_target() -> None:
     assert Conditions.of({"x-ms-source-if-match": '"a"', "content-type": "x"}) == NONE
-    assert Conditions.of_source({"if-match": '"a"'}).if_match is None
+    assert Conditions.of({"if-match": '"a"'}, SOURCE).if_match is None
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "Sun, 99 Nov 1994 12:00:00 GMT", "Sun, 06 Nov 99999 12:00:00 GMT"])

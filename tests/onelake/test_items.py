@@ -39,7 +39,7 @@ def workspace(items: Items) -> Workspace:
 def test_what_is_ensured_is_made_once_with_its_landing_zone(storage: LocalStore, items: Items) -> None:
     item = items.ensure("ws", "db")
     assert items.ensure("ws", "db") == item
-    assert (item.path, item.workspace.path) == ("ws/db", "ws")
+    assert (item.path, item.workspace.name) == ("ws/db", "ws")
     assert GUID.fullmatch(item.id)
     assert GUID.fullmatch(item.workspace.id)
     assert storage.list("ws/db/Files/LandingZone") == []

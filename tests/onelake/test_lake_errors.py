@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from lakes import ABSENT_ONLY, ZoneClient, refused
 
-from mirror_engine.onelake.conditions import Conditions
+from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import StorageErrorCode as Code
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OTHER_TAG = Conditions.of({"if-match": '"other"'})
 ANY_TAG = Conditions.of({"if-match": "*"})
-OTHER_SOURCE = Conditions.of_source({"x-ms-source-if-match": '"other"'})
+OTHER_SOURCE = Conditions.of({"x-ms-source-if-match": '"other"'}, SOURCE)
 
 
 @pytest.fixture
@@ -91,8 +91,8 @@ ATTEMPTS: list[tuple[Code, Attempt]] = [
     (Code.PATH_NOT_FOUND, lambda z: z.read("T/new")),
     (Code.CONDITION_NOT_MET, lambda z: z.lake.read(z.at("T/f"), OTHER_TAG)),
     (Code.NOT_MODIFIED, lambda z: z.lake.read(z.at("T/f"), Conditions.of({"if-none-match": z.properties("T/f").etag}))),
-    (Code.PATH_NOT_FOUND, lambda z: z.lake.children(z.at("T/f"))),
-    (Code.PATH_NOT_FOUND, lambda z: z.lake.descendants(z.at("V"))),
+    (Code.PATH_NOT_FOUND, lambda z: z.lake.list(z.at("T/f"))),
+    (Code.PATH_NOT_FOUND, lambda z: z.lake.list(z.at("V"), recursive=True)),
     # workspaces and items
     (Code.WORKSPACE_NOT_FOUND, lambda z: z.lake.destination(b"/new/x/Files/f")),
     (Code.ARTIFACT_NOT_FOUND, lambda z: z.lake.destination(b"/ws/new/Files/f")),
@@ -131,7 +131,7 @@ def test_managed_folders_cannot_be_changed(filled: ZoneClient, path: str) -> Non
             with refused(Code.MANAGED_FOLDER):
                 attempt()
     assert filled.read("T/f") == b"abc"
-    assert [entry.name for entry in lake.children(filled.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
+    assert [entry.name for entry in lake.list(filled.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
 
 
 def test_managed_folder_changes_can_be_allowed(zone: ZoneClient) -> None:

@@ -17,7 +17,7 @@ from mirror_engine.onelake.store import LocalStore
 
 if TYPE_CHECKING:
     from mirror_engine.onelake.address import Address
-    from mirror_engine.onelake.conditions import ListedPath
+    from mirror_engine.onelake.lake import ListedPath
 
 
 def names(lines: object) -> list[str]:
@@ -28,10 +28,10 @@ def test_listed_names_are_relative_to_the_workspace(zone: ZoneClient) -> None:
     zone.put("T/f", b"abc")
     for item in ("db", "db.MirroredDatabase", zone.at("").item.id):  # type: ignore[union-attr]
         folder = zone.raw(f"/onelake/ws/{item}/Files/LandingZone")
-        (line,) = zone.lake.children(folder)
+        (line,) = zone.lake.list(folder)
         assert line.name == f"{item}/Files/LandingZone/T"
         assert line.properties == zone.properties("T")
-        assert names(zone.lake.descendants(folder)) == [line.name, f"{line.name}/f"]
+        assert names(zone.lake.list(folder, recursive=True)) == [line.name, f"{line.name}/f"]
 
 
 def test_a_workspace_lists_its_items_and_their_content(zone: ZoneClient) -> None:
@@ -39,14 +39,19 @@ def test_a_workspace_lists_its_items_and_their_content(zone: ZoneClient) -> None
     zone.storage.write("ws/stray", b"x")
     zone.storage.make_folder("ws/.hidden")
     workspace = zone.raw("/ws")
-    assert names(zone.lake.children(workspace)) == ["a", "db"]
-    assert names(zone.lake.descendants(workspace, "db")) == ["db", "db/Files", ZONE.removeprefix("ws/"), "db/Tables"]
+    assert names(zone.lake.list(workspace)) == ["a", "db"]
+    assert names(zone.lake.list(workspace, "db", recursive=True)) == [
+        "db",
+        "db/Files",
+        ZONE.removeprefix("ws/"),
+        "db/Tables",
+    ]
 
 
 def test_whole_names_are_sorted_by_code_point(zone: ZoneClient) -> None:
     for path in ("a/b", "a.txt", "a0", "a/a/z", "B", "é", "_x", "a-"):
         zone.put(f"T/{path}", b"")
-    found = [name.partition("/T/")[2] for name in names(zone.lake.descendants(zone.at("T")))]
+    found = [name.partition("/T/")[2] for name in names(zone.lake.list(zone.at("T"), recursive=True))]
     assert found == ["B", "_x", "a", "a-", "a.txt", "a/a", "a/a/z", "a/b", "a0", "é"]
     assert found == sorted(found, key=str.encode)
     assert zone.names("T") == ["B", "_x", "a", "a-", "a.txt", "a0", "é"]
@@ -67,13 +72,15 @@ def check_listings(zone: ZoneClient, tree: set[str], start: str) -> None:
     for path in tree:
         zone.lake.create_folder(zone.at(path))
     above = zone.at("").shown
-    for look in (zone.lake.descendants, zone.lake.children):
-        every = names(look(zone.at("")))
+    for recursive in (True, False):
+        every = names(zone.lake.list(zone.at(""), recursive=recursive))
         first = f"{above}/{start}"
-        assert names(look(zone.at(""), first)) == [name for name in every if name >= first]
+        assert names(zone.lake.list(zone.at(""), first, recursive=recursive)) == [
+            name for name in every if name >= first
+        ]
         assert every == sorted(every)
     folders = {"/".join(path.split("/")[:depth]) for path in tree for depth in range(1, path.count("/") + 2)}
-    assert len(names(zone.lake.descendants(zone.at("")))) == len(folders)
+    assert len(names(zone.lake.list(zone.at(""), recursive=True))) == len(folders)
 
 
 def test_a_listing_from_a_late_name_looks_into_no_folder_before_it(
@@ -85,14 +92,14 @@ def test_a_listing_from_a_late_name_looks_into_no_folder_before_it(
     listing = zone.storage.list
     monkeypatch.setattr(zone.storage, "list", lambda path: looked.append(path) or listing(path))
     start = f"{ZONE.removeprefix('ws/')}/T18/f"
-    assert len(names(zone.lake.descendants(zone.at(""), start))) == 3
+    assert len(names(zone.lake.list(zone.at(""), start, recursive=True))) == 3
     assert looked == [ZONE, f"{ZONE}/T18", f"{ZONE}/T19"]
 
 
 def test_a_folder_that_goes_away_during_a_listing_is_left_out(zone: ZoneClient) -> None:
     for table in ("A", "B"):
         zone.put(f"{table}/f", b"")
-    lines = zone.lake.descendants(zone.at(""))
+    lines = zone.lake.list(zone.at(""), recursive=True)
     assert next(lines).name.endswith("/A")
     zone.lake.delete(zone.at("B"), recursive=True)
     zone.lake.delete(zone.at("A"), recursive=True)
@@ -158,8 +165,8 @@ def test_what_the_engine_is_just_writing_is_not_listed(zone: ZoneClient) -> None
     zone.storage.write("ws/db/.mirror-engine/ledger.sqlite", b"x")
     zone.storage.write("ws/db/Files/.mirror-engine-0123", b"x")
     workspace: Address = zone.raw("/ws")
-    assert not any(".mirror-engine" in name for name in names(zone.lake.descendants(workspace)))
-    assert names(zone.lake.children(zone.raw("/ws/db"))) == ["db/Files", "db/Tables"]
+    assert not any(".mirror-engine" in name for name in names(zone.lake.list(workspace, recursive=True)))
+    assert names(zone.lake.list(zone.raw("/ws/db"))) == ["db/Files", "db/Tables"]
 
 
 @pytest.fixture
@@ -180,9 +187,9 @@ def linked(tmp_path: Path) -> ZoneClient:
 
 
 def test_links_are_not_listed(linked: ZoneClient) -> None:
-    lines: list[ListedPath] = list(linked.lake.descendants(linked.at("")))
+    lines: list[ListedPath] = list(linked.lake.list(linked.at(""), recursive=True))
     assert [line.name.rpartition("/")[2] for line in lines] == ["f"]
-    assert names(linked.lake.children(linked.raw("/ws"))) == ["db"]
+    assert names(linked.lake.list(linked.raw("/ws"))) == ["db"]
     assert [workspace.name for workspace in linked.items.workspaces()] == ["ws"]
 
 
@@ -194,8 +201,8 @@ def test_links_are_not_followed_by_anything(linked: ZoneClient, tmp_path: Path, 
         for attempt in (
             lambda: linked.lake.properties(at),
             lambda: linked.lake.read(at),
-            lambda: linked.lake.children(at),
-            lambda: linked.lake.descendants(at),
+            lambda: linked.lake.list(at),
+            lambda: linked.lake.list(at, recursive=True),
             lambda: linked.lake.create_folder(at),
             lambda: linked.lake.create_file(at),
             lambda: linked.lake.put(at, body),

@@ -11,6 +11,7 @@ import pytest
 from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
+from mirror_engine.onelake.uploads import assemble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,14 +148,12 @@ def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_conte
 ) -> None:
     zone.put("T/f", b"abc")
     zone.append("T/f", 3, b"def")
-    stage = zone.storage.stage
 
-    def raced() -> object:
-        monkeypatch.setattr(zone.storage, "stage", stage)
+    def raced(*arguments: Any) -> Any:
         zone.put("T/f", b"newer")
-        return stage()
+        return assemble(*arguments)
 
-    monkeypatch.setattr(zone.storage, "stage", raced)
+    monkeypatch.setattr("mirror_engine.onelake.lake.assemble", raced)
     with refused(StorageErrorCode.PATH_NOT_FOUND):
         zone.flush("T/f", 6)
     assert zone.read("T/f") == b"newer"

@@ -153,7 +153,8 @@ def test_a_repeated_block_list_changes_nothing_unless_the_file_changed(
     zone.put("T/f", b"other")
     with refused(StorageErrorCode.INVALID_BLOCK_LIST):
         zone.lake.put_block_list(zone.at("T/f"), ["a"])
-    monkeypatch.setattr("mirror_engine.onelake.uploads.MAX_BLOCK_LISTS", 2)
+    monkeypatch.setattr("mirror_engine.onelake.lake.MAX_BLOCK_LISTS", 2)
+    zone = ZoneClient(zone.storage)
     for name in "abc":
         zone.put_block(name, "x", b"x")
         zone.lake.put_block_list(zone.at(name), ["x"])

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from lakes import ABSENT_ONLY, SECOND, ZONE, ZoneClient, matching, refused
 
-from mirror_engine.onelake.conditions import Conditions
+from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.store import LocalStore
-from mirror_engine.onelake.visibility import EngineView
+from mirror_engine.onelake.visibility import DeletedFolder, EngineView
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import pytest
@@ -37,7 +38,7 @@ def test_what_is_not_committed_is_invisible(zone: ZoneClient) -> None:
     zone.put_block("T/g", "a", b"abc")
     with zone.lake.receive() as body:
         body.write(b"abc")
-        assert list(zone.lake.descendants(zone.at("T"))) == list(zone.lake.children(zone.at("T")))
+        assert list(zone.lake.list(zone.at("T"), recursive=True)) == list(zone.lake.list(zone.at("T")))
         assert zone.names("T") == ["f"]
         assert zone.names() == ["T"]
         assert zone.properties("T/f") == created
@@ -150,15 +151,11 @@ def test_a_recursive_delete_shows_in_one_step(zone: ZoneClient, monkeypatch: pyt
     seen = []
     move_to_trash = zone.storage.move_to_trash
 
-    class Watched:
-        def __init__(self, path: str) -> None:
-            self.taken = move_to_trash(path)
+    def watched(path: str) -> Callable[[], None]:
+        discard = move_to_trash(path)
+        return lambda: (seen.append(zone.names()), discard())[1]
 
-        def discard(self) -> None:
-            seen.append(zone.names())
-            self.taken.discard()
-
-    monkeypatch.setattr(zone.storage, "move_to_trash", Watched)
+    monkeypatch.setattr(zone.storage, "move_to_trash", watched)
     zone.lake.delete(zone.at("T"), recursive=True)
     assert seen == [[]]
 
@@ -182,23 +179,23 @@ def test_a_rename_obeys_the_conditions_on_both_ends(zone: ZoneClient) -> None:
         zone.rename("T/f", "T/g", ABSENT_ONLY)
     with refused(StorageErrorCode.CONDITION_NOT_MET):
         zone.rename("T/f", "T/g", matching(source))
-    stale = Conditions.of_source({"x-ms-source-if-match": target.etag})
+    stale = Conditions.of({"x-ms-source-if-match": target.etag}, SOURCE)
     with refused(StorageErrorCode.SOURCE_CONDITION_NOT_MET):
         zone.lake.rename(zone.at("T/f"), zone.at("T/g"), source_conditions=stale)
     assert zone.read("T/g") == b"old"
-    fresh = Conditions.of_source({"x-ms-source-if-match": source.etag})
+    fresh = Conditions.of({"x-ms-source-if-match": source.etag}, SOURCE)
     zone.lake.rename(zone.at("T/f"), zone.at("T/g"), matching(target), fresh)
     assert zone.read("T/g") == b"new"
 
 
 def test_the_engine_sees_a_kept_deleted_folder_instead_of_its_recreation(zone: ZoneClient) -> None:
     zone.put("T/_metadata.json", b"old")
-    folder, delays, at = zone.lake.snapshot_folder(zone.at("T")), zone.options.delays, "Files/LandingZone"
+    folder, delays, at = DeletedFolder.of(zone.storage, f"{ZONE}/T"), zone.options.delays, "Files/LandingZone"
     view = EngineView(LocalStorage(zone.storage._root / "ws/db"), delays, "ws/db")
     delays.keep_visible(folder, 60.0)
     zone.lake.delete(zone.at("T"), recursive=True)
     zone.put("T/new", b"x")
-    assert view.list(at) == [folder.entry] == [view.stat(f"{at}/T")]
+    assert view.list(at) == [folder.entries[f"{ZONE}/T"]] == [view.stat(f"{at}/T")]
     assert [entry.name for entry in view.list(f"{at}/T") or ()] == ["_metadata.json"]
     assert view.stat(f"{at}/T/new") is None
     with view.open(f"{at}/T/_metadata.json") as file:

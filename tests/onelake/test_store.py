@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lakes import refused
 
-from mirror_engine.onelake.store import LocalStore
+from mirror_engine.onelake.errors import StorageErrorCode as Code
+from mirror_engine.onelake.store import LocalStore, StagedFile
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from mirror_engine.onelake.store import StagedFile
     from mirror_engine.storage.base import Entry
 
 OUTSIDE = ["..", "../x", "a/..", "./a", "/a", "a//b", "a\0b", "\udcff"]
@@ -31,7 +32,7 @@ def storage(tmp_path: Path) -> LocalStore:
 
 
 def staged(storage: LocalStore, content: bytes) -> StagedFile:
-    file = storage.stage()
+    file = StagedFile(storage)
     file.write(content)
     return file
 
@@ -55,26 +56,28 @@ def tree(storage: LocalStore, folder: str = "") -> dict[str, bytes | None]:
 
 
 FILLED = {"a": None, "a/f": b"abc", "empty": None, "f": b"x"}
-REJECTED: list[tuple[type[OSError], Callable[[LocalStore, str], Any], list[str]]] = [
-    (FileExistsError, lambda s, path: s.make_folder(path), ["f", "f/below"]),
-    (IsADirectoryError, lambda s, path: s.publish(staged(s, b""), path, NOW), ["a"]),
-    (FileNotFoundError, lambda s, path: s.publish(staged(s, b""), path, NOW), ["b/f", "f/g", "", *OUTSIDE]),
-    (FileNotFoundError, lambda s, path: s.rename("a/f", path), ["b/f", "a/f/g", "", *OUTSIDE]),
-    (FileNotFoundError, lambda s, path: s.rename(path, "a/g"), ["a/g", "b", "", *OUTSIDE]),
-    (FileExistsError, lambda s, path: s.rename("f", path), ["a", "empty"]),
-    (FileExistsError, lambda s, path: s.rename("a", path), ["f", "empty"]),
-    (FileExistsError, lambda s, path: s.rename("empty", path), ["a"]),
-    (FileNotFoundError, lambda s, path: s.touch(path, NOW), ["a", "a/g", "b/f", "", *OUTSIDE]),
-    (FileNotFoundError, lambda s, path: s.move_to_trash(path), ["b", "a/b", "", *OUTSIDE]),
+REJECTED: list[tuple[Code, Callable[[LocalStore, str], Any], list[str]]] = [
+    (Code.PATH_CONFLICT, lambda s, path: s.make_folder(path), ["f", "f/below"]),
+    (Code.PATH_CONFLICT, lambda s, path: s.publish(staged(s, b""), path, NOW), ["a"]),
+    (Code.PATH_NOT_FOUND, lambda s, path: s.publish(staged(s, b""), path, NOW), ["b/f", "f/g", "", *OUTSIDE]),
+    (Code.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND, lambda s, path: s.rename("a/f", path), ["b/f", "a/f/g", *OUTSIDE]),
+    (Code.SOURCE_PATH_NOT_FOUND, lambda s, path: s.rename(path, "a/g"), ["a/g", "b", "", *OUTSIDE]),
+    (Code.PATH_CONFLICT, lambda s, path: s.rename("f", path), ["a", "empty"]),
+    (Code.PATH_CONFLICT, lambda s, path: s.rename("a", path), ["f"]),
+    (Code.PATH_ALREADY_EXISTS, lambda s, path: s.rename("a", path), ["empty"]),
+    (Code.PATH_ALREADY_EXISTS, lambda s, path: s.rename("empty", path), ["a"]),
+    (Code.INVALID_RENAME_SOURCE_PATH, lambda s, path: s.rename("a", path), ["a", "a/b"]),
+    (Code.PATH_NOT_FOUND, lambda s, path: s.touch(path, NOW), ["a", "a/g", "b/f", "", *OUTSIDE]),
+    (Code.PATH_NOT_FOUND, lambda s, path: s.move_to_trash(path), ["b", "a/b", "", *OUTSIDE]),
 ]
 
 
-@pytest.mark.parametrize(("error", "attempt", "paths"), REJECTED)
+@pytest.mark.parametrize(("code", "attempt", "paths"), REJECTED)
 def test_calls_that_fail_change_nothing(
-    storage: LocalStore, error: type[OSError], attempt: Callable[[LocalStore, str], Any], paths: list[str]
+    storage: LocalStore, code: Code, attempt: Callable[[LocalStore, str], Any], paths: list[str]
 ) -> None:
     for path in paths:
-        with pytest.raises(error):
+        with refused(code):
             attempt(storage, path)
     assert tree(storage) == FILLED
 
@@ -86,18 +89,15 @@ def test_a_folder_is_created_with_its_parents_and_keeps_its_identity(storage: Lo
     assert storage.make_folder("").kind is Kind.FOLDER
 
 
-def test_a_staged_file_can_be_read_closed_and_written_further(storage: LocalStore) -> None:
-    file = staged(storage, b"abc")
-    with file.open() as reader:
+def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(storage: LocalStore) -> None:
+    with staged(storage, b"abc") as file:
         file.write(memoryview(b"def"))
-        assert (reader.read(3), file.size) == (b"abc", 6)
-    file.close()
-    file.seal()
-    file.write(b"ghi")
-    with file.open() as reader:
-        file.discard()
-        file.discard()
-        assert reader.read() == b"abcdefghi"
+        file.seal()
+        file.seal()
+        reader = file.open()
+    file.discard()
+    with reader:
+        assert (reader.read(), file.size) == (b"abcdef", 6)
     assert storage.list(".mirror-engine/staging") in (None, [])
 
 
@@ -126,11 +126,11 @@ def test_rename_and_touch_keep_the_identity(storage: LocalStore) -> None:
 
 def test_trash_disappears_at_once_and_is_removed_later(storage: LocalStore) -> None:
     for path in ("a", "f"):
-        trash = storage.move_to_trash(path)
+        discard = storage.move_to_trash(path)
         assert storage.stat(path) is None
-        trash.discard()
-        trash.discard()
-    staged(storage, b"of a process that died").close()
+        discard()
+        discard()
+    staged(storage, b"of a process that died").seal()
     storage.move_to_trash("empty")
     storage.remove_stale()
     assert tree(storage) == {}
