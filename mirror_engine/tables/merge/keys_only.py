@@ -307,7 +307,8 @@ class KeyRows:
         else:
             keys, whole = np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, np.bool_)
         added = (keys, whole, batch.column(MARKER_COLUMN).to_numpy())
-        for known, more in zip((self.run.keys, self.run.whole, self.run.markers), added, strict=True):
+        kept: tuple[NDArray[Any], ...] = (self.run.keys, self.run.whole, self.run.markers)
+        for known, more in zip(kept, added, strict=True):
             known.resize(len(known) + len(more), refcheck=False)
             known[len(known) - len(more) :] = more
 
