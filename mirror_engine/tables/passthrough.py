@@ -6,13 +6,14 @@ row markers, another codec, or statistics by which Spark would skip rows, takes 
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 import weakref
+from bisect import bisect
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -21,18 +22,16 @@ import pyarrow.parquet as pq
 
 from mirror_engine.errors import ConcurrentModification
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
-from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import VOID
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.log.snapshot import needs_mapping
-from mirror_engine.tables.log.statistics import bounds_of_chunks, chunks_of_column
+from mirror_engine.tables.log.statistics import decimal_of
 from mirror_engine.tables.reading.digest import digest
 from mirror_engine.tables.reading.opening import listed_now, open_listed
 from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, ParquetChangeFile
 from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
-from mirror_engine.tables.reading.reader import facts_after, file_contract, file_diagnostics
-from mirror_engine.tables.reading.request import ReadFile
+from mirror_engine.tables.reading.reader import file_contract, read_file
 from mirror_engine.tables.reading.row_rules import ingest
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 from mirror_engine.tables.scratch import PROCESS
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.schema import Column
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.log.statistics import ColumnChunk
-    from mirror_engine.tables.reading.request import ReadRequest
+    from mirror_engine.tables.reading.request import ReadFile, ReadRequest
     from mirror_engine.tables.reading.row_rules import FileContract
 
 MIN_BYTES = 4 * 1024 * 1024  # of a file that is worth a data file of its own
@@ -69,7 +67,8 @@ _STORED_AS = {
 }
 _ZONES = {"timestamp": "utc", "timestamp_ntz": "naive"}
 _DIGITS = {"INT32": 9, "INT64": 18, "FIXED_LEN_BYTE_ARRAY": 38}  # of a decimal on that carrier
-_CARRIERS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64()}  # what times are in files
+# in files times are whole numbers, and text is bytes
+_CARRIERS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64(), pa.string().id: pa.binary()}
 _DAY_US = 86_400_000_000
 _RANGES = {
     "date": (FIRST_DAY, LAST_DAY),
@@ -84,19 +83,17 @@ class NotEligible(Exception):
     """Why a file cannot be added unchanged, in words."""
 
 
+@dataclass(frozen=True)
 class PassthroughReader:
     """Copies and verifies change files of one ROOT's landing zone for passthrough.
 
-    Args:
-        storage: of the landing zone.
-        config: all options.
+    Attributes:
         scratch: folder for the copies, on the file system of the tables.
     """
 
-    def __init__(self, storage: Storage, config: Config, scratch: Path) -> None:
-        self._storage = storage
-        self._config = config
-        self._scratch = scratch
+    storage: Storage
+    config: Config
+    scratch: Path
 
     def read(self, request: ReadRequest) -> ReadFile | str:
         """A verified file, to be added unchanged; else why its rows must be read, in words.
@@ -107,49 +104,47 @@ class PassthroughReader:
         """
         if reason := self._plain_reason(request):
             return reason
-        copy = self._scratch / f"copy-{PROCESS}-{uuid.uuid4().hex}.parquet"
+        copy = self.scratch / f"copy-{PROCESS}-{uuid.uuid4().hex}.parquet"
+        found = None
         try:
-            with open_listed(self._storage, request) as handle:
+            with open_listed(self.storage, request) as handle:
                 self._opened(handle, request)  # a footer that is not eligible costs no copy
+                handle.seek(0)
                 with scratch_errors():
-                    self._scratch.mkdir(parents=True, exist_ok=True)
-                    _copy(handle, copy, request.file.size)
-            found = self._verified(copy, request)
+                    self.scratch.mkdir(parents=True, exist_ok=True)
+                    with copy.open("xb") as target:
+                        shutil.copyfileobj(handle, target, _BLOCK_BYTES)
+            verified = self._verified(copy, request)
+            if listed_now(self.storage, request) != request.file:
+                raise ConcurrentModification(f"{request.path}: changed since it was listed")
+            found = verified
         except NotEligible as error:
-            copy.unlink(missing_ok=True)
             return str(error)
         except RejectedFile as error:  # the rows path rejects it
-            copy.unlink(missing_ok=True)
             return error.diagnostic.message
-        except BaseException:
-            copy.unlink(missing_ok=True)
-            raise
-        if listed_now(self._storage, request) != request.file:
-            found.rows.rows.close()
-            raise ConcurrentModification(f"{request.path}: changed since it was listed")
+        finally:
+            if found is None:
+                copy.unlink(missing_ok=True)
         return found
 
     def _plain_reason(self, request: ReadRequest) -> str:
         """What needs no look into the file."""
-        metadata = request.metadata
-        if not self._config.passthrough:
-            return "passthrough is off"
-        if metadata.is_text:
-            return "it is delimited text"
-        if request.file.size < MIN_BYTES:
-            return f"it is smaller than {MIN_BYTES:,} bytes"
-        if metadata.upsert_default:
-            return "its rows are upserts"
-        if metadata.partitioned:
-            return "the table is partitioned"
-        return "" if request.facts.takes_files else "the table asks more of its files, or names columns otherwise"
+        reasons = {
+            "passthrough is off": not self.config.passthrough,
+            "it is delimited text": request.metadata.is_text,
+            f"it is smaller than {MIN_BYTES:,} bytes": request.file.size < MIN_BYTES,
+            "its rows are upserts": request.metadata.upsert_default,
+            "the table is partitioned": request.metadata.partitioned,
+            "the table asks more of its files, or names columns otherwise": not request.facts.takes_files,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _opened(self, content: BinaryIO, request: ReadRequest) -> tuple[ParquetChangeFile, FileContract]:
         """The file, with columns that are the table's in name and type."""
-        file = ParquetChangeFile(content, request.path, self._config)
+        file = ParquetChangeFile(content, request.path, self.config)
         if file.marker is not None:
             raise NotEligible("it has row markers")
-        contract = file_contract(file, request, self._config)
+        contract = file_contract(file, request, self.config)
         _check_names(file, contract)
         for at, column in enumerate(file.columns):
             _check_type(file.parquet.schema.column(at), contract, column)
@@ -160,41 +155,15 @@ class PassthroughReader:
         with copy.open("rb") as handle, copy.open("rb") as hashed, ThreadPoolExecutor(1) as pool:
             hashing = pool.submit(digest, hashed)
             file, contract = self._opened(handle, request)
-            rows = CopiedRows(copy)
+            metadata = file.parquet.metadata
+            rows = CopiedRows(copy, [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)])
             ingested = ingest(file, contract, request.file.size, ReadMode(lambda schema, _: rows.of(schema)))
             if not ingested.markers:
                 raise NotEligible("it has no rows")
-            _check_metadata(file, rows.facts)
-            content_digest, size = hashing.result()
-        diagnostics = without_errors(file_diagnostics(file, contract, ingested, request))
-        read = FileRows(
-            path=request.file.path,
-            etag=request.file.etag,
-            digest=content_digest,
-            modified_ns=request.file.modified_ns,
-            rows=ingested.rows,
-            markers=ingested.markers,
-            has_marker=False,
-            byte_count=ingested.byte_count,
-            diagnostics=diagnostics,
-            landed_bytes=size,
-            passthrough=copy,
-        )
-        return ReadFile(read, facts_after(file, contract, request.facts, fills=True))
-
-
-def _copy(source: BinaryIO, target: Path, size: int) -> None:
-    with target.open("xb") as copy:
-        left = size
-        # not of one file system, or no file of the system's at all; others end early without an error
-        with suppress(OSError, AttributeError):
-            while left and (count := os.copy_file_range(source.fileno(), copy.fileno(), left, size - left)):
-                left -= count
-        if left:
-            source.seek(0)
-            copy.seek(0)
-            copy.truncate()
-            shutil.copyfileobj(source, copy, _BLOCK_BYTES)
+            for group, columns in rows.facts.items():
+                for at, column in enumerate(file.columns):
+                    _check_chunk(column, metadata.row_group(group).column(at), columns[column.name])
+            return read_file(file, contract, ingested, request, hashing.result(), passthrough=copy)
 
 
 def _check_names(file: ParquetChangeFile, contract: FileContract) -> None:
@@ -229,8 +198,8 @@ def _check_type(leaf: Any, contract: FileContract, column: Column) -> None:  # n
 
 
 @dataclass
-class _ColumnFacts:
-    """What was read of one column."""
+class _ChunkFacts:
+    """What was read of one column of one row group; times and text as they are stored."""
 
     nulls: int = 0
     lowest: Any = None
@@ -242,41 +211,50 @@ class _ColumnFacts:
         self.nulls += cells.null_count
         if cells.null_count == len(cells):
             return
-        if pa.types.is_floating(cells.type):
-            self.has_nan = self.has_nan or bool(pc.any(pc.is_nan(cells)).as_py())
-            bits = pa.int32() if pa.types.is_float32(cells.type) else pa.int64()
-            lowest_bits = -(1 << bits.bit_width - 1)  # of -0.0, as a whole number
-            self.has_negative_zero |= bool(pc.any(pc.equal(cells.view(bits), lowest_bits)).as_py())
-            return
         plain = cells.view(_CARRIERS[cells.type.id]) if cells.type.id in _CARRIERS else cells
-        if pa.types.is_integer(plain.type) or pa.types.is_string(plain.type) or pa.types.is_decimal(plain.type):
-            extremes = pc.min_max(plain)
-            lowest, highest = extremes["min"].as_py(), extremes["max"].as_py()
-            self.lowest = lowest if self.lowest is None else min(self.lowest, lowest)
-            self.highest = highest if self.highest is None else max(self.highest, highest)
+        if pa.types.is_floating(plain.type):
+            self.has_nan = self.has_nan or bool(pc.any(pc.is_nan(plain)).as_py())
+            bits = pa.int32() if pa.types.is_float32(plain.type) else pa.int64()
+            lowest_bits = -(1 << bits.bit_width - 1)  # of -0.0, as a whole number
+            self.has_negative_zero |= bool(pc.any(pc.equal(plain.view(bits), lowest_bits)).as_py())
+        extremes = pc.min_max(plain)
+        lowest, highest = extremes["min"].as_py(), extremes["max"].as_py()
+        self.lowest = lowest if self.lowest is None else min(self.lowest, lowest)
+        self.highest = highest if self.highest is None else max(self.highest, highest)
 
 
 class CopiedRows:
     """Rows of a copy, all inserts: a `RowStore` that keeps facts about its columns while they are verified.
 
     The copy goes with `close`, or with the object, unless it was moved.
+
+    Args:
+        copy: the file.
+        group_rows: how many rows each of its row groups has; no batch of rows crosses their limits.
+
+    Attributes:
+        facts: by row group and column.
     """
 
-    def __init__(self, copy: Path) -> None:
+    def __init__(self, copy: Path, group_rows: Sequence[int] = ()) -> None:
         self.schema = pa.schema([])
-        self.facts: dict[str, _ColumnFacts] = {}
+        self.facts: defaultdict[int, defaultdict[str, _ChunkFacts]] = defaultdict(lambda: defaultdict(_ChunkFacts))
         self._copy = copy
+        self._ends = list(accumulate(group_rows))
+        self._rows = 0
         self._discard = weakref.finalize(self, copy.unlink, missing_ok=True)
 
     def of(self, schema: pa.Schema) -> CopiedRows:
         """The same, with the columns that are read."""
         self.schema = schema
-        self.facts = {name: _ColumnFacts() for name in schema.names if name != MARKER_COLUMN}
         return self
 
     def add(self, batch: pa.RecordBatch) -> None:
-        for name, facts in self.facts.items():
-            facts.add(batch.column(name))
+        columns = self.facts[bisect(self._ends, self._rows)]
+        for name, cells in zip(batch.schema.names, batch.columns, strict=True):
+            if name != MARKER_COLUMN:
+                columns[name].add(cells)
+        self._rows += batch.num_rows
 
     def finish(self) -> None:
         """Nothing is left to write."""
@@ -297,42 +275,37 @@ class CopiedRows:
         self._discard()
 
 
-def _check_metadata(file: ParquetChangeFile, columns: dict[str, _ColumnFacts]) -> None:
-    """Check codecs, encodings and statistics of a file whose every row was read: Spark skips row groups by them."""
-    metadata = file.parquet.metadata
-    for at, column in enumerate(file.columns):
-        encodings: set[str] = set()
-        for group in range(metadata.num_row_groups):
-            chunk = metadata.row_group(group).column(at)
-            encodings |= {*chunk.encodings}
-            if chunk.compression not in _CODECS:
-                raise NotEligible(f"its codec is {chunk.compression}")
-        if not encodings <= _ENCODINGS:
-            raise NotEligible(f"its encodings are {', '.join(sorted(encodings))}")
-        has_dictionary = bool(encodings & DICTIONARY_ENCODINGS)
-        _check_statistics(column, chunks_of_column(metadata, at), columns[column.name], has_dictionary=has_dictionary)
+def _check_chunk(column: Column, chunk: Any, facts: _ChunkFacts) -> None:  # noqa: ANN401 - pyarrow's ColumnChunkMetaData
+    """Check codec, encodings and statistics of a column of a row group whose every row was read.
 
-
-def _check_statistics(
-    column: Column, chunks: Sequence[ColumnChunk], facts: _ColumnFacts, *, has_dictionary: bool
-) -> None:
-    if facts.has_nan and any(chunk.bounds for chunk in chunks):
-        raise NotEligible(f"column {column.name} holds NaN, which its footer leaves out")
-    if facts.has_negative_zero and has_dictionary:
+    Readers skip row groups by these statistics, and they become those of the Delta log.
+    """
+    if chunk.compression not in _CODECS:
+        raise NotEligible(f"its codec is {chunk.compression}")
+    encodings, stated = {*chunk.encodings}, chunk.statistics
+    if not encodings <= _ENCODINGS:
+        raise NotEligible(f"its encodings are {', '.join(sorted(encodings))}")
+    if facts.has_negative_zero and encodings & DICTIONARY_ENCODINGS:
         raise NotEligible(f"column {column.name} holds -0.0, which Spark does not find in its dictionary")
-    if all(chunk.nulls is not None for chunk in chunks) and sum(chunk.nulls or 0 for chunk in chunks) != facts.nulls:
-        raise NotEligible(f"its footer states another number of NULLs in column {column.name}")
-    if facts.lowest is None:
-        return
     earliest, latest = _RANGES.get(column.type, (facts.lowest, facts.highest))
-    if not earliest <= facts.lowest <= facts.highest <= latest:
+    if facts.lowest is not None and not earliest <= facts.lowest <= facts.highest <= latest:
         raise NotEligible(f"column {column.name} holds times outside the years 1 to 9999")
-    bounds = bounds_of_chunks(chunks, column.type)
-    if bounds is not None and not _is_within(facts, bounds):
-        raise NotEligible(f"column {column.name} holds values beyond the bounds that its footer states")
+    if stated is not None and stated.has_null_count and stated.null_count != facts.nulls:
+        raise NotEligible(f"its footer states another number of NULLs in column {column.name}")
+    if stated is None or not stated.has_min_max:
+        return
+    if facts.has_nan:
+        raise NotEligible(f"column {column.name} holds NaN, which its footer leaves out")
+    if not _holds(stated.min_raw, stated.max_raw, facts, column.type):
+        raise NotEligible(f"column {column.name} holds other values than its footer states")
 
 
-def _is_within(facts: _ColumnFacts, bounds: tuple[Any, Any]) -> bool:
-    values = bounds[0], facts.lowest, facts.highest, bounds[1]
-    low, lowest, highest, high = (value.encode() if isinstance(value, str) else value for value in values)
-    return bool(low <= lowest and highest <= high)
+def _holds(low: Any, high: Any, facts: _ChunkFacts, word: str) -> bool:  # noqa: ANN401 - as the physical type has it
+    """Whether these are the extremes that were read; those of long values may be shortened, and bound them."""
+    if facts.lowest is None:
+        return False
+    if word in {"string", "binary"}:
+        return bool(low <= facts.lowest and facts.highest <= high)
+    if word.startswith("decimal"):
+        low, high = decimal_of(low, word), decimal_of(high, word)
+    return bool(low == facts.lowest and facts.highest == high)

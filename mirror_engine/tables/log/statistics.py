@@ -40,66 +40,48 @@ def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN40
         footer: of the file; its columns are flat, and in exactly the table's types.
         columns: those of the table that statistics are wanted of.
     """
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
     places = {footer.schema.column(at).name: at for at in range(footer.num_columns)}
     lowest: Json = {}
     highest: Json = {}
     nulls: Json = {}
     for column in columns:
-        if column.name in places:
-            chunks = chunks_of_column(footer, places[column.name])
-            if all(chunk.nulls is not None for chunk in chunks):
-                nulls[column.name] = sum(chunk.nulls or 0 for chunk in chunks)
-            _note_bounds(column, chunks, lowest, highest)
+        if (at := places.get(column.name)) is None:
+            continue
+        chunks = [(group.num_rows, group.column(at).statistics) for group in groups if group.num_rows]
+        if all(stated is not None and stated.has_null_count for _, stated in chunks):
+            nulls[column.name] = sum(stated.null_count for _, stated in chunks)
+            filled = [stated for rows, stated in chunks if stated.null_count < rows]
+            _note_bounds(column, filled, lowest, highest)
     said: Json = {"numRecords": footer.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-class ColumnChunk:
-    """One column of one row group, as the footer states it."""
-
-    def __init__(self, rows: int, statistics: Any) -> None:  # noqa: ANN401 - pyarrow's Statistics
-        has_nulls = statistics is not None and statistics.has_null_count
-        has_bounds = statistics is not None and statistics.has_min_max
-        self.nulls: int | None = statistics.null_count if has_nulls else None
-        self.is_empty = self.nulls == rows
-        self.bounds = (statistics.min_raw, statistics.max_raw) if has_bounds else None
-
-
-def chunks_of_column(footer: Any, place: int) -> list[ColumnChunk]:  # noqa: ANN401 - pyarrow's FileMetaData
-    """A column in each row group that has rows."""
-    groups = (footer.row_group(at) for at in range(footer.num_row_groups))
-    return [ColumnChunk(group.num_rows, group.column(place).statistics) for group in groups if group.num_rows]
-
-
-def bounds_of_chunks(chunks: Sequence[ColumnChunk], word: str) -> tuple[Any, Any] | None:
-    """The lowest and highest value of a column in all row groups, by its Delta type; None where one does not tell."""
-    filled = [chunk.bounds for chunk in chunks if not chunk.is_empty]
-    if not filled or None in filled:
-        return None
-    try:
-        values = [tuple(_value(bound, word) for bound in bounds) for bounds in filled if bounds is not None]
-    except UnicodeDecodeError:
-        return None
-    return min(low for low, _ in values), max(high for _, high in values)
-
-
-def _note_bounds(column: Column, chunks: Sequence[ColumnChunk], lowest: Json, highest: Json) -> None:
-    """Note a column's bounds where every row group has them, and they mean in Delta what they mean in Parquet."""
+def _note_bounds(column: Column, filled: Sequence[Any], lowest: Json, highest: Json) -> None:
+    """Note a column's bounds where every row group with values has them, and they mean in Delta what Parquet means."""
     ways = _WAYS.get(column.type.partition("(")[0])
-    bounds = bounds_of_chunks(chunks, column.type) if ways else None
-    for found, way, bound in zip((lowest, highest), ways or (), bounds or (), strict=False):
-        value = way(bound)
-        if value is not None:
-            found[column.name] = value
+    if ways is None or not filled or not all(stated.has_min_max for stated in filled):
+        return
+    lows, highs = [stated.min_raw for stated in filled], [stated.max_raw for stated in filled]
+    try:
+        bounds = (min(_value(low, column.type) for low in lows), max(_value(high, column.type) for high in highs))
+    except UnicodeDecodeError:
+        return
+    for noted, way, bound in zip((lowest, highest), ways, bounds, strict=True):
+        if (value := way(bound)) is not None:
+            noted[column.name] = value
 
 
 def _value(bound: Any, word: str) -> Any:  # noqa: ANN401 - as the column's physical type has it
     if word == "string":
         return bound.decode()
-    if word.startswith("decimal"):
-        unscaled = int.from_bytes(bound, "big", signed=True) if isinstance(bound, bytes) else bound
-        return Decimal(f"{unscaled}E{-arrow_type(word).scale}")  # exactly: arithmetic rounds to 28 digits
-    return bound
+    return decimal_of(bound, word) if word.startswith("decimal") else bound
+
+
+def decimal_of(stored: int | bytes, word: str) -> Decimal:
+    """A decimal of a Delta type from what Parquet stores; exactly, where arithmetic rounds to 28 digits."""
+    digits = int.from_bytes(stored, "big", signed=True) if isinstance(stored, bytes) else stored
+    return Decimal(f"{digits}E{-arrow_type(word).scale}")
 
 
 def _lowest_text(text: str) -> str:

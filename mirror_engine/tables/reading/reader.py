@@ -30,6 +30,7 @@ from mirror_engine.tables.reading.text import TextChangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from pathlib import Path
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
@@ -118,24 +119,10 @@ class ChangeFileReader:
             contract = file_contract(file, request, self._config)
             ingested = ingest(file, contract, landed.size, self._mode)
         try:
-            diagnostics = without_errors(file_diagnostics(file, contract, ingested, request))
+            return read_file(file, contract, ingested, request, (content_digest, size))
         except RejectedFile:
             ingested.rows.close()
             raise
-        rows = FileRows(
-            path=landed.path,
-            etag=landed.etag,
-            digest=content_digest,
-            modified_ns=landed.modified_ns,
-            rows=ingested.rows,
-            markers=ingested.markers,
-            has_marker=file.marker is not None,
-            byte_count=ingested.byte_count,
-            diagnostics=diagnostics,
-            landed_bytes=size,
-        )
-        fills = any(count for marker, count in ingested.markers.items() if marker != RowMarker.DELETE)
-        return ReadFile(rows, facts_after(file, contract, request.facts, fills=fills))
 
     def _digest(self, content: BinaryIO, request: ReadRequest) -> tuple[str, int]:
         """The digest of the bytes, or a unique text where no other file can be equal; and how many they are."""
@@ -155,6 +142,47 @@ class ChangeFileReader:
 def _close(outcome: ReadFile | RejectedFile) -> None:
     if isinstance(outcome, ReadFile):
         outcome.rows.rows.close()
+
+
+def read_file(  # noqa: PLR0913 - what reading found
+    file: OpenFile,
+    contract: FileContract,
+    ingested: IngestedRows,
+    request: ReadRequest,
+    content: tuple[str, int],
+    *,
+    passthrough: Path | None = None,
+) -> ReadFile:
+    """A file whose rows are valid; `content`: its digest and size, `passthrough`: the copy to be added unchanged.
+
+    Raises:
+        RejectedFile: ME046; any warning under `strict`.
+    """
+    content_digest, size = content
+    rows = FileRows(
+        path=request.file.path,
+        etag=request.file.etag,
+        digest=content_digest,
+        modified_ns=request.file.modified_ns,
+        rows=ingested.rows,
+        markers=ingested.markers,
+        has_marker=file.marker is not None,
+        byte_count=ingested.byte_count,
+        diagnostics=without_errors(_file_diagnostics(file, contract, ingested, request)),
+        landed_bytes=size,
+        passthrough=passthrough,
+    )
+    fills = any(count for marker, count in ingested.markers.items() if marker != RowMarker.DELETE)
+    before = request.facts
+    context = TableContext(
+        schema=contract.merged.schema,
+        is_empty=before.is_empty and not fills,
+        naive_columns=before.naive_columns | _in_table(file.naive_columns, contract),
+        utc_columns=before.utc_columns | _in_table(file.utc_columns, contract),
+        markers_seen=before.markers_seen or file.marker is not None,
+        takes_files=before.takes_files,
+    )
+    return ReadFile(rows, context)
 
 
 def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileContract:
@@ -193,7 +221,7 @@ def _check_names(schema: TableSchema, incoming: Incoming, *, has_columns: bool) 
         without_errors([incoming.say("ME024", reason="one of its columns has no name, and a table needs one")])
 
 
-def file_diagnostics(
+def _file_diagnostics(
     file: OpenFile, contract: FileContract, ingested: IngestedRows, request: ReadRequest
 ) -> Iterator[Diagnostic]:
     """Diagnostics of a file whose rows are valid, errors under `strict` included.
@@ -222,15 +250,3 @@ def _in_table(names: frozenset[str], contract: FileContract) -> frozenset[str]:
     """Columns of the file in the table's spelling."""
     spelling = contract.merged.spelling
     return frozenset(spelling[name] for name in names if name in spelling)
-
-
-def facts_after(file: OpenFile, contract: FileContract, before: TableContext, *, fills: bool) -> TableContext:
-    """The context once the file is applied; `fills`: whether it may leave a row in the table."""
-    return TableContext(
-        schema=contract.merged.schema,
-        is_empty=before.is_empty and not fills,
-        naive_columns=before.naive_columns | _in_table(file.naive_columns, contract),
-        utc_columns=before.utc_columns | _in_table(file.utc_columns, contract),
-        markers_seen=before.markers_seen or file.marker is not None,
-        takes_files=before.takes_files,
-    )
