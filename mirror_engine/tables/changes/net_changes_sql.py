@@ -14,8 +14,8 @@ from mirror_engine.tables.arrow_types import quoted, spark_type
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges
-from mirror_engine.tables.merge.statements import confs
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name, write_rows
+from mirror_engine.tables.spark.session import confs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

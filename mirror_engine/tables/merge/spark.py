@@ -1,34 +1,55 @@
-"""The merge engine on Spark: DataFrame MERGE, OPTIMIZE and VACUUM."""
+"""The merge engine on Spark: staged changes become one append or one MERGE; OPTIMIZE and VACUUM."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.tables.arrow_types import quoted
+from mirror_engine.tables.arrow_types import quoted, spark_type
+from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
-from mirror_engine.tables.changes.staged import stage_here
+from mirror_engine.tables.changes.staged import ROLE, stage_here
 from mirror_engine.tables.log.commit import allow_vectors
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.history import refuse_external_change
+from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows, open_log
-from mirror_engine.tables.merge.statements import append, confs, merge_changes, merge_plan, says, sized
 from mirror_engine.tables.spark.failures import spark_failures
-from mirror_engine.tables.spark.session import Sessions
+from mirror_engine.tables.spark.session import Sessions, confs
 from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
 
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
 
+DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
+MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than rewriting their files
+SMALL_ROWS = 50_000
+_BROADCAST_BYTES = 32 * 1024 * 1024  # of staged Parquet: in memory a few times as much, in each executor
+_MAX_BOUND = 512  # characters; Delta's statistics know the first 32
+_INTEGER_SUFFIXES = {"byte": "Y", "short": "S", "integer": "", "long": "L"}
 
-_SETTINGS = {
+_INSERTING = {Role.SET, Role.INSERT}
+_APPLICATION = "spark.databricks.delta.write.txnAppId"
+_TRANSACTION = "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+# between a few rows planning is all: one task each, and no Java source to write and compile; a third of the time goes
+_SMALL_SETTINGS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_LARGE_SETTINGS = {"spark.databricks.delta.merge.materializeSource": "none"}  # what is staged never changes
+_MAINTENANCE_SETTINGS = {
     # a change may wait for it: only what is small is put together, so that it stays short however large the table is
     "spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024),
     # a MERGE rewrites whole files: larger ones make every change dearer
@@ -40,38 +61,10 @@ _SETTINGS = {
 }
 
 
-def compact_and_vacuum(
-    spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: float, is_wanted: Callable[[], bool]
-) -> Mapping[str, Any]:
-    """OPTIMIZE, then VACUUM, unless the table is wanted; how many files were added, removed from it, and deleted.
-
-    The commits say the newest record again: log cleanup may take the one that said it first.
-    """
-    table = f"delta.{quoted(str(folder))}"  # DeltaTable's own methods cannot quote a backtick
-    with confs(spark, _SETTINGS), says(spark, record_again(log)):
-        metrics = spark.sql(f"OPTIMIZE {table}").collect()[0]["metrics"]
-        make_durable(folder, log.version)  # what it replaced may go now
-        before = count_parquet(folder)
-        if not is_wanted():
-            spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
-    make_durable(folder, log.version)  # VACUUM commits, too
-    return {
-        "files_added": metrics["numFilesAdded"],
-        "files_removed": metrics["numFilesRemoved"],
-        "files_deleted": before - count_parquet(folder),
-    }
-
-
-DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
-MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than rewriting their files
-
-
 class SparkDeltaWriter(LocalDeltaWriter):
     """`DeltaWriter` that merges with Spark, which starts when a merge first needs it.
 
     Args:
-        tables: `ROOT/Tables`.
-        scratch: for temporary files.
         session: starts Spark; what it gives is ended by `close`.
         driver_batch_bytes: larger batches are reduced to net changes by Spark.
 
@@ -100,14 +93,17 @@ class SparkDeltaWriter(LocalDeltaWriter):
         """Have Spark commit changes that were made against a snapshot of the table."""
         with spark_failures(table, "commit"), self.sessions.lent() as spark:
             folder, rows, since = log.folder, count_rows(log), log.version
-            marks_rows = changes.matches and (log.marks_rows or rows >= MARKED_FROM_ROWS)
-            if marks_rows and not log.marks_rows:
-                since = allow_vectors(log)
-            plan = merge_plan(batch, changes, marks_rows=marks_rows) if changes.matches else ""
-            refuse_external_change(table, folder, since)
-            commit = merge_changes if changes.matches else append
-            with sized(spark, changes.rows + rows):
-                commit(spark, folder, batch, changes, replace(record, plan=plan))
+            with confs(spark, _SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else _LARGE_SETTINGS):
+                if not changes.matches:
+                    refuse_external_change(table, folder, since)
+                    _append(spark, folder, batch, changes, record)
+                    return
+                marks_rows = log.marks_rows or rows >= MARKED_FROM_ROWS
+                if marks_rows and not log.marks_rows:
+                    since = allow_vectors(log)
+                plan = _merge_plan(batch, changes, marks_rows=marks_rows)
+                refuse_external_change(table, folder, since)
+                _merge(spark, folder, batch, changes, replace(record, plan=plan))
 
     def stage(self, batch: ChangeBatch) -> Stage:
         return stage_here if batch.accounted_bytes <= self._driver_batch_bytes else self._stage_on_executors
@@ -133,3 +129,115 @@ class SparkDeltaWriter(LocalDeltaWriter):
                 jvm: Any = spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
                 path = jvm.org.apache.hadoop.fs.Path(str(folder))
                 jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, path)  # noqa: SLF001 - as above
+
+
+def _append(spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    columns = [f.col(f"c{place}").alias(name) for place, name in enumerate(batch.schema.names)]
+    writer = _staged_rows(spark, batch, changes).select(columns).write.format("delta").mode("append")
+    writer.options(
+        txnAppId=record.application, txnVersion=record.progress.batch, userMetadata=to_metadata(record)
+    ).save(str(target))
+
+
+def _merge(spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
+    """Replace, remove and add rows in one MERGE; every column is set, also those the batch lacks (LZ-4.5)."""
+    from delta.tables import DeltaTable  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    transaction = {_APPLICATION: record.application, _TRANSACTION: str(record.progress.batch)}
+    with confs(spark, {**transaction, _METADATA: to_metadata(record)}):
+        source = _staged_rows(spark, batch, changes)
+        source = source.hint("broadcast") if _is_broadcast(changes) else source
+        builder = DeltaTable.forPath(spark, str(target)).alias("t").merge(source.alias("s"), _condition(batch, changes))
+        values = {quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
+        if Role.DELETE in changes.roles:
+            builder = builder.whenMatchedDelete(f"s.{ROLE} = {Role.DELETE:d}")
+        if changes.roles & {Role.SET, Role.SET_ONLY}:
+            builder = builder.whenMatchedUpdate(set=values)
+        if changes.roles & _INSERTING:
+            builder = builder.whenNotMatchedInsert(f"s.{ROLE} IN ({Role.SET:d}, {Role.INSERT:d})", values)
+        builder.execute()
+
+
+def _merge_plan(batch: ChangeBatch, changes: StagedChanges, *, marks_rows: bool) -> str:
+    """How `_merge` works, for people who read the table's history."""
+    bounded = _bounded_keys(batch, changes)
+    return "; ".join(
+        [
+            "broadcast" if _is_broadcast(changes) else "shuffled",
+            "rows are marked" if marks_rows else "files are rewritten",
+            "with inserts" if changes.roles & _INSERTING else "without inserts",
+            f"bounds on {', '.join(bounded)}" if bounded else "no bounds",
+        ]
+    )
+
+
+def _is_broadcast(changes: StagedChanges) -> bool:
+    return sum(file.stat().st_size for file in changes.folder.iterdir()) <= _BROADCAST_BYTES
+
+
+def _staged_rows(spark: SparkSession, batch: ChangeBatch, changes: StagedChanges) -> DataFrame:
+    columns = [f"c{place} {spark_type(column.type)}" for place, column in enumerate(batch.schema.columns)]
+    reader = spark.read.schema(", ".join([*columns, f"{ROLE} TINYINT"]))
+    return reader.option("__globPaths__", "false").parquet(str(changes.folder))
+
+
+def _condition(batch: ChangeBatch, changes: StagedChanges) -> SparkColumn:
+    """Equal keys, among rows that match; bounds about the target alone let Delta pass over files."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    condition = f.expr(f"s.{ROLE} <> {Role.INSERT:d}")
+    bounded = _bounded_keys(batch, changes)
+    for name in batch.key_columns:
+        column = f.col(f"t.{quoted(name)}")
+        condition &= column == f.col(f"s.c{batch.schema.names.index(name)}")
+        if name in bounded:
+            word, low, high = bounded[name]
+            condition &= (column >= _literal(low, word)) & (column <= _literal(high, word))
+    return condition
+
+
+def _bounded_keys(batch: ChangeBatch, changes: StagedChanges) -> Mapping[str, tuple[str, int | str, int | str]]:
+    """Type and extremes of the key columns whose literals are exactly of their type, as Delta compares them."""
+    words = {column.name: column.type for column in batch.schema.columns}
+    found = {}
+    for name, bounds in zip(batch.key_columns, changes.bounds, strict=True):
+        low, high = (bound.as_py() for bound in bounds)
+        if _is_exact(low, words[name]) and _is_exact(high, words[name]):
+            found[name] = words[name], low, high
+    return found
+
+
+def _is_exact(value: object, word: str) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _MAX_BOUND
+    return isinstance(value, int) and word in _INTEGER_SUFFIXES
+
+
+def _literal(value: int | str, word: str) -> SparkColumn:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
+    return f.lit(value) if isinstance(value, str) else f.expr(f"{value}{_INTEGER_SUFFIXES[word]}")
+
+
+def compact_and_vacuum(
+    spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: float, is_wanted: Callable[[], bool]
+) -> Mapping[str, Any]:
+    """OPTIMIZE, then VACUUM, unless the table is wanted; how many files were added, removed from it, and deleted.
+
+    The commits say the newest record again: log cleanup may take the one that said it first.
+    """
+    table = f"delta.{quoted(str(folder))}"  # DeltaTable's own methods cannot quote a backtick
+    with confs(spark, {**_MAINTENANCE_SETTINGS, _METADATA: record_again(log)}):
+        metrics = spark.sql(f"OPTIMIZE {table}").collect()[0]["metrics"]
+        make_durable(folder, log.version)  # what it replaced may go now
+        before = count_parquet(folder)
+        if not is_wanted():
+            spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
+    make_durable(folder, log.version)  # VACUUM commits, too
+    return {
+        "files_added": metrics["numFilesAdded"],
+        "files_removed": metrics["numFilesRemoved"],
+        "files_deleted": before - count_parquet(folder),
+    }

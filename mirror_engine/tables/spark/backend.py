@@ -35,9 +35,6 @@ class SparkBackend:
     """Writer and readers of one ROOT.
 
     Attributes:
-        root: ROOT.
-        config: all options.
-        storage: the `Storage` port.
         spark: the session of the caller's program; None starts one, or joins a running one.
         listen: gets `SetupProgress` events.
         load: how much work a local JVM is started for; called when it is started.
@@ -57,12 +54,8 @@ class SparkBackend:
         Raises:
             SetupError: it is Spark, and PySpark is not installed.
         """
-        if merges_with_spark(self.config, self.spark):
-            return self._spark_writer
-        return DeltalakeWriter(self.root / TABLES, self.root / SCRATCH)
-
-    @cached_property
-    def _spark_writer(self) -> SparkDeltaWriter:
+        if not merges_with_spark(self.config, self.spark):
+            return DeltalakeWriter(self.root / TABLES, self.root / SCRATCH)
         if find_spec("pyspark") is None:
             help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine deltalake."
             raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)
@@ -73,10 +66,10 @@ class SparkBackend:
 
     def reader(self) -> OrderedReader:
         """A reader of change files: executors where they may be other machines, else this process."""
-        if merges_with_spark(self.config, self.spark) and is_distributed(self.config, self.spark):
+        if isinstance(self.writer, SparkDeltaWriter) and is_distributed(self.config, self.spark):
             from mirror_engine.tables.spark.executors import ExecutorReader  # noqa: PLC0415 - most never need it
 
-            return ExecutorReader(self.storage, self.config, self.root / SCRATCH, self._spark_writer.sessions.lent)
+            return ExecutorReader(self.storage, self.config, self.root / SCRATCH, self.writer.sessions.lent)
         return self.reader_here()
 
     def passthrough(self) -> PassthroughReader:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirror_engine.config import cache_folder
 from mirror_engine.errors import JavaMissing
 from mirror_engine.tables.spark.jars import DELTA_VERSION, SPARK_VERSION, find_jars, jars_folder
 from mirror_engine.tables.spark.java import find_java
@@ -29,14 +28,7 @@ _FREE_DISK = 2 * _GIB
 
 @dataclass(frozen=True)
 class Check:
-    """One requirement.
-
-    Attributes:
-        name: such as `Java`.
-        ok: whether it is fulfilled.
-        found: what there is.
-        help: what to do; `""` where nothing is.
-    """
+    """One requirement: its name, whether it is fulfilled, what there is, and what to do where it is not."""
 
     name: str
     ok: bool
@@ -45,28 +37,17 @@ class Check:
 
 
 def checks(root: Path | None, config: Config) -> list[Check]:
-    """All requirements of the engine, in under two seconds.
-
-    Args:
-        root: the mirrored database folder; None leaves out what depends on it.
-        config: `merge_engine`, `delta_jars_dir` and `driver_memory` count.
-    """
-    spark = [
-        _java(),
-        _package("Spark", "pyspark", SPARK_VERSION),
-        _package("Delta", "delta-spark", DELTA_VERSION),
-        _jars(config),
-        _class_archive(),
-        _memory(config),
-    ]
+    """All requirements of the engine, in under two seconds; `root=None` leaves out what depends on ROOT."""
     is_spark = merges_with_spark(config)
-    machine = [
+    found = [
         Check("Python", ok=True, found=platform.python_version()),
         Check("Merge engine", ok=True, found="spark" if is_spark else "deltalake, which needs no Java"),
-        *(spark if is_spark else ()),
-        _disk("Temporary disk", Path(tempfile.gettempdir())),
     ]
-    return machine if root is None else [*machine, _disk("Disk of ROOT", root), _writable(root)]
+    if is_spark:
+        spark, delta = ("Spark", "pyspark", SPARK_VERSION), ("Delta", "delta-spark", DELTA_VERSION)
+        found += [_java(), _package(*spark), _package(*delta), _jars(config), _memory(config)]
+    found.append(_disk("Temporary disk", Path(tempfile.gettempdir())))
+    return found if root is None else [*found, _disk("Disk of ROOT", root), _writable(root)]
 
 
 def _java() -> Check:
@@ -96,13 +77,6 @@ def _jars(config: Config) -> Check:
         command = f"Copy into that folder: {', '.join(missing)}"
     found = f"{len(jars) - len(missing)} of {len(jars)} in {jars_folder(config)}"
     return Check("Delta jars", not missing, found, command if missing else "")
-
-
-def _class_archive() -> Check:
-    folder = cache_folder() / "classes"
-    size = sum(archive.stat().st_size for archive in folder.glob("*.jsa"))
-    found = f"{size >> 20} MiB in {folder}, may be deleted" if size else "none yet"
-    return Check("JVM class-data archive (optional)", ok=True, found=found)
 
 
 def _memory(config: Config) -> Check:

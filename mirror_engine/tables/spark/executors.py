@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import socket
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
@@ -53,7 +52,7 @@ def scratch_name(name: str) -> str:
 
 
 def file_name(number: int, token: str) -> str:
-    """The scratch file of change file `number` of a batch; the token is the batch's own."""
+    """The scratch file of change file `number` of a batch."""
     return f"rows-{number:08}-{token}.parquet"
 
 
@@ -119,37 +118,33 @@ class _Task:
     """What an executor needs to read one file.
 
     Attributes:
-        mark: a file in the driver's scratch folder: a node without it sees another ROOT.
-        version: of the driver's engine.
+        mark: a file in the driver's scratch folder with the driver's version: a node without it sees another ROOT.
         number: of the file in its batch.
     """
 
     storage: Storage
     config: Config
     mark: Path
-    version: str
     number: int
     request: ReadRequest
 
     def run(self) -> Answer:
         """Read the file; a failure is an answer, too, or Spark would run the task again."""
+        scratch, node = self.mark.parent, socket.gethostname()
         try:
-            self._check_node()
-            path = self.mark.parent / file_name(self.number, f"{self.mark.name}-{uuid4().hex}")
+            if not self.mark.exists():
+                raise SetupError(
+                    f"{node} does not see {scratch}, where the driver put a file",
+                    "ROOT must be one and the same folder on every node: a network share, or a mount of the lake.",
+                )
+            if (version := self.mark.read_text(encoding="utf-8")) != __version__:
+                message = f"{node} has mirror-engine {__version__}, the driver {version}"
+                raise SetupError(message, _SAME_ENVIRONMENT)
+            path = scratch / file_name(self.number, f"{self.mark.name}-{uuid4().hex}")
             mode = ReadMode(lambda schema, _keys: ParquetRows(schema, path, self.number))
             return ChangeFileReader(self.storage, self.config, mode).read(self.request)
         except MirrorError as error:
             return error
-
-    def _check_node(self) -> None:
-        node, version = socket.gethostname(), _version()
-        if version != self.version:
-            raise SetupError(f"{node} has mirror-engine {version}, the driver {self.version}", _SAME_ENVIRONMENT)
-        if not self.mark.exists():
-            raise SetupError(
-                f"{node} does not see {self.mark.parent}, where the driver put a file",
-                "ROOT must be one and the same folder on every node: a network share, or a mount of the lake.",
-            )
 
 
 @dataclass(frozen=True)
@@ -195,20 +190,27 @@ class ExecutorReader:
 
     def _wave(self, pending: PendingFiles, first: int, context: TableContext) -> list[Answer]:
         """Read files from `first` on against one context: as many as are surely within a batch."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
+
         mark = self.scratch / f"read-{PROCESS}-{uuid4().hex}"
         answers: list[Answer] = []
         try:
             with scratch_errors():
                 self.scratch.mkdir(parents=True, exist_ok=True)
-                mark.touch()
-            with spark_failures(pending.table.normalized, "reading"), self.session() as spark, _environment_errors():
-                spark_context = spark.sparkContext
-                numbers = self._numbers(pending, first, context, _TASKS_PER_CORE * spark_context.defaultParallelism)
+                mark.write_text(__version__, encoding="utf-8")
+            with spark_failures(pending.table.normalized, "reading"), self.session() as spark:
+                limit = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
                 tasks = [
-                    _Task(self.storage, self.config, mark, _version(), number, pending.request(number, context))
-                    for number in numbers
+                    _Task(self.storage, self.config, mark, number, pending.request(number, context))
+                    for number in self._numbers(pending, first, context, limit)
                 ]
-                answers = list(spark_context.parallelize(tasks, len(tasks)).map(_Task.run).collect())
+                try:
+                    answers = list(spark.sparkContext.parallelize(tasks, len(tasks)).map(_Task.run).collect())
+                except Py4JError as error:
+                    if (cause := _NO_ENGINE.search(str(error))) is None:
+                        raise
+                    message = f"an executor cannot run mirror-engine: {cause[0]}"
+                    raise SetupError(message, _SAME_ENVIRONMENT) from None
         finally:
             mark.unlink(missing_ok=True)
             kept = {answer.rows.rows.path for answer in answers if isinstance(answer, ReadFile)}  # type: ignore[attr-defined]
@@ -227,20 +229,3 @@ class ExecutorReader:
                 break
             last += 1
         return range(first, last)
-
-
-@contextmanager
-def _environment_errors() -> Iterator[None]:
-    """Turn what executors without the driver's Python environment raise into `SetupError`."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
-
-    try:
-        yield
-    except Py4JError as error:
-        if (cause := _NO_ENGINE.search(str(error))) is not None:
-            raise SetupError(f"an executor cannot run mirror-engine: {cause[0]}", _SAME_ENVIRONMENT) from None
-        raise
-
-
-def _version() -> str:
-    return __version__

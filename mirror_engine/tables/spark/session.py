@@ -17,13 +17,11 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mirror_engine.config import cache_folder
 from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
 from mirror_engine.tables.reading.limits import unlimited_memory
@@ -57,8 +55,8 @@ logger.sources.name = org.apache.spark.rdd.MapPartitionsRDD
 logger.sources.level = error
 """
 
-# values stay as they are: in UTC, old dates included, and a value that does not fit is an error
-VALUE_SETTINGS = {
+# of every session: values stay as they are, in UTC, old dates included, and a value that does not fit is an error
+SESSION_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -68,9 +66,14 @@ VALUE_SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.sql.caseSensitive": "false",
+    # paths are those of this process, whatever the cluster's default is
+    "fs.defaultFS": "file:///",
+    # a table may be called `Items@v1`
+    "spark.databricks.delta.timeTravel.resolveOnIdentifier.enabled": "false",
+    # changes hash faster than a large table sorts: 4.1 s instead of 5.9 s
+    "spark.sql.join.preferSortMergeJoin": "false",
 }
 _SETTINGS = {
-    **VALUE_SETTINGS,
     "spark.app.name": "mirror_engine",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -101,19 +104,13 @@ _BRIEF_SETTINGS = {
 }
 # warm after half the time and half as fast afterwards; the compiler's default of 48 MB fills up and is cleared for ever
 _BRIEF_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m")
-_CHILD_SETTINGS = {
-    **VALUE_SETTINGS,
-    "fs.defaultFS": "file:///",  # paths are those of this process, whatever the cluster's default is
-}
-_WRITER_SETTINGS = {
-    # a table may be called `Items@v1`
-    "spark.databricks.delta.timeTravel.resolveOnIdentifier.enabled": "false",
-    # changes hash faster than a large table sorts: 4.1 s instead of 5.9 s
-    "spark.sql.join.preferSortMergeJoin": "false",
-}
-_SHARING_OPTIONS = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 # passed on the command line; others when the context is made
 _AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.local.", "spark.ui.show")
+_LOCAL = re.compile(r"local(\[[^\]]*\])?")
+_NO_DELTA_HELP = (
+    f"Start it with Delta: --packages {jars.COORDINATES[0]} --conf {_EXTENSIONS}={_DELTA}; "
+    "or build it with delta.configure_spark_with_delta_pip."
+)
 
 
 def spark_settings(profile: Profile, scratch: Path, driver_memory: str) -> dict[str, str]:
@@ -157,13 +154,13 @@ def launch_environment(profile: Profile, java_home: Path) -> dict[str, str | Non
     if profile == "cluster":
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)  # of the executors
         return {**values, "SPARK_HOME": os.environ.get("SPARK_HOME", str(spark_home())), "PYSPARK_PYTHON": python}
-    others = ("HADOOP_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_DIRS", "SPARK_MASTER")
-    local = {
+    return {
+        **values,
+        **dict.fromkeys(("HADOOP_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_DIRS", "SPARK_MASTER")),
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(spark_home() / "none"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    return {**values, **local, **dict.fromkeys(others)}
 
 
 def spark_home() -> Path:
@@ -172,9 +169,7 @@ def spark_home() -> Path:
     return Path(package.origin).parent if package and package.origin else Path()
 
 
-def _begins(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(4)
+# ---- the JVM of this process
 
 
 @dataclass
@@ -185,14 +180,12 @@ class _Jvm:
     process: subprocess.Popen[bytes]
     scratch: Path
     sessions: list[SparkSession]
-    archives: bool  # whether it writes a class archive when it exits
 
     def end(self) -> None:
-        """Stop Spark and end the JVM."""
         with suppress(Exception):
             self.spark.sparkContext.stop()
         self.spark.sparkContext.stop()  # what is left of a context whose JVM died
-        _end_gateway(self.process, is_waited_for=not self.archives)
+        _end_gateway(self.process)
         for name in ("local", "tmp"):
             shutil.rmtree(self.scratch / name, ignore_errors=True)
 
@@ -223,15 +216,15 @@ def start_session(
         if _running and _running[0].process.poll() is not None:
             _running.pop().end()  # it was killed: start another
         if _running:
-            session = _running[0].spark.newSession()
+            session = child_session(_running[0].spark)
             _running[0].sessions.append(session)
             return session
         if (foreign := _foreign_session()) is not None:
-            return foreign
+            return adopted(foreign)
         if is_submitted():
             from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
-            return adopted(_context_session(launch_gateway(), spark_settings("cluster", scratch, "")))
+            return adopted(_first_session(launch_gateway(), spark_settings("cluster", scratch, "")))
         _running.append(_started(config, scratch.absolute(), log_file.absolute(), listen, profile))
         return _running[0].spark
 
@@ -246,27 +239,41 @@ def end_session(spark: SparkSession) -> None:
 
 
 def child_session(spark: SparkSession) -> SparkSession:
-    """A session with confs of its own, for one worker thread; it shares the JVM, the catalog and Delta's log cache."""
-    return with_value_settings(spark.newSession())
+    """A session with confs of its own; it shares the JVM, the catalog and Delta's log cache."""
+    return _configured(spark.newSession())
 
 
-def with_value_settings(spark: SparkSession) -> SparkSession:
-    """The same session, which now treats values and paths as the engine needs it."""
-    for name, value in _CHILD_SETTINGS.items():
+@contextmanager
+def confs(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Settings of one session for a while: a forgotten transaction makes the next write vanish silently."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:  # unsetting would also drop what the session was started with
+                spark.conf.set(name, old)
+
+
+def _configured(spark: SparkSession) -> SparkSession:
+    for name, value in SESSION_SETTINGS.items():
         spark.conf.set(name, value)
     return spark
 
 
 def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, profile: Profile) -> _Jvm:
-    java = find_java()
     settings = spark_settings(profile, scratch, config.driver_memory)
     if config.spark_master:
         settings["spark.master"] = config.spark_master
+    java_home = find_java().home
     for name in ("local", "tmp", "warehouse"):
         (scratch / name).mkdir(parents=True, exist_ok=True)
     (scratch / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
-    archive: list[str] = []
-    with jars.local_jars(config) as paths, _launch_state(launch_environment(profile, java.home)):
+    with jars.local_jars(config) as paths, _launch_state(launch_environment(profile, java_home)):
         if not paths:
             listen(SetupProgress(f"Delta's jars from {jars.repository()}"))
             settings |= jars.download_settings()
@@ -275,50 +282,35 @@ def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, pr
             settings["spark.jars"] = ",".join(path.as_uri() for path in paths)
         else:
             settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, paths))
-            built = (spark_home() / "jars").stat().st_mtime_ns
-            archive = class_archive(f"{java} {paths} {spark_home()} {built}", is_made=config.spark_profile == "local")
-            settings["spark.driver.extraJavaOptions"] += " " + " ".join(map(_quoted_option, archive))
         listen(SetupProgress("the Spark session"))
-        spark, process = _launch(settings, log_file)
-    return _Jvm(spark, process, scratch, [spark], archives=any("ArchiveClassesAtExit" in option for option in archive))
+        spark, process = _launched(settings, log_file)
+    return _Jvm(spark, process, scratch, [spark])
 
 
-def class_archive(environment: str, *, is_made: bool) -> list[str]:
-    """Java options for class-data sharing: with an archive of the classes of an earlier run, a start takes 40 % less.
+def _launched(settings: Mapping[str, str], log_file: Path) -> tuple[SparkSession, subprocess.Popen[bytes]]:
+    """Start the JVM, its output appended to the log file, which also says why it failed."""
+    from pyspark import SparkConf  # noqa: PLC0415 - importing mirror_engine must not import Spark
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
 
-    Java ignores an archive that does not fit. The cache holds one, of 100 to 200 MB; it may be deleted at any time.
-
-    Args:
-        environment: the Java and the class path that an archive is for.
-        is_made: whether this JVM leaves one at its end where there is none.
-    """
-    path = cache_folder() / "classes" / f"{sha256(environment.encode()).hexdigest()[:16]}.jsa"
-    with suppress(OSError):
-        if path.is_file() and _begins(path) != bytes(4):  # Java writes its header last
-            return [f"-XX:SharedArchiveFile={path}", *_SHARING_OPTIONS]
-        if is_made and os.pathsep not in str(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            for other in path.parent.glob("*.jsa"):
-                other.unlink()
-            return [f"-XX:ArchiveClassesAtExit={path}", *_SHARING_OPTIONS]
-    return []
-
-
-def _launch(settings: Mapping[str, str], log_file: Path) -> tuple[SparkSession, subprocess.Popen[bytes]]:
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # its errors are raised, and would also reach the terminal
+    conf: SparkConf = SparkConf(loadDefaults=False)
+    conf.setAll([(name, value) for name, value in settings.items() if name.startswith(_AT_LAUNCH)])
     log_file.parent.mkdir(parents=True, exist_ok=True)
     if log_file.exists() and log_file.stat().st_size > _LOG_BYTES:
         log_file.replace(log_file.with_name(log_file.name + ".old"))
     log_file.touch(mode=0o600)  # Ivy prints the repository's URL
-    start = log_file.stat().st_size
+    start, gateway = log_file.stat().st_size, None
     try:
-        with log_file.open("ab") as log:
-            return _launched(settings, log)
-    except MirrorError:
-        raise
-    except Exception as error:
-        with log_file.open("rb") as log:
-            log.seek(start)
-            output = log.read().decode("utf-8", "replace")
+        # in a process group of its own, Ctrl-C in the terminal does not end it: the current commit is finished
+        with log_file.open("ab") as log, unlimited_memory():  # the JVM has limits of its own
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
+        return _first_session(gateway, settings), gateway.proc
+    except BaseException as error:
+        if gateway is not None:
+            _end_gateway(gateway.proc)
+        if isinstance(error, MirrorError) or not isinstance(error, Exception):
+            raise
+        output = log_file.read_bytes()[start:].decode("utf-8", "replace")
         if "spark.jars.packages" in settings and (reason := jars.download_failure(output)):
             raise JarsMissing(f"cannot fetch the Delta jars from {jars.repository()}: {reason}", jars.HELP) from error
         raise SparkFailed(
@@ -327,24 +319,7 @@ def _launch(settings: Mapping[str, str], log_file: Path) -> tuple[SparkSession, 
         ) from error
 
 
-def _launched(settings: Mapping[str, str], log: IO[bytes]) -> tuple[SparkSession, subprocess.Popen[bytes]]:
-    from pyspark import SparkConf  # noqa: PLC0415 - importing mirror_engine must not import Spark
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
-
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # its errors are raised, and would also reach the terminal
-    conf: SparkConf = SparkConf(loadDefaults=False)
-    conf.setAll([(name, value) for name, value in settings.items() if name.startswith(_AT_LAUNCH)])
-    # in a process group of its own, Ctrl-C in the terminal does not end it: the current commit is finished
-    with unlimited_memory():  # the JVM has limits of its own
-        gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
-    try:
-        return _context_session(gateway, settings), gateway.proc
-    except BaseException:
-        _end_gateway(gateway.proc)
-        raise
-
-
-def _context_session(gateway: Any, settings: Mapping[str, str]) -> SparkSession:  # noqa: ANN401 - py4j has no types
+def _first_session(gateway: Any, settings: Mapping[str, str]) -> SparkSession:  # noqa: ANN401 - py4j has no types
     """The first session of a JVM; the settings count where command line and `spark-defaults.conf` say nothing."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
@@ -355,11 +330,11 @@ def _context_session(gateway: Any, settings: Mapping[str, str]) -> SparkSession:
         conf.set(_EXTENSIONS, f"{extensions},{_DELTA}")
     for name, value in settings.items():
         conf.setIfMissing(name, value)
-    return with_value_settings(SparkSession(SparkContext(conf=conf, gateway=gateway)))
+    return _configured(SparkSession(SparkContext(conf=conf, gateway=gateway)))
 
 
-def _end_gateway(process: subprocess.Popen[bytes], *, is_waited_for: bool = True) -> None:
-    """End a JVM, or let it exit in the background; pyspark, which would keep it for ever, forgets it."""
+def _end_gateway(process: subprocess.Popen[bytes]) -> None:
+    """End a JVM; pyspark, which would keep it for ever, forgets it."""
     from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way
@@ -369,11 +344,8 @@ def _end_gateway(process: subprocess.Popen[bytes], *, is_waited_for: bool = True
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
     if process.stdin is not None:
         process.stdin.close()
-    if is_waited_for or process.poll() is not None:
-        process.kill()  # what was committed is durable
-        process.wait(_END_SECONDS)
-    else:
-        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
+    process.kill()  # what was committed is durable
+    process.wait(_END_SECONDS)
 
 
 @contextmanager
@@ -408,21 +380,10 @@ def cause_line(output: str) -> str:
 
 # ---- a Spark that something else set up
 
-_LOCAL = re.compile(r"local(\[[^\]]*\])?")
-_NO_DELTA_HELP = (
-    f"Start it with Delta: --packages {jars.COORDINATES[0]} --conf {_EXTENSIONS}={_DELTA}; "
-    "or build it with delta.configure_spark_with_delta_pip."
-)
-
 
 def is_submitted() -> bool:
     """Whether spark-submit started this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether its executors run on this machine."""
-    return bool(_LOCAL.fullmatch(spark.sparkContext.master))
 
 
 def is_cluster(config: Config) -> bool:
@@ -433,7 +394,7 @@ def is_cluster(config: Config) -> bool:
 def is_distributed(config: Config, spark: SparkSession | None) -> bool:
     """Whether executors may be other machines: then they read the zone, and no row passes through the driver."""
     if spark is not None:
-        return not is_local(spark)
+        return not _LOCAL.fullmatch(spark.sparkContext.master)
     return is_submitted() or is_cluster(config)
 
 
@@ -462,34 +423,25 @@ def adopted(spark: SparkSession) -> SparkSession:
         session.sessionState().sqlParser().parsePlan("VACUUM delta.`/`")  # a statement of Delta's alone
     except (Py4JJavaError, ParseException):
         raise SetupError("this Spark session has no Delta", _NO_DELTA_HELP) from None
-    return with_value_settings(spark.newSession())
+    return child_session(spark)
 
 
 def _foreign_session() -> SparkSession | None:
-    """A new session of the context that the caller's program already has: Spark allows no second one."""
+    """A session of the context that the caller's program already has: Spark allows no second one."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    if SparkContext._active_spark_context is None:  # noqa: SLF001 - no public way asks without starting one
-        return None
-    return adopted(SparkSession.builder.getOrCreate())
+    is_there = SparkContext._active_spark_context is not None  # noqa: SLF001 - no public way asks without starting one
+    return SparkSession.builder.getOrCreate() if is_there else None
 
 
 # ---- sessions for worker threads
 
 
-@dataclass(frozen=True)
-class _Spark:
-    """One start of Spark: its first session, and its children that are not in use."""
-
-    first: Future[SparkSession] = field(default_factory=Future)
-    idle: deque[SparkSession] = field(default_factory=deque)
-
-
 class Sessions:
-    """Sessions of one JVM.
+    """Sessions of one Spark, lent to worker threads: confs set for a commit must reach no other.
 
     Args:
         start: starts Spark; its session is ended by `close`.
@@ -497,14 +449,15 @@ class Sessions:
 
     def __init__(self, start: Callable[[], SparkSession]) -> None:
         self._start = start
-        self._spark: _Spark | None = None
         self._lock = threading.Lock()
+        self._first: Future[SparkSession] | None = None  # what `start` gives
+        self._idle: deque[SparkSession] = deque()  # its children that are not in use
 
     @property
     def first(self) -> SparkSession | None:
         """The session that the others are children of; None before it has started."""
-        spark = self._spark
-        return spark.first.result() if spark and spark.first.done() and not spark.first.exception() else None
+        first = self._first
+        return first.result() if first and first.done() and not first.exception() else None
 
     def prepare(self) -> None:
         """Start Spark, without waiting for it; a failure is raised by the next `lent`. Repeatable."""
@@ -513,46 +466,39 @@ class Sessions:
 
     @contextmanager
     def lent(self) -> Iterator[SparkSession]:
-        """A session for one call at a time: confs set for a commit must reach no other."""
+        """A session for one call at a time."""
         with self._lock:
-            spark = self._begin()
-        session = self._idle_or_new(spark)
+            first, idle = self._begin()
+        try:
+            spark = first.result()
+        except BaseException:
+            with self._lock:  # the next one tries again
+                self._first = None if self._first is first else self._first
+            raise
+        try:
+            session = idle.pop()
+        except IndexError:
+            session = child_session(spark)
         try:
             yield session
         finally:
-            spark.idle.append(session)
+            idle.append(session)
 
     def close(self) -> None:
         """End Spark, if it was started; sessions still lent become useless."""
         with self._lock:
-            spark, self._spark = self._spark, None
-        if spark is not None and not spark.first.exception():
-            end_session(spark.first.result())
+            first, self._first = self._first, None
+        if first is not None and not first.exception():
+            end_session(first.result())
 
-    def _begin(self) -> _Spark:
-        if self._spark is None:
-            self._spark = _Spark()
-            arguments = (self._spark.first, self._start)
-            threading.Thread(target=_start_into, args=arguments, name="spark", daemon=True).start()
-        return self._spark
+    def _begin(self) -> tuple[Future[SparkSession], deque[SparkSession]]:
+        if self._first is None:
+            self._first, self._idle = Future(), deque()
+            threading.Thread(target=self._start_into, args=(self._first,), name="spark", daemon=True).start()
+        return self._first, self._idle
 
-    def _idle_or_new(self, spark: _Spark) -> SparkSession:
+    def _start_into(self, first: Future[SparkSession]) -> None:
         try:
-            first = spark.first.result()
-        except BaseException:
-            with self._lock:  # the next one tries again
-                self._spark = None if self._spark is spark else self._spark
-            raise
-        with suppress(IndexError):
-            return spark.idle.pop()
-        child = child_session(first)
-        for name, value in _WRITER_SETTINGS.items():
-            child.conf.set(name, value)
-        return child
-
-
-def _start_into(future: Future[SparkSession], start: Callable[[], SparkSession]) -> None:
-    try:
-        future.set_result(start())
-    except BaseException as error:  # noqa: BLE001 - raised where the result is needed
-        future.set_exception(error)
+            first.set_result(self._start())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is needed
+            first.set_exception(error)

@@ -14,8 +14,7 @@ from mirror_engine.errors import CommitConflict, ConcurrentModification
 from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.log.commit import record_only
-from mirror_engine.tables.merge import spark as writer_module
-from mirror_engine.tables.merge import statements as merge_module
+from mirror_engine.tables.merge import spark as merge_module
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 from mirror_engine.tables.scratch import PROCESS
 
@@ -144,8 +143,8 @@ def test_nothing_is_left_behind_a_commit(fresh: SparkDeltaWriter, spark: SparkSe
     table.change((0, 1, "a"))
     table.change((4, 1, "b"), (4, 2, "b"))
     assert not list(fresh._scratch.glob("batch-*"))
-    assert fresh.sessions._spark
-    for session in fresh.sessions._spark.idle:
+    assert fresh.sessions._idle
+    for session in fresh.sessions._idle:
         for name in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
             assert session.conf.get(f"spark.databricks.delta.{name}", None) is None
         for name in merge_module._SMALL_SETTINGS:
@@ -191,7 +190,7 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path
 def test_a_large_tables_rows_are_marked_instead_of_written_anew(
     fresh: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "MARKED_FROM_ROWS", 4)
+    monkeypatch.setattr(merge_module, "MARKED_FROM_ROWS", 4)
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.create()
     table.change((0, 1, "a"), (0, 2, "b"), (0, 3, "c"))

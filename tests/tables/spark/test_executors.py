@@ -32,13 +32,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.tables.reading.request import OrderedReader
 
-KEYS = ("id",)
-COLUMNS = [
-    {"Name": "id", "DataType": "Int64"},
-    {"Name": "a", "DataType": "String", "IsNullable": True},
-    {"Name": "b", "DataType": "Double", "IsNullable": True},
-]
-
 
 @dataclass
 class Executors:
@@ -77,10 +70,9 @@ class Executors:
 class Zone:
     """A landing zone with one table folder, and both ways to read it."""
 
-    def __init__(self, root: Path, *, text: bool = False, **options: Any) -> None:
+    def __init__(self, root: Path, **options: Any) -> None:
         self.root, self.config = root, Config(**options)
-        options_of_text: dict[str, Any] = {"file_format": "CSV", "extension": "csv", "columns": COLUMNS} if text else {}
-        self.table = LandingZoneWriter(root).table("T", keys=KEYS, **options_of_text)
+        self.table = LandingZoneWriter(root).table("T", keys=["id"])
         self.storage = LocalStorage(root)
         self.executors = Executors()
         self.scratch = root / "scratch"
@@ -145,22 +137,6 @@ def test_files_of_all_kinds_are_read_alike(tmp_path: Path, seed: int) -> None:
         zone.table.upsert({"id": 5})
     outcomes = assert_read_alike(zone)
     assert len(outcomes) == (13 if seed % 2 else 12)
-
-
-def test_text_is_read_alike(tmp_path: Path) -> None:
-    zone = Zone(tmp_path, text=True)
-    for content in (
-        "id,a\n",
-        "id,b,__rowMarker__\n1,2.5,2\n",
-        "id,a,b\n1,x,0.5\n2,y,1\n",
-        "id\n3\n4\n",
-        "id\nno\n",
-        "id\n5\n",
-    ):
-        zone.table.land_csv(content)
-    outcomes = assert_read_alike(zone)
-    assert len(outcomes) == 5
-    assert "ME060" in outcomes[-1][1]
 
 
 def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_path: Path) -> None:
@@ -235,7 +211,7 @@ def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path: Path) -> None:
 def test_a_node_that_does_not_see_root_is_a_setup_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zone = Zone(tmp_path)
     zone.table.upsert({"id": 1})
-    monkeypatch.setattr("pathlib.Path.touch", lambda _: None)  # the mark is on another machine's disk
+    monkeypatch.setattr("pathlib.Path.write_text", lambda *_, **__: None)  # the mark is on another machine's disk
     with pytest.raises(SetupError, match=r"does not see .*\n.*one and the same folder on every node"):
         next(zone.on_executors().in_order(zone.pending()))
 
@@ -243,8 +219,14 @@ def test_a_node_that_does_not_see_root_is_a_setup_error(tmp_path: Path, monkeypa
 def test_a_node_with_another_version_is_a_setup_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zone = Zone(tmp_path)
     zone.table.upsert({"id": 1})
-    versions = iter(["1.0", "0.9"])
-    monkeypatch.setattr(executor_reading, "_version", lambda: next(versions))
+
+    def collect(executors: Executors) -> list[Any]:
+        monkeypatch.setattr(executor_reading, "__version__", "0.9")
+        return original(executors)
+
+    original = Executors.collect
+    monkeypatch.setattr(executor_reading, "__version__", "1.0")
+    monkeypatch.setattr(Executors, "collect", collect)
     with pytest.raises(SetupError, match=r"has mirror-engine 0\.9, the driver 1.0"):
         next(zone.on_executors().in_order(zone.pending()))
     assert zone.scratch_files() == []

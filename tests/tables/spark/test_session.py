@@ -28,18 +28,16 @@ from mirror_engine.tables.spark.backend import SparkBackend
 from mirror_engine.tables.spark.executors import ExecutorReader
 from mirror_engine.tables.spark.java import Java
 from mirror_engine.tables.spark.session import (
-    VALUE_SETTINGS,
+    SESSION_SETTINGS,
     adopted,
     cause_line,
     child_session,
-    class_archive,
     end_session,
     is_cluster,
     is_distributed,
     launch_environment,
     spark_settings,
     start_session,
-    with_value_settings,
 )
 
 if TYPE_CHECKING:
@@ -82,21 +80,6 @@ def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_
 def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> None:
     options = {p: spark_settings(p, tmp_path, "2g")["spark.driver.extraJavaOptions"] for p in ("brief", "steady")}
     assert ["-XX:TieredStopAtLevel=1" in text for text in options.values()] == [True, False]
-
-
-def test_one_class_archive_is_kept_and_made_again_where_it_is_incomplete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path))
-    assert class_archive("a", is_made=False) == []
-    made = class_archive("a", is_made=True)[0]
-    archive = Path(made.removeprefix("-XX:ArchiveClassesAtExit="))
-    archive.write_bytes(bytes(100))  # its JVM was killed
-    assert class_archive("a", is_made=True)[0] == made
-    archive.write_bytes(b"\xa8\xba\x0b\xf0" + bytes(100))
-    assert class_archive("a", is_made=False)[0] == f"-XX:SharedArchiveFile={archive}"
-    class_archive("another Java", is_made=True)
-    assert not archive.exists()
 
 
 @pytest.mark.slow
@@ -182,17 +165,15 @@ folder = Path(sys.argv[1])
 def start():
     files = {"scratch": folder / "scratch", "log_file": folder / "spark.log"}
     return session.start_session(Config(spark_profile="ci"), **files, profile="brief")
+start()
+session._running[0].process.kill()
+session._running[0].process.wait()
 spark = start()
-assert spark.range(3).count() == 3
 assert signal.getsignal(signal.SIGINT) is handler
 process = session._running[0].process
 session.end_session(spark)
 assert process.poll() is not None and not any((folder / "scratch" / name).exists() for name in ("local", "tmp"))
-spark = start()
-session._running[0].process.kill()
-session._running[0].process.wait()
-spark = start()
-assert spark.range(3).count() == 3
+assert start().range(3).count() == 3
 (folder / "java").write_text(str(session._running[0].process.pid))
 (folder / "java").rename(folder / "pid")
 time.sleep(300)
@@ -318,12 +299,15 @@ def test_every_session_gets_all_settings_that_values_depend_on() -> None:
         def __init__(self) -> None:
             self.conf, self.values = self, dict[str, str]()
 
+        def newSession(self) -> Confs:  # noqa: N802 - as Spark calls it
+            return Confs()
+
         def set(self, name: str, value: str) -> None:
             self.values[name] = value
 
-    session = Confs()
-    assert with_value_settings(session) is session  # type: ignore[arg-type, comparison-overlap]
-    assert session.values == {**VALUE_SETTINGS, "fs.defaultFS": "file:///"}
+    parent = Confs()
+    session: Any = child_session(parent)  # type: ignore[arg-type]
+    assert (parent.values, session.values) == ({}, SESSION_SETTINGS)
     assert session.values["spark.sql.session.timeZone"] == "UTC"
 
 
