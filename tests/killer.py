@@ -20,14 +20,14 @@ from killed_publisher import KINDS, KilledPublisher
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, LOGS, SCRATCH, TABLES, ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from mirror_engine import RunResult
     from mirror_engine.tables.base import DeltaWriter
 
 COMMAND = [sys.executable, "-m", "mirror_engine.cli.main", "run"]
-OPTIONS = ["--poll-interval", "0.3", "--max-batch-files", "3", "--workers", str(len(KINDS))]
+OPTIONS = ["--poll-interval", "0.3", "--max-batch-files", "3", "--workers", str(len(KINDS)), "--auto-maintain", "4"]
 # a killed engine's JVM is a new one each time: it must be warm soon
 ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"}
 MAX_WAIT_SECONDS = 40.0
@@ -40,28 +40,27 @@ MOMENTS = {
     "file moved away": (f"{ZONE}/**/_FilesReadyToDelete/*.*", 0.005),
 }
 START = "starting"
+WITHOUT_ROWS = [START, "committed", "file moved away"]
 WITH_ROWS = ["batch staged", "data file written", "committed", "committed", "file moved away"]
 
 
 class Killer:
-    """One ROOT, killed again and again; cheaply if no JVM is needed. Each start takes the next merge engine.
+    """One ROOT, killed again and again.
 
     Args:
         home: an empty folder, for ROOT and the oracle's copy of the zone.
         seed: brings the same acts and moments again, as far as the machine does.
+        merge_engines: each start takes the next one.
+        cheap_part: how often files change no row, so that no JVM is needed.
     """
 
-    auto_maintain = "4"
-    merge_engines: Sequence[str] = ("spark", "deltalake")
-    cheap_part = 0.75
-    cheap_moments: Sequence[str] = (START, "committed")
-
-    def __init__(self, home: Path, seed: int) -> None:
+    def __init__(self, home: Path, seed: int, *merge_engines: str, cheap_part: float) -> None:
+        self._merge_engine = itertools.cycle(merge_engines)
+        self._cheap_part = cheap_part
         self.root = home / "shop"
         self._copy = home / "copy"
         self._stash = home / "older-ledger"
         self._random = random.Random(seed)
-        self._merge_engine = itertools.cycle(self.merge_engines)
         self.publisher = KilledPublisher(self.root, self._copy, self._random)
         for _ in range(6):
             self._drawn_act()()
@@ -70,14 +69,13 @@ class Killer:
         """Start the engine, kill it at some moment, and perhaps damage its ledger; returns what was done."""
         act = self._drawn_act()
         is_cheap = act == self.publisher.act_without_rows
-        moment = self._random.choice(self.cheap_moments if is_cheap else WITH_ROWS)
+        moment = self._random.choice(WITHOUT_ROWS if is_cheap else WITH_ROWS)
         for _ in range(self._random.randrange(1, 5)):
             act()
         before = self._files_at(moment)
         merge_engine = next(self._merge_engine)
-        chosen = ["--auto-maintain", self.auto_maintain, "--merge-engine", merge_engine]
         engine = subprocess.Popen(
-            [*COMMAND, str(self.root), *OPTIONS, *chosen],
+            [*COMMAND, str(self.root), *OPTIONS, "--merge-engine", merge_engine],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=ENVIRONMENT,
@@ -105,7 +103,7 @@ class Killer:
             assert len(files) == len(set(files)), f"{table}: a change file is in two commits"
 
     def _drawn_act(self) -> Callable[[], None]:
-        is_cheap = self._random.random() < self.cheap_part
+        is_cheap = self._random.random() < self._cheap_part
         return self.publisher.act_without_rows if is_cheap else self.publisher.act
 
     def _await(self, moment: str, before: set[Path], new_files: int, act: Callable[[], None]) -> bool:
@@ -152,17 +150,3 @@ class Killer:
             for file in self._stash.glob("*"):
                 shutil.copy(file, folder)
         return [damage]
-
-
-class KillerWithoutSpark(Killer):
-    """Kills of an engine that never starts a JVM."""
-
-    merge_engines = ("deltalake",)
-
-
-class KillerWithoutRows(Killer):
-    """Kills where nothing needs a JVM: folders come and go, files change no row, and each is in one commit."""
-
-    auto_maintain = "off"  # it needs Spark
-    cheap_part = 1.0
-    cheap_moments = (START, "committed", "file moved away")
