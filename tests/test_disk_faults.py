@@ -196,62 +196,32 @@ def test_a_commit_to_a_read_only_disk_says_so(disk):
         put_commit(disk.path / "Orders", 1, [{}])
 
 
-def failing(code):
-    def call(*_, **__):
-        raise OSError(code, os.strerror(code))
-
-    return call
-
-
-class Reads:
-    """Counts reads of files; the one of that number fails as a bad sector does."""
-
-    def __init__(self, bad=0):
-        self.bad = bad
-        self.count = 0
-
-    def one(self, path):
-        self.count += 1
-        if self.count == self.bad:
-            raise StorageUnavailable(f"{path}: cannot read it: {os.strerror(errno.EIO)}")
-
-
 class BadSector(LocalStorage):
-    def __init__(self, root, reads):
+    """Counts reads of files; the one of number `bad` fails."""
+
+    def __init__(self, root, bad=0):
         super().__init__(root)
-        self.reads = reads
+        self.bad, self.count = bad, 0
 
     def open(self, path):
-        return io.BufferedReader(_Reading(super().open(path), path, self.reads))
+        with super().open(path) as file:
+            return io.BufferedReader(_Sectors(self, path, file.read()))
 
 
-class _Reading(io.RawIOBase):
-    def __init__(self, file, path, reads):
-        self.file, self.path, self.reads = file, path, reads
-
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def seek(self, offset, whence=0):
-        return self.file.seek(offset, whence)
-
-    def tell(self):
-        return self.file.tell()
+class _Sectors(io.BytesIO):
+    def __init__(self, storage, path, content):
+        super().__init__(content)
+        self.storage, self.path = storage, path
 
     def readinto(self, buffer):
-        self.reads.one(self.path)
-        return self.file.readinto(buffer)
-
-    def close(self):
-        self.file.close()
-        super().close()
+        self.storage.count += 1
+        if self.storage.count == self.storage.bad:
+            raise StorageUnavailable(f"{self.path}: cannot read it: {os.strerror(errno.EIO)}")
+        return super().readinto(buffer)
 
 
 def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
-    def played(number, reads):
+    def played(number):
         (tmp_path / f"{number}").mkdir()
         shop = Shop(tmp_path / f"{number}", delete_processed_after_seconds=0)
         orders, other = shop.orders(), shop.orders("Other")
@@ -259,7 +229,8 @@ def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
         for table in (orders, other):
             table.insert(row(1))
             table.update(row(1))
-        with shop.engine(storage=BadSector(shop.root, reads)) as running:
+        storage = BadSector(shop.root, number)
+        with shop.engine(storage=storage) as running:
             running.cycle(NO_STOP)
             first = running.report().result
             assert shop.writer.tables()
@@ -267,10 +238,9 @@ def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
             running.cycle(NO_STOP)
             assert running.report().result is RunResult.CAUGHT_UP
         assert (shop.ids(), shop.ids("Other")) == ([1], [1])
-        return first
+        return first, storage.count
 
-    counting = Reads()
-    assert played(0, counting) is RunResult.CAUGHT_UP
-    assert counting.count > 10
-    verdicts = [played(number, Reads(number)) for number in range(1, counting.count + 1)]
-    assert set(verdicts) == {RunResult.RETRY, RunResult.CAUGHT_UP}
+    result, reads = played(0)
+    assert result is RunResult.CAUGHT_UP
+    assert reads > 10
+    assert {played(number)[0] for number in range(1, reads + 1)} == {RunResult.RETRY, RunResult.CAUGHT_UP}

@@ -14,6 +14,7 @@ from independent_readers import by_deltalake, by_duckdb
 from test_fixtures import outcome
 from test_passthrough import Zone, landings, rows
 
+import mirror_engine.engine.cycle
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.events import RetryScheduled
 from mirror_engine.landing_zone.change import same_rows
@@ -47,6 +48,7 @@ FIXTURES = (
 @pytest.fixture(autouse=True)
 def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(

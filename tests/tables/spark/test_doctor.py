@@ -76,29 +76,21 @@ def test_memory_is_read_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None
     assert available is None or available > 0
 
 
-def test_a_root_that_does_not_exist_yet_is_checked_by_the_folder_above(tmp_path: Path) -> None:
-    found = _found(tmp_path / "new" / "root")["Write permission"]
-    assert (found.ok, found.found) == (True, f"{tmp_path} can be written, {tmp_path}/new/root will be made")
-
-
-def test_a_root_that_is_a_file_fails(tmp_path: Path) -> None:
-    (tmp_path / "root").touch()
-    assert not _found(tmp_path / "root")["Write permission"].ok
-
-
-def test_a_root_that_cannot_be_written_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_must_be_a_folder_that_can_be_written_or_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
+    def found(root: Path) -> tuple[bool, str]:
+        check = _found(root)["Write permission"]
+        return check.ok, check.found
+
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path.parent)
+    assert found(tmp_path / "new" / "root") == (True, f"{tmp_path} can be written, {tmp_path}/new/root will be made")
+    assert found(Path(tmp_path.name)) == (True, f"{tmp_path} can be written")
+    assert found(tmp_path / "file") == (False, f"{tmp_path}/file is not a folder")
     monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
-    found = _found(tmp_path)["Write permission"]
-    assert (found.ok, found.found) == (False, f"{tmp_path}: Permission denied")
-
-
-def test_a_relative_root_that_exists_will_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "root").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert _found(Path("root"))["Write permission"].found == f"{tmp_path}/root can be written"
+    assert found(tmp_path) == (False, f"{tmp_path}: Permission denied")
 
 
 def test_the_deltalake_engine_needs_no_java_and_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:

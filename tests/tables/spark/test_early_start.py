@@ -32,59 +32,30 @@ class RecordingWriter(MemoryDeltaWriter):
         return super().apply(table, batch, record, snapshot)
 
 
-@pytest.fixture
-def orders(tmp_path):
-    return LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
+ROW = {"id": 1}
+STARTS = {
+    "upserts of rows that may be there": ([lambda orders: orders.upsert(ROW)], ["prepare", "apply"]),
+    "inserts": ([lambda orders: orders.insert({"id": 3})], ["apply"]),
+    "deletes, which may match nothing": ([lambda orders: orders.delete({"id": 2})], ["apply"]),
+    "a rejected file": ([lambda orders: orders.apply_changes((7, ROW))], []),
+    "a large file is not waited for": ([lambda orders: orders.land(b"x" * LARGE_FILE_BYTES)], ["prepare"]),
+    "a zone that has caught up": ([], []),
+}
 
 
-@pytest.fixture
-def asked(tmp_path):
-    writer = RecordingWriter()
-
-    def once():
-        writer.calls.clear()
+@pytest.mark.parametrize(("acts", "calls"), STARTS.values(), ids=STARTS)
+def test_the_writer_gets_ready_once_a_file_may_change_rows_of_the_table(tmp_path, acts, calls):
+    orders, writer = LandingZoneWriter(tmp_path).table("Orders", keys=["id"]), RecordingWriter()
+    orders.insert(ROW)
+    orders.upsert({"id": 2})  # into a table without rows
+    for expected in (["apply"], calls):
         with Mirror(tmp_path, Config(), writer=writer) as mirror:
             mirror.sync()
-        return writer.calls
-
-    return once
-
-
-def test_the_writer_gets_ready_once_a_file_may_change_rows_of_the_table(orders, asked):
-    orders.insert({"id": 1})
-    orders.upsert({"id": 2})
-    assert asked() == ["apply"]
-    orders.insert({"id": 3})
-    assert asked() == ["apply"]
-    orders.upsert({"id": 2})
-    assert asked() == ["prepare", "apply"]
-
-
-def test_a_zone_that_has_caught_up_starts_nothing(orders, asked):
-    orders.insert({"id": 1})
-    asked()
-    assert asked() == []
-
-
-def test_deletes_that_may_match_nothing_start_nothing_ahead(orders, asked):
-    orders.insert({"id": 1})
-    asked()
-    orders.delete({"id": 2})
-    assert asked() == ["apply"]
-
-
-def test_a_rejected_file_starts_nothing(orders, asked):
-    orders.insert({"id": 1})
-    asked()
-    orders.apply_changes((7, {"id": 1}))
-    assert asked() == []
-
-
-def test_a_large_file_into_a_table_with_rows_is_not_waited_for(orders, asked):
-    orders.upsert({"id": 1})
-    asked()
-    orders.land(b"x" * LARGE_FILE_BYTES)
-    assert asked() == ["prepare"]
+        assert writer.calls == expected
+        writer.calls.clear()
+        for act in acts:
+            act(orders)
+        acts = []
 
 
 class FakeSession:
