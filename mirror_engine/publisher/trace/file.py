@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.monitoring.status import TableStatus
-    from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
+    from mirror_engine.publisher.trace.replay import TraceContext
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome, TableSnapshot
     from mirror_engine.tables.merge.keys_only import ChangeEffects
 
@@ -83,21 +82,34 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
         TransientError: something could not be read for now.
     """
     path = find_file(trace, name)
+    place, actual = f"{trace.name.folder}/{path}", trace.files.get(path)
     writer, start = _FileWriter(), replay_start(trace)
     replayed = replay_table(trace, start, writer, keys_only(file.size for file in trace.listing.files))
-    state, reason = _state(trace, replayed, path)
+    pending = next((file for file in replayed.pending_files if file.path == path), None)
     file = writer.files.get(path) or read_pending(trace, path, writer, keys_only(None))
+    state: FileState
+    if actual is None:
+        ignored = (found.coded_message for found in trace.status.ignored if found.path == place)
+        state, reason = "ignored", next(ignored, "not a change file")
+    else:
+        status = file_state(trace, pending) if pending and actual.state != "applied" else actual
+        state, reason = status.state, status.reason
+    if not reason and start and path in start.not_replayed:
+        reason = "it was applied along with or before a deleted file: the rows it matched are not known"
+    elif not reason and start and path in start.progress.applied:
+        reason = "it was deleted: its rows are not known"
+    elif not reason and pending:
+        reason = f"it was applied, but cannot be replayed: {pending.reason}"
     steps = report_plan(trace).steps if path in writer.files or start else ()
-    place = f"{trace.name.folder}/{path}"
     counted = [*trace.status.diagnostics, *replayed.diagnostics]
     return FileReport(
         path=path,
         state=state,
-        reason=reason or _unknown_effect(start, path, replayed),
+        reason=reason,
         has_marker=file.has_marker if file else None,
         markers=dict(sorted(file.markers.items())) if file else {},
         effects=writer.effects.get(trace.status.delta_folder, {}).get(path),
-        delta_version=trace.files[path].delta_version if path in trace.files else None,
+        delta_version=actual.delta_version if actual else None,
         files_of_commit=trace.files_of_commit(path),
         step=next((step for step in steps if path in step.files), None),
         diagnostics=tuple(dict.fromkeys(diagnostic for diagnostic, _ in counted if diagnostic.path == place)),
@@ -124,23 +136,3 @@ def find_file(trace: TraceContext, name: str) -> str:
         raise UsageError(f"{name}: may be {' or '.join(matches)}", "name its folder, too")
     known = f"{paths[0]} … {paths[-1]}" if len(paths) > 1 else "".join(paths) or "none"
     raise UsageError(f"{name}: {trace.name.normalized} has no such change file", f"available: {known}")
-
-
-def _state(trace: TraceContext, replayed: TableStatus, path: str) -> tuple[FileState, str]:
-    actual = trace.files.get(path)
-    if actual is None:
-        ignored = (found for found in trace.status.ignored if found.path == f"{trace.name.folder}/{path}")
-        return "ignored", next((diagnostic.coded_message for diagnostic in ignored), "not a change file")
-    pending = next((file for file in replayed.pending_files if file.path == path), None)
-    status = file_state(trace, pending) if pending and actual.state != "applied" else actual
-    return status.state, status.reason
-
-
-def _unknown_effect(start: ReplayStart | None, path: str, replayed: TableStatus) -> str:
-    """Why the effect of an applied file is not known; `""` if it is."""
-    if start and path in start.not_replayed:
-        return "it was applied along with or before a deleted file: the rows it matched are not known"
-    if start and path in start.progress.applied:
-        return "it was deleted: its rows are not known"
-    pending = (file for file in replayed.pending_files if file.path == path)
-    return next((f"it was applied, but cannot be replayed: {file.reason}" for file in pending), "")

@@ -91,29 +91,22 @@ def _planned(step: Step, config: Config) -> PlannedStep:
             return PlannedStep("start_generation", "start a new generation of the folder: nothing of it is applied yet")
         case UpdateFolderIdentity():
             return PlannedStep("update_folder_identity", "update the folder's identity: ROOT was copied or restored")
-        case RecordFolderState():
-            return PlannedStep("record_folder_state", _recorded(step))
+        case RecordFolderState(pending_etags=pending):
+            more = "" if step.is_configured else "; the folder is not configured yet"
+            if step.rejection:
+                diagnostic = step.rejection.diagnostic
+                more = f"; halted at {printable(diagnostic.path)}: {diagnostic.coded_message}"
+            return PlannedStep("record_folder_state", f"record: {count(len(pending), 'pending file')}{more}")
         case MarkFolderMissing():
             text = "record that the folder is missing; its table is dropped after the delay"
             return PlannedStep("mark_folder_missing", text)
         case ApplyBatch(files):
             commits = _commits(files, config)
-            return PlannedStep("apply_batch", _applied(files, commits), tuple(file.path for file in files), commits)
+            span = files[0].path if len(files) == 1 else f"{files[0].path} … {files[-1].path}"
+            text = f"apply {count(len(files), 'file')} in {count(commits, 'commit')}: {printable(span)}"
+            return PlannedStep("apply_batch", text, tuple(file.path for file in files), commits)
         case _:
             assert_never(step)
-
-
-def _recorded(step: RecordFolderState) -> str:
-    pending = f"record: {count(len(step.pending_etags), 'pending file')}"
-    if step.rejection:
-        diagnostic = step.rejection.diagnostic
-        return f"{pending}; halted at {printable(diagnostic.path)}: {diagnostic.coded_message}"
-    return pending if step.is_configured else f"{pending}; the folder is not configured yet"
-
-
-def _applied(files: Sequence[LandedFile], commits: int) -> str:
-    span = files[0].path if len(files) == 1 else f"{files[0].path} … {files[-1].path}"
-    return f"apply {count(len(files), 'file')} in {count(commits, 'commit')}: {printable(span)}"
 
 
 def _commits(files: Sequence[LandedFile], config: Config) -> int:

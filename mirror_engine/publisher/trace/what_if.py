@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.storage.base import Storage
 
+    Content = dict[str, str | None]  # by path, which file is shown there; None for none
+
 
 @dataclass(frozen=True)
 class WhatIf:
@@ -51,74 +53,6 @@ class WhatIf:
     difference: Difference
 
 
-class _Files:
-    """The files that can be replayed, in order, and the content that each is to have."""
-
-    def __init__(self, trace: TraceContext, order: Sequence[str]) -> None:
-        self._order = list(order)
-        self._content: dict[str, str | None] = {path: path for path in order}
-        self._scene = trace
-
-    def skip(self, path: str) -> str:
-        """Leave a file out; later ones of its partition move up, so that no number is missing."""
-        self._check(path)
-        partition = [place for place in self._order if partition_of(place) == partition_of(path)]
-        position = next(position for position, place in enumerate(partition) if self._content[place] == path)
-        later = partition[position:]
-        contents = [self._content[place] for place in later[1:]]
-        self._content |= dict(zip(later, [*contents, None], strict=True))
-        return f"without {path}"
-
-    def swap(self, first: str, second: str) -> str:
-        """Exchange two files, so that the first comes before the second."""
-        self._check(first)
-        self._check(second)
-        places = {content: place for place, content in self._content.items() if content}
-        if partition_of(first) != partition_of(second):
-            raise UsageError(f"--swap {first},{second}: files of two partitions have no order", "name files of one")
-        if self._order.index(places[first]) <= self._order.index(places[second]):
-            raise UsageError(f"--swap {first},{second}: they are in this order already", "name the later one first")
-        self._content |= {places[first]: second, places[second]: first}
-        return f"{first} and {second} exchanged"
-
-    def describe(self, state: TableState) -> str:
-        """A state after a replay of these files in a sentence, with the files' real names."""
-        match state:
-            case Halted(diagnostic):
-                folder = self._scene.name.folder
-                place = diagnostic.path.removeprefix(f"{folder}/")
-                path = f"{folder}/{self._content.get(place, place)}"
-                return describe(self._scene.name, replace(state, diagnostic=replace(diagnostic, path=path)))
-            case Blocked(missing) if missing in self._content:  # a place from which the files moved up
-                return describe(self._scene.name, replace(state, missing=self._next_name(missing)))
-            case _:
-                return describe(self._scene.name, state)
-
-    def storage(self) -> Storage:
-        """The table's storage with these files."""
-        folder = f"{self._scene.zone}/{self._scene.name.folder}"
-        times = {file.path: file.modified_ns for file in self._scene.listing.files}
-        mapping = {
-            f"{folder}/{place}": Source(f"{folder}/{content}", times[place]) if content else None
-            for place, content in self._content.items()
-            if content != place
-        }
-        return ZoneView(self._scene.storage, mapping)
-
-    def _next_name(self, place: str) -> str:
-        """The name that comes after all files of a place's partition."""
-        last = max((path for path in self._order if partition_of(path) == partition_of(place)), key=number_of)
-        name = f"{number_of(last) + 1:020}.{last.rpartition('.')[2]}"
-        return f"{partition_of(place)}/{name}".lstrip("/")
-
-    def _check(self, path: str) -> None:
-        if path not in self._content.values():
-            raise UsageError(
-                f"{path}: is not replayed, so that nothing depends on it",
-                "it is pending, rejected, deleted, or was applied before a deleted file: see mirror-engine trace file",
-            )
-
-
 def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | None = 20) -> WhatIf:
     """Replay a table as it is, and with changes.
 
@@ -132,62 +66,102 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
         TransientError: something could not be read for now.
     """
     start = replay_start(trace)
-    actual = _replay(trace, start, trace.storage)
-    files = _Files(trace, _order(trace, actual, start))
-    sentences = tuple(_change(text, trace, files) for text in changes)
-    other = _replay(trace, start, files.storage())
-    present = other.rows if actual.rows is None else actual.rows
-    if present is None:
+    status, actual, applied = _replay(trace, start, trace.storage)
+    order = _order(trace, applied, status, start)
+    content: Content = {path: path for path in order}
+    sentences = tuple(_change(text, trace, order, content) for text in changes)
+    other_status, other, _ = _replay(trace, start, _storage(trace, content))
+    known = other if actual is None else actual
+    if known is None:
         raise UsageError(f"{trace.name.normalized}: none of its files can be replayed", "see mirror-engine plan")
-    expected, rows = (present.schema.empty_table() if side.rows is None else side.rows for side in (actual, other))
+    expected, rows = (known.schema.empty_table() if side is None else side for side in (actual, other))
     columns = [{folded(name) for name in table.column_names} for table in (expected, rows)]
     keys = trace.key_columns if all(folded(name) in names for name in trace.key_columns for names in columns) else ()
     return WhatIf(
         sentences,
         start,
-        describe(trace.name, actual.status.state),
-        files.describe(other.status.state),
+        describe(trace.name, status.state),
+        _describe(trace, order, content, other_status.state),
         compare(rows, expected, keys, limit=limit),
     )
 
 
-def _change(text: str, trace: TraceContext, files: _Files) -> str:
-    kind, _, names = text.partition("=")
-    paths = [find_file(trace, name.strip()) for name in names.split(",")] if names else []
-    if kind == "skip" and len(paths) == 1:
-        return files.skip(paths[0])
-    if kind == "swap" and len(paths) == 2:  # noqa: PLR2004 - A and B
-        return files.swap(*paths)
-    raise UsageError(f"{text}: not a change", "--skip takes a file; --swap takes two, as 3,2")
-
-
-@dataclass(frozen=True)
-class _Replay:
+def _replay(
+    trace: TraceContext, start: ReplayStart | None, storage: Storage
+) -> tuple[TableStatus, pa.Table | None, list[str]]:
     """A replayed table: its status, its rows (None if there is no table), and the applied files in order."""
-
-    status: TableStatus
-    rows: pa.Table | None
-    files: tuple[str, ...]
-
-
-def _replay(trace: TraceContext, start: ReplayStart | None, storage: Storage) -> _Replay:
-    writer = MemoryDeltaWriter()
+    writer, folder = MemoryDeltaWriter(), trace.status.delta_folder
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as scratch:
         status = replay_table(trace, start, writer, all_rows(Path(scratch)), storage)
-    folder = trace.status.delta_folder
-    files = tuple(path for commit in reversed(writer.history(folder)) for path in commit.files)
-    return _Replay(status, writer.rows(folder), files)
+    return status, writer.rows(folder), [path for commit in reversed(writer.history(folder)) for path in commit.files]
 
 
-def _order(trace: TraceContext, replayed: _Replay, start: ReplayStart | None) -> list[str]:
+def _order(trace: TraceContext, applied: list[str], status: TableStatus, start: ReplayStart | None) -> list[str]:
     """The replayed files in their order, then those that only a rejected one keeps from being replayed."""
-    order = list(replayed.files)
+    order = [*applied]
     numbers = dict(start.progress.watermarks) if start else {}
     numbers |= {partition_of(path): number_of(path) for path in order}
     is_numbered = trace.listing.usable is None or trace.listing.usable.strategy is Strategy.SEQUENTIAL
-    for file in replayed.status.pending_files:
+    for file in status.pending_files:
         partition, number = partition_of(file.path), number_of(file.path)
         if not is_numbered or number == numbers.get(partition, 0) + 1:
             order.append(file.path)
             numbers[partition] = number
     return order
+
+
+def _change(text: str, trace: TraceContext, order: Sequence[str], content: Content) -> str:
+    """Make one change to the content of the replayed files; returns it as a sentence."""
+    kind, _, names = text.partition("=")
+    paths = [find_file(trace, name.strip()) for name in names.split(",")] if names else []
+    if len(paths) != {"skip": 1, "swap": 2}.get(kind):
+        raise UsageError(f"{text}: not a change", "--skip takes a file; --swap takes two, as 3,2")
+    places = {file: place for place, file in content.items() if file}
+    for path in paths:
+        if path not in places:
+            raise UsageError(
+                f"{path}: is not replayed, so that nothing depends on it",
+                "it is pending, rejected, deleted, or was applied before a deleted file: see mirror-engine trace file",
+            )
+    if kind == "skip":  # later files of the partition move up, so that no number is missing
+        (path,) = paths
+        partition = [place for place in order if partition_of(place) == partition_of(path)]
+        later = partition[partition.index(places[path]) :]
+        content |= dict(zip(later, [*(content[place] for place in later[1:]), None], strict=True))
+        return f"without {path}"
+    first, second = paths
+    if partition_of(first) != partition_of(second):
+        raise UsageError(f"--swap {first},{second}: files of two partitions have no order", "name files of one")
+    if order.index(places[first]) <= order.index(places[second]):
+        raise UsageError(f"--swap {first},{second}: they are in this order already", "name the later one first")
+    content |= {places[first]: second, places[second]: first}
+    return f"{first} and {second} exchanged"
+
+
+def _storage(trace: TraceContext, content: Content) -> Storage:
+    folder = f"{trace.zone}/{trace.name.folder}"
+    times = {file.path: file.modified_ns for file in trace.listing.files}
+    mapping = {
+        f"{folder}/{place}": Source(f"{folder}/{file}", times[place]) if file else None
+        for place, file in content.items()
+        if file != place
+    }
+    return ZoneView(trace.storage, mapping)
+
+
+def _describe(trace: TraceContext, order: Sequence[str], content: Content, state: TableState) -> str:
+    """A state after a replay of changed files in a sentence, with the files' real names."""
+    match state:
+        case Halted(diagnostic):
+            folder = trace.name.folder
+            place = diagnostic.path.removeprefix(f"{folder}/")
+            path = f"{folder}/{content.get(place, place)}"
+            state = replace(state, diagnostic=replace(diagnostic, path=path))
+        case Blocked(missing) if missing in content:  # a place from which the files moved up: the name after all others
+            partition = partition_of(missing)
+            last = max((path for path in order if partition_of(path) == partition), key=number_of)
+            name = f"{number_of(last) + 1:020}.{last.rpartition('.')[2]}"
+            state = replace(state, missing=f"{partition}/{name}".lstrip("/"))
+        case _:
+            pass
+    return describe(trace.name, state)
