@@ -12,7 +12,7 @@ import threading
 import traceback
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from enum import Enum
 from functools import partial
@@ -112,43 +112,33 @@ class FaultKind(str, Enum):
     CONCURRENT_AFTER = "concurrent after"  # another run acts before the caller goes on
 
 
-class InjectedFault:
-    """One fault, injected once.
+class FaultyFiles(ZoneFiles):
+    """`ZoneFiles` with one fault, injected once.
 
     Args:
-        kind: its kind.
+        path: the zone's folder.
+        kind: of the fault.
         number: at which change file, counted from 1.
         concurrent: what happens concurrently, for the kinds that need it.
 
     Attributes:
-        has_occurred: whether it was injected.
+        has_occurred: whether the fault was injected.
     """
 
-    def __init__(self, kind: FaultKind, number: int = 1, concurrent: Callable[[], None] = lambda: None) -> None:
-        self.kind = kind
-        self.concurrent = concurrent
-        self.has_occurred = False
-        self._remaining = number
-
-    def occurs(self, *, upload: bool) -> bool:
-        """Whether it occurs now, at an upload or when a file gets its final name."""
-        if self.has_occurred or upload != (self.kind is FaultKind.UPLOAD_CUT):
-            return False
-        self._remaining -= 1
-        self.has_occurred = self._remaining == 0
-        return self.has_occurred
-
-
-class FaultyFiles(ZoneFiles):
-    """`ZoneFiles` with an injected fault."""
-
-    def __init__(self, path: str | os.PathLike[str], fault: InjectedFault) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        kind: FaultKind,
+        number: int = 1,
+        concurrent: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(path)
-        self._fault = fault
+        self.has_occurred = False
+        self._kind, self._remaining, self._concurrent = kind, number, concurrent
 
     def write(self, path: str, content: bytes) -> None:
         is_change_file = content.startswith(b"PAR1") or _CHANGE_FILE.search(Path(path).name)
-        if is_change_file and self._fault.occurs(upload=True):
+        if self._kind is FaultKind.UPLOAD_CUT and is_change_file and self._occurs():
             super().write(path, content[: len(content) // 2])
             raise ConnectionResetError(f"{path}: the connection broke while uploading")
         self._name(path, partial(super().write, path, content))
@@ -160,28 +150,28 @@ class FaultyFiles(ZoneFiles):
         self._name(target, partial(super().replace, source, target))
 
     def _name(self, path: str, act: Callable[[], None]) -> None:
-        """Give a file its name, with the fault if it occurs here."""
-        if not _is_final(path) or not self._fault.occurs(upload=False):
+        """Give a file its name, with the fault if it is a name that the mirror reads: no part of it is temporary."""
+        *folders, name = Path(path).parts
+        is_final = _FINAL.fullmatch(name) and not any(folder.startswith(("_", ".")) for folder in folders)
+        if self._kind is FaultKind.UPLOAD_CUT or not is_final or not self._occurs():
             act()
             return
-        kind = self._fault.kind
-        if kind is FaultKind.REFUSED:
+        if self._kind is FaultKind.REFUSED:
             raise ConnectionRefusedError(f"{path}: the storage refused")
-        if kind is FaultKind.CONCURRENT_BEFORE:
-            self._fault.concurrent()
+        if self._kind is FaultKind.CONCURRENT_BEFORE:
+            self._concurrent()
         act()
-        if kind is FaultKind.LOST_ANSWER:
+        if self._kind is FaultKind.LOST_ANSWER:
             raise TimeoutError(f"{path}: no response")
-        if kind is FaultKind.CRASH:
+        if self._kind is FaultKind.CRASH:
             raise SimulatedCrash(path)
-        if kind is FaultKind.CONCURRENT_AFTER:
-            self._fault.concurrent()
+        if self._kind is FaultKind.CONCURRENT_AFTER:
+            self._concurrent()
 
-
-def _is_final(path: str) -> bool:
-    """Whether the mirror reads a file of this name: no part of it is temporary."""
-    *folders, name = Path(path).parts
-    return bool(_FINAL.fullmatch(name)) and not any(folder.startswith(("_", ".")) for folder in folders)
+    def _occurs(self) -> bool:
+        self._remaining -= 1
+        self.has_occurred = self.has_occurred or self._remaining == 0
+        return self._remaining == 0
 
 
 @dataclass(frozen=True)
@@ -264,9 +254,10 @@ class Source:
         """The present rows, by key."""
         return dict(self._rows)
 
-    def previous_rows(self, key: int) -> list[Row]:
-        """The states that a key's row had before."""
-        return [change.before for change in self._log if change.before is not None and change.before["id"] == key]
+    def states(self, key: int) -> list[Row]:
+        """A key's present and previous rows, with None for columns that came later."""
+        former = [change.before for change in self._log if change.before is not None and change.before["id"] == key]
+        return [{name: row.get(name) for name in self.columns} for row in (self._rows[key], *former)]
 
     def _write(self, kind: Literal["insert", "update", "delete"], before: Row | None, after: Row | None) -> None:
         self._log.append(SourceChange(self.position + 1, kind, before, after))
@@ -289,6 +280,7 @@ class Harness:
     Attributes:
         source: the table to copy.
         state: what the publisher keeps between its runs.
+        zone: the landing zone.
     """
 
     def __init__(self, publish: Publish, config: Config | None = None) -> None:
@@ -296,8 +288,8 @@ class Harness:
         self.state: dict[str, Any] = {}
         self._publish = publish
         self._root = Path(tempfile.mkdtemp(prefix="mirror-engine-"))
-        self._zone = self._root / ZONE
-        self._zone.mkdir(parents=True)
+        self.zone = self._root / ZONE
+        self.zone.mkdir(parents=True)
         self._mirror = MirrorInTest(self._root, config, writer=MemoryDeltaWriter())
         self._concurrent: list[threading.Thread] = []
         self._failure: BaseException | None = None
@@ -310,10 +302,10 @@ class Harness:
         self._mirror.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
-    def run(self, fault: InjectedFault | None = None) -> None:
-        """Run the publisher once, with a fault or without, then the mirror."""
+    def run(self, files: ZoneFiles | None = None) -> None:
+        """Run the publisher once, with files that have a fault or without, then the mirror."""
         try:
-            self._publish(self.source, FaultyFiles(self._zone, fault) if fault else ZoneFiles(self._zone), self.state)
+            self._publish(self.source, files or ZoneFiles(self.zone), self.state)
         except (Exception, SimulatedCrash) as failure:  # noqa: BLE001 - whatever ends a publisher's run
             self._failure = failure
         else:
@@ -332,7 +324,12 @@ class Harness:
 
     def run_concurrently(self) -> None:
         """Start another run of the same publisher, with the same state, and wait for it a moment."""
-        thread = threading.Thread(target=self._run_again, daemon=True)
+
+        def run_again() -> None:
+            with suppress(Exception):  # one of two may well give up; what counts is the result in the zone
+                self._publish(self.source, ZoneFiles(self.zone), self.state)
+
+        thread = threading.Thread(target=run_again, daemon=True)
         self._concurrent.append(thread)
         thread.start()
         thread.join(CONCURRENT_SECONDS)
@@ -360,10 +357,6 @@ class Harness:
         """Warnings and errors of the mirror."""
         raised = self._mirror.diagnostics
         return tuple(diagnostic.full_message for diagnostic in raised if diagnostic.severity is not Severity.INFO)
-
-    def _run_again(self) -> None:
-        with suppress(Exception):  # one of two may well give up; what counts is the result in the zone
-            self._publish(self.source, ZoneFiles(self._zone), self.state)
 
 
 @dataclass(frozen=True)
@@ -442,21 +435,21 @@ def _fault(harness: Harness, kind: FaultKind, *, number: int = 1, is_loaded: boo
         source.insert(70, city="Grein")
         harness.run_concurrently()
 
-    source, fault = harness.source, InjectedFault(kind, number, concurrent)
+    source, files = harness.source, FaultyFiles(harness.zone, kind, number, concurrent)
     if is_loaded:
         harness.settle()
     for key in range(50, 50 + rows):
         source.insert(key, city="Steyr", amount=key)
     _some_changes(source)
-    harness.run(fault)
-    if not fault.has_occurred:  # a publisher that lands one file a run
+    harness.run(files)
+    if not files.has_occurred:  # a publisher that lands one file a run
         source.update(1, amount=5)
-        harness.run(fault)
+        harness.run(files)
     source.update(1, city="Leonding")
     source.insert(6, city="Perg", amount=60)
     source.delete(5)
     harness.settle()
-    return fault.has_occurred
+    return files.has_occurred
 
 
 def _lost_state(harness: Harness) -> bool:
@@ -550,20 +543,16 @@ SCENARIOS = (
 
 def raised_where(failure: BaseException) -> str:
     """An exception's type and the publisher's line that raised it; not its text, which may hold values."""
-    frames = [frame for frame in traceback.extract_tb(failure.__traceback__) if _is_source(Path(frame.filename))]
-    own = [frame for frame in frames if not _is_library(Path(frame.filename))]
+    own, frames = [], []  # the publisher's lines; all but the engine's
+    for frame in traceback.extract_tb(failure.__traceback__):
+        file = Path(frame.filename)
+        if file.is_file() and not file.is_relative_to(_PACKAGE):
+            frames.append(frame)
+            if not file.is_relative_to(_STANDARD_LIBRARY) and {"site-packages", "dist-packages"}.isdisjoint(file.parts):
+                own.append(frame)
     # an installed publisher is a library, too: then the line where it was called
     shown = own[-1:] or frames[:1]
     return " at ".join([type(failure).__name__, *(f"{frame.filename}, line {frame.lineno}" for frame in shown)])
-
-
-def _is_source(file: Path) -> bool:
-    """Whether it is a Python file, and not the engine's."""
-    return file.is_file() and not file.is_relative_to(_PACKAGE)
-
-
-def _is_library(file: Path) -> bool:
-    return file.is_relative_to(_STANDARD_LIBRARY) or not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
 
 
 def row_problems(source: Source, mirrored: Iterable[Row]) -> list[str]:
@@ -573,22 +562,16 @@ def row_problems(source: Source, mirrored: Iterable[Row]) -> list[str]:
     for mirrored_row in mirrored:
         row = {name.casefold(): value for name, value in mirrored_row.items()}
         rows.setdefault(row.get("id"), []).append({name: row.get(name.casefold()) for name in source.columns})
-    wrong = [key for key, copies in rows.items() if key in expected and any(row != expected[key] for row in copies)]
-    outdated = [key for key in wrong if all(row in _states(source, key) for row in rows[key])]
+    wrong = {key for key, copies in rows.items() if key in expected and any(row != expected[key] for row in copies)}
+    outdated = {key for key in wrong if all(row in source.states(key) for row in rows[key])}
     problems = {
         "missing": expected.keys() - rows.keys(),
-        "there more than once": [key for key, copies in rows.items() if len(copies) > 1],
+        "there more than once": {key for key, copies in rows.items() if len(copies) > 1},
         "there though deleted, or under an old key": rows.keys() - expected.keys(),
         "in an older state: a later change is lost, or came first": outdated,
-        "wrong": set(wrong) - set(outdated),
+        "wrong": wrong - outdated,
     }
     return [f"{_counted(keys)} {problem}" for problem, keys in problems.items() if keys]
-
-
-def _states(source: Source, key: int) -> list[Row]:
-    """A key's present and previous rows, with None for the columns that came later."""
-    previous = [{name: row.get(name) for name in source.columns} for row in source.previous_rows(key)]
-    return [source.expected_rows()[key], *previous]
 
 
 def _counted(keys: Collection[Any]) -> str:
@@ -660,14 +643,7 @@ class ConformanceReport:
     def to_json(self) -> list[dict[str, Any]]:
         """The results as plain values."""
         return [
-            {
-                "name": result.name,
-                "outcome": result.outcome.value,
-                "problems": list(result.problems),
-                "help": result.help or None,
-                "diagnostics": list(result.diagnostics),
-            }
-            for result in self.results
+            asdict(result) | {"outcome": result.outcome.value, "help": result.help or None} for result in self.results
         ]
 
 

@@ -14,7 +14,6 @@ from mirror_engine.publisher.scenarios import (
     SCENARIOS,
     FaultKind,
     FaultyFiles,
-    InjectedFault,
     SimulatedCrash,
     row_problems,
 )
@@ -206,13 +205,12 @@ FINAL = "00000000000000000001.parquet"
 def test_every_kind_of_fault_leaves_its_files(
     tmp_path, kind: FaultKind, error: type[BaseException], files_left
 ) -> None:
-    fault = InjectedFault(kind)
-    files = FaultyFiles(tmp_path, fault)
+    files = FaultyFiles(tmp_path, kind)
     files.write("T/_metadata.json", b"{}")
     files.delete("T/_metadata.json")
     with pytest.raises(error):
         _land(files)
-    assert fault.has_occurred
+    assert files.has_occurred
     assert {name: files.read(f"T/{name}") for name in files.list("T")} == files_left
 
 
@@ -223,8 +221,7 @@ def _land(files: ZoneFiles) -> None:
 
 def test_a_fault_occurs_once_and_at_its_file(tmp_path) -> None:
     listings = []
-    fault = InjectedFault(FaultKind.CONCURRENT_BEFORE, 2, lambda: listings.append(files.list("T")))
-    files = FaultyFiles(tmp_path, fault)
+    files = FaultyFiles(tmp_path, FaultKind.CONCURRENT_BEFORE, 2, lambda: listings.append(files.list("T")))
     for number in (1, 2, 3):
         files.write("T/_x", b"PAR1")
         files.replace("T/_x", f"T/{number:020d}.parquet")
