@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
     Codec = Literal["gzip", "brotli", "lz4", "zstd", "snappy", "none"]
 
+_PROPERTIES = {
+    "strategy": "fileDetectionStrategy",
+    "upsert_default": "isUpsertDefaultRowMarker",
+    "partitioned": "isPartitionEnabled",
+    "file_format": "FileFormat",
+    "extension": "FileExtension",
+    "text_options": "FileFormatTypeProperties",
+}
 _DIALECT_FIELDS = {
     "RowSeparator": "row_separator",
     "ColumnSeparator": "column_separator",
@@ -183,7 +191,11 @@ class TableFolder:
         is_text = options.get("file_format", "Parquet").casefold() != "parquet"
         self._dialect = _dialect(options.get("text_options", {})) if is_text else None
         self.extension = options.get("extension", "csv" if is_text else "parquet").removeprefix(".")
-        self.land_metadata(json.dumps({"keyColumns": list(keys), **_properties(options)}, indent=2).encode())
+        properties: dict[str, object] = {"keyColumns": list(keys)}
+        properties |= {_PROPERTIES[name]: value for name, value in options.items() if name in _PROPERTIES}
+        if "columns" in options:
+            properties["SchemaDefinition"] = {"Columns": list(options["columns"])}
+        self.land_metadata(json.dumps(properties | dict(options.get("extra", {})), indent=2).encode())
 
     def land_metadata(self, content: bytes) -> None:
         """Write any bytes as `_metadata.json`."""
@@ -274,19 +286,6 @@ def _check_names(options: Mapping[str, object], known: type, *others: str) -> No
         raise TypeError(f"unexpected keyword argument {name!r}: {suggestion}")
 
 
-def _properties(options: TableOptions) -> dict[str, object]:
-    spelled: dict[str, object] = {
-        "fileDetectionStrategy": options.get("strategy"),
-        "isUpsertDefaultRowMarker": options.get("upsert_default"),
-        "isPartitionEnabled": options.get("partitioned"),
-        "FileFormat": options.get("file_format"),
-        "FileExtension": options.get("extension"),
-        "SchemaDefinition": {"Columns": list(options["columns"])} if "columns" in options else None,
-        "FileFormatTypeProperties": options.get("text_options"),
-    }
-    return {name: value for name, value in spelled.items() if value is not None} | dict(options.get("extra", {}))
-
-
 def encoded_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]], dialect: TextDialect) -> bytes:
     """A header and rows as delimited text; NULL is unquoted, empty text quoted (LZ-6.8)."""
     lines = [dialect.column_separator.join(_text_field(name, dialect) for name in columns)]
@@ -304,7 +303,7 @@ def _field(value: object, dialect: TextDialect) -> str:
         case None:
             return dialect.null_value
         case bool():
-            return "true" if value else "false"
+            return str(value).lower()
         case bytes():
             return base64.b64encode(value).decode()
         case datetime():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,6 @@ from mirror_engine.config import Config
 from mirror_engine.engine.run import RunResult
 from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
-from mirror_engine.landing_zone.change import comparable
 from mirror_engine.landing_zone.diagnostics import CATALOG, SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_attention
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from mirror_engine.engine.run import SyncReport
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 BLOCKED = ""  # expected of a table in place of a code
 MAX_DIFFERENCES = 20
 MAX_DIAGNOSTICS = 10  # in a failure report
+_NAN = object()
 
 
 def described(table: TableStatus) -> str:
@@ -84,11 +85,8 @@ class MirrorInTest:
         __tracebackhide__ = True
         report = self.sync()
         tables = self.status().tables
-        problems = [
-            described(table)
-            for table in tables
-            if not (_has_caught_up(table) or any(self._is_as_expected(name, table, tables) for name in self._expected))
-        ]
+        expected = [found for found, code in self._expectations(tables).values() if _is_expected(found, code)]
+        problems = [described(table) for table in tables if not (_has_caught_up(table) or table in expected)]
         if report.result in (RunResult.FAILED, RunResult.RETRY):
             problems += self._failures
         if problems:
@@ -125,7 +123,10 @@ class MirrorInTest:
         """
         __tracebackhide__ = True
         severities = SEVERITY_ORDER[SEVERITY_ORDER.index(Severity(min_severity)) :]
-        raised = (*self._diagnostics, *self._never_inserted())
+        raised = [*self._diagnostics]
+        if self.has_synced:  # the engine applies updates of unknown keys without a diagnostic, as Fabric does (LZ-4.7)
+            report = check_landing_zone(find_target(self.root, self.config))
+            raised += [diagnostic for diagnostic, _ in report.all() if diagnostic.code in UNMATCHED_CHANGE_CODES]
         found = [each for each in raised if each.severity in severities and each.code not in ignore]
         if found:
             raise AssertionError("\n".join(["unexpected diagnostics:", *map(_in_full, found)]))
@@ -151,17 +152,14 @@ class MirrorInTest:
         if not (self.has_synced or self._expected):
             return ""
         tables = self.status().tables
-        unmet, accepted = [], []
-        for name, code in self._expected.items():
-            table = self._find(name, tables)
-            accepted.append(table)
-            if table is None or not _is_expected(table.state, code):
-                actual = describe(table.name, table.state) if table else "there is no such table folder, or several"
-                unmet.append(f"  {name} should be {f'halted with {code}' if code else 'blocked'}: {actual}")
+        expected = self._expectations(tables)
+        accepted = [found for found, _ in expected.values()]
         problems = [described(table) for table in tables if needs_attention(table.state) and table not in accepted]
-        if not (problems or unmet):
-            return ""
-        return "\n".join(["unexpected table states at the end of the test:", *problems, *unmet])
+        for name, (table, code) in expected.items():
+            if not _is_expected(table, code):
+                actual = describe(table.name, table.state) if table else "there is no such table folder, or several"
+                problems.append(f"  {name} should be {f'halted with {code}' if code else 'blocked'}: {actual}")
+        return "\n".join(["unexpected table states at the end of the test:", *problems]) if problems else ""
 
     def failure_report(self) -> str:
         """What may explain a failed test: tables that have not caught up, failures, diagnostics."""
@@ -178,22 +176,16 @@ class MirrorInTest:
         """Close the writer."""
         self._mirror.close()
 
-    def _is_as_expected(self, name: str, table: TableStatus, tables: Sequence[TableStatus]) -> bool:
-        return self._find(name, tables) is table and _is_expected(table.state, self._expected[name])
-
-    def _find(self, name: str, tables: Sequence[TableStatus]) -> TableStatus | None:
+    def _expectations(self, tables: Sequence[TableStatus]) -> dict[str, tuple[TableStatus | None, str]]:
+        """The table, if there is one, and the code of each expected name."""
         folders = {table.delta_folder: table for table in tables}
-        try:
-            return folders[find_table(name, list(folders), self.config.delta_default_schema)]
-        except UnknownTable:
-            return None
-
-    def _never_inserted(self) -> list[Diagnostic]:
-        """ME077 and ME078 (LZ-4.7): the engine applies such files without a diagnostic, as Fabric does."""
-        if not self.has_synced:
-            return []
-        report = check_landing_zone(find_target(self.root, self.config))
-        return [diagnostic for diagnostic, _ in report.all() if diagnostic.code in UNMATCHED_CHANGE_CODES]
+        found = {}
+        for name, code in self._expected.items():
+            table: TableStatus | None = None
+            with suppress(UnknownTable):
+                table = folders[find_table(name, list(folders), self.config.delta_default_schema)]
+            found[name] = table, code
+        return found
 
     def _record(self, event: Event) -> None:
         match event:
@@ -205,8 +197,8 @@ class MirrorInTest:
                 pass
 
 
-def _is_expected(state: TableState, code: str) -> bool:
-    match state:
+def _is_expected(table: TableStatus | None, code: str) -> bool:
+    match table and table.state:
         case Halted(diagnostic) | Unconfigured(diagnostic):
             return code == diagnostic.code
         case Blocked():
@@ -282,9 +274,7 @@ class Rows(list[dict[str, Any]]):
     __hash__ = list.__hash__  # none
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, list):
-            return NotImplemented
-        return len(self) == len(other) and all(map(_is_same_row, self, other))
+        return [*map(_plain, self)] == [*map(_plain, other)] if isinstance(other, list) else NotImplemented
 
     def __ne__(self, other: object) -> bool:
         return not self == other  # a list has its own
@@ -305,46 +295,40 @@ class Rows(list[dict[str, Any]]):
     def _by_key(self, rows: Iterable[Row]) -> defaultdict[Hashable, list[Row]]:
         by_key: defaultdict[Hashable, list[Row]] = defaultdict(list)
         for row in rows:
-            by_key[tuple(comparable(row.get(name)) for name in (self.keys or row))].append(row)
+            by_key[tuple(_plain(row).get(name) for name in (self.keys or row))].append(row)
         return by_key
 
     def _of_key(self, rows: list[Row], expected: list[Row]) -> list[str]:
         missing, unexpected = _without(expected, rows), _without(rows, expected)
-        if self.keys and len(missing) == len(unexpected) == 1:
-            key = ", ".join(f"{name}={missing[0].get(name)!r}" for name in self.keys)
-            return [f"different: {key}: {_cells(unexpected[0], missing[0])}"]
-        return [*(f"missing: {dict(row)!r}" for row in missing), *(f"unexpected: {dict(row)!r}" for row in unexpected)]
+        if not (self.keys and len(missing) == len(unexpected) == 1):
+            lines = [f"missing: {dict(row)!r}" for row in missing]
+            return lines + [f"unexpected: {dict(row)!r}" for row in unexpected]
+        (row,), (wanted,) = unexpected, missing
+        key = ", ".join(f"{name}={wanted.get(name)!r}" for name in self.keys)
+        cells = [
+            f"{name} is {_cell(row, name)}, expected {_cell(wanted, name)}"
+            for name in {**wanted, **row}
+            if not (name in row and name in wanted and _plain(row)[name] == _plain(wanted)[name])
+        ]
+        return [f"different: {key}: {'; '.join(cells)}"]
+
+
+def _plain(row: Any) -> Any:  # noqa: ANN401 - whatever a test compares rows with
+    """A row in which NaN equals NaN; anything else as it is."""
+    if not isinstance(row, dict):
+        return row
+    return {name: _NAN if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in row.items()}
 
 
 def _without(rows: list[Row], others: list[Row]) -> list[Row]:
     """Rows that have no equal among the others, one for one."""
-    left, alone = list(others), []
+    left, alone = [_plain(row) for row in others], []
     for row in rows:
-        at = next((at for at, other in enumerate(left) if _is_same_row(row, other)), None)
-        if at is None:
-            alone.append(row)
+        if _plain(row) in left:
+            left.remove(_plain(row))
         else:
-            del left[at]
+            alone.append(row)
     return alone
-
-
-def _is_same_row(row: Row, other: Row) -> bool:
-    if row == other:
-        return True
-    has_same_columns = isinstance(other, dict) and row.keys() == other.keys()
-    return has_same_columns and all(_is_same(row[name], other[name]) for name in row)
-
-
-def _is_same(value: object, other: object) -> bool:
-    return value == other or comparable(value) == comparable(other)
-
-
-def _cells(row: Row, expected: Row) -> str:
-    return "; ".join(
-        f"{name} is {_cell(row, name)}, expected {_cell(expected, name)}"
-        for name in {**expected, **row}
-        if not (name in row and name in expected and _is_same(row[name], expected[name]))
-    )
 
 
 def _cell(row: Row, name: str) -> str:
