@@ -192,7 +192,9 @@ class TableFolder:
         self._dialect = _dialect(options.get("text_options", {})) if is_text else None
         self.extension = options.get("extension", "csv" if is_text else "parquet").removeprefix(".")
         properties: dict[str, object] = {"keyColumns": list(keys)}
-        properties |= {_PROPERTIES[name]: value for name, value in options.items() if name in _PROPERTIES}
+        properties |= {
+            _PROPERTIES[name]: value for name, value in options.items() if name in _PROPERTIES and value is not None
+        }
         if "columns" in options:
             properties["SchemaDefinition"] = {"Columns": list(options["columns"])}
         self.land_metadata(json.dumps(properties | dict(options.get("extra", {})), indent=2).encode())

@@ -16,6 +16,8 @@ from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
 
@@ -46,27 +48,34 @@ def find_target(path: Path, config: Config) -> ValidationTarget:
     """
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links, which Fabric does not have
     if absolute.is_file():
-        return replace(_file(absolute, config), path=path)
-    if not absolute.is_dir():
+        folder, landing_zone, mapping = _file(absolute, config)
+    elif absolute.is_dir():
+        folder, (landing_zone, mapping) = absolute, _folder(absolute)
+    else:
         raise UsageError(f"{path}: no such file or folder", "Give a ROOT, a landing zone, a table folder or a file.")
-    return replace(_folder(absolute, config), path=path)
-
-
-def _folder(folder: Path, config: Config) -> ValidationTarget:
-    is_mirrored = (folder / ENGINE).is_dir()
-    if is_mirrored:  # its first files may have been applied and deleted
+    if folder != absolute or (folder / ENGINE).is_dir():  # one file of any number; or the first ones may be gone
         config = replace(config, first_file="lowest")
-    zone = next((zone for zone in (ZONE, OLDER_ZONE) if (folder / zone).is_dir()), ZONE if is_mirrored else None)
-    if zone:
-        return ValidationTarget(folder, folder / zone, _restored(_local(folder)), config)
-    if (folder / METADATA_FILE).exists():
-        return _table(folder, config)
-    if folder.name.endswith(SCHEMA_SUFFIX):
-        return _placed(folder, f"{ZONE}/{folder.name}", folder.parent, config)
-    if _is_zone(folder):
-        return _placed(folder, ZONE, folder, config)
-    if _has_change_files(folder):
-        return _table(folder, config)
+    storage: Storage = RetryingStorage(LocalStorage(folder))
+    if mapping:
+        storage = ZoneView(storage, {"": None, **mapping})
+    return ValidationTarget(path, landing_zone, RestoredView(storage, archived_first=True), config)
+
+
+def _folder(folder: Path) -> tuple[Path, Mapping[str, Source]]:
+    """The landing zone that a folder is in, and where it is in a ROOT; of a ROOT nothing."""
+    for zone in (ZONE, OLDER_ZONE):
+        if (folder / zone).is_dir():
+            return folder / zone, {}
+    if (folder / ENGINE).is_dir():
+        return folder / ZONE, {}
+    has_metadata = (folder / METADATA_FILE).exists()
+    if not has_metadata and folder.name.endswith(SCHEMA_SUFFIX):
+        return folder.parent, {f"{ZONE}/{folder.name}": Source("")}
+    if not has_metadata and _is_zone(folder):
+        return folder, {ZONE: Source("")}
+    if has_metadata or _has_change_files(folder):
+        at, landing_zone = _place_in_zone(folder)
+        return landing_zone, {at: Source("")}
     raise UsageError(
         f"{folder}: neither a landing zone nor a table folder",
         f"A ROOT holds {ZONE}, a landing zone holds table folders, a table folder holds {METADATA_FILE}.",
@@ -97,25 +106,8 @@ def _entries(folder: Path) -> list[Path]:
         raise StorageUnavailable(f"{folder}: {error.strerror}", "Check path and permissions.") from None
 
 
-def _restored(storage: Storage) -> RestoredView:
-    return RestoredView(storage, archived_first=True)
-
-
-def _local(folder: Path) -> Storage:
-    return RetryingStorage(LocalStorage(folder))
-
-
-def _placed(path: Path, at: str, zone: Path, config: Config) -> ValidationTarget:
-    return ValidationTarget(path, zone, _restored(ZoneView(_local(path), {"": None, at: Source("")})), config)
-
-
-def _table(folder: Path, config: Config) -> ValidationTarget:
-    at, zone = _place_in_zone(folder)
-    return _placed(folder, at, zone, config)
-
-
-def _file(file: Path, config: Config) -> ValidationTarget:
-    """One change file, as the first of its table, whatever its number is."""
+def _file(file: Path, config: Config) -> tuple[Path, Path, Mapping[str, Source]]:
+    """One change file's table folder and landing zone, and where the file is in a ROOT."""
     folder, below, shown = file.parent, file.name, file.name
     while "=" in folder.name or folder.name in ARCHIVES:
         shown = shown if folder.name in ARCHIVES else f"{folder.name}/{shown}"
@@ -128,11 +120,7 @@ def _file(file: Path, config: Config) -> ValidationTarget:
             "Land it there, or check the file as one of an insert-only table: --missing-metadata insert-only.",
         )
     at, zone = _place_in_zone(folder)
-    view = ZoneView(
-        _local(folder),
-        {"": None, f"{at}/{METADATA_FILE}": Source(METADATA_FILE), f"{at}/{shown}": Source(below)},
-    )
-    return ValidationTarget(file, zone, _restored(view), replace(config, first_file="lowest"))
+    return folder, zone, {f"{at}/{METADATA_FILE}": Source(METADATA_FILE), f"{at}/{shown}": Source(below)}
 
 
 def _place_in_zone(folder: Path) -> tuple[str, Path]:

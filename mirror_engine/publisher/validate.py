@@ -259,7 +259,12 @@ def report_of(
     for table in status.tables:
         folder = table.name.folder
         applied = [file for file in table.files if file.state == "applied"]
-        besides = [*_unmatched_changes(table, writer), *_replaced(target, zone, table), *more.get(folder, ())]
+        replaced = target.storage.replaced(f"{zone.folder}/{folder}", (file.path for file in table.files))
+        besides = [
+            *_unmatched_changes(table, writer),
+            *(diagnose("ME026", f"{folder}/{path}", strict=target.config.strict) for path in replaced),  # LZ-3.13
+            *more.get(folder, ()),
+        ]
         tables.append(
             TableReport(
                 name=folder,
@@ -295,13 +300,6 @@ def _unmatched_changes(table: TableStatus, writer: KeyWriter) -> Iterator[Diagno
             yield diagnose("ME077", place, row=effect.first_unmatched_update, count=effect.unmatched_updates)
         if effect.unmatched_deletes:
             yield diagnose("ME078", place, row=effect.first_unmatched_delete, count=effect.unmatched_deletes)
-
-
-def _replaced(target: ValidationTarget, zone: ZoneListing, table: TableStatus) -> Iterator[Diagnostic]:
-    """Files at whose paths other files were applied, which are in an archive now (LZ-3.13)."""
-    folder = table.name.folder
-    for path in target.storage.replaced(f"{zone.folder}/{folder}", (file.path for file in table.files)):
-        yield diagnose("ME026", f"{folder}/{path}", strict=target.config.strict)
 
 
 def _first_numbers(paths: Iterable[str]) -> Mapping[str, int]:

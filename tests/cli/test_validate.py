@@ -299,7 +299,7 @@ def test_what_cannot_be_read_is_not_clean(broken, cli, monkeypatch) -> None:
                 raise StorageUnavailable(f"{folder}: Permission denied")
             return super().list(folder)
 
-    monkeypatch.setattr(target_module, "_local", Unreadable)
+    monkeypatch.setattr(target_module, "LocalStorage", Unreadable)
     monkeypatch.setattr(dry_run, "MAX_RETRY_SECONDS", 0.0)
     printed = cli("validate", broken)
     assert printed.code == 4
