@@ -55,12 +55,12 @@ class Address:
 def parse(raw_path: bytes, items: Items) -> Address:
     """Resolve a request's path, percent-encoded and without the query, among the known workspaces and items.
 
-    INVALID_URI, WORKSPACE_NOT_FOUND, ARTIFACT_NOT_FOUND, PATH_NOT_FOUND.
+    InvalidUri, WorkspaceNotFound, ArtifactNotFound, PathNotFound.
     """
     segments = segments_of(raw_path)
     workspace = items.workspace(segments[0])
     if workspace is None:
-        raise StorageApiError(StorageErrorCode.WORKSPACE_NOT_FOUND)
+        raise StorageApiError(StorageErrorCode.WorkspaceNotFound)
     return _below(Address(workspace, None, (), segments[:1]), segments[1:], items)
 
 
@@ -74,31 +74,31 @@ def segments_of(raw_path: bytes) -> tuple[str, ...]:
     try:
         names = [_checked(unquote_to_bytes(segment).decode()) for segment in raw_path.split(b"/") if segment]
     except UnicodeDecodeError as problem:
-        raise StorageApiError(StorageErrorCode.INVALID_URI, "A segment of the path is not UTF-8.") from problem
+        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not UTF-8.") from problem
     if names[:1] == [PREFIX]:
         del names[0]
     if not names:
-        raise StorageApiError(StorageErrorCode.INVALID_URI, "The path names no workspace.")
+        raise StorageApiError(StorageErrorCode.InvalidUri, "The path names no workspace.")
     return tuple(names)
 
 
 def _below(folder: Address, names: Sequence[str], items: Items) -> Address:
     written = (*folder.written, *names)
     if len(written) > MAX_SEGMENTS or len("/".join(written)) > MAX_CHARACTERS:
-        raise StorageApiError(StorageErrorCode.INVALID_URI, "The path is too long.")
+        raise StorageApiError(StorageErrorCode.InvalidUri, "The path is too long.")
     if folder.item or not names:
         return Address(folder.workspace, folder.item, (*folder.parts, *names), written)
     item = items.item(folder.workspace, names[0])
     if item is None:
-        raise StorageApiError(StorageErrorCode.ARTIFACT_NOT_FOUND)
+        raise StorageApiError(StorageErrorCode.ArtifactNotFound)
     return Address(folder.workspace, item, tuple(names[1:]), written)
 
 
 def _checked(name: str) -> str:
     if name in {".", ".."} or any(odd in name for odd in "/\\\0"):
-        raise StorageApiError(StorageErrorCode.INVALID_URI, "A segment of the path is not a name.")
+        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not a name.")
     if len(name.encode(errors="surrogatepass")) > SEGMENT_BYTES:
-        raise StorageApiError(StorageErrorCode.INVALID_URI, "A segment of the path is too long.")
+        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is too long.")
     if name.startswith(ENGINE):
-        raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+        raise StorageApiError(StorageErrorCode.PathNotFound)
     return name

@@ -62,7 +62,7 @@ class OneLake:
         except StorageApiError as error:
             return dialect.error_response(request, error)
         except StorageUnavailable as error:
-            return dialect.error_response(request, StorageApiError(StorageErrorCode.SERVER_BUSY, str(error)))
+            return dialect.error_response(request, StorageApiError(StorageErrorCode.ServerBusy, str(error)))
         for name, value in response_headers(request).items():
             response.headers.setdefault(name, value)
         return response
@@ -78,7 +78,7 @@ _ROUTES: tuple[tuple[str, str, Operation | StorageErrorCode], ...] = (
     (_ANY, "?action=append", dfs.append),
     (_ANY, "?action=flush", dfs.flush),
     (_ANY, "?action=setproperties", dfs.set_properties),
-    (_ANY, "?action", StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER),
+    (_ANY, "?action", StorageErrorCode.UnsupportedQueryParameter),
     ("PUT DELETE", "?restype=container", blob.change_container),
     ("PUT DELETE", "?restype=account", blob.change_container),
     ("DELETE", "?resource=filesystem", blob.change_container),
@@ -87,14 +87,14 @@ _ROUTES: tuple[tuple[str, str, Operation | StorageErrorCode], ...] = (
     ("PUT", "?comp=metadata", dfs.set_properties),
     ("PUT", "?comp=properties", dfs.set_properties),
     ("PUT", "?comp=lease", dfs.lease),
-    ("PUT DELETE", "?comp", StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER),
+    ("PUT DELETE", "?comp", StorageErrorCode.UnsupportedQueryParameter),
     ("PUT", "x-ms-copy-source", blob.copy),
     ("PUT", "x-ms-blob-type", blob.put),
-    ("PATCH", "", StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER),
+    ("PATCH", "", StorageErrorCode.UnsupportedQueryParameter),
     ("GET", "?resource=filesystem", dfs.list_paths),
     ("GET HEAD", "?restype=account", blob.account_properties),
     ("GET", "?comp=list", blob.list_blobs),
-    ("GET", "?comp", StorageErrorCode.UNSUPPORTED_QUERY_PARAMETER),  # no block lists, no tags
+    ("GET", "?comp", StorageErrorCode.UnsupportedQueryParameter),  # no block lists, no tags
     ("GET HEAD", "?restype=container", dfs.get_filesystem_properties),
     ("HEAD", "?resource=filesystem", dfs.get_filesystem_properties),
     ("GET", "", dfs.read),
@@ -119,5 +119,5 @@ def operation_of(request: LakeRequest, dialect: Dialect) -> Operation:
     if request.method == "DELETE":
         return dfs.delete if dialect is Dialect.DFS else blob.delete
     if request.method == "PUT":
-        raise StorageApiError(StorageErrorCode.MISSING_REQUIRED_HEADER, "Neither resource nor x-ms-blob-type is there.")
-    raise StorageApiError(StorageErrorCode.UNSUPPORTED_HTTP_VERB)
+        raise StorageApiError(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
+    raise StorageApiError(StorageErrorCode.UnsupportedHttpVerb)

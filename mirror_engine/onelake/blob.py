@@ -15,11 +15,11 @@ from xml.etree import ElementTree as ET
 from starlette.responses import Response
 
 from mirror_engine.onelake import faults
+from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.dfs import MAX_LISTED
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.requests import (
     CONTENT_TYPE,
-    ReceivedBody,
     changed,
     http_date,
     operation,
@@ -51,7 +51,7 @@ def list_blobs(lake: Lake, request: LakeRequest) -> Response:
     limit = min(request.number("maxresults", MAX_LISTED) or MAX_LISTED, MAX_LISTED)
     delimiter, start_from = query.get("delimiter", ""), query.get("marker") or query.get("startfrom", "")
     if delimiter not in {"", DELIMITER}:
-        raise StorageApiError(StorageErrorCode.INVALID_QUERY_PARAMETER_VALUE, "The only delimiter is /.")
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "The only delimiter is /.")
     place = lake.address(request.raw_path)
     blobs = _blobs(lake, place, query.get("prefix", ""), start_from, one_level=bool(delimiter))
     page = list(islice(blobs, limit + 1))
@@ -79,7 +79,7 @@ def _blobs(
     try:
         paths = lake.list(folder, "" if one_level else start_from, recursive=not one_level)
     except StorageApiError as error:
-        if error.code is StorageErrorCode.PATH_NOT_FOUND:
+        if error.code is StorageErrorCode.PathNotFound:
             return iter(())
         raise
     named = ((path.name + DELIMITER * (one_level and path.properties.is_folder), path.properties) for path in paths)
@@ -117,38 +117,38 @@ def _text(parent: ET.Element, name: str, text: str) -> None:
     element.text = text
 
 
-@operation(faults.PUT, ReceivedBody.STAGED)
+@operation(faults.PUT, "staged")
 def put(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Put Blob; with `x-ms-meta-hdi_isfolder: true` a folder."""
     if request.headers.get("x-ms-blob-type", "").lower() != "blockblob":
-        raise StorageApiError(StorageErrorCode.INVALID_HEADER_VALUE, "x-ms-blob-type is not BlockBlob.")
+        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-blob-type is not BlockBlob.")
     address = lake.destination(request.raw_path)
     if request.headers.get("x-ms-meta-hdi_isfolder", "").lower() == "true":
         return changed(lake.create_folder(address, request.conditions))
     return changed(lake.put(address, body, request.conditions))
 
 
-@operation(faults.BLOCK, ReceivedBody.STAGED)
+@operation(faults.BLOCK, "staged")
 def put_block(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Put Block: `PUT ?comp=block&blockid=`."""
     if not request.query.get("blockid"):
-        raise StorageApiError(StorageErrorCode.INVALID_QUERY_PARAMETER_VALUE, "blockid is missing.")
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "blockid is missing.")
     lake.put_block(lake.destination(request.raw_path), request.query["blockid"], body)
     return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
 
 
-@operation(faults.BLOCK_LIST, ReceivedBody.TEXT)
+@operation(faults.BLOCK_LIST, "bytes")
 def put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Response:
-    """Put Block List: `PUT ?comp=blocklist`; INVALID_XML_DOCUMENT."""
+    """Put Block List: `PUT ?comp=blocklist`; InvalidXmlDocument."""
     try:
         text = document.decode("utf-8-sig")
         if "<!" in text:  # a DOCTYPE could declare entities
-            raise StorageApiError(StorageErrorCode.INVALID_XML_DOCUMENT)
+            raise StorageApiError(StorageErrorCode.InvalidXmlDocument)
         root = ET.fromstring(text)  # noqa: S314 - without a DOCTYPE there are no entities
     except (ET.ParseError, ValueError) as problem:
-        raise StorageApiError(StorageErrorCode.INVALID_XML_DOCUMENT) from problem
+        raise StorageApiError(StorageErrorCode.InvalidXmlDocument) from problem
     if root.tag != "BlockList" or any(block.tag not in _BLOCK_KINDS for block in root):
-        raise StorageApiError(StorageErrorCode.INVALID_XML_DOCUMENT, "It is not a block list.")
+        raise StorageApiError(StorageErrorCode.InvalidXmlDocument, "It is not a block list.")
     block_ids = [(block.text or "").strip() for block in root]
     return changed(lake.put_block_list(lake.destination(request.raw_path), block_ids, request.conditions))
 
@@ -157,7 +157,7 @@ def put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Respons
 def copy(lake: Lake, request: LakeRequest) -> Response:
     """Copy Blob: `PUT` with `x-ms-copy-source`; complete when it is answered."""
     source, target = request.source(lake, "x-ms-copy-source"), lake.destination(request.raw_path)
-    properties = lake.copy(source, target, request.conditions, request.source_conditions)
+    properties = lake.copy(source, target, request.conditions, Conditions.of(request.headers, SOURCE))
     return changed(properties, 202, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})
 
 
@@ -178,10 +178,10 @@ def account_properties(_: Lake, __: LakeRequest) -> Response:
 @operation()
 def change_container(_: Lake, __: LakeRequest) -> Response:
     """Create, Delete Container: only Fabric does that."""
-    raise StorageApiError(StorageErrorCode.MANAGED_FOLDER)
+    raise StorageApiError(StorageErrorCode.ManagedFolderOperationNotAllowed)
 
 
-@operation(faults.BATCH, ReceivedBody.TEXT)
+@operation(faults.BATCH, "bytes")
 def batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
     """Blob Batch: `POST ?comp=batch`; rejected as OneLake does, unless `blob_batch` is `accept`."""
     if lake.options.blob_batch != "accept":
@@ -191,11 +191,11 @@ def batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
     try:
         message = BytesParser(policy=compat32).parsebytes(head + body)  # newer policies reject a `/` in a boundary
     except RecursionError:  # nested multipart
-        raise StorageApiError(StorageErrorCode.BAD_REQUEST, "A batch cannot hold batches.") from None
+        raise StorageApiError(StorageErrorCode.BadRequest, "A batch cannot hold batches.") from None
     payload = message.get_payload() if message.is_multipart() else []
     parts = [part for part in payload if isinstance(part, Message)]
     if not 0 < len(parts) <= MAX_PARTS:
-        raise StorageApiError(StorageErrorCode.BAD_REQUEST, "A batch holds 1 to 256 requests.")
+        raise StorageApiError(StorageErrorCode.BadRequest, "A batch holds 1 to 256 requests.")
     boundary = f"batchresponse_{uuid4()}"
     lines = "".join(f"--{boundary}\r\n{_delete_part(lake, request, part)}\r\n" for part in parts)
     return Response(f"{lines}--{boundary}--\r\n", 202, media_type=f"multipart/mixed; boundary={boundary}")
@@ -209,7 +209,7 @@ def _delete_part(lake: Lake, request: LakeRequest, part: Message) -> str:
             case [b"DELETE", target, _]:
                 lake.delete(lake.address(bytes(target.partition(b"?")[0])))
             case _:
-                raise StorageApiError(StorageErrorCode.BAD_REQUEST, "Only deletes go in a batch.")  # noqa: TRY301
+                raise StorageApiError(StorageErrorCode.BadRequest, "Only deletes go in a batch.")  # noqa: TRY301
         status, headers = 202, _DELETED
     except StorageApiError as error:
         status, headers = error.code.status, {"x-ms-error-code": error.code.blob_code}

@@ -64,23 +64,23 @@ class Conditions:
     if_none_match: frozenset[str] | None = None
     if_modified_since: int | None = None
     if_unmodified_since: int | None = None
-    error: StorageErrorCode = StorageErrorCode.CONDITION_NOT_MET
+    error: StorageErrorCode = StorageErrorCode.ConditionNotMet
 
     @staticmethod
     def of(headers: Mapping[str, str], prefix: str = "") -> Conditions:
-        """Read `If-Match` and its kin from headers by lower-case name, `SOURCE` before each; INVALID_HEADER_VALUE."""
+        """Read `If-Match` and its kin from headers by lower-case name, `SOURCE` before each; InvalidHeaderValue."""
         return Conditions(
             _tags(headers.get(f"{prefix}if-match")),
             _tags(headers.get(f"{prefix}if-none-match")),
             _seconds(headers.get(f"{prefix}if-modified-since")),
             _seconds(headers.get(f"{prefix}if-unmodified-since")),
-            StorageErrorCode.SOURCE_CONDITION_NOT_MET if prefix else StorageErrorCode.CONDITION_NOT_MET,
+            StorageErrorCode.SourceConditionNotMet if prefix else StorageErrorCode.ConditionNotMet,
         )
 
     def check_write(self, present: Properties | None) -> None:
-        """Check a change of a path, which may be absent: PATH_ALREADY_EXISTS for `If-None-Match: *`, else `error`."""
+        """Check a change of a path, which may be absent: PathAlreadyExists for `If-None-Match: *`, else `error`."""
         if present and self.if_none_match == ANY:
-            raise StorageApiError(StorageErrorCode.PATH_ALREADY_EXISTS)
+            raise StorageApiError(StorageErrorCode.PathAlreadyExists)
         self.check_source(present)
 
     def check_source(self, present: Properties | None) -> None:
@@ -89,11 +89,11 @@ class Conditions:
             raise StorageApiError(self.error)
 
     def check_read(self, present: Properties) -> None:
-        """Check a read: NOT_MODIFIED where the client's copy is current, else `error`."""
+        """Check a read: NotModified where the client's copy is current, else `error`."""
         if not self._matches(present):
             raise StorageApiError(self.error)
         if not self._is_newer(present):
-            raise StorageApiError(StorageErrorCode.NOT_MODIFIED)
+            raise StorageApiError(StorageErrorCode.NotModified)
 
     def _matches(self, present: Properties | None) -> bool:
         if self.if_match is not None and not _names(self.if_match, present):
@@ -124,13 +124,13 @@ def _seconds(text: str | None) -> int | None:
     try:
         return None if text is None else int(parsedate_to_datetime(text).timestamp())
     except (ValueError, OverflowError) as problem:
-        raise StorageApiError(StorageErrorCode.INVALID_HEADER_VALUE, "A condition's date cannot be read.") from problem
+        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "A condition's date cannot be read.") from problem
 
 
 def requested_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | None:
     """Start and end of the range in `x-ms-range`, which wins, or `Range`; None for the whole file.
 
-    A header that is not a single byte range is ignored, as HTTP demands. INVALID_RANGE past the end of `size` bytes.
+    A header that is not a single byte range is ignored, as HTTP demands. InvalidRange past the end of `size` bytes.
     """
     match = _RANGE.fullmatch(headers.get("x-ms-range") or headers.get("range") or "")
     if match is None or match.groups() == ("", ""):
@@ -141,5 +141,5 @@ def requested_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | 
     start = int(first) if first else max(size - int(last), 0)
     end = min(int(last) + 1, size) if first and last else size
     if start >= end:
-        raise StorageApiError(StorageErrorCode.INVALID_RANGE, headers={"Content-Range": f"bytes */{size}"})
+        raise StorageApiError(StorageErrorCode.InvalidRange, headers={"Content-Range": f"bytes */{size}"})
     return start, end

@@ -11,9 +11,9 @@ from uuid import uuid4
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mirror_engine.onelake import faults
-from mirror_engine.onelake.conditions import requested_range
+from mirror_engine.onelake.conditions import SOURCE, Conditions, requested_range
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.onelake.requests import ReceivedBody, changed, file_chunks, http_date, operation, path_headers
+from mirror_engine.onelake.requests import changed, file_chunks, http_date, operation, path_headers
 
 if TYPE_CHECKING:
     from mirror_engine.onelake.conditions import Properties
@@ -38,15 +38,15 @@ def create(lake: Lake, request: LakeRequest) -> Response:
     """Path Create: `PUT ?resource=directory|file`."""
     resource = request.query["resource"].lower()
     if resource == "filesystem":
-        raise StorageApiError(StorageErrorCode.MANAGED_FOLDER)
+        raise StorageApiError(StorageErrorCode.ManagedFolderOperationNotAllowed)
     if resource not in {"directory", "file"}:
-        raise StorageApiError(StorageErrorCode.INVALID_QUERY_PARAMETER_VALUE, "resource is neither file nor directory.")
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "resource is neither file nor directory.")
     _check_no_body(request)
     create_path = lake.create_folder if resource == "directory" else lake.create_file
     return changed(create_path(lake.destination(request.raw_path), request.conditions))
 
 
-@operation(faults.APPEND, ReceivedBody.STAGED)
+@operation(faults.APPEND, "staged")
 def append(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Path Update: `PATCH ?action=append`, with `flush=true` also a flush."""
     address, position = lake.address(request.raw_path), request.number("position")
@@ -68,7 +68,7 @@ def flush(lake: Lake, request: LakeRequest) -> Response:
 def rename(lake: Lake, request: LakeRequest) -> Response:
     """Path Create: `PUT` with `x-ms-rename-source`."""
     source, target = request.source(lake, "x-ms-rename-source"), lake.destination(request.raw_path)
-    return changed(lake.rename(source, target, request.conditions, request.source_conditions))
+    return changed(lake.rename(source, target, request.conditions, Conditions.of(request.headers, SOURCE)))
 
 
 @operation(faults.METADATA)
@@ -90,7 +90,7 @@ def lease(lake: Lake, request: LakeRequest) -> Response:
     properties = lake.properties(lake.address(request.raw_path))
     status = _LEASE_STATUSES.get(request.headers.get("x-ms-lease-action", "").lower())
     if status is None:
-        raise StorageApiError(StorageErrorCode.INVALID_HEADER_VALUE, "x-ms-lease-action is unknown.")
+        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-lease-action is unknown.")
     proposed = request.headers.get("x-ms-proposed-lease-id") or request.headers.get("x-ms-lease-id") or ""
     lease_id = proposed if proposed.isascii() and proposed.isprintable() and proposed else str(uuid4())
     return changed(properties, status, {"x-ms-lease-id": lease_id, "x-ms-lease-time": "0"})
@@ -105,7 +105,7 @@ def list_paths(lake: Lake, request: LakeRequest) -> Response:
         start_from = base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as problem:
         message = "continuation is not a token of this server."
-        raise StorageApiError(StorageErrorCode.INVALID_QUERY_PARAMETER_VALUE, message) from problem
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message) from problem
     folder = lake.inside(lake.address(request.raw_path), request.query.get("directory", ""))
     paths = list(islice(lake.list(folder, start_from, recursive=request.flag("recursive")), limit + 1))
     response = JSONResponse({"paths": [_path_json(path.name, path.properties) for path in paths[:limit]]})
@@ -160,4 +160,4 @@ def read(lake: Lake, request: LakeRequest) -> Response:
 
 def _check_no_body(request: LakeRequest) -> None:
     if not request.is_empty:
-        raise StorageApiError(StorageErrorCode.CONTENT_LENGTH_MUST_BE_ZERO)
+        raise StorageApiError(StorageErrorCode.ContentLengthMustBeZero)

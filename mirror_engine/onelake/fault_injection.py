@@ -11,6 +11,7 @@ from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, TypeAlias
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -22,7 +23,7 @@ from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, Stora
 from mirror_engine.onelake.fabric_rest import FabricApiError, FabricErrorCode
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
-from mirror_engine.onelake.requests import in_thread, read_bounded
+from mirror_engine.onelake.requests import read_bounded
 from mirror_engine.onelake.visibility import TIME_SHIFT, DeletedFolder
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[Lake, LakeRequest], Awaitable[Response]]
 
-_THROTTLED = {"429": StorageErrorCode.THROTTLED, "503": StorageErrorCode.SERVER_BUSY}
+_THROTTLED = {"429": StorageErrorCode.TooManyRequests, "503": StorageErrorCode.ServerBusy}
 _FABRIC_THROTTLED = {"429": FabricErrorCode.TooManyRequests, "503": FabricErrorCode.ServiceUnavailable}
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", error="invalid_token"'
 
@@ -46,7 +47,7 @@ async def with_faults(lake: Lake, request: LakeRequest, operation: Operation) ->
     """The operation, wrapped in the faults that this request gets; the rule given first is the outermost."""
     handler: Handler = operation
     if lake.options.faults:
-        names = await in_thread(_names, lake, request, operation)
+        names = await run_in_threadpool(_names, lake, request, operation)
         path = "/".join(segments_of(request.raw_path))
         for rule in reversed(lake.options.faults_of(request.method, path, names)):
             handler = partial(_INJECTORS[rule.fault], rule, handler)
@@ -75,9 +76,9 @@ async def _fail(rule: FaultRule, _: Handler, __: Lake, ___: LakeRequest) -> Resp
             raise StorageApiError(_THROTTLED[rule.options["status"]], headers=headers)
         case "token_expired":
             message = "The token has expired."
-            raise StorageApiError(StorageErrorCode.UNAUTHORIZED, message, {"WWW-Authenticate": CHALLENGE})
+            raise StorageApiError(StorageErrorCode.Unauthorized, message, {"WWW-Authenticate": CHALLENGE})
         case "folder_in_use":
-            raise StorageApiError(StorageErrorCode.FOLDER_IN_USE)
+            raise StorageApiError(StorageErrorCode.PathIsInUse)
     raise ConnectionReset
 
 
@@ -110,13 +111,13 @@ async def _poll_mid_upload(_: FaultRule, handler: Handler, lake: Lake, request: 
     response = await handler(lake, request)
     item = lake.address(request.raw_path).item
     if item:
-        await in_thread(lake.options.poll, item)
+        await run_in_threadpool(lake.options.poll, item)
     return response
 
 
 async def _delay_visibility(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    address = await in_thread(lake.destination, request.raw_path)
-    if await in_thread(lake.find, address):
+    address = await run_in_threadpool(lake.destination, request.raw_path)
+    if await run_in_threadpool(lake.find, address):
         return await handler(lake, request)  # not a new name
     channels, delays = rule.options["from"].split(","), lake.options.delays
     delays.hide(address.path, channels)
@@ -130,8 +131,8 @@ async def _delay_visibility(rule: FaultRule, handler: Handler, lake: Lake, reque
 
 
 async def _detect_delay(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    address = await in_thread(lake.address, request.raw_path)
-    folder = await in_thread(DeletedFolder.of, lake.storage, address.path)
+    address = await run_in_threadpool(lake.address, request.raw_path)
+    folder = await run_in_threadpool(DeletedFolder.of, lake.storage, address.path)
     lake.options.delays.keep_visible(folder, rule.options["seconds"])
     try:
         return await handler(lake, request)

@@ -48,8 +48,8 @@ class Lake:
     everything else discards when its `with` ends. One lock makes a condition and the change it guards one step; bodies
     are received, assembled and fsynced outside of it.
 
-    `StorageUnavailable` passes through: answer it as SERVER_BUSY. All other errors are `StorageApiError`; a docstring
-    names the codes that a method adds to PATH_NOT_FOUND, CONDITION_NOT_MET and MANAGED_FOLDER.
+    `StorageUnavailable` passes through: answer it as ServerBusy. All other errors are `StorageApiError`; a docstring
+    names the codes that a method adds to PathNotFound, ConditionNotMet and ManagedFolderOperationNotAllowed.
 
     Args:
         storage: the store; files that an earlier process left staged are deleted now.
@@ -93,23 +93,23 @@ class Lake:
         return addresses.inside(folder, directory, self.items)
 
     def find(self, address: Address) -> Properties | None:
-        """Properties of a file or folder; None where it is absent, PATH_NOT_FOUND for a link: it is not replaced."""
+        """Properties of a file or folder; None where it is absent, PathNotFound for a link: it is not replaced."""
         entry = self.storage.stat(address.path)
         if entry and entry.kind is Kind.OTHER:
-            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+            raise StorageApiError(StorageErrorCode.PathNotFound)
         return Properties.of(entry) if entry else None
 
     def properties(self, address: Address) -> Properties:
         """Properties of a file, folder, item or workspace."""
         found = self.find(address)
         if found is None:
-            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+            raise StorageApiError(StorageErrorCode.PathNotFound)
         return found
 
     def visible_properties(self, address: Address) -> Properties:
-        """The same; PATH_NOT_FOUND, too, while HEAD does not see a delayed name."""
+        """The same; PathNotFound, too, while HEAD does not see a delayed name."""
         if self.options.delays.is_hidden(address.path, HEAD):
-            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+            raise StorageApiError(StorageErrorCode.PathNotFound)
         return self.properties(address)
 
     def list(self, folder: Address, start_from: str = "", *, recursive: bool = False) -> Iterator[ListedPath]:
@@ -122,7 +122,7 @@ class Lake:
         """
         entries = self._visible(folder.path)
         if entries is None:
-            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+            raise StorageApiError(StorageErrorCode.PathNotFound)
         if folder.item is None:
             items = {item.name for item in self.items.items(folder.workspace)}
             entries = [entry for entry in entries if entry.name in items]
@@ -154,7 +154,7 @@ class Lake:
         return not self.options.delays.is_hidden(f"{path}/{entry.name}", LISTS)
 
     def read(self, address: Address, conditions: Conditions = NONE) -> tuple[Properties, BinaryIO]:
-        """A file's properties and a seekable reader of just that content, for the caller to close; NOT_MODIFIED.
+        """A file's properties and a seekable reader of just that content, for the caller to close; NotModified.
 
         A folder gives an empty reader.
         """
@@ -183,15 +183,15 @@ class Lake:
                 self.items.ensure(*names)
         except (NameInUse, NameUnusable) as problem:
             message = "No workspace or item can have this name."
-            raise StorageApiError(StorageErrorCode.INVALID_URI, message) from problem
+            raise StorageApiError(StorageErrorCode.InvalidUri, message) from problem
         return self.address(raw_path)
 
     def receive(self, length: int | None = None) -> Body:
-        """A new body, used as a context manager; REQUEST_BODY_TOO_LARGE by its announced length."""
+        """A new body, used as a context manager; RequestBodyTooLarge by its announced length."""
         return self._uploads.receive(length)
 
     def create_folder(self, address: Address, conditions: Conditions = NONE) -> Properties:
-        """Create a folder and its parents; a repeat changes nothing. PATH_ALREADY_EXISTS, PATH_CONFLICT."""
+        """Create a folder and its parents; a repeat changes nothing. PathAlreadyExists, PathConflict."""
         self._check_open(address)
         with self._lock:
             conditions.check_write(self.find(address))
@@ -220,12 +220,12 @@ class Lake:
     def copy(
         self, source: Address, target: Address, conditions: Conditions = NONE, source_conditions: Conditions = NONE
     ) -> Properties:
-        """Copy a file in one step, with parents; a folder becomes an empty folder. SOURCE_… errors, PATH_CONFLICT."""
+        """Copy a file in one step, with parents; a folder becomes an empty folder. SOURCE_… errors, PathConflict."""
         self._check_open(target)
         try:
             properties, reader = self.read(source)
         except StorageApiError as problem:
-            raise StorageApiError(StorageErrorCode.SOURCE_PATH_NOT_FOUND) from problem
+            raise StorageApiError(StorageErrorCode.SourcePathNotFound) from problem
         with reader:
             source_conditions.check_source(properties)
             if properties.is_folder:
@@ -247,17 +247,17 @@ class Lake:
     ) -> Properties:
         """Rename a file or folder in one step within its item; creates no parents.
 
-        A file replaces a file, a folder nothing. INVALID_SOURCE_URI, SOURCE_… errors, PATH_ALREADY_EXISTS,
-        RENAME_DESTINATION_PARENT_PATH_NOT_FOUND, PATH_CONFLICT, INVALID_RENAME_SOURCE_PATH.
+        A file replaces a file, a folder nothing. InvalidSourceUri, SOURCE_… errors, PathAlreadyExists,
+        RenameDestinationParentPathNotFound, PathConflict, InvalidRenameSourcePath.
         """
         self._check_open(source)
         self._check_open(target)
         if source.item is None or target.item is None or source.item.id != target.item.id:
-            raise StorageApiError(StorageErrorCode.INVALID_SOURCE_URI, "A rename stays within one item.")
+            raise StorageApiError(StorageErrorCode.InvalidSourceUri, "A rename stays within one item.")
         with self._lock:
             present = self.find(source)
             if present is None:
-                raise StorageApiError(StorageErrorCode.SOURCE_PATH_NOT_FOUND)
+                raise StorageApiError(StorageErrorCode.SourcePathNotFound)
             source_conditions.check_source(present)
             replaced = self.find(target)
             conditions.check_write(replaced)
@@ -272,13 +272,13 @@ class Lake:
         return renamed
 
     def delete(self, address: Address, conditions: Conditions = NONE, *, recursive: bool = False) -> None:
-        """Delete a file, an empty folder, or with `recursive` a whole folder, in one step. DIRECTORY_NOT_EMPTY."""
+        """Delete a file, an empty folder, or with `recursive` a whole folder, in one step. DirectoryNotEmpty."""
         self._check_open(address)
         with self._lock:
             present = self.properties(address)
             conditions.check_write(present)
             if not recursive and self.storage.list(address.path):
-                raise StorageApiError(StorageErrorCode.DIRECTORY_NOT_EMPTY)
+                raise StorageApiError(StorageErrorCode.DirectoryNotEmpty)
             discard = self.storage.move_to_trash(address.path)
         self._uploads.drop(present.identity)
         discard()
@@ -288,12 +288,12 @@ class Lake:
     def append(self, address: Address, position: int, body: Body) -> Properties:
         """Keep a part of a file until a flush; the last one per position wins. The file is unchanged.
 
-        PATH_CONFLICT, INVALID_HEADER_VALUE for an empty body, INVALID_QUERY_PARAMETER_VALUE.
+        PathConflict, InvalidHeaderValue for an empty body, InvalidQueryParameterValue.
         """
         self._check_open(address)
         _check_not_empty(body)
         if position < 0:
-            raise StorageApiError(StorageErrorCode.INVALID_QUERY_PARAMETER_VALUE)
+            raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue)
         body.seal()
         with self._lock:
             present = self._file(address)
@@ -303,7 +303,7 @@ class Lake:
     def flush(
         self, address: Address, position: int, conditions: Conditions = NONE, *, retain: bool = False
     ) -> Properties:
-        """Commit all parts up to a position in one step. INVALID_FLUSH_POSITION, PATH_ALREADY_EXISTS, PATH_CONFLICT.
+        """Commit all parts up to a position in one step. InvalidFlushPosition, PathAlreadyExists, PathConflict.
 
         Args:
             address: of a file.
@@ -336,11 +336,11 @@ class Lake:
             now = self._file(address)
             if (now.identity, now.size) != (before.identity, before.size):
                 message = "The file was replaced during the flush."
-                raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND, message)
+                raise StorageApiError(StorageErrorCode.PathNotFound, message)
             return Properties.of(self.storage.publish(staged, address.path, self._now()))
 
     def put_block(self, address: Address, block_id: str, body: Body) -> None:
-        """Keep a block until a block list names it. PATH_CONFLICT, INVALID_HEADER_VALUE for an empty body."""
+        """Keep a block until a block list names it. PathConflict, InvalidHeaderValue for an empty body."""
         self._check_open(address)
         _check_not_empty(body)
         _check_no_folder(self.find(address))
@@ -348,7 +348,7 @@ class Lake:
         self._uploads.keep(address.path, block_id, body)
 
     def put_block_list(self, address: Address, block_ids: Sequence[str], conditions: Conditions = NONE) -> Properties:
-        """Write a whole file of blocks in that order, in one step; drops other blocks. INVALID_BLOCK_LIST.
+        """Write a whole file of blocks in that order, in one step; drops other blocks. InvalidBlockList.
 
         A list repeated because its response was lost changes nothing.
         """
@@ -361,7 +361,7 @@ class Lake:
                     return present
             try:
                 if not blocks.keys() >= set(block_ids):
-                    raise StorageApiError(StorageErrorCode.INVALID_BLOCK_LIST)  # noqa: TRY301 - puts the blocks back
+                    raise StorageApiError(StorageErrorCode.InvalidBlockList)  # noqa: TRY301 - puts the blocks back
                 with assemble(self.storage, [blocks[block_id] for block_id in block_ids]) as staged:
                     properties = self.put(address, staged, conditions)
             except BaseException:
@@ -383,7 +383,7 @@ class Lake:
     def _check_open(self, address: Address) -> None:
         """Clients create, rename and delete below `Files` and `Tables` only."""
         if not (address.is_open or self.options.allow_managed_folder_changes):
-            raise StorageApiError(StorageErrorCode.MANAGED_FOLDER)
+            raise StorageApiError(StorageErrorCode.ManagedFolderOperationNotAllowed)
 
     def _commit_lock(self, address: Address) -> threading.Lock:
         """One of a few locks, the same for each commit of a file."""
@@ -404,9 +404,9 @@ def _steps(path: str, prefix: str, entries: Sequence[Entry]) -> Iterator[tuple[s
 
 def _check_no_folder(present: Properties | None) -> None:
     if present and present.is_folder:
-        raise StorageApiError(StorageErrorCode.PATH_CONFLICT)
+        raise StorageApiError(StorageErrorCode.PathConflict)
 
 
 def _check_not_empty(body: Body) -> None:
     if body.size == 0:
-        raise StorageApiError(StorageErrorCode.INVALID_HEADER_VALUE, "Content-Length must not be zero.")
+        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "Content-Length must not be zero.")

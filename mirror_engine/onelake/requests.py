@@ -6,16 +6,15 @@ import json
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum
-from functools import partial
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 from xml.etree import ElementTree as ET
 
-from anyio import to_thread
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from mirror_engine.onelake.conditions import NANOSECONDS, SOURCE, Conditions
+from mirror_engine.onelake.conditions import NANOSECONDS, Conditions
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, LOOPBACK_HOSTS, host_of, is_served
 
@@ -23,15 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from starlette.requests import Request
-    from typing_extensions import ParamSpec
 
     from mirror_engine.onelake.address import Address
     from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.lake import Lake
-
-    _Arguments = ParamSpec("_Arguments")
-
-_Result = TypeVar("_Result")
 
 VERSION = "2021-06-08"
 CONTENT_TYPE = "application/octet-stream"
@@ -42,7 +36,7 @@ _OVERRIDES = ("x-http-method-override", "x-http-method")  # how Hadoop's client 
 _IGNORED = ("x-ms-owner", "x-ms-group", "x-ms-permissions", "x-ms-acl", "x-ms-access-tier")
 _MAX_ECHO = 1024
 _ABSENT = frozenset(
-    {StorageErrorCode.WORKSPACE_NOT_FOUND, StorageErrorCode.ARTIFACT_NOT_FOUND, StorageErrorCode.PATH_NOT_FOUND}
+    {StorageErrorCode.WorkspaceNotFound, StorageErrorCode.ArtifactNotFound, StorageErrorCode.PathNotFound}
 )
 
 
@@ -100,26 +94,21 @@ class LakeRequest:
         """Those on the path itself."""
         return Conditions.of(self.headers)
 
-    @property
-    def source_conditions(self) -> Conditions:
-        """Those on the source of a rename or copy."""
-        return Conditions.of(self.headers, SOURCE)
-
     def flag(self, name: str) -> bool:
         """A boolean query parameter; False where absent."""
         return self.query.get(name, "").lower() == "true"
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A query parameter that is a whole number, 0 or more; else INVALID_QUERY_PARAMETER_VALUE."""
+        """A query parameter that is a whole number, 0 or more; else InvalidQueryParameterValue."""
         text = self.query.get(name)
         if text is None and default is not None:
             return default
         if text is None or not (text.isascii() and text.isdigit()) or len(text) > len(str(1 << 63)):
-            raise StorageApiError(StorageErrorCode.INVALID_QUERY_PARAMETER_VALUE, f"{name} is not a whole number.")
+            raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, f"{name} is not a whole number.")
         return int(text)
 
     def source(self, lake: Lake, header: str) -> Address:
-        """The address in `x-ms-rename-source` or `x-ms-copy-source`: INVALID_SOURCE_URI, SOURCE_PATH_NOT_FOUND.
+        """The address in `x-ms-rename-source` or `x-ms-copy-source`: InvalidSourceUri, SourcePathNotFound.
 
         It is `/ws/…`, `/onelake/ws/…` or a URL of a served host; its query is ignored.
         """
@@ -131,25 +120,17 @@ class LakeRequest:
                 url = urlsplit(text)
                 host = (url.hostname or "").lower()
             except ValueError as problem:
-                raise StorageApiError(StorageErrorCode.INVALID_SOURCE_URI) from problem
+                raise StorageApiError(StorageErrorCode.InvalidSourceUri) from problem
             is_foreign = not is_served(host) and host not in {self.host, *LOOPBACK_HOSTS}
             if (url.scheme or url.netloc) and is_foreign:
-                raise StorageApiError(StorageErrorCode.INVALID_SOURCE_URI, "The source is on another host.")
+                raise StorageApiError(StorageErrorCode.InvalidSourceUri, "The source is on another host.")
             path = url.path
         try:
             return lake.address(path.encode("latin-1"))  # clients may send UTF-8 that is not percent-encoded
         except StorageApiError as error:
             if error.code in _ABSENT:
-                raise StorageApiError(StorageErrorCode.SOURCE_PATH_NOT_FOUND) from None
+                raise StorageApiError(StorageErrorCode.SourcePathNotFound) from None
             raise
-
-
-class ReceivedBody(Enum):
-    """What an operation gets of a request's body: nothing, all its bytes, or a staged file."""
-
-    NONE = "none"
-    TEXT = "text"
-    STAGED = "staged"
 
 
 @dataclass(frozen=True)
@@ -159,26 +140,26 @@ class Operation:
     Attributes:
         name: by which fault rules know it; `""` where none can be injected.
         run: gets lake, request, and the body where it takes one.
-        takes: which form of the body.
+        takes: the form of the body: none, all its bytes, or a staged file.
     """
 
     name: str
     run: Callable[..., Response]
-    takes: ReceivedBody
+    takes: Literal["", "bytes", "staged"]
 
     async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
-        if self.takes is ReceivedBody.NONE:
-            return await in_thread(self.run, lake, request)
-        if self.takes is ReceivedBody.TEXT:
-            return await in_thread(self.run, lake, request, await read_bounded(request.body))
-        with await in_thread(lake.receive, request.length) as body:
+        if not self.takes:
+            return await run_in_threadpool(self.run, lake, request)
+        if self.takes == "bytes":
+            return await run_in_threadpool(self.run, lake, request, await read_bounded(request.body))
+        with await run_in_threadpool(lake.receive, request.length) as body:
             async for chunk in request.body:
-                await in_thread(body.write, chunk)
-            return await in_thread(self.run, lake, request, body)
+                await run_in_threadpool(body.write, chunk)
+            return await run_in_threadpool(self.run, lake, request, body)
 
 
 def operation(
-    name: str = "", takes: ReceivedBody = ReceivedBody.NONE
+    name: str = "", takes: Literal["", "bytes", "staged"] = ""
 ) -> Callable[[Callable[..., Response]], Operation]:
     """Make a blocking function an `Operation`."""
     return lambda run: Operation(name, run, takes)
@@ -246,7 +227,7 @@ class Dialect(Enum):
         code = error.code.dfs_code if self is Dialect.DFS else error.code.blob_code
         body, media_type = self.error_body(code, f"{error.message}\nRequestId:{request.id}")
         headers = {**response_headers(request), "x-ms-error-code": code, **error.headers}
-        if request.method == "HEAD" or error.code is StorageErrorCode.NOT_MODIFIED:
+        if request.method == "HEAD" or error.code is StorageErrorCode.NotModified:
             return Response(b"", error.code.status, headers)
         return Response(body, error.code.status, headers, media_type=media_type)
 
@@ -273,28 +254,21 @@ def dialect_of(request: LakeRequest) -> Dialect:
     return Dialect.BLOB if is_blob or "application/xml" in request.headers.get("accept", "") else Dialect.DFS
 
 
-async def in_thread(
-    function: Callable[_Arguments, _Result], *arguments: _Arguments.args, **named: _Arguments.kwargs
-) -> _Result:
-    """Call a blocking function on a worker thread."""
-    return await to_thread.run_sync(partial(function, *arguments, **named))
-
-
 async def read_bounded(body: AsyncIterator[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:
-    """A small body as a whole; REQUEST_BODY_TOO_LARGE."""
+    """A small body as a whole; RequestBodyTooLarge."""
     content = bytearray()
     async for chunk in body:
         content += chunk
         if len(content) > max_bytes:
-            raise StorageApiError(StorageErrorCode.REQUEST_BODY_TOO_LARGE)
+            raise StorageApiError(StorageErrorCode.RequestBodyTooLarge)
     return bytes(content)
 
 
 async def file_chunks(file: IO[bytes], start: int, length: int) -> AsyncIterator[bytes]:
     """Part of a file in chunks; closes it at the end."""
     try:
-        await in_thread(file.seek, start)
-        while length > 0 and (chunk := await in_thread(file.read, min(length, CHUNK_BYTES))):
+        await run_in_threadpool(file.seek, start)
+        while length > 0 and (chunk := await run_in_threadpool(file.read, min(length, CHUNK_BYTES))):
             length -= len(chunk)
             yield chunk
     finally:

@@ -94,15 +94,15 @@ class StagedFile:
 class LocalStore(LocalStorage):
     """Storage in which the emulator writes for clients; thread-safe.
 
-    A symbolic link or file where a folder is needed counts as an absent folder. What a method adds to PATH_NOT_FOUND
+    A symbolic link or file where a folder is needed counts as an absent folder. What a method adds to PathNotFound
     and `StorageUnavailable` it names. The store's folder is created at the first write.
     """
 
     def make_folder(self, path: str) -> Entry:
-        """Create a folder and its parents durably; an existing one keeps its identity. PATH_CONFLICT."""
+        """Create a folder and its parents durably; an existing one keeps its identity. PathConflict."""
         parts = parts_of(path)
         if parts is None:
-            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+            raise StorageApiError(StorageErrorCode.PathNotFound)
         with os_errors("make", path):
             self._root.mkdir(parents=True, exist_ok=True)
             try:
@@ -112,15 +112,15 @@ class LocalStore(LocalStorage):
                     raise
                 found = [self.stat("/".join(parts[:end])) for end in range(1, len(parts) + 1)]
                 is_link = any(entry and entry.kind is Kind.OTHER for entry in found)
-                code = StorageErrorCode.PATH_NOT_FOUND if is_link else StorageErrorCode.PATH_CONFLICT
+                code = StorageErrorCode.PathNotFound if is_link else StorageErrorCode.PathConflict
                 raise StorageApiError(code) from problem
         entry = self.stat(path)
         if entry is None:  # deleted meanwhile
-            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+            raise StorageApiError(StorageErrorCode.PathNotFound)
         return entry
 
     def publish(self, staged: StagedFile, path: str, modified_ns: int) -> Entry:
-        """Move a staged file to a path in one step, replacing a file (or link); creates no folders. PATH_CONFLICT.
+        """Move a staged file to a path in one step, replacing a file (or link); creates no folders. PathConflict.
 
         Its content is durable when this returns, its name may not be.
         """
@@ -133,30 +133,30 @@ class LocalStore(LocalStorage):
     def rename(self, source: str, target: str) -> None:
         """Rename a file or folder in one step, keeping identity and Last-Modified; a file may replace a file.
 
-        SOURCE_PATH_NOT_FOUND, RENAME_DESTINATION_PARENT_PATH_NOT_FOUND, INVALID_RENAME_SOURCE_PATH,
-        PATH_ALREADY_EXISTS, PATH_CONFLICT.
+        SourcePathNotFound, RenameDestinationParentPathNotFound, InvalidRenameSourcePath,
+        PathAlreadyExists, PathConflict.
         """
         with (
             _errors("rename", source),
-            self._parent(source, StorageErrorCode.SOURCE_PATH_NOT_FOUND) as (origin, old),
-            self._parent(target, StorageErrorCode.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND) as (folder, new),
+            self._parent(source, StorageErrorCode.SourcePathNotFound) as (origin, old),
+            self._parent(target, StorageErrorCode.RenameDestinationParentPathNotFound) as (folder, new),
         ):
             kind, replaced = _kind(old, origin), _kind(new, folder)
             if kind not in {Kind.FILE, Kind.FOLDER}:
-                raise StorageApiError(StorageErrorCode.SOURCE_PATH_NOT_FOUND)
+                raise StorageApiError(StorageErrorCode.SourcePathNotFound)
             if kind is Kind.FOLDER and f"{target}/".startswith(f"{source}/"):
-                raise StorageApiError(StorageErrorCode.INVALID_RENAME_SOURCE_PATH)
+                raise StorageApiError(StorageErrorCode.InvalidRenameSourcePath)
             if kind is replaced is Kind.FOLDER:
-                raise StorageApiError(StorageErrorCode.PATH_ALREADY_EXISTS)
+                raise StorageApiError(StorageErrorCode.PathAlreadyExists)
             if replaced and Kind.FOLDER in {kind, replaced}:
-                raise StorageApiError(StorageErrorCode.PATH_CONFLICT)
+                raise StorageApiError(StorageErrorCode.PathConflict)
             os.rename(old, new, src_dir_fd=origin, dst_dir_fd=folder)
 
     def touch(self, path: str, modified_ns: int) -> None:
         """Set a regular file's Last-Modified."""
         with _errors("touch", path), self._parent(path) as (folder, name):
             if _kind(name, folder) is not Kind.FILE:
-                raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+                raise StorageApiError(StorageErrorCode.PathNotFound)
             os.utime(name, ns=(modified_ns, modified_ns), dir_fd=folder, follow_symlinks=False)
 
     def move_to_trash(self, path: str) -> Callable[[], None]:
@@ -167,7 +167,7 @@ class LocalStore(LocalStorage):
         with _errors("delete", path), self.staging_folder() as private, self._parent(path) as (folder, name):
             kind = _kind(name, folder)
             if kind not in {Kind.FILE, Kind.FOLDER}:
-                raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+                raise StorageApiError(StorageErrorCode.PathNotFound)
             hidden = secrets.token_hex(16)
             os.rename(name, hidden, src_dir_fd=folder, dst_dir_fd=private)
 
@@ -197,9 +197,7 @@ class LocalStore(LocalStorage):
             os.close(folder)
 
     @contextmanager
-    def _parent(
-        self, path: str, absent: StorageErrorCode = StorageErrorCode.PATH_NOT_FOUND
-    ) -> Iterator[tuple[int, str]]:
+    def _parent(self, path: str, absent: StorageErrorCode = StorageErrorCode.PathNotFound) -> Iterator[tuple[int, str]]:
         """The open parent folder and the last name of a path."""
         parts = parts_of(path)
         with self._folder(parts[:-1] if parts else None) as opened:
@@ -220,9 +218,9 @@ def _errors(operation: str, path: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as problem:
-            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND) from problem
+            raise StorageApiError(StorageErrorCode.PathNotFound) from problem
         except (FileExistsError, IsADirectoryError) as problem:
-            raise StorageApiError(StorageErrorCode.PATH_CONFLICT) from problem
+            raise StorageApiError(StorageErrorCode.PathConflict) from problem
 
 
 def _kind(name: str, folder: int) -> Kind | None:

@@ -50,9 +50,9 @@ class Body(StagedFile):
         self._accounted_bytes = 0
 
     def write(self, content: bytes | memoryview) -> None:
-        """Add the next bytes; REQUEST_BODY_TOO_LARGE, SERVER_BUSY."""
+        """Add the next bytes; RequestBodyTooLarge, ServerBusy."""
         if self.size + len(content) > self._limit_bytes:
-            raise StorageApiError(StorageErrorCode.REQUEST_BODY_TOO_LARGE)
+            raise StorageApiError(StorageErrorCode.RequestBodyTooLarge)
         self._account(len(content))
         self._accounted_bytes += len(content)
         super().write(content)
@@ -95,14 +95,14 @@ class Uploads:
         self._lock = threading.Lock()
 
     def receive(self, length: int | None) -> Body:
-        """A new body, after dropping what has expired; REQUEST_BODY_TOO_LARGE by its announced length."""
+        """A new body, after dropping what has expired; RequestBodyTooLarge by its announced length."""
         since = self._clock() - self._limits.expiry_seconds
         with self._lock:
             expired = [key for key, upload in self._uploads.items() if upload.touched_seconds < since]
         for key in expired:
             self.drop(key)
         if length is not None and length > self._limits.body_bytes:
-            raise StorageApiError(StorageErrorCode.REQUEST_BODY_TOO_LARGE)
+            raise StorageApiError(StorageErrorCode.RequestBodyTooLarge)
         return Body(self._storage, self._limits.body_bytes, self._account)
 
     def keep(self, key: str, name: int | str, body: Body) -> None:
@@ -141,19 +141,19 @@ class Uploads:
         with self._lock:
             if size > 0 and self.used_bytes + size > self._limits.staging_bytes:
                 message = "Too much is uncommitted; flush, or wait until it is dropped."
-                raise StorageApiError(StorageErrorCode.SERVER_BUSY, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
+                raise StorageApiError(StorageErrorCode.ServerBusy, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
             self.used_bytes += size
 
 
 def contiguous_parts(position: int, parts: Mapping[int, Body], length: int) -> list[Body]:
-    """The parts from a file's length to a position without a gap; else INVALID_FLUSH_POSITION."""
+    """The parts from a file's length to a position without a gap; else InvalidFlushPosition."""
     chain = []
     reached = length
     while reached < position and reached in parts:
         chain.append(parts[reached])
         reached += parts[reached].size
     if reached != position:
-        raise StorageApiError(StorageErrorCode.INVALID_FLUSH_POSITION)
+        raise StorageApiError(StorageErrorCode.InvalidFlushPosition)
     return chain
 
 

@@ -42,10 +42,10 @@ class DeletedFolder:
 
     @staticmethod
     def of(storage: Storage, path: str) -> DeletedFolder:
-        """An existing folder as it is now; PATH_NOT_FOUND."""
+        """An existing folder as it is now; PathNotFound."""
         entry = storage.stat(path)
         if entry is None:
-            raise StorageApiError(StorageErrorCode.PATH_NOT_FOUND)
+            raise StorageApiError(StorageErrorCode.PathNotFound)
         entries, contents, pending = {path: entry}, {}, [path]
         while pending:
             folder = pending.pop()

@@ -71,20 +71,20 @@ def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw: bytes, name: str
     "place", [b"/%s", b"/onelake/%s/db", b"/my%%20ws/%s", b"/my%%20ws/db/%s/x", b"/my%%20ws/db/Files/%s"]
 )
 def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place: bytes, segment: bytes, items: Items) -> None:
-    with refused(StorageErrorCode.INVALID_URI):
+    with refused(StorageErrorCode.InvalidUri):
         parse(place % segment, items)
 
 
 @pytest.mark.parametrize("path", [b"", b"/", b"//", b"/onelake", b"/onelake/"])
 def test_a_path_without_a_workspace_is_none(path: bytes, items: Items) -> None:
-    with refused(StorageErrorCode.INVALID_URI):
+    with refused(StorageErrorCode.InvalidUri):
         parse(path, items)
 
 
 def test_unknown_workspaces_and_items_have_different_errors(items: Items) -> None:
-    with refused(StorageErrorCode.WORKSPACE_NOT_FOUND):
+    with refused(StorageErrorCode.WorkspaceNotFound):
         parse(b"/LandingZone/T/_1.parquet", items)
-    with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):
+    with refused(StorageErrorCode.ArtifactNotFound):
         parse(b"/my%20ws/Files/LandingZone/T", items)
 
 
@@ -99,7 +99,7 @@ def test_unknown_workspaces_and_items_have_different_errors(items: Items) -> Non
     ],
 )
 def test_what_the_engine_keeps_for_itself_is_not_there(path: bytes, items: Items) -> None:
-    with refused(StorageErrorCode.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PathNotFound):
         parse(path, items)
 
 
@@ -135,7 +135,7 @@ def test_a_directory_is_looked_for_below_the_path_with_or_without_outer_slashes(
 @pytest.mark.parametrize("directory", ["..", "Files/../..", "Files/a\\b", "Files/\0"])
 def test_a_directory_leaves_its_path_as_little_as_a_path_the_store(directory: str, items: Items) -> None:
     folder: Address = parse(b"/my%20ws/db", items)
-    with refused(StorageErrorCode.INVALID_URI):
+    with refused(StorageErrorCode.InvalidUri):
         inside(folder, directory, items)
-    with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):
+    with refused(StorageErrorCode.ArtifactNotFound):
         inside(parse(b"/my%20ws", items), "Files/x", items)

@@ -44,32 +44,32 @@ def test_fulfilled_conditions_pass(headers: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("headers", UNFULFILLED, ids=str)
 def test_unfulfilled_conditions_reject_a_change(headers: dict[str, str]) -> None:
-    with refused(StorageErrorCode.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.ConditionNotMet):
         Conditions.of(headers).check_write(THERE)
     source = Conditions.of({f"{SOURCE}{name}": value for name, value in headers.items()}, SOURCE)
-    with refused(StorageErrorCode.SOURCE_CONDITION_NOT_MET):
+    with refused(StorageErrorCode.SourceConditionNotMet):
         source.check_source(THERE)
 
 
 @pytest.mark.parametrize("headers", UNFULFILLED, ids=str)
 def test_a_current_copy_is_not_modified_and_another_version_fails(headers: dict[str, str]) -> None:
     is_known = "if-none-match" in headers or "if-modified-since" in headers
-    with refused(StorageErrorCode.NOT_MODIFIED if is_known else StorageErrorCode.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.NotModified if is_known else StorageErrorCode.ConditionNotMet):
         Conditions.of(headers).check_read(THERE)
 
 
 def test_create_only_is_rejected_for_an_existing_path() -> None:
     create_only = Conditions.of({"if-none-match": "*"})
-    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PathAlreadyExists):
         create_only.check_write(THERE)
     create_only.check_write(None)
-    with refused(StorageErrorCode.NOT_MODIFIED):
+    with refused(StorageErrorCode.NotModified):
         create_only.check_read(THERE)
 
 
 def test_an_entity_tag_never_matches_an_absent_path() -> None:
     for tag in ("*", f'"{TAG}"'):
-        with refused(StorageErrorCode.CONDITION_NOT_MET):
+        with refused(StorageErrorCode.ConditionNotMet):
             Conditions.of({"if-match": tag}).check_write(None)
     Conditions.of({"if-none-match": f'"{TAG}"', "if-unmodified-since": NOON}).check_write(None)
 
@@ -82,5 +82,5 @@ def test_the_headers_of_the_source_are_not_those_of_the_target() -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "Sun, 99 Nov 1994 12:00:00 GMT", "Sun, 06 Nov 99999 12:00:00 GMT"])
 @pytest.mark.parametrize("name", ["if-modified-since", "if-unmodified-since"])
 def test_a_date_that_is_none_is_refused(name: str, text: str) -> None:
-    with refused(StorageErrorCode.INVALID_HEADER_VALUE):
+    with refused(StorageErrorCode.InvalidHeaderValue):
         Conditions.of({name: text})

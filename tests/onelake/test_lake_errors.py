@@ -33,69 +33,69 @@ def filled(zone: ZoneClient) -> ZoneClient:
 
 ATTEMPTS: list[tuple[Code, Attempt]] = [
     # create
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.lake.create_folder(z.at("U"), ABSENT_ONLY)),
-    (Code.PATH_CONFLICT, lambda z: z.lake.create_folder(z.at("T/f"))),
-    (Code.PATH_CONFLICT, lambda z: z.lake.create_folder(z.at("T/f/below"))),
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.create("T/f", ABSENT_ONLY)),
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.create("T", ABSENT_ONLY)),
-    (Code.PATH_CONFLICT, lambda z: z.create("T")),
-    (Code.PATH_CONFLICT, lambda z: z.create("T/f/below")),
+    (Code.PathAlreadyExists, lambda z: z.lake.create_folder(z.at("U"), ABSENT_ONLY)),
+    (Code.PathConflict, lambda z: z.lake.create_folder(z.at("T/f"))),
+    (Code.PathConflict, lambda z: z.lake.create_folder(z.at("T/f/below"))),
+    (Code.PathAlreadyExists, lambda z: z.create("T/f", ABSENT_ONLY)),
+    (Code.PathAlreadyExists, lambda z: z.create("T", ABSENT_ONLY)),
+    (Code.PathConflict, lambda z: z.create("T")),
+    (Code.PathConflict, lambda z: z.create("T/f/below")),
     # append and flush
-    (Code.PATH_NOT_FOUND, lambda z: z.append("T/new", 0, b"x")),
-    (Code.PATH_NOT_FOUND, lambda z: z.flush("T/new", 1)),
-    (Code.PATH_CONFLICT, lambda z: z.append("T", 0, b"x")),
-    (Code.PATH_CONFLICT, lambda z: z.flush("T", 0)),
-    (Code.INVALID_HEADER_VALUE, lambda z: z.append("T/f", 3, b"")),
-    (Code.INVALID_QUERY_PARAMETER_VALUE, lambda z: z.append("T/f", -1, b"x")),
-    (Code.INVALID_FLUSH_POSITION, lambda z: z.flush("T/f", 4)),
-    (Code.INVALID_FLUSH_POSITION, lambda z: z.flush("T/f", 2)),
-    (Code.CONDITION_NOT_MET, lambda z: z.flush("T/f", 3, OTHER_TAG)),
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.flush("T/f", 3, ABSENT_ONLY)),
+    (Code.PathNotFound, lambda z: z.append("T/new", 0, b"x")),
+    (Code.PathNotFound, lambda z: z.flush("T/new", 1)),
+    (Code.PathConflict, lambda z: z.append("T", 0, b"x")),
+    (Code.PathConflict, lambda z: z.flush("T", 0)),
+    (Code.InvalidHeaderValue, lambda z: z.append("T/f", 3, b"")),
+    (Code.InvalidQueryParameterValue, lambda z: z.append("T/f", -1, b"x")),
+    (Code.InvalidFlushPosition, lambda z: z.flush("T/f", 4)),
+    (Code.InvalidFlushPosition, lambda z: z.flush("T/f", 2)),
+    (Code.ConditionNotMet, lambda z: z.flush("T/f", 3, OTHER_TAG)),
+    (Code.PathAlreadyExists, lambda z: z.flush("T/f", 3, ABSENT_ONLY)),
     # put, blocks, copy, metadata
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.put("T/f", b"x", ABSENT_ONLY)),
-    (Code.CONDITION_NOT_MET, lambda z: z.put("T/f", b"x", OTHER_TAG)),
-    (Code.CONDITION_NOT_MET, lambda z: z.put("T/new", b"x", ANY_TAG)),
-    (Code.PATH_CONFLICT, lambda z: z.put("T", b"x")),
-    (Code.INVALID_HEADER_VALUE, lambda z: z.put_block("T/f", "a", b"")),
-    (Code.PATH_CONFLICT, lambda z: z.put_block("T", "a", b"x")),
-    (Code.INVALID_BLOCK_LIST, lambda z: z.lake.put_block_list(z.at("T/f"), ["a"])),
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.lake.put_block_list(z.at("T/f"), [], ABSENT_ONLY)),
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.lake.copy(z.at("T/f"), z.at("T/g"), ABSENT_ONLY)),
-    (Code.PATH_CONFLICT, lambda z: z.lake.copy(z.at("T/f"), z.at("U"))),
-    (Code.SOURCE_PATH_NOT_FOUND, lambda z: z.lake.copy(z.at("T/new"), z.at("T/g"))),
-    (Code.SOURCE_CONDITION_NOT_MET, lambda z: z.lake.copy(z.at("T/f"), z.at("T/g"), source_conditions=OTHER_SOURCE)),
-    (Code.CONDITION_NOT_MET, lambda z: z.lake.set_metadata(z.at("T/f"), OTHER_TAG)),
-    (Code.PATH_NOT_FOUND, lambda z: z.lake.set_metadata(z.at("T/new"))),
+    (Code.PathAlreadyExists, lambda z: z.put("T/f", b"x", ABSENT_ONLY)),
+    (Code.ConditionNotMet, lambda z: z.put("T/f", b"x", OTHER_TAG)),
+    (Code.ConditionNotMet, lambda z: z.put("T/new", b"x", ANY_TAG)),
+    (Code.PathConflict, lambda z: z.put("T", b"x")),
+    (Code.InvalidHeaderValue, lambda z: z.put_block("T/f", "a", b"")),
+    (Code.PathConflict, lambda z: z.put_block("T", "a", b"x")),
+    (Code.InvalidBlockList, lambda z: z.lake.put_block_list(z.at("T/f"), ["a"])),
+    (Code.PathAlreadyExists, lambda z: z.lake.put_block_list(z.at("T/f"), [], ABSENT_ONLY)),
+    (Code.PathAlreadyExists, lambda z: z.lake.copy(z.at("T/f"), z.at("T/g"), ABSENT_ONLY)),
+    (Code.PathConflict, lambda z: z.lake.copy(z.at("T/f"), z.at("U"))),
+    (Code.SourcePathNotFound, lambda z: z.lake.copy(z.at("T/new"), z.at("T/g"))),
+    (Code.SourceConditionNotMet, lambda z: z.lake.copy(z.at("T/f"), z.at("T/g"), source_conditions=OTHER_SOURCE)),
+    (Code.ConditionNotMet, lambda z: z.lake.set_metadata(z.at("T/f"), OTHER_TAG)),
+    (Code.PathNotFound, lambda z: z.lake.set_metadata(z.at("T/new"))),
     # rename
-    (Code.SOURCE_PATH_NOT_FOUND, lambda z: z.rename("T/new", "T/h")),
-    (Code.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND, lambda z: z.rename("T/f", "V/f")),
-    (Code.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND, lambda z: z.rename("T/f", "T/f/g")),
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.rename("T", "U")),
-    (Code.PATH_CONFLICT, lambda z: z.rename("T/f", "U")),
-    (Code.PATH_CONFLICT, lambda z: z.rename("U", "T/f")),
-    (Code.INVALID_RENAME_SOURCE_PATH, lambda z: z.rename("T", "T")),
-    (Code.INVALID_RENAME_SOURCE_PATH, lambda z: z.rename("T", "T/inside")),
-    (Code.PATH_ALREADY_EXISTS, lambda z: z.rename("T/f", "T/g", ABSENT_ONLY)),
-    (Code.CONDITION_NOT_MET, lambda z: z.rename("T/f", "T/g", OTHER_TAG)),
-    (Code.SOURCE_CONDITION_NOT_MET, lambda z: z.lake.rename(z.at("T/f"), z.at("T/g"), source_conditions=OTHER_SOURCE)),
-    (Code.INVALID_SOURCE_URI, lambda z: z.lake.rename(z.at("T/f"), z.raw("/ws/other/Files/f"))),
+    (Code.SourcePathNotFound, lambda z: z.rename("T/new", "T/h")),
+    (Code.RenameDestinationParentPathNotFound, lambda z: z.rename("T/f", "V/f")),
+    (Code.RenameDestinationParentPathNotFound, lambda z: z.rename("T/f", "T/f/g")),
+    (Code.PathAlreadyExists, lambda z: z.rename("T", "U")),
+    (Code.PathConflict, lambda z: z.rename("T/f", "U")),
+    (Code.PathConflict, lambda z: z.rename("U", "T/f")),
+    (Code.InvalidRenameSourcePath, lambda z: z.rename("T", "T")),
+    (Code.InvalidRenameSourcePath, lambda z: z.rename("T", "T/inside")),
+    (Code.PathAlreadyExists, lambda z: z.rename("T/f", "T/g", ABSENT_ONLY)),
+    (Code.ConditionNotMet, lambda z: z.rename("T/f", "T/g", OTHER_TAG)),
+    (Code.SourceConditionNotMet, lambda z: z.lake.rename(z.at("T/f"), z.at("T/g"), source_conditions=OTHER_SOURCE)),
+    (Code.InvalidSourceUri, lambda z: z.lake.rename(z.at("T/f"), z.raw("/ws/other/Files/f"))),
     # delete
-    (Code.DIRECTORY_NOT_EMPTY, lambda z: z.lake.delete(z.at("T"))),
-    (Code.CONDITION_NOT_MET, lambda z: z.lake.delete(z.at("T/f"), OTHER_TAG)),
-    (Code.CONDITION_NOT_MET, lambda z: z.lake.delete(z.at("T"), OTHER_TAG, recursive=True)),
-    (Code.PATH_NOT_FOUND, lambda z: z.lake.delete(z.at("T/new"))),
-    (Code.PATH_NOT_FOUND, lambda z: z.lake.delete(z.at("V"), recursive=True)),
+    (Code.DirectoryNotEmpty, lambda z: z.lake.delete(z.at("T"))),
+    (Code.ConditionNotMet, lambda z: z.lake.delete(z.at("T/f"), OTHER_TAG)),
+    (Code.ConditionNotMet, lambda z: z.lake.delete(z.at("T"), OTHER_TAG, recursive=True)),
+    (Code.PathNotFound, lambda z: z.lake.delete(z.at("T/new"))),
+    (Code.PathNotFound, lambda z: z.lake.delete(z.at("V"), recursive=True)),
     # read and list
-    (Code.PATH_NOT_FOUND, lambda z: z.properties("T/new")),
-    (Code.PATH_NOT_FOUND, lambda z: z.properties("T/f/below")),
-    (Code.PATH_NOT_FOUND, lambda z: z.read("T/new")),
-    (Code.CONDITION_NOT_MET, lambda z: z.lake.read(z.at("T/f"), OTHER_TAG)),
-    (Code.NOT_MODIFIED, lambda z: z.lake.read(z.at("T/f"), Conditions.of({"if-none-match": z.properties("T/f").etag}))),
-    (Code.PATH_NOT_FOUND, lambda z: z.lake.list(z.at("T/f"))),
-    (Code.PATH_NOT_FOUND, lambda z: z.lake.list(z.at("V"), recursive=True)),
+    (Code.PathNotFound, lambda z: z.properties("T/new")),
+    (Code.PathNotFound, lambda z: z.properties("T/f/below")),
+    (Code.PathNotFound, lambda z: z.read("T/new")),
+    (Code.ConditionNotMet, lambda z: z.lake.read(z.at("T/f"), OTHER_TAG)),
+    (Code.NotModified, lambda z: z.lake.read(z.at("T/f"), Conditions.of({"if-none-match": z.properties("T/f").etag}))),
+    (Code.PathNotFound, lambda z: z.lake.list(z.at("T/f"))),
+    (Code.PathNotFound, lambda z: z.lake.list(z.at("V"), recursive=True)),
     # workspaces and items
-    (Code.WORKSPACE_NOT_FOUND, lambda z: z.lake.destination(b"/new/x/Files/f")),
-    (Code.ARTIFACT_NOT_FOUND, lambda z: z.lake.destination(b"/ws/new/Files/f")),
+    (Code.WorkspaceNotFound, lambda z: z.lake.destination(b"/new/x/Files/f")),
+    (Code.ArtifactNotFound, lambda z: z.lake.destination(b"/ws/new/Files/f")),
 ]
 
 
@@ -128,7 +128,7 @@ def test_managed_folders_cannot_be_changed(filled: ZoneClient, path: str) -> Non
             lambda: lake.delete(managed),
             lambda: lake.delete(managed, recursive=True),
         ):
-            with refused(Code.MANAGED_FOLDER):
+            with refused(Code.ManagedFolderOperationNotAllowed):
                 attempt()
     assert filled.read("T/f") == b"abc"
     assert [entry.name for entry in lake.list(filled.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
@@ -143,7 +143,7 @@ def test_managed_folder_changes_can_be_allowed(zone: ZoneClient) -> None:
     assert zone.lake.destination(b"/newer").path == "newer"
     for path in ("/ws/db/More", "/ws/db/Tables", "/ws/db/Files", "/new/x", "/newer"):
         zone.lake.delete(zone.raw(path), recursive=True)
-    with refused(Code.WORKSPACE_NOT_FOUND):
+    with refused(Code.WorkspaceNotFound):
         zone.raw("/newer")
-    with refused(Code.INVALID_URI):
+    with refused(Code.InvalidUri):
         zone.lake.destination(b"/ws/a%3Ab")

@@ -112,7 +112,7 @@ def test_properties_are_those_of_files_folders_items_and_workspaces(zone: ZoneCl
     for path in ("/ws", "/ws/db", "/ws/db/Files", f"/{ZONE}/T"):
         assert zone.lake.properties(zone.raw(path)).is_folder
     for path in ("nothing", "T/f/below"):
-        with refused(StorageErrorCode.PATH_NOT_FOUND):
+        with refused(StorageErrorCode.PathNotFound):
             zone.properties(path)
 
 
@@ -122,11 +122,11 @@ def test_content_comes_with_the_properties_it_has(zone: ZoneClient) -> None:
     with reader:
         reader.seek(1)
         assert (properties, reader.read()) == (put, b"bc")
-    with refused(StorageErrorCode.NOT_MODIFIED):
+    with refused(StorageErrorCode.NotModified):
         zone.lake.read(zone.at("T/f"), Conditions.of({"if-none-match": put.etag}))
-    with refused(StorageErrorCode.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.ConditionNotMet):
         zone.lake.read(zone.at("T/f"), Conditions.of({"if-match": '"other"'}))
-    with refused(StorageErrorCode.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PathNotFound):
         zone.lake.read(zone.at("T/nothing"))
 
 
@@ -153,7 +153,7 @@ def test_a_file_that_changes_while_it_is_opened_is_never_sent_with_another_ones_
 
     monkeypatch.setattr(zone.storage, "open", raced)
     if change == "delete":
-        with refused(StorageErrorCode.PATH_NOT_FOUND):
+        with refused(StorageErrorCode.PathNotFound):
             zone.lake.read(zone.at("T/f"))
         return
     properties, reader = zone.lake.read(zone.at("T/f"))
@@ -214,9 +214,9 @@ def test_links_are_not_followed_by_anything(linked: ZoneClient, tmp_path: Path, 
             lambda: linked.lake.delete(at),
             lambda: linked.lake.delete(at, recursive=True),
         ):
-            with refused(StorageErrorCode.PATH_NOT_FOUND):
+            with refused(StorageErrorCode.PathNotFound):
                 attempt()
-    with refused(StorageErrorCode.SOURCE_PATH_NOT_FOUND):
+    with refused(StorageErrorCode.SourcePathNotFound):
         linked.lake.copy(at, linked.at("g"))
     assert sorted(child.name for child in (tmp_path / "outside").rglob("*")) == ["T", "secret"]
     assert (tmp_path / "outside/T/secret").read_bytes() == b"secret"
@@ -234,7 +234,7 @@ def test_nothing_is_renamed_by_way_of_a_link(linked: ZoneClient, tmp_path: Path,
 
 
 def test_a_workspace_or_item_that_is_a_link_is_not_there(linked: ZoneClient) -> None:
-    with refused(StorageErrorCode.WORKSPACE_NOT_FOUND):
+    with refused(StorageErrorCode.WorkspaceNotFound):
         linked.raw("/space/T")
-    with refused(StorageErrorCode.ARTIFACT_NOT_FOUND):
+    with refused(StorageErrorCode.ArtifactNotFound):
         linked.raw("/ws/item/T")

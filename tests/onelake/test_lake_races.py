@@ -64,14 +64,14 @@ def test_of_eight_writers_racing_for_a_name_one_wins(zone: ZoneClient, way: str)
     zone.lake.create_folder(zone.at("T"))
     outcomes = at_once(attempt)
     assert sum(not isinstance(outcome, StorageErrorCode) for outcome in outcomes) == 1
-    assert outcomes.count(StorageErrorCode.PATH_ALREADY_EXISTS) == WRITERS - 1
+    assert outcomes.count(StorageErrorCode.PathAlreadyExists) == WRITERS - 1
 
 
 def test_of_eight_writers_that_change_what_they_know_one_wins(zone: ZoneClient) -> None:
     known = matching(zone.put("T/f", b""))
     outcomes = at_once(lambda number: zone.put("T/f", bytes([number]), known))
     (winner,) = (number for number, outcome in enumerate(outcomes) if not isinstance(outcome, StorageErrorCode))
-    assert outcomes.count(StorageErrorCode.CONDITION_NOT_MET) == WRITERS - 1
+    assert outcomes.count(StorageErrorCode.ConditionNotMet) == WRITERS - 1
     assert zone.read("T/f") == bytes([winner])
 
 
@@ -154,7 +154,7 @@ def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_conte
         return assemble(*arguments)
 
     monkeypatch.setattr("mirror_engine.onelake.lake.assemble", raced)
-    with refused(StorageErrorCode.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PathNotFound):
         zone.flush("T/f", 6)
     assert zone.read("T/f") == b"newer"
 
@@ -174,11 +174,11 @@ def test_a_path_that_disappears_between_two_steps_is_absent(
         return call(*arguments)
 
     attempts: dict[str, tuple[Callable[[], object], StorageErrorCode]] = {
-        "publish": (lambda: zone.flush("T/f", 6), StorageErrorCode.PATH_NOT_FOUND),
-        "rename": (lambda: zone.rename("T/f", "g"), StorageErrorCode.SOURCE_PATH_NOT_FOUND),
-        "touch": (lambda: zone.lake.set_metadata(zone.at("T/f")), StorageErrorCode.PATH_NOT_FOUND),
-        "move_to_trash": (lambda: zone.lake.delete(zone.at("T/f")), StorageErrorCode.PATH_NOT_FOUND),
-        "open": (lambda: zone.lake.copy(zone.at("T/f"), zone.at("g")), StorageErrorCode.SOURCE_PATH_NOT_FOUND),
+        "publish": (lambda: zone.flush("T/f", 6), StorageErrorCode.PathNotFound),
+        "rename": (lambda: zone.rename("T/f", "g"), StorageErrorCode.SourcePathNotFound),
+        "touch": (lambda: zone.lake.set_metadata(zone.at("T/f")), StorageErrorCode.PathNotFound),
+        "move_to_trash": (lambda: zone.lake.delete(zone.at("T/f")), StorageErrorCode.PathNotFound),
+        "open": (lambda: zone.lake.copy(zone.at("T/f"), zone.at("g")), StorageErrorCode.SourcePathNotFound),
     }
     attempt, fault = attempts[step]
     monkeypatch.setattr(zone.storage, step, raced)

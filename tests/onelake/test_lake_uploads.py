@@ -60,9 +60,9 @@ def test_a_flush_to_a_position_without_a_chain_of_parts_is_rejected(zone: ZoneCl
     zone.put("T/f", b"abc")
     zone.append("T/f", 3, b"de")
     zone.append("T/f", 7, b"hi")
-    with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
+    with refused(StorageErrorCode.InvalidFlushPosition):
         zone.flush("T/f", position)
-    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PathAlreadyExists):
         zone.flush("T/f", 5, ABSENT_ONLY)
     assert zone.read("T/f") == b"abc"
     zone.append("T/f", 5, b"fg")
@@ -80,7 +80,7 @@ def test_parts_beyond_the_flush_are_dropped_unless_they_are_retained(zone: ZoneC
             zone.flush("T/f", 6)
             assert zone.read("T/f") == b"abcdef"
         else:
-            with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
+            with refused(StorageErrorCode.InvalidFlushPosition):
                 zone.flush("T/f", 6)
 
 
@@ -88,9 +88,9 @@ def test_a_concurrent_writer_makes_the_flush_fail(zone: ZoneClient) -> None:
     created = zone.create("T/f")
     zone.append("T/f", 0, b"mine")
     zone.put("T/f", b"theirs")
-    with refused(StorageErrorCode.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.ConditionNotMet):
         zone.flush("T/f", 4, matching(created))
-    with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
+    with refused(StorageErrorCode.InvalidFlushPosition):
         zone.flush("T/f", 10)
     assert zone.read("T/f") == b"theirs"
 
@@ -112,7 +112,7 @@ def test_appends_follow_a_rename_and_are_lost_with_their_file(zone: ZoneClient) 
         zone.append("T/f", 0, b"abc")
         lose()
         zone.create("T/f")
-        with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
+        with refused(StorageErrorCode.InvalidFlushPosition):
             zone.flush("T/f", 3)
     assert zone.lake._uploads.used_bytes == 0
 
@@ -122,21 +122,21 @@ def test_blocks_become_a_file_in_the_order_of_the_list(zone: ZoneClient) -> None
         zone.put_block("T/f", block_id, content)
     assert zone.lake.put_block_list(zone.at("T/f"), ["a", "b", "a"]).size == 4
     assert zone.read("T/f") == b"1221"
-    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.InvalidBlockList):
         zone.lake.put_block_list(zone.at("T/f"), ["c"])
     assert zone.lake.put_block_list(zone.at("T/g"), []).size == 0
     assert zone.lake._uploads.used_bytes == 0
     zone.put_block("T/f", "a", b"abc")
     zone.put("T/f", b"whole")  # drops the blocks
-    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.InvalidBlockList):
         zone.lake.put_block_list(zone.at("T/f"), ["a"])
 
 
 def test_a_rejected_block_list_keeps_its_blocks(zone: ZoneClient) -> None:
     zone.put_block("T/f", "a", b"abc")
-    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.InvalidBlockList):
         zone.lake.put_block_list(zone.at("T/f"), ["a", "b"])
-    with refused(StorageErrorCode.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.ConditionNotMet):
         zone.lake.put_block_list(zone.at("T/f"), ["a"], Conditions.of({"if-match": "*"}))
     assert zone.lake.put_block_list(zone.at("T/f"), ["a"], ABSENT_ONLY).size == 3
     assert zone.read("T/f") == b"abc"
@@ -148,10 +148,10 @@ def test_a_repeated_block_list_changes_nothing_unless_the_file_changed(
     zone.put_block("T/f", "a", b"abc")
     first = zone.lake.put_block_list(zone.at("T/f"), ["a"])
     assert zone.lake.put_block_list(zone.at("T/f"), ["a"]) == first
-    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.InvalidBlockList):
         zone.lake.put_block_list(zone.at("T/f"), ["a", "a"])
     zone.put("T/f", b"other")
-    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.InvalidBlockList):
         zone.lake.put_block_list(zone.at("T/f"), ["a"])
     monkeypatch.setattr("mirror_engine.onelake.lake.MAX_BLOCK_LISTS", 2)
     zone = ZoneClient(zone.storage)
@@ -159,7 +159,7 @@ def test_a_repeated_block_list_changes_nothing_unless_the_file_changed(
         zone.put_block(name, "x", b"x")
         zone.lake.put_block_list(zone.at(name), ["x"])
     zone.lake.put_block_list(zone.at("b"), ["x"])
-    with refused(StorageErrorCode.INVALID_BLOCK_LIST):
+    with refused(StorageErrorCode.InvalidBlockList):
         zone.lake.put_block_list(zone.at("a"), ["x"])
 
 
@@ -184,9 +184,9 @@ def test_an_interrupted_body_leaves_nothing(zone: ZoneClient) -> None:
 def test_a_body_over_the_limit_is_rejected_with_and_without_a_length(tmp_path: Path) -> None:
     zone = ZoneClient(LocalStore(tmp_path), limits=Limits(body_bytes=5))
     zone.put("f", b"12345")
-    with refused(StorageErrorCode.REQUEST_BODY_TOO_LARGE):
+    with refused(StorageErrorCode.RequestBodyTooLarge):
         zone.lake.receive(6)
-    with refused(StorageErrorCode.REQUEST_BODY_TOO_LARGE), zone.lake.receive() as body:
+    with refused(StorageErrorCode.RequestBodyTooLarge), zone.lake.receive() as body:
         for _ in range(6):
             body.write(b"x")
     assert zone.lake._uploads.used_bytes == 0
@@ -196,10 +196,10 @@ def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(tmp_
     zone = ZoneClient(LocalStore(tmp_path), limits=Limits(staging_bytes=10))
     zone.create("f")
     zone.append("f", 0, b"123456")
-    with refused(StorageErrorCode.SERVER_BUSY):
+    with refused(StorageErrorCode.ServerBusy):
         zone.append("f", 6, b"78901")
     zone.append("f", 6, b"7890")
-    with refused(StorageErrorCode.SERVER_BUSY):
+    with refused(StorageErrorCode.ServerBusy):
         zone.put("g", b"1")
     zone.flush("f", 10)
     zone.put("g", b"1234567890")
@@ -213,7 +213,7 @@ def test_uploads_expire(tmp_path: Path) -> None:
     zone.put_block("g", "a", b"abc")
     zone.lake.receive().discard()
     assert zone.lake._uploads.used_bytes == 0
-    with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
+    with refused(StorageErrorCode.InvalidFlushPosition):
         zone.flush("f", 3)
 
 
@@ -222,5 +222,5 @@ def test_uncommitted_files_of_an_earlier_process_are_deleted(zone: ZoneClient) -
     zone.append("f", 0, b"abc")
     again = ZoneClient(zone.storage)
     assert zone.storage.list(".mirror-engine/staging") in (None, [])
-    with refused(StorageErrorCode.INVALID_FLUSH_POSITION):
+    with refused(StorageErrorCode.InvalidFlushPosition):
         again.flush("f", 3)

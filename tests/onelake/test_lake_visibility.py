@@ -114,9 +114,9 @@ def test_metadata_sets_last_modified_of_a_file_and_nothing_of_a_folder(zone: Zon
     file, folder = zone.put("T/f", b"abc"), zone.properties("T")
     assert zone.lake.set_metadata(zone.at("T/f")).modified_ns > file.modified_ns
     assert zone.lake.set_metadata(zone.at("T")).etag == folder.etag
-    with refused(StorageErrorCode.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.ConditionNotMet):
         zone.lake.set_metadata(zone.at("T/f"), matching(file))
-    with refused(StorageErrorCode.PATH_NOT_FOUND):
+    with refused(StorageErrorCode.PathNotFound):
         zone.lake.set_metadata(zone.at("T/nothing"))
 
 
@@ -175,12 +175,12 @@ def test_two_changes_in_one_tick_of_the_clock_have_different_tags(zone: ZoneClie
 
 def test_a_rename_obeys_the_conditions_on_both_ends(zone: ZoneClient) -> None:
     source, target = zone.put("T/f", b"new"), zone.put("T/g", b"old")
-    with refused(StorageErrorCode.PATH_ALREADY_EXISTS):
+    with refused(StorageErrorCode.PathAlreadyExists):
         zone.rename("T/f", "T/g", ABSENT_ONLY)
-    with refused(StorageErrorCode.CONDITION_NOT_MET):
+    with refused(StorageErrorCode.ConditionNotMet):
         zone.rename("T/f", "T/g", matching(source))
     stale = Conditions.of({"x-ms-source-if-match": target.etag}, SOURCE)
-    with refused(StorageErrorCode.SOURCE_CONDITION_NOT_MET):
+    with refused(StorageErrorCode.SourceConditionNotMet):
         zone.lake.rename(zone.at("T/f"), zone.at("T/g"), source_conditions=stale)
     assert zone.read("T/g") == b"old"
     fresh = Conditions.of({"x-ms-source-if-match": source.etag}, SOURCE)

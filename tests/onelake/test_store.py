@@ -57,18 +57,18 @@ def tree(storage: LocalStore, folder: str = "") -> dict[str, bytes | None]:
 
 FILLED = {"a": None, "a/f": b"abc", "empty": None, "f": b"x"}
 REJECTED: list[tuple[Code, Callable[[LocalStore, str], Any], list[str]]] = [
-    (Code.PATH_CONFLICT, lambda s, path: s.make_folder(path), ["f", "f/below"]),
-    (Code.PATH_CONFLICT, lambda s, path: s.publish(staged(s, b""), path, NOW), ["a"]),
-    (Code.PATH_NOT_FOUND, lambda s, path: s.publish(staged(s, b""), path, NOW), ["b/f", "f/g", "", *OUTSIDE]),
-    (Code.RENAME_DESTINATION_PARENT_PATH_NOT_FOUND, lambda s, path: s.rename("a/f", path), ["b/f", "a/f/g", *OUTSIDE]),
-    (Code.SOURCE_PATH_NOT_FOUND, lambda s, path: s.rename(path, "a/g"), ["a/g", "b", "", *OUTSIDE]),
-    (Code.PATH_CONFLICT, lambda s, path: s.rename("f", path), ["a", "empty"]),
-    (Code.PATH_CONFLICT, lambda s, path: s.rename("a", path), ["f"]),
-    (Code.PATH_ALREADY_EXISTS, lambda s, path: s.rename("a", path), ["empty"]),
-    (Code.PATH_ALREADY_EXISTS, lambda s, path: s.rename("empty", path), ["a"]),
-    (Code.INVALID_RENAME_SOURCE_PATH, lambda s, path: s.rename("a", path), ["a", "a/b"]),
-    (Code.PATH_NOT_FOUND, lambda s, path: s.touch(path, NOW), ["a", "a/g", "b/f", "", *OUTSIDE]),
-    (Code.PATH_NOT_FOUND, lambda s, path: s.move_to_trash(path), ["b", "a/b", "", *OUTSIDE]),
+    (Code.PathConflict, lambda s, path: s.make_folder(path), ["f", "f/below"]),
+    (Code.PathConflict, lambda s, path: s.publish(staged(s, b""), path, NOW), ["a"]),
+    (Code.PathNotFound, lambda s, path: s.publish(staged(s, b""), path, NOW), ["b/f", "f/g", "", *OUTSIDE]),
+    (Code.RenameDestinationParentPathNotFound, lambda s, path: s.rename("a/f", path), ["b/f", "a/f/g", *OUTSIDE]),
+    (Code.SourcePathNotFound, lambda s, path: s.rename(path, "a/g"), ["a/g", "b", "", *OUTSIDE]),
+    (Code.PathConflict, lambda s, path: s.rename("f", path), ["a", "empty"]),
+    (Code.PathConflict, lambda s, path: s.rename("a", path), ["f"]),
+    (Code.PathAlreadyExists, lambda s, path: s.rename("a", path), ["empty"]),
+    (Code.PathAlreadyExists, lambda s, path: s.rename("empty", path), ["a"]),
+    (Code.InvalidRenameSourcePath, lambda s, path: s.rename("a", path), ["a", "a/b"]),
+    (Code.PathNotFound, lambda s, path: s.touch(path, NOW), ["a", "a/g", "b/f", "", *OUTSIDE]),
+    (Code.PathNotFound, lambda s, path: s.move_to_trash(path), ["b", "a/b", "", *OUTSIDE]),
 ]
 
 
