@@ -1,4 +1,4 @@
-"""Ports of the mirrored Delta tables (reader, writer, maintainer), and the values that pass through them."""
+"""The port of the mirrored Delta tables, and the values that pass through it."""
 
 from __future__ import annotations
 
@@ -182,22 +182,23 @@ class Outcome:
     operation: str = "NOTHING"
 
 
-class TableReader(Protocol):
-    """Reads mirrored tables under one `ROOT/Tables`; starts no JVM.
+class DeltaWriter(Protocol):
+    """Everything that the engine asks of the Delta tables under one `ROOT/Tables`; one contract suite for all of them.
 
-    A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls for different tables may run in parallel.
+    A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls for different tables may run in parallel;
+    those that commit come one at a time per table. Only `prepare`, `apply` and `maintain` may start a JVM.
     Every method raises `StorageUnavailable` when it fails for reasons outside the table, and `TableDamaged` when the
-    table cannot be read.
+    table cannot be read; those that commit raise `SetupError` when this machine lacks what the merge engine needs.
     """
 
     def tables(self) -> Sequence[str]:
-        """Every Delta table below, by folder, sorted. Starts no JVM."""
+        """Every Delta table below, by folder, sorted."""
 
     def snapshot(self, table: str) -> TableSnapshot | None:
-        """The table as it is; None where there is none. Starts no JVM."""
+        """The table as it is; None where there is none."""
 
     def log_stamp(self, table: str, since: int) -> str:
-        """Version, size and time of the newest commit from `since` on; `""` where that says nothing. Starts no JVM.
+        """Version, size and time of the newest commit from `since` on; `""` where that says nothing.
 
         While it stays the same, nothing was committed.
         """
@@ -205,13 +206,13 @@ class TableReader(Protocol):
     def latest_external_change(self, table: str, since: int) -> int:
         """The newest version after `since` in which another program changed rows or columns; -1 for none.
 
-        OPTIMIZE, VACUUM and properties change neither. Starts no JVM, and costs little where nothing was committed.
+        OPTIMIZE, VACUUM and properties change neither. Costs little where nothing was committed.
         """
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
     ) -> pa.Table | None:
-        """The table's rows; None where there is no such table. Starts no JVM.
+        """The table's rows; None where there is no such table.
 
         Args:
             table: by folder.
@@ -224,24 +225,13 @@ class TableReader(Protocol):
         """
 
     def row_count(self, table: str) -> int | None:
-        """How many rows the table holds now; None where there is no table. Starts no JVM."""
+        """How many rows the table holds now; None where there is no table."""
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        """The table's commits, newest first. Starts no JVM."""
-
-
-class TableWriter(Protocol):
-    """Commits to mirrored tables, one call per table at a time.
-
-    Every method raises `StorageUnavailable` when it fails for reasons outside the table, and `SetupError` when this
-    machine lacks what the merge engine needs.
-    """
+        """The table's commits, newest first."""
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
-        """Make an empty table in one commit that carries the record. A table already there is left alone.
-
-        The commit is on the disk when this returns.
-        """
+        """Make an empty table in one commit that carries the record, durably. A table already there is left alone."""
 
     def prepare(self) -> None:
         """Get ready for `apply` without waiting for it: changes to apply are sure to come. Repeatable, raises nothing.
@@ -270,14 +260,14 @@ class TableWriter(Protocol):
 
         Raises:
             CommitConflict: another writer was first, or the table no longer takes files; nothing was committed.
-            CommitFailed: Spark could not do it; nothing was committed.
+            CommitFailed: the merge engine could not do it; nothing was committed.
             RejectedFile: a file of the batch turned out to be unreadable after all; nothing was committed.
         """
 
     def make_durable(self, table: str, since: int) -> None:
         """Bring every commit after a version to the disk: one that was found, not made by `apply`, may not be there.
 
-        Starts no JVM. Repeatable.
+        Repeatable.
 
         Raises:
             TableDamaged: a commit lost its data files with the power; it never counted as done.
@@ -285,13 +275,6 @@ class TableWriter(Protocol):
 
     def drop(self, table: str) -> None:
         """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable."""
-
-    def close(self) -> None:
-        """End the session, if one was started."""
-
-
-class TableMaintainer(Protocol):
-    """Compacts and vacuums mirrored tables."""
 
     def maintain(
         self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
@@ -301,9 +284,8 @@ class TableMaintainer(Protocol):
         Where the table is wanted between the two, VACUUM is left to the next time.
         """
 
-
-class DeltaWriter(TableReader, TableWriter, TableMaintainer, Protocol):
-    """Everything that the engine asks of the mirrored tables; one contract suite runs over all implementations."""
+    def close(self) -> None:
+        """End the session, if one was started."""
 
 
 STAGED, APPENDED, MERGED = "passthrough", "append", "merge"

@@ -26,12 +26,7 @@ def remove_of_other_processes(files: Iterable[Path]) -> None:
 
 
 class ScratchCleanup:
-    """The scratch folder and the trash of a ROOT.
-
-    Args:
-        tables: their trash.
-        scratch: for passing files.
-    """
+    """The scratch folder and the trash of a ROOT."""
 
     def __init__(self, tables: TablesFolder, scratch: Path) -> None:
         self._tables = tables
@@ -42,10 +37,9 @@ class ScratchCleanup:
     def clear(self) -> None:
         """Delete them; once, and only by one that commits: it holds ROOT. Raises nothing."""
         with self._lock:
-            if self._is_clean:
-                return
-            self._tables.clear_trash()
-            for batch in self._scratch.glob("batch-*"):
-                shutil.rmtree(batch, ignore_errors=True)
-            remove_of_other_processes([*self._scratch.glob("rows-*.arrow"), *self._scratch.glob("copy-*.parquet")])
-            self._is_clean = True
+            if not self._is_clean:
+                self._tables.clear_trash()
+                for batch in self._scratch.glob("batch-*"):
+                    shutil.rmtree(batch, ignore_errors=True)
+                remove_of_other_processes([*self._scratch.glob("rows-*.arrow"), *self._scratch.glob("copy-*.parquet")])
+                self._is_clean = True

@@ -15,18 +15,9 @@ from mirror_engine.tables.log.tables_folder import LOG_FOLDER
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.landing_zone.schema import TableSchema
-
 
 def latest_external_change(folder: Path, since: int) -> int:
-    """The newest version after `since` in which another program changed rows or columns; -1 for none.
-
-    Costs one look for a file where nothing was committed since. OPTIMIZE, VACUUM and properties change no row.
-
-    Raises:
-        TableDamaged: a commit cannot be read.
-        StorageUnavailable: it cannot be read now.
-    """
+    """See `DeltaWriter`; costs one look for a file where nothing was committed since."""
     found, version = -1, since + 1
     with reading_log(folder), suppress(FileNotFoundError):
         while True:
@@ -42,8 +33,6 @@ def refuse_external_change(table: str, folder: Path, since: int) -> None:
 
     Raises:
         CommitConflict: they are.
-        TableDamaged: a commit cannot be read.
-        StorageUnavailable: it cannot be read now.
     """
     if latest_external_change(folder, since) >= 0:
         raise CommitConflict(f"{table}: another program changed its rows", "The next cycle counts again.")
@@ -53,15 +42,12 @@ def refuse_external_change(table: str, folder: Path, since: int) -> None:
 def _changes(folder: Path, version: int, _: tuple[int, int]) -> bool:
     """Whether an external commit changed rows or columns; the last argument distinguishes recreated tables."""
     commit = read_commit(folder, version)
-    if commit.is_ours:
+    if commit.is_ours or not (commit.changes_rows or commit.describes):
         return False
-    return commit.changes_rows or (commit.describes and _schema(folder, version) != _schema(folder, version - 1))
-
-
-def _schema(folder: Path, version: int) -> TableSchema | None:
-    """The columns at a version; None where the log was cleaned up."""
+    if commit.changes_rows:
+        return True
     try:
-        log = open_log(folder, version)
-    except UsageError:
-        return None
-    return None if log is None else log.schema
+        logs = [open_log(folder, each) for each in (version, version - 1)]
+    except UsageError:  # one of them was cleaned up
+        return True
+    return len({log.schema for log in logs if log}) > 1

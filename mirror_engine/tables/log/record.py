@@ -23,26 +23,21 @@ ENGINE_INFO = f"{ENGINE}{__version__}"
 FORMAT = 2
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY = "version"
-_PLAN_KEY = "plan"
 _NO_RECORD = (KeyError, TypeError, ValueError, RecursionError)
 
 
 def to_metadata(record: BatchRecord) -> str:
     """The `userMetadata` of the commit that holds the record's files."""
-    planned = {_PLAN_KEY: record.plan} if record.plan else {}
-    return json.dumps(
-        {
-            **planned,
-            _FORMAT_KEY: FORMAT,
-            "mirror": record.mirror,
-            "root_identity": record.root_identity,
-            "folder": record.folder,
-            "files": list(record.files),
-            "progress": record.progress.to_json(),
-        },
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
+    content = {
+        **({"plan": record.plan} if record.plan else {}),
+        _FORMAT_KEY: FORMAT,
+        "mirror": record.mirror,
+        "root_identity": record.root_identity,
+        "folder": record.folder,
+        "files": list(record.files),
+        "progress": record.progress.to_json(),
+    }
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def is_ours(information: Mapping[str, object]) -> bool:
@@ -52,12 +47,7 @@ def is_ours(information: Mapping[str, object]) -> bool:
 
 
 def carried(metadata: str, version: int) -> str:
-    """The same record, said again in a later commit that holds no files: log cleanup may take the first (LZ-4.18).
-
-    Args:
-        metadata: of the commit that holds the record's files.
-        version: that commit's.
-    """
+    """A version's record, said again in a later commit without files: log cleanup may take the first (LZ-4.18)."""
     return json.dumps({_CARRIED_KEY: version, **json.loads(metadata)}, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -71,26 +61,22 @@ def from_metadata(metadata: object) -> BatchRecord | None:
         return None
     try:
         value = json.loads(metadata)
-        if isinstance(value[_FORMAT_KEY], int) and value[_FORMAT_KEY] != FORMAT:
-            raise _unknown_format(value[_FORMAT_KEY])
+        if isinstance(found := value[_FORMAT_KEY], int) and found != FORMAT:
+            raise TableDamaged(
+                "userMetadata",
+                f"its progress has format {found}, this version of mirror-engine reads {FORMAT}",
+                "use the version of mirror-engine that wrote it, or delete the table's folder under Tables: "
+                "the table is rebuilt from the files in the landing zone",
+            )
         texts = value["mirror"], value["root_identity"], value["folder"], *value["files"]
         if not all(isinstance(text, str) for text in texts):
             return None
         progress = Progress.from_json(value["progress"])
-        plan = str(value.get(_PLAN_KEY, ""))
         files = tuple(value["files"])
+        plan = str(value.get("plan", ""))
         return BatchRecord(value["mirror"], value["root_identity"], progress, files, value["folder"], plan)
     except _NO_RECORD:
         return None
-
-
-def _unknown_format(found: object) -> TableDamaged:
-    return TableDamaged(
-        "userMetadata",
-        f"its progress has format {found}, this version of mirror-engine reads {FORMAT}",
-        "use the version of mirror-engine that wrote it, or delete the table's folder under Tables: "
-        "the table is rebuilt from the files in the landing zone",
-    )
 
 
 def carried_from(metadata: object) -> int | None:
@@ -191,24 +177,6 @@ class Commit:
     removed: set[str] = field(default_factory=set)
     has_vectors: bool = False
 
-    def take(self, kind: str, action: Any) -> None:  # noqa: ANN401 - any program may have written it
-        """Note one action of the log."""
-        match kind:
-            case "commitInfo" if isinstance(action, dict):
-                self.metadata = action.get("userMetadata")
-                self.is_ours = is_ours(action)
-            case "metaData":
-                self.describes = True
-            case "add":
-                self.added[action["path"]] = action["size"]
-                self.changes_rows |= action.get("dataChange", True)
-                self.has_vectors |= bool(action.get("deletionVector"))
-            case "remove":
-                self.removed.add(action["path"])
-                self.changes_rows |= action.get("dataChange", True)
-            case _:
-                pass
-
 
 def commit_file(folder: Path, version: int) -> Path:
     """The path of a commit in its table's folder."""
@@ -234,9 +202,19 @@ def read_commit(folder: Path, version: int) -> Commit:
     with commit_file(folder, version).open("rb") as lines:
         try:
             for line in lines:
-                action = json.loads(line)
-                for kind, said in action.items() if isinstance(action, dict) else ():
-                    found.take(kind, said)
+                actions = json.loads(line)
+                for kind, action in actions.items() if isinstance(actions, dict) else ():
+                    if kind == "commitInfo" and isinstance(action, dict):
+                        found.metadata, found.is_ours = action.get("userMetadata"), is_ours(action)
+                    elif kind == "metaData":
+                        found.describes = True
+                    elif kind == "add":
+                        found.added[action["path"]] = action["size"]
+                        found.changes_rows |= action.get("dataChange", True)
+                        found.has_vectors |= bool(action.get("deletionVector"))
+                    elif kind == "remove":
+                        found.removed.add(action["path"])
+                        found.changes_rows |= action.get("dataChange", True)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise _cut_off(folder, version) from None
     if is_empty(folder, version):
@@ -246,12 +224,14 @@ def read_commit(folder: Path, version: int) -> Commit:
 
 def _cut_off(folder: Path, version: int) -> TableDamaged:
     fault = f"commit {version} of its Delta log is cut off or damaged"
-    name = commit_file(folder, version).name
-    if any((folder / LOG_FOLDER).glob(f"{version:020}.checkpoint*")) or commit_file(folder, version + 1).exists():
+    file = commit_file(folder, version)
+    if any(file.parent.glob(f"{version:020}.checkpoint*")) or commit_file(folder, version + 1).exists():
         return TableDamaged(folder, fault)
-    again = "its change files are applied again, if they still lie in the zone"
     return TableDamaged(
-        folder, fault, f"Restore the table's folder from a backup, or delete _delta_log/{name}: {again}."
+        folder,
+        fault,
+        f"Restore the table's folder from a backup, or delete _delta_log/{file.name}: "
+        "its change files are applied again, if they still lie in the zone.",
     )
 
 
