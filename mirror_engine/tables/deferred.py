@@ -30,9 +30,17 @@ class DeferredWriter:
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
+        return getattr(self._writer, name)
+
+    @property
+    def _writer(self) -> DeltaWriter:
         with self._lock:
             self._made = self._made or self._make()
-        return getattr(self._made, name)
+            return self._made
+
+    def prepare(self) -> None:
+        """Get the real writer ready, when it is called, not when it is looked up."""
+        self._writer.prepare()
 
     def tables(self) -> Sequence[str]:
         """Every Delta table, by folder, sorted."""
@@ -50,7 +58,7 @@ class DeferredWriter:
             return -1
         except OSError:
             pass  # the real writer raises the error that names the table
-        return int(self.__getattr__("latest_external_change")(table, since))
+        return self._writer.latest_external_change(table, since)
 
     def close(self) -> None:
         """Close the real writer, if it was made."""

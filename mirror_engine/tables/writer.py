@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import CommitConflict
@@ -206,3 +208,12 @@ def record_again(log: DeltaLog) -> str:
 def count_parquet(folder: Path) -> int:
     """Data files in a table's folder, whether they are part of the table or not."""
     return sum(1 for file in folder.rglob("*.parquet") if "_delta_log" not in file.relative_to(folder).parts)
+
+
+def sweep(folder: Path, retention_hours: float) -> None:
+    """Delete files that a killed deltalake did not finish, once they are as old as what VACUUM deletes."""
+    for file in folder.rglob("*#[0-9]*"):
+        is_unfinished = file.name.rpartition("#")[0].endswith((".parquet", ".json", "_last_checkpoint"))
+        with suppress(OSError):
+            if is_unfinished and file.is_file() and time.time() - file.stat().st_mtime >= retention_hours * 3600:
+                file.unlink()

@@ -216,7 +216,9 @@ def test_a_table_made_again_is_counted_again(shop):
     assert shop.writer.asked == ["dbo/Orders"] * 2
 
 
-def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, monkeypatch):
+@pytest.mark.parametrize("error", [ZeroDivisionError, type("PanicException", (BaseException,), {})])
+def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, monkeypatch, error):
+    """A panic of deltalake is no `Exception`."""
     shop.writer.error = CommitFailed("dbo/Orders: maintenance failed")
     orders = shop.orders()
     with kept(shop) as cycle:
@@ -227,13 +229,13 @@ def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, monkeypatch):
         assert [(each.table.table, each.message, each.retry_seconds) for each in emitted] == [
             ("Orders", "dbo/Orders: maintenance failed", 60.0)
         ]
-        shop.writer.error = ZeroDivisionError()
+        shop.writer.error = error()
         later = time.monotonic() + 61
         monkeypatch.setattr(time, "monotonic", lambda: later)
         cycle()
     emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
     assert [(each.message, each.retry_seconds) for each in emitted[1:]] == [
-        ("maintenance failed, unforeseen: ZeroDivisionError", 120.0)
+        (f"maintenance failed, unforeseen: {error.__name__}", 120.0)
     ]
     assert len(shop.writer.asked) == 2
     assert shop.ids() == [0, 1, 2, 3, 4]

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
 from mirror_engine.errors import CommitConflict, StorageUnavailable
-from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, to_metadata
+from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
 from mirror_engine.tables.log.snapshot import needs_mapping
+from mirror_engine.tables.log.tables_folder import readable_by_deltalake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,8 +87,9 @@ _OLD_FEATURES = {
     "columnMapping": 5,
     "identityColumns": 6,
 }
+_CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 _PROPERTIES = {
-    "delta.checkpointInterval": "50",  # every tenth commit would take seconds
+    _CHECKPOINT_INTERVAL: "50",  # every tenth commit would take seconds
     VECTORS: "false",  # a small MERGE would take twice as long
 }
 
@@ -235,7 +241,7 @@ def _replace_metadata(log: DeltaLog, operation: str, fields: Sequence[Json], con
     wanted = _protocol(protocol, _features([field["type"] for field in fields], configuration))
     if wanted != protocol:
         actions.append({"protocol": wanted})
-    put_commit(log.folder, log.version + 1, [_information(operation, configuration), *actions])
+    put_commit(log.folder, log.version + 1, [_information(operation, configuration, None, log), *actions])
     return log.version + 1
 
 
@@ -250,8 +256,14 @@ def record_only(log: DeltaLog, record: BatchRecord) -> None:
         CommitConflict: another writer was first; nothing was written.
         StorageUnavailable: nothing was written.
     """
-    information = _information("WRITE", log.table.metadata().configuration, to_metadata(record))
-    put_commit(log.folder, log.version + 1, [information, _transaction(record)])
+    configuration, version = log.table.metadata().configuration, log.version + 1
+    information = _information("WRITE", configuration, to_metadata(record), log)
+    put_commit(log.folder, version, [information, _transaction(record)])
+    if (version + 1) % int(configuration.get(_CHECKPOINT_INTERVAL, "10")) == 0:  # as deltalake counts
+        try:
+            DeltaTable(str(readable_by_deltalake(log.folder))).create_checkpoint()
+        except (DeltaError, OSError) as error:
+            logging.getLogger(__name__).warning("%s: no checkpoint: %s", log.folder, error)
 
 
 def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:
@@ -305,7 +317,9 @@ def _transaction(record: BatchRecord) -> Json:
     return {"txn": {"appId": record.application, "version": record.progress.batch, "lastUpdated": now_ms()}}
 
 
-def _information(operation: str, configuration: Mapping[str, str], metadata: str | None = None) -> Json:
+def _information(
+    operation: str, configuration: Mapping[str, str], metadata: str | None, log: DeltaLog | None = None
+) -> Json:
     information: Json = {
         "timestamp": now_ms(),
         "operation": operation,
@@ -316,6 +330,7 @@ def _information(operation: str, configuration: Mapping[str, str], metadata: str
     }
     if metadata is not None:
         information["userMetadata"] = metadata
-    if configuration.get("delta.enableInCommitTimestamps") == "true":
-        information["inCommitTimestamp"] = now_ms()
+    if log and configuration.get("delta.enableInCommitTimestamps") == "true":
+        before = read_commit(log.folder, log.version).in_commit_timestamp
+        information["inCommitTimestamp"] = max(now_ms(), before + 1)  # they rise, whatever the clock says
     return {"commitInfo": information}

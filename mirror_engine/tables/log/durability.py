@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -18,10 +19,10 @@ from mirror_engine.tables.log.record import commits_after
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 _SYNCS = 4
+_failed: set[Path] = set()  # files whose fsync failed in this process
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems that need none
 
 
@@ -46,23 +47,37 @@ def make_durable(folder: Path, since: int) -> None:
 
 
 def _sync_commits(folder: Path, since: int) -> None:
+    log = folder / LOG_FOLDER
     sizes: dict[str, int] = {}
-    logged = [f"{LOG_FOLDER}/_last_checkpoint"]
+    logged = [log / "_last_checkpoint"]
     vectors: list[Path] = []
     for version, commit in commits_after(folder, since):
         sizes = {**{path: size for path, size in sizes.items() if path not in commit.removed}, **commit.added}
-        logged += [f"{LOG_FOLDER}/{version:020}.{kind}" for kind in ("json", "crc", "checkpoint.parquet")]
+        logged += [log / f"{version:020}.json", log / f"{version:020}.crc", *log.glob(f"{version:020}.checkpoint*")]
         if commit.has_vectors:
             vectors = list(folder.glob("deletion_vector*.bin"))
-    data = {folder / unquote(path): size for path, size in sizes.items() if _is_inside(path)}
-    _refuse_torn(folder, data)
+    # other programs may name files that are not in the table's folder
+    inside = {path: size for path, size in sizes.items() if "://" not in path and not path.startswith(("/", "file:"))}
+    data = {folder / unquote(path): size for path, size in inside.items()}
+    for file, size in data.items():
+        found = file.stat().st_size if file.exists() else None
+        if found != size:
+            state = "is not there" if found is None else f"has {found} bytes of {size}"
+            raise TableDamaged(folder, f"{file.name}, which the Delta log names, {state}")
     # Hadoop's checksum of a `_last_checkpoint` before this one: it refuses what differs
-    (folder / LOG_FOLDER / "._last_checkpoint.crc").unlink(missing_ok=True)
+    (log / "._last_checkpoint.crc").unlink(missing_ok=True)
+    sidecars = list(log.glob("_sidecars/*.parquet"))
     with ThreadPoolExecutor(_SYNCS) as pool:  # a disk writes several files at once faster than one by one
-        list(pool.map(sync_file, (*data, *vectors)))
-    for name in logged:
-        sync_file(folder / name)
-    for each in _folders(folder, data, is_new=since < 0):
+        list(pool.map(sync_file, (*data, *vectors, *sidecars)))
+    for file in logged:
+        sync_file(file)
+    # every folder in which a name is new, the deepest first: each is durable before it is named
+    new = {folder, log, *(file.parent for file in sidecars)}
+    for file in data:
+        new.update(above for above in file.parents if above.is_relative_to(folder))
+    if since < 0:
+        new.update(folder.parents[:2])  # a schema's folder, and `ROOT/Tables`
+    for each in sorted(new, key=lambda each: len(each.parts), reverse=True):
         sync_folder(each)
 
 
@@ -72,49 +87,39 @@ def sync_folder(folder: Path) -> None:
     Raises:
         OSError: it failed.
     """
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(opened)
+        _sync(folder, os.O_DIRECTORY)
     except OSError as error:
         if error.errno not in _NO_FOLDER_SYNC:
             raise
-    finally:
-        os.close(opened)
 
 
 def sync_file(file: Path) -> None:
     """Fsync a file, and the checksum that Hadoop may write for it; absent is no error.
+
+    A file whose fsync failed is written again: Linux holds its pages for clean, so that the next fsync would succeed.
 
     Raises:
         OSError: it failed.
     """
     for each in (file, file.with_name(f".{file.name}.crc")):
         with suppress(FileNotFoundError):
-            opened = os.open(each, os.O_RDONLY)
+            if each in _failed:
+                copy = each.with_name(f".{each.name}.tmp")
+                shutil.copyfile(each, copy)
+                _sync(copy)
+                copy.replace(each)
+                _failed.discard(each)
             try:
-                os.fsync(opened)
-            finally:
-                os.close(opened)
+                _sync(each)
+            except OSError:
+                _failed.add(each)
+                raise
 
 
-def _is_inside(path: str) -> bool:
-    """Whether a data file is in the table's folder: other programs may name any path."""
-    return "://" not in path and not path.startswith(("/", "file:"))
-
-
-def _refuse_torn(folder: Path, data: dict[Path, int]) -> None:
-    for file, size in data.items():
-        found = file.stat().st_size if file.exists() else None
-        if found != size:
-            state = "is not there" if found is None else f"has {found} bytes of {size}"
-            raise TableDamaged(folder, f"{file.name}, which the Delta log names, {state}")
-
-
-def _folders(folder: Path, data: Iterable[Path], *, is_new: bool) -> Iterable[Path]:
-    """Every folder in which a name is new, the deepest first: each is durable before it is named."""
-    found = {folder, folder / LOG_FOLDER}
-    for file in data:
-        found.update(above for above in file.parents if above.is_relative_to(folder))
-    if is_new:
-        found.update(folder.parents[:2])  # a schema's folder, and `ROOT/Tables`
-    return sorted(found, key=lambda each: len(each.parts), reverse=True)
+def _sync(path: Path, flags: int = 0) -> None:
+    opened = os.open(path, os.O_RDONLY | flags)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -167,6 +167,7 @@ class Commit:
         added: data files it adds, as the log spells them, with their sizes in bytes.
         removed: data files it removes.
         has_vectors: whether a file's deleted rows stand in a deletion vector.
+        in_commit_timestamp: the time it says it was made, where the table has in-commit timestamps; else 0.
     """
 
     is_ours: bool = False
@@ -176,6 +177,7 @@ class Commit:
     added: dict[str, int] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     has_vectors: bool = False
+    in_commit_timestamp: int = 0
 
 
 def commit_file(folder: Path, version: int) -> Path:
@@ -206,6 +208,7 @@ def read_commit(folder: Path, version: int) -> Commit:
                 for kind, action in actions.items() if isinstance(actions, dict) else ():
                     if kind == "commitInfo" and isinstance(action, dict):
                         found.metadata, found.is_ours = action.get("userMetadata"), is_ours(action)
+                        found.in_commit_timestamp = int(action.get("inCommitTimestamp", 0))
                     elif kind == "metaData":
                         found.describes = True
                     elif kind == "add":

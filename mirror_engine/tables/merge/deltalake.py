@@ -23,7 +23,7 @@ from mirror_engine.tables.log.data_commit import commit_properties, committing, 
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.snapshot import open_log, read_footer
 from mirror_engine.tables.log.tables_folder import readable_by_deltalake
-from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again
+from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -110,6 +110,7 @@ class DeltalakeWriter(LocalDeltaWriter):
                 )
         except (DeltaError, OSError) as error:
             raise meaning(table, log, error, _SPARK_HELP) from error
+        sweep(folder, retention_hours)
         make_durable(folder, since)
         return {
             "files_added": metrics["numFilesAdded"],

@@ -16,7 +16,7 @@ from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows, open_log
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions, confs
-from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again
+from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -235,6 +235,7 @@ def compact_and_vacuum(
         before = count_parquet(folder)
         if not is_wanted():
             spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
+    sweep(folder, retention_hours)
     make_durable(folder, log.version)  # VACUUM commits, too
     return {
         "files_added": metrics["numFilesAdded"],

@@ -79,10 +79,38 @@ def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path: Path, sync
     (data,) = tmp_path.glob("*/*.parquet")
     beside = [data.with_name(f".{data.name}.crc"), tmp_path / "_delta_log" / f".{0:020}.json.crc"]
     beside.append(tmp_path / "_delta_log" / f"{0:020}.crc")
+    sidecars = tmp_path / "_delta_log" / "_sidecars"
+    sidecars.mkdir()
+    kinds = ("0000000001.0000000002.parquet", "80a083e8-7026-4e79-81be-64bd76c43a11.json")
+    beside += [sidecars / "part.parquet", *(tmp_path / "_delta_log" / f"{0:020}.checkpoint.{kind}" for kind in kinds)]
     for path in beside:
         path.write_bytes(b"crc")
     make_durable(tmp_path, -1)
-    assert set(beside) < set(synced)
+    assert {*beside, sidecars} < set(synced)
+
+
+def test_a_file_that_could_not_be_fsynced_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux calls pages clean that it could not write: a second fsync succeeds and means nothing."""
+    append(tmp_path, "mon")
+    (data,) = tmp_path.glob("*/*.parquet")
+    content, before, fsync = data.read_bytes(), data.stat().st_ino, os.fsync
+    failing = {before}
+
+    def fail_once(opened: int) -> None:
+        if os.fstat(opened).st_ino in failing:
+            failing.clear()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    with pytest.raises(StorageUnavailable, match="cannot be fsynced"):
+        make_durable(tmp_path, -1)
+    assert data.stat().st_ino == before
+    for _ in range(2):
+        make_durable(tmp_path, -1)
+    assert (data.read_bytes(), failing) == (content, set())
+    assert data.stat().st_ino != before
+    assert len(list(data.parent.iterdir())) == 1
 
 
 def test_files_that_are_no_longer_part_of_the_table_may_be_gone(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.tables.log.commit import create_table, evolve, put_commit, record_only
-from mirror_engine.tables.log.record import carried, from_metadata, to_metadata
+from mirror_engine.tables.log.record import carried, from_metadata, now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
@@ -213,6 +213,32 @@ def test_a_file_system_without_hard_links_takes_no_commit_and_the_error_says_so(
     with pytest.raises(StorageUnavailable, match="hard links"):
         record_only(log, record(1))
     assert [path.name for path in (folder / "_delta_log").iterdir()] == [f"{0:020}.json"]
+
+
+def test_commits_without_rows_write_checkpoints_when_they_are_due(tmp_path: Path) -> None:
+    folder = made(tmp_path / "T")
+    log = known_log(folder)
+    interval = int(log.table.metadata().configuration["delta.checkpointInterval"])
+    for version in range(1, interval):
+        put_commit(folder, version, [{"commitInfo": {}}]) if version < interval - 1 else record_only(
+            known_log(folder), record(1)
+        )
+    assert (folder / "_delta_log" / f"{interval - 1:020}.checkpoint.parquet").exists()
+    assert known_log(folder).snapshot().record == record(1)
+
+
+def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path: Path) -> None:
+    folder, ahead = made(tmp_path / "T"), now_ms() + 60_000
+    metadata = json.loads(commit(folder, 0).read_text().splitlines()[2])["metaData"]
+    metadata["configuration"]["delta.enableInCommitTimestamps"] = "true"
+    features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}
+    put_commit(
+        folder, 1, [{"commitInfo": {"inCommitTimestamp": ahead}}, {"protocol": features}, {"metaData": metadata}]
+    )
+    record_only(known_log(folder), record(1))
+    evolve(known_log(folder), schema_of("Id", "City:string", "new"))
+    said = [json.loads(commit(folder, version).read_text().splitlines()[0]) for version in (2, 3)]
+    assert [each["commitInfo"]["inCommitTimestamp"] for each in said] == [ahead + 1, ahead + 2]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ import pytest
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 
-from mirror_engine.errors import CommitConflict, CommitFailed
+from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.tables import writer as table_writer
+from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge import deltalake as engine
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
@@ -168,6 +169,50 @@ def test_rows_added_since_the_snapshot_are_a_conflict(writer: DeltalakeWriter, m
             table.change(change)
         version += 1
     assert table.found() == [*[(1, "Graz")] * 3, (1, "Linz")]
+
+
+def test_a_merge_whose_checkpoint_failed_is_a_commit(writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "3")
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    (writer._tables.path(table.table) / "_delta_log" / f"{2:020}.checkpoint.parquet" / "in the way").mkdir(parents=True)
+    assert table.change((1, 1, "Wels")).version == 2
+    assert table.found() == [(1, "Wels")]
+
+
+def test_a_missing_data_file_is_damage_whatever_is_done(writer: DeltalakeWriter) -> None:
+    table = Scenario(writer, schema_of("Id", "At:timestamp"), ["Id"])
+    table.change((0, 1, None))
+    table.change((0, 9, None))
+    gone = next(file for file in files_of(writer, table) if pq.read_table(file)["Id"].to_pylist() == [9])
+    gone.unlink()
+    with pytest.raises(TableDamaged, match=gone.name):
+        table.change((1, 1, None))  # the other file's
+    with pytest.raises(TableDamaged, match=gone.name):
+        writer.maintain(table.table, 0.0)
+
+
+def test_rows_that_a_constraint_refuses_are_told_without_their_values(writer: DeltalakeWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    DeltaTable(str(writer._tables.path(table.table))).alter.add_constraint({"short": "City <> 'Wels'"})
+    with pytest.raises(CommitFailed, match="constraint") as refused:
+        table.change((1, 1, "Wels"))
+    assert "Spark" not in str(refused.value)
+    assert "Wels" not in str(refused.value)
+
+
+def test_what_a_killed_deltalake_left_goes_once_it_is_old(writer: DeltalakeWriter) -> None:
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    folder = writer._tables.path(table.table)
+    left = [folder / "part-1.parquet#1", folder / "_delta_log" / f"{9:020}.json#1"]
+    for path in left:
+        path.touch()
+    writer.maintain(table.table, 1.0)
+    assert all(path.exists() for path in left)
+    writer.maintain(table.table, 0.0)
+    assert not any(path.exists() for path in left)
 
 
 def test_compacting_and_vacuuming_keep_rows_and_record(writer: DeltalakeWriter) -> None:
