@@ -13,7 +13,7 @@ from mirror_engine.engine.plan import UpdateFolderIdentity
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.landing_zone.layout import LOCK, TABLES
 from mirror_engine.tables.log.durability import sync_folder
-from mirror_engine.tables.reading.digest import digest
+from mirror_engine.tables.reading.request import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -164,6 +164,6 @@ def _same_content(storage: Storage, folder: str, progress: Progress) -> bool:
 def _is_same(storage: Storage, path: str, file: AppliedFile) -> bool:
     try:
         with storage.open(path) as handle:
-            return digest(handle)[0] == file.digest
+            return digest(handle) == file.digest
     except FileNotFoundError:
         return False

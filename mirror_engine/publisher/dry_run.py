@@ -65,15 +65,13 @@ class DryRun:
         self._ledger = ledger or Ledger.fresh()
         self.context = EngineContext(storage, writer, self._ledger, config, time.time, listener)
         self.poller = Poller(storage, config)
-        self._reader = ChangeFileReader(storage, config, mode)
-        reader = BatchReader(self._reader, config, listener, writer.prepare)
+        reader = BatchReader(ChangeFileReader(storage, config, mode), config, listener, writer.prepare)
         self._engine = Engine(self.context, self.poller, reader, Janitor(storage, config, time.time))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._reader.close()
         self._engine.close()
         self._ledger.close()
 

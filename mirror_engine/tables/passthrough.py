@@ -12,7 +12,7 @@ import weakref
 from bisect import bisect
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -27,12 +27,11 @@ from mirror_engine.landing_zone.schema import VOID
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import decimal_of
-from mirror_engine.tables.reading.digest import digest
-from mirror_engine.tables.reading.opening import listed_now, open_listed
 from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, ParquetChangeFile
 from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
 from mirror_engine.tables.reading.reader import file_contract, read_file
-from mirror_engine.tables.reading.row_rules import ingest
+from mirror_engine.tables.reading.request import digest, listed_now, open_listed
+from mirror_engine.tables.reading.row_rules import IngestedRows
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 from mirror_engine.tables.scratch import PROCESS
 
@@ -157,13 +156,14 @@ class PassthroughReader:
             file, contract = self._opened(handle, request)
             metadata = file.parquet.metadata
             rows = CopiedRows(copy, [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)])
-            ingested = ingest(file, contract, request.file.size, ReadMode(lambda schema, _: rows.of(schema)))
+            ingested = IngestedRows(file, contract, request.file.size, ReadMode(lambda schema, _: rows.of(schema)))
             if not ingested.markers:
                 raise NotEligible("it has no rows")
             for group, columns in rows.facts.items():
                 for at, column in enumerate(file.columns):
                     _check_chunk(column, metadata.row_group(group).column(at), columns[column.name])
-            return read_file(file, contract, ingested, request, hashing.result(), passthrough=copy)
+            read = read_file(file, contract, ingested, request, hashing.result())
+            return replace(read, rows=replace(read.rows, passthrough=copy))
 
 
 def _check_names(file: ParquetChangeFile, contract: FileContract) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.tables.reading.opening import OpenFile
+    from mirror_engine.tables.reading.request import OpenFile
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CONFIG = Config(max_row_size=1 << 20, max_batch_size=1 << 20, cleanup="off")

@@ -282,7 +282,6 @@ def keys_only(sizes: Iterable[int] | None, max_whole_file: float = math.inf) -> 
     return ReadMode(
         store=lambda _schema, key_columns: KeyRows(key_columns),
         threads=False,  # counting keys takes as long as decoding the rest
-        counts_bytes=False,
         max_whole_file=max_whole_file,
         digested_sizes=None if sizes is None else {size for size, count in Counter(sizes).items() if count > 1},
     )

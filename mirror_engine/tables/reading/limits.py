@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MAX_EXPANDED_ROWS = 64  # a file may expand to as many rows of the longest length allowed …
 MAX_EXPANSION = 256  # … or to as many times its own length
 MIN_ROW_BYTES = 256  # of a row while its batch is reduced to net changes (100 measured): empty rows cost, too
-_FEW_BYTES = 1 << 16
 
 
 def limit_memory(size: int) -> None:
@@ -66,9 +65,8 @@ def broken(path: str, reason: str) -> RejectedFile:
 
 def too_large(path: str, reason: str, limit_bytes: int, row: int | None = None) -> RejectedFile:
     """The rejection of what is beyond a bound that the option `max_row_size` moves."""
-    return RejectedFile(
-        diagnose("ME075", path, row=row, reason=reason, limit=f"{limit_bytes:,} bytes", option="max_row_size")
-    )
+    limit = f"{limit_bytes:,} bytes"
+    return RejectedFile(diagnose("ME075", path, row=row, reason=reason, limit=limit, option="max_row_size"))
 
 
 def check_total(expanded_bytes: int, rows: int, size: int, path: str, config: Config) -> None:
@@ -94,22 +92,18 @@ def check_lengths(batch: pa.RecordBatch, path: str, first_row: int, config: Conf
     """Refuse a row longer than `max_row_size`.
 
     Returns:
-        How many bytes all rows take; of few, how many are allocated for them.
+        How many bytes all rows take.
 
     Raises:
         RejectedFile: ME075, with the row's number.
     """
-    allocated = int(batch.get_total_buffer_size())  # never less than the rows take, and quick
-    if allocated <= min(_FEW_BYTES, config.max_row_size):
-        return allocated
     total = int(batch.nbytes)
-    if total <= config.max_row_size:
-        return total
-    lengths = np.zeros(batch.num_rows, dtype=np.int64)
-    for cells in batch.columns:
-        if pa.types.is_string(cells.type) or pa.types.is_binary(cells.type):
-            lengths += pc.fill_null(pc.binary_length(cells), 0).to_numpy()
-    longest = int(lengths.argmax())
-    if lengths[longest] > config.max_row_size:
-        raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.max_row_size, first_row + longest)
+    if total > config.max_row_size:
+        lengths = np.zeros(batch.num_rows, dtype=np.int64)
+        for cells in batch.columns:
+            if pa.types.is_string(cells.type) or pa.types.is_binary(cells.type):
+                lengths += pc.fill_null(pc.binary_length(cells), 0).to_numpy()
+        longest = int(lengths.argmax())
+        if lengths[longest] > config.max_row_size:
+            raise too_large(path, f"a row of {lengths[longest]:,} bytes", config.max_row_size, first_row + longest)
     return total

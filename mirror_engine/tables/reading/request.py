@@ -1,19 +1,32 @@
-"""What is read of a table folder, and against what: each file against the table as the file before leaves it."""
+"""What is read of a table folder, and against what: each file against the table as the file before leaves it.
+
+Imports no Arrow: a start that reads no rows goes without.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from hashlib import blake2b
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from mirror_engine.errors import ConcurrentModification
+from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 
+    import pyarrow as pa
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.schema import TableSchema
+    from mirror_engine.landing_zone.schema import Column, TableSchema
+    from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import FileRows
+
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,76 @@ class PendingFiles:
     def request(self, place: int, facts: TableContext) -> ReadRequest:
         """For the file at a place, with the context before it."""
         return ReadRequest(self.zone, self.table, self.files[place], self.metadata, facts)
+
+
+def open_listed(storage: Storage, request: ReadRequest) -> BinaryIO:
+    """Open the file of a request.
+
+    Raises:
+        ConcurrentModification: it is gone.
+        StorageUnavailable: it could not be opened.
+    """
+    try:
+        return storage.open(f"{request.zone}/{request.path}")
+    except FileNotFoundError:
+        raise ConcurrentModification(f"{request.path}: gone before it was read") from None
+
+
+def listed_now(storage: Storage, request: ReadRequest) -> LandedFile:
+    """The file of a request as it would be listed now: equal to the request's where it did not change since.
+
+    Raises:
+        ConcurrentModification: it was replaced or removed.
+        StorageUnavailable: its entry could not be read.
+    """
+    entry = storage.stat(f"{request.zone}/{request.path}")
+    if entry is None or entry.kind is not Kind.FILE or entry.identity != request.file.identity:
+        raise ConcurrentModification(f"{request.path}: replaced or removed since it was listed")
+    return replace(request.file, size=entry.size, modified_ns=entry.modified_ns)
+
+
+def digest(handle: BinaryIO) -> str:
+    """The digest of all bytes: BLAKE2b, 128 bits, hex."""
+    handle.seek(0)
+    hasher = blake2b(digest_size=16)
+    while block := handle.read(_BLOCK_BYTES):
+        hasher.update(block)
+    return hasher.hexdigest()
+
+
+class OpenFile(Protocol):
+    """An open change file.
+
+    Attributes:
+        columns: data columns in file order, without the marker; observed types in Delta's words, `VOID` for a
+            null-typed one. For text: the declared columns that the header names.
+        marker: the marker column's name as spelled; None for a marker-free file.
+        naive_columns, utc_columns: timestamp columns without and with a time zone.
+    """
+
+    columns: Sequence[Column]
+    marker: str | None
+    naive_columns: frozenset[str]
+    utc_columns: frozenset[str]
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """Warnings and information; grows while rows are read."""
+
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows in file order, in bounded batches, readable more than once.
+
+        Args:
+            columns: those that must be read, by the file's own names; all, where it is None. A format that cannot
+                leave columns out gives all.
+
+        Columns under the file's own names, in file order, each in the Arrow type of its observed Delta type (see
+        `arrow_types`), then, where there is a marker, `MARKER_COLUMN` as int8, each of them one the protocol knows.
+
+        Raises:
+            RejectedFile: a row, cell or page cannot be read (ME024, ME037 for a marker outside int8, ME060,
+                ME061, ME075).
+        """
 
 
 class OrderedReader(Protocol):

@@ -46,7 +46,6 @@ class ReadMode:
         store: makes the store of one file's rows, from their schema and the key columns.
         threads: whether Arrow may decode columns in parallel: sooner where every row is kept, but each of its threads
             holds on to memory.
-        counts_bytes: whether the bytes of cells are counted (LZ-9.3).
         max_whole_file: bytes up to which all columns of a file are read; of larger files only those that the protocol
             compares or that must not be NULL.
         digested_sizes: sizes of files whose content is hashed: equal files are of equal size (ME064); None for all.
@@ -54,7 +53,6 @@ class ReadMode:
 
     store: Callable[[pa.Schema, Collection[str]], RowStore]
     threads: bool = True
-    counts_bytes: bool = True
     max_whole_file: float = math.inf
     digested_sizes: Collection[int] | None = None
 
@@ -78,61 +76,49 @@ class RowSpill:
 
     def __init__(self, schema: pa.Schema, scratch: Path, memory_bytes: float = MEMORY_BYTES) -> None:
         self.schema = schema
-        self._scratch = scratch
         self._memory_bytes = memory_bytes
-        self._batches: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []  # not written yet
         self._bytes = 0
-        self._file: Path | None = None
-        self._writer: pa.ipc.RecordBatchFileWriter | None = None
-        self._remove: Callable[[], object] = lambda: None
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None  # of the scratch file, once there is one
+        self._path = scratch / f"rows-{PROCESS}-{uuid4().hex}.arrow"
 
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             self._batches.append(batch)
             self._bytes += batch.nbytes
-        if self._bytes > self._memory_bytes:
-            self._spill()
+        if self._bytes <= self._memory_bytes:
+            return
+        with scratch_errors():
+            if self._writer is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                weakref.finalize(self, self._path.unlink, missing_ok=True)
+                self._writer = pa.ipc.new_file(str(self._path), self.schema, options=_WRITE_OPTIONS)
+            for waiting in self._batches:
+                self._writer.write_batch(waiting)
+        self._batches = []
 
     def finish(self) -> None:
         if self._writer is not None:
             with scratch_errors():
                 self._writer.close()
-            self._writer = None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         names = self.schema.names if columns is None else list(columns)
-        for batch in self._spilled(names) if self._file else self._batches:
-            yield batch.select(names)
+        if self._writer is None:
+            for batch in self._batches:
+                yield batch.select(names)
+            return
+        fields = sorted(map(self.schema.get_field_index, names))
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        with scratch_errors(), pa.OSFile(str(self._path)) as file, pa.ipc.open_file(file, options=options) as reader:
+            for at in range(reader.num_record_batches):
+                yield reader.get_batch(at).select(names)
 
     def close(self) -> None:
         self._batches = []
-        self._writer = None
-        self._remove()
-
-    def _spill(self) -> None:
-        """Write all rows so far; from now on every batch is written at once."""
-        with scratch_errors():
-            if self._writer is None:
-                self._scratch.mkdir(parents=True, exist_ok=True)
-                self._file = self._scratch / f"rows-{PROCESS}-{uuid4().hex}.arrow"
-                self._remove = weakref.finalize(self, _unlink, self._file)
-                self._writer = pa.ipc.new_file(str(self._file), self.schema, options=_WRITE_OPTIONS)
-                self._memory_bytes = 0
-            for batch in self._batches:
-                self._writer.write_batch(batch)
-        self._batches = []
-        self._bytes = 0
-
-    def _spilled(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        fields = sorted(map(self.schema.get_field_index, names))
-        options = pa.ipc.IpcReadOptions(included_fields=fields)
-        with scratch_errors():
-            source = pa.OSFile(str(self._file))
-        with source, pa.ipc.open_file(source, options=options) as reader:
-            for at in range(reader.num_record_batches):
-                with scratch_errors():
-                    batch = reader.get_batch(at)
-                yield batch
+        if self._writer is not None:
+            self._writer = None
+            self._path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -143,7 +129,3 @@ def scratch_errors() -> Iterator[None]:
     except OSError as failed:
         reason = failed.strerror or type(failed).__name__
         raise StorageUnavailable(f"the scratch folder failed: {reason}", "free some disk space") from failed
-
-
-def _unlink(path: Path) -> None:
-    path.unlink(missing_ok=True)
