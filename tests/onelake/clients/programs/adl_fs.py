@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import pytest
 from adlfs import AzureBlobFileSystem
 from azure.identity.aio import DefaultAzureCredential
-from places import KEY, LANDING_ZONE, WORKSPACE
+from places import HTTP, HTTPS, KEY, LANDING_ZONE, MIB, WORKSPACE, new_table
 
-HOST = "onelake.blob.fabric.microsoft.com"
+PLAIN = f"DefaultEndpointsProtocol=http;AccountName=onelake;AccountKey={KEY};BlobEndpoint={HTTP}/onelake"
 
 
-def round_trip(address: str, table: str) -> dict[str, Any]:
-    """Pipe, list, cat, move, remove; by https to the real name or to the direct address, or by http."""
-    files = _by_http(address) if address.startswith("http://") else _by_token(address)
-    folder = f"{WORKSPACE}/{LANDING_ZONE}/{table}"
+@pytest.mark.parametrize("host", ["onelake.blob.fabric.microsoft.com", HTTPS.removeprefix("https://"), None])
+def test_pipe_ls_cat_mv_rm(host):
+    by_token = {"account_name": "onelake", "account_host": host, "credential": DefaultAzureCredential()}
+    way = by_token if host else {"connection_string": PLAIN}
+    files = AzureBlobFileSystem(**way, skip_instance_cache=True, use_listings_cache=False)
+    folder = f"{WORKSPACE}/{LANDING_ZONE}/{new_table()}"
     files.pipe(f"{folder}/_a.bin", b"0123456789")
-    seen: dict[str, Any] = {"listed": [path.removeprefix(folder) for path in files.ls(folder, detail=False)]}
-    seen |= {"size": files.info(f"{folder}/_a.bin")["size"], "range": files.cat_file(f"{folder}/_a.bin", 3, 7).decode()}
+    assert files.ls(folder, detail=False) == [f"{folder}/_a.bin"]
+    assert files.info(f"{folder}/_a.bin")["size"] == 10
+    assert files.cat_file(f"{folder}/_a.bin", 3, 7) == b"3456"
     files.mv(f"{folder}/_a.bin", f"{folder}/a.bin")
-    seen["content"] = files.cat(f"{folder}/a.bin").decode()
-    seen["moved"] = [path.removeprefix(folder) for path in files.ls(folder, detail=False)]
-    with files.open(f"{folder}/big.bin", "wb", block_size=1 << 20) as file:
-        file.write(bytes(3 << 20))
-    seen["big"] = files.info(f"{folder}/big.bin")["size"]
-    seen["found"] = [path.removeprefix(folder) for path in files.find(folder)]
+    assert files.cat(f"{folder}/a.bin") == b"0123456789"
+    assert files.ls(folder, detail=False) == [f"{folder}/a.bin"]
+    with files.open(f"{folder}/big.bin", "wb", block_size=MIB) as file:
+        file.write(bytes(3 * MIB))
+    assert files.info(f"{folder}/big.bin")["size"] == 3 * MIB
+    assert files.find(folder) == [f"{folder}/a.bin", f"{folder}/big.bin"]
     files.rm(f"{folder}/a.bin")
-    seen["removed"] = files.exists(f"{folder}/a.bin")
+    assert not files.exists(f"{folder}/a.bin")
     files.rm(folder, recursive=True)
-    return seen | {"folder": files.exists(folder)}
-
-
-def _by_token(address: str) -> AzureBlobFileSystem:
-    host = address.removeprefix("https://") or HOST
-    return AzureBlobFileSystem("onelake", account_host=host, credential=DefaultAzureCredential(), **_afresh())
-
-
-def _by_http(address: str) -> AzureBlobFileSystem:
-    said = f"DefaultEndpointsProtocol=http;AccountName=onelake;AccountKey={KEY};BlobEndpoint={address}/onelake"
-    return AzureBlobFileSystem(connection_string=said, **_afresh())
-
-
-def _afresh() -> dict[str, Any]:
-    return {"skip_instance_cache": True, "use_listings_cache": False}
+    assert not files.exists(folder)

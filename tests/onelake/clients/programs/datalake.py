@@ -3,181 +3,178 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
-import os
 import random
-from functools import cache
-from typing import Any
 
+import pytest
 from azure.core.credentials import AzureNamedKeyCredential
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential, EnvironmentCredential
 from azure.identity.aio import DefaultAzureCredential as AsyncCredential
-from azure.storage.filedatalake import DataLakeDirectoryClient, DataLakeFileClient, DataLakeServiceClient
+from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
 from azure.storage.filedatalake.aio import DataLakeServiceClient as AsyncServiceClient
-from places import DFS, ITEM, KEY, LANDING_ZONE, SAS, WORKSPACE
+from places import DFS, FOLDER, HTTP, HTTPS, ITEM, KEY, LANDING_ZONE, MIB, SAS, SECRETS, WORKSPACE, new_table
+
+NAMED_KEY = AzureNamedKeyCredential("onelake", KEY)
+PLAIN = {"named key": NAMED_KEY, "dict": {"account_name": "onelake", "account_key": KEY}, "SAS": SAS, "none": None}
+SERVICE = DataLakeServiceClient(DFS, credential=DefaultAzureCredential())
 
 
-def by_secret() -> ClientSecretCredential:
-    reported = os.environ
-    return ClientSecretCredential(
-        reported["AZURE_TENANT_ID"], reported["AZURE_CLIENT_ID"], reported["AZURE_CLIENT_SECRET"]
-    )
+def folder(table, service=SERVICE):
+    return service.get_file_system_client(WORKSPACE).get_directory_client(f"{LANDING_ZONE}/{table}")
 
 
-CREDENTIALS = {
-    "secret": by_secret,
-    "default": DefaultAzureCredential,
-    "environment": EnvironmentCredential,
-    "az": AzureCliCredential,
-}
-KEYS: dict[str, Any] = {
-    "named key": AzureNamedKeyCredential("onelake", KEY),
-    "dict": {"account_name": "onelake", "account_key": KEY},
-    "bare key": KEY,
-    "SAS": SAS,
-    "none": None,
-}
+@pytest.fixture
+def table():
+    return new_table()
 
 
-@cache
-def service() -> DataLakeServiceClient:
-    return DataLakeServiceClient(DFS, credential=DefaultAzureCredential())
+@pytest.fixture
+def place(table):
+    return folder(table)
 
 
-def folder(table: str, client: DataLakeServiceClient | None = None) -> DataLakeDirectoryClient:
-    return (client or service()).get_file_system_client(WORKSPACE).get_directory_client(f"{LANDING_ZONE}/{table}")
+def by_secret(**options):
+    return ClientSecretCredential(**SECRETS, **options)
 
 
-def round_trip(table: str, client: DataLakeServiceClient | None = None) -> dict[str, Any]:
+def round_trip(address, credential):
     """Create, append, flush, look, read, delete."""
-    place = folder(table, client)
+    place = folder(new_table(), DataLakeServiceClient(address, credential=credential))
     place.create_directory()
     file = place.create_file("a b=ü.bin")
-    seen = {"created": file.get_file_properties().size}
+    assert file.get_file_properties().size == 0
     file.append_data(b"456789", 4)
     file.append_data(b"0123", 0)
-    seen["appended"] = file.get_file_properties().size
+    assert file.get_file_properties().size == 0
     file.flush_data(10)
-    seen |= {"flushed": file.get_file_properties().size, "content": file.download_file().readall().decode()}
-    seen["range"] = file.download_file(offset=3, length=4).readall().decode()
-    seen["exists"] = [place.exists(), file.exists(), place.get_file_client("none").exists()]
+    assert file.get_file_properties().size == 10
+    assert file.download_file().readall() == b"0123456789"
+    assert file.download_file(offset=3, length=4).readall() == b"3456"
+    assert [place.exists(), file.exists(), place.get_file_client("none").exists()] == [True, True, False]
     file.delete_file()
-    seen["deleted"] = [place.exists(), file.exists()]
+    assert [place.exists(), file.exists()] == [True, False]
     place.delete_directory()
-    return seen | {"gone": not place.exists()}
+    assert not place.exists()
 
 
-def listings(table: str, count: int) -> dict[str, Any]:
-    """Pages, whole trees, and folders deep in the path."""
-    place, workspace = folder(table), service().get_file_system_client(WORKSPACE)
-    for number in range(count):
+@pytest.mark.parametrize("credential", [by_secret, DefaultAzureCredential, EnvironmentCredential, AzureCliCredential])
+def test_credentials_of_azure_identity(credential):
+    round_trip(DFS, credential())
+
+
+@pytest.mark.parametrize("authority", ["login.microsoft.com", HTTPS])
+def test_other_hosts_for_tokens(authority):
+    round_trip(DFS, by_secret(authority=authority))
+
+
+def test_straight_to_the_https_address_with_the_token_alone_by_the_proxy():
+    round_trip(HTTPS, DefaultAzureCredential())
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("prefix", ["", "/onelake"])
+def test_the_same_over_http_with_a_key_a_sas_or_nothing(kind, prefix):
+    round_trip(HTTP + prefix, PLAIN[kind])
+
+
+def test_a_bare_key_and_a_token_are_refused_over_http_by_the_library():
+    with pytest.raises(ValueError, match="Unable to determine account name for shared key credential"):
+        round_trip(HTTP, KEY)
+    with pytest.raises(ValueError, match="Token credential is only supported with HTTPS"):
+        round_trip(HTTP, DefaultAzureCredential())
+
+
+def test_get_paths_in_pages_deep_in_the_path_and_whole_trees(table, place):
+    names = [f"{LANDING_ZONE}/{table}/{number:04}" for number in range(25)]
+    for number in range(25):
         place.create_file(f"{number:04}")
     place.create_sub_directory("deep").create_sub_directory("deeper").create_file("leaf")
+    workspace, deep = SERVICE.get_file_system_client(WORKSPACE), f"{LANDING_ZONE}/{table}/deep"
     pages = workspace.get_paths(f"{LANDING_ZONE}/{table}", recursive=False, max_results=10).by_page()
-    names = [[path.name for path in page] for page in pages]
+    assert [[path.name for path in page] for page in pages] == [names[:10], names[10:20], [*names[20:], deep]]
     tree = [(path.name, path.is_directory, path.content_length) for path in place.get_paths(recursive=True)]
-    return {"pages": names, "tree": tree, "item": [path.name for path in workspace.get_paths(ITEM, recursive=False)]}
+    folders = [(deep, True, 0), (f"{deep}/deeper", True, 0)]
+    assert tree == [*((name, False, 0) for name in names), *folders, (f"{deep}/deeper/leaf", False, 0)]
+    assert [path.name for path in workspace.get_paths(ITEM, recursive=False)] == [f"{ITEM}/Files", f"{ITEM}/Tables"]
 
 
-def upload(table: str, name: str, size: int) -> str:
-    """`upload_data` as most publishers call it; the content's digest."""
+@pytest.mark.parametrize("size", [1, 9 * MIB, 120 * MIB])
+def test_upload_data_with_overwrite(table, place, size):
     content = random.Random(size).randbytes(size)
-    folder(table).get_file_client(name).upload_data(content, overwrite=True)
-    return hashlib.sha256(content).hexdigest()
+    for each in (b"x" * (size + 1), content):
+        place.get_file_client("a.bin").upload_data(each, overwrite=True)
+    path = FOLDER / table / "a.bin"
+    assert path.read_bytes() == content
+    path.unlink()
 
 
-def upload_new(table: str, name: str, size: int) -> Any:
-    """`upload_data` without `overwrite`."""
-    return folder(table).get_file_client(name).upload_data(b"x" * size)
+def test_upload_data_in_pieces_that_come_in_any_order(table, place):
+    content = random.Random(0).randbytes(20 * MIB + 1)
+    place.get_file_client("a.bin").upload_data(content, overwrite=True, chunk_size=MIB, max_concurrency=4)
+    assert (FOLDER / table / "a.bin").read_bytes() == content
 
 
-def exists(table: str, name: str) -> bool:
-    return folder(table).get_file_client(name).exists()
+def test_upload_data_without_overwrite_sends_no_create(table, place):
+    file = place.get_file_client("a.bin")
+    assert file.upload_data(b"") == {}
+    with pytest.raises(ResourceNotFoundError, match="PathNotFound"):
+        file.upload_data(b"new")
+    assert not file.exists()
+    file.upload_data(b"first", overwrite=True)
+    with pytest.raises(ResourceExistsError, match="PathAlreadyExists"):
+        file.upload_data(b"new")
+    assert (FOLDER / table / "a.bin").read_bytes() == b"first"
 
 
 class Interrupted(io.BytesIO):
     """A stream during whose reading another client writes the same file."""
 
-    def __init__(self, content: bytes, file: DataLakeFileClient) -> None:
+    def __init__(self, content, file):
         super().__init__(content)
         self._file = file
-        self._is_first = True
 
-    def read(self, size: int | None = -1) -> bytes:
-        if self._is_first:
-            self._is_first = False
+    def read(self, size=-1):
+        if self._file:
             self._file.upload_data(b"other", overwrite=True)
+            self._file = None
         return super().read(size)
 
 
-def upload_interrupted(table: str, name: str) -> None:
-    file = folder(table).get_file_client(name)
-    file.upload_data(Interrupted(b"mine", file), length=4, overwrite=True)
+def test_a_writer_between_its_create_and_its_flush_makes_an_upload_fail(table, place):
+    file = place.get_file_client("a.bin")
+    with pytest.raises(ResourceModifiedError, match="ConditionNotMet"):
+        file.upload_data(Interrupted(b"mine", file), length=4, overwrite=True)
+    assert (FOLDER / table / "a.bin").read_bytes() == b"other"
 
 
-def upload_and_rename(table: str, name: str, content: str) -> str:
-    """The pattern of Microsoft's own kit; the new name."""
-    file = folder(table).get_file_client(f"_{name}")
-    file.upload_data(content.encode(), overwrite=True)
-    return file.rename_file(f"{WORKSPACE}/{LANDING_ZONE}/{table}/{name}").path_name
-
-
-def rename_with_a_path_in_the_url(table: str, name: str) -> None:
-    place = f"{DFS}/{WORKSPACE}/{ITEM}/Files"
-    file = DataLakeFileClient(place, "LandingZone", f"{table}/_{name}", credential=DefaultAzureCredential())
+def test_rename_file_passes_with_a_bare_account_url_alone(table, place):
+    file = place.get_file_client("_a.bin")
     file.upload_data(b"abc", overwrite=True)
-    file.rename_file(f"LandingZone/{table}/{name}")
+    with pytest.raises(ResourceNotFoundError, match="RenameDestinationParentPathNotFound"):
+        file.rename_file(f"{WORKSPACE}/{LANDING_ZONE}/{table}-none/a.bin")
+    url = f"{DFS}/{WORKSPACE}/{ITEM}/Files"
+    with_path = DataLakeFileClient(url, "LandingZone", f"{table}/_a.bin", credential=DefaultAzureCredential())
+    with pytest.raises(ResourceNotFoundError, match="SourcePathNotFound"):
+        with_path.rename_file(f"LandingZone/{table}/a.bin")
+    assert file.rename_file(f"{WORKSPACE}/{LANDING_ZONE}/{table}/a.bin").path_name.endswith(f"{table}/a.bin")
+    assert [(path.name, path.read_bytes()) for path in (FOLDER / table).iterdir()] == [("a.bin", b"abc")]
 
 
-def rename_to(table: str, source: str, target: str, **conditions: Any) -> None:
-    folder(table).get_file_client(source).rename_file(f"{WORKSPACE}/{LANDING_ZONE}/{target}", **conditions)
+def test_a_recreated_folder_has_a_new_etag(place):
+    def etag():
+        return place.get_directory_properties().etag
+
+    place.get_file_client("a.bin").upload_data(b"x", overwrite=True)
+    first = etag()
+    place.get_file_client("b.bin").upload_data(b"x", overwrite=True)
+    assert etag() == first
+    place.delete_directory()
+    place.get_file_client("a.bin").upload_data(b"x", overwrite=True)
+    assert etag() != first
 
 
-def etags(table: str) -> dict[str, str]:
-    """The tags of a folder and its content."""
-    paths = folder(table).get_paths(recursive=True)
-    found = {path.name.rpartition("/")[2]: path.etag for path in paths}
-    return found | {"": folder(table).get_directory_properties().etag}
-
-
-def create_folder(table: str) -> None:
-    folder(table).create_directory()
-
-
-def drop(table: str) -> None:
-    folder(table).delete_directory()
-
-
-def by_http(address: str, kind: str, table: str) -> dict[str, Any]:
-    """The same over http, with what is no token."""
-    return round_trip(table, DataLakeServiceClient(address, credential=KEYS[kind]))
-
-
-def token_by_http(address: str) -> None:
-    DataLakeServiceClient(address, credential=DefaultAzureCredential())
-
-
-def with_credential(kind: str, table: str) -> dict[str, Any]:
-    return round_trip(table, DataLakeServiceClient(DFS, credential=CREDENTIALS[kind]()))
-
-
-def direct(address: str, table: str) -> dict[str, Any]:
-    """Straight to the emulator's own https address; only the token comes through the proxy."""
-    return round_trip(table, DataLakeServiceClient(address, credential=DefaultAzureCredential()))
-
-
-def upload_in_pieces(table: str, name: str, size: int) -> str:
-    """Several appends at once, in any order."""
-    content = random.Random(size).randbytes(size)
-    file = folder(table).get_file_client(name)
-    file.upload_data(content, overwrite=True, chunk_size=1 << 20, max_concurrency=4)
-    return hashlib.sha256(content).hexdigest()
-
-
-def what_else_there_is(table: str) -> dict[str, Any]:
-    """Leases, metadata, access control, folders renamed, the workspace itself."""
-    place = folder(table)
+def test_leases_metadata_access_control_and_renamed_folders(table, place):
     place.create_directory(permissions="rwxr-x---", umask="0027", metadata={"made": "by"})
     file = place.create_file("a", metadata={"made": "by"})
     lease = file.acquire_lease(lease_duration=15)
@@ -187,42 +184,27 @@ def what_else_there_is(table: str) -> dict[str, Any]:
     file.set_metadata({"made": "again"})
     renamed = place.rename_directory(f"{WORKSPACE}/{LANDING_ZONE}/{table}-renamed")
     moved = renamed.get_file_client("a")
-    return {
-        "owner": moved.get_access_control()["owner"],
-        "content": moved.download_file().readall().decode(),
-        "exists": [place.exists(), renamed.exists()],
-        "workspace": service().get_file_system_client(WORKSPACE).exists(),
-        "no workspace": service().get_file_system_client("none").exists(),
-        "status": moved.get_file_properties().lease.state,
-    }
+    assert moved.get_access_control()["owner"] == "$superuser"
+    assert moved.download_file().readall() == b"abc"
+    assert [place.exists(), renamed.exists()] == [False, True]
+    assert moved.get_file_properties().lease.state == "available"
+    assert [SERVICE.get_file_system_client(name).exists() for name in (WORKSPACE, "none")] == [True, False]
+    with pytest.raises(HttpResponseError, match="UnsupportedQueryParameter"):
+        renamed.set_access_control(permissions="rwxrwxrwx")
 
 
-def set_access_control(table: str) -> None:
-    folder(table).set_access_control(permissions="rwxrwxrwx")
+def test_the_asynchronous_library_lands_many_files_at_once(table):
+    async def land_all():
+        async with AsyncCredential() as credential, AsyncServiceClient(DFS, credential=credential) as service:
+            place = service.get_file_system_client(WORKSPACE).get_directory_client(f"{LANDING_ZONE}/{table}")
+            await place.create_directory()
 
+            async def land(number):
+                file = place.get_file_client(f"_{number}")
+                await file.upload_data(b"x" * number, overwrite=True)
+                await file.rename_file(f"{WORKSPACE}/{LANDING_ZONE}/{table}/{number:020}")
 
-def by_authority(authority: str, table: str) -> dict[str, Any]:
-    """Another host for tokens than the usual one."""
-    reported = os.environ
-    said = (reported["AZURE_TENANT_ID"], reported["AZURE_CLIENT_ID"], reported["AZURE_CLIENT_SECRET"])
-    return round_trip(table, DataLakeServiceClient(DFS, ClientSecretCredential(*said, authority=authority)))
+            await asyncio.gather(*map(land, range(1, 21)))
+            return [path.content_length async for path in place.get_paths()]
 
-
-def asynchronously(table: str, count: int) -> list[int]:
-    """Many uploads and renames at once; the sizes of what came out."""
-    return asyncio.run(_land_at_once(table, count))
-
-
-async def _land_at_once(table: str, count: int) -> list[int]:
-    credential = AsyncCredential()
-    async with credential, AsyncServiceClient(DFS, credential=credential) as service:
-        place = service.get_file_system_client(WORKSPACE).get_directory_client(f"{LANDING_ZONE}/{table}")
-        await place.create_directory()
-
-        async def land(number: int) -> None:
-            file = place.get_file_client(f"_{number}")
-            await file.upload_data(b"x" * number, overwrite=True)
-            await file.rename_file(f"{WORKSPACE}/{LANDING_ZONE}/{table}/{number:020}")
-
-        await asyncio.gather(*map(land, range(1, count + 1)))
-        return [path.content_length async for path in place.get_paths()]
+    assert asyncio.run(land_all()) == list(range(1, 21))

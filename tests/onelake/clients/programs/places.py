@@ -1,9 +1,12 @@
-"""Where a publisher is reported to publish to, by its environment."""
+"""Where a publisher is told to publish to, by its environment, and what these programs share."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from uuid import uuid4
 
+MIB = 1 << 20
 WORKSPACE = os.environ["FABRIC_WORKSPACE_ID"]
 ITEM = os.environ["FABRIC_MIRRORED_DATABASE_ID"]
 LANDING_ZONE = f"{ITEM}/Files/LandingZone"
@@ -12,3 +15,16 @@ BLOB = "https://onelake.blob.fabric.microsoft.com"
 ABFSS = f"abfss://{WORKSPACE}@onelake.dfs.fabric.microsoft.com"
 KEY = "bm90IGEga2V5"  # base64, as keys are
 SAS = "sv=2024-11-04&ss=b&srt=sco&sp=rwdlac&se=2030-01-01T00%3A00%3A00Z&sig=bm90IGEgc2lnbmF0dXJl"
+SECRETS = {name: os.environ[f"AZURE_{name.upper()}"] for name in ("tenant_id", "client_id", "client_secret")}
+SCOPE = "https://storage.azure.com/.default"
+
+# Of the test that runs this program
+FOLDER = Path(os.environ["TEST_LANDING_ZONE"])  # on disk
+HTTP, HTTPS = os.environ["TEST_HTTP"], os.environ["TEST_HTTPS"]
+ACCEPTS_BATCHES = os.environ["TEST_BLOB_BATCH"] == "accept"
+BATCH_REFUSED = "Either WorkspaceId or ArtifactId are missing in the request"
+
+
+def new_table() -> str:
+    """A table folder's name that nothing else has."""
+    return f"T{uuid4().hex[:12]}"

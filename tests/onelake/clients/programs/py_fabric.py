@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-from functools import cache
+import json
+import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from places import ITEM, WORKSPACE
 from pyfabric.client.auth import FabricCredential
 from pyfabric.client.http import FabricClient
@@ -16,90 +16,104 @@ from pyfabric.data import onelake
 from pyfabric.data.open_mirror import OpenMirrorClient
 from pyfabric.items import mirrored_database as databases
 
-
-@cache
-def credential() -> FabricCredential:
-    return FabricCredential()
-
-
-@cache
-def fabric() -> FabricClient:
-    return FabricClient(credential())
+CREDENTIAL = FabricCredential()
+FABRIC = FabricClient(CREDENTIAL)
+STORAGE = (CREDENTIAL.storage_token, WORKSPACE)
 
 
-def mirror(item: str = "") -> OpenMirrorClient:
-    return OpenMirrorClient(credential(), WORKSPACE, item or ITEM)
+def until(holds):
+    ends = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
 
 
-def orders(*rows: tuple[int, str]) -> pa.Table:
-    ids, cities = zip(*rows, strict=True)
-    return pa.table({"id": pa.array(ids, pa.int64()), "city": pa.array(cities, pa.string())})
+def status(item):
+    return databases.get_mirroring_status(FABRIC, WORKSPACE, item)["status"]
 
 
-def publish(table: str, schema: str | None = None, item: str = "") -> list[str]:
-    """A table with its initial load, then inserts, updates and deletes; the paths."""
-    place = mirror(item)
-    place.ensure_table(table, schema=schema, key_columns=["id"])
-    with tempfile.TemporaryDirectory() as folder:
-        local = Path(folder, "initial.parquet")
-        pq.write_table(orders((1, "Linz"), (2, "Wels"), (3, "Graz")), local)
-        paths = [place.upload_data_file(table, local, schema=schema)]
-    paths.append(place.write_rows(table, orders((4, "Enns")), schema=schema, mode="insert"))
-    paths.append(place.write_rows(table, orders((1, "Steyr"), (5, "Perg")), schema=schema, mode="upsert"))
-    paths.append(place.write_rows(table, orders((2, "Wels")), schema=schema, mode="delete"))
-    return paths
+def tables(item):
+    return databases.get_tables_mirroring_status(FABRIC, WORKSPACE, item)["data"]
 
 
-def file_operations(table: str) -> dict[str, Any]:
-    """Folders, renames, listings, reads, deletes."""
-    said = (credential().storage_token, WORKSPACE, ITEM)
-    folder = mirror().table_folder(table)
-    seen: dict[str, Any] = {"before": onelake.list_paths(*said, folder)}
-    onelake.create_directory(*said, f"{folder}/inner")
-    onelake.upload_file(*said, f"{folder}/inner/_a", b"abc")
-    onelake.rename_path(*said, f"{folder}/inner/_a", f"{folder}/inner/a")
-    seen["walked"] = [(found["rel_path"], found["size"]) for found in onelake.walk(*said, folder)]
-    [listed] = onelake.list_files(*said, folder, recursive=True)
-    seen["by name"] = onelake.read_file_by_name(*said[:2], listed["name"]).decode()
-    seen["read"] = onelake.read_file(*said, f"{folder}/inner/a").decode()
-    seen["deleted"] = [onelake.delete_path(*said, folder, recursive=True) for _ in range(2)]
-    return seen
-
-
-def create(name: str) -> str:
-    return databases.create_mirrored_database(fabric(), WORKSPACE, display_name=name)["id"]
-
-
-def start(item: str) -> None:
-    databases.start_mirroring(fabric(), WORKSPACE, item)
-
-
-def stop(item: str) -> None:
-    databases.stop_mirroring(fabric(), WORKSPACE, item)
-
-
-def wait(item: str) -> str:
-    return databases.wait_for_running(fabric(), WORKSPACE, item, timeout_s=20, poll_interval_s=0.1)["status"]
-
-
-def status(item: str) -> dict[str, Any]:
-    return databases.get_mirroring_status(fabric(), WORKSPACE, item)
-
-
-def tables(item: str) -> list[dict[str, Any]]:
-    return databases.get_tables_mirroring_status(fabric(), WORKSPACE, item)["data"]
-
-
-def look(item: str) -> dict[str, Any]:
-    return databases.get_mirrored_database(fabric(), WORKSPACE, item)
-
-
-def delete(item: str) -> None:
-    fabric().delete(f"workspaces/{WORKSPACE}/mirroredDatabases/{item}")
-
-
-def monitoring(item: str) -> dict[str, Any]:
+def monitoring(item):
     """Fabric's own files, by name."""
-    said = (credential().storage_token, WORKSPACE, item)
-    found = onelake.list_files(*said, "Files/Monitoring", suffix=".json")
-    return {Path(each["name"]).name: onelake.read_file_by_name(*said[:2], each["name"]).decode() for each in found}
+    found = onelake.list_files(*STORAGE, item, "Files/Monitoring", suffix=".json")
+    texts = {Path(each["name"]).name: onelake.read_file_by_name(*STORAGE, each["name"]) for each in found}
+    return {name: json.loads(text) for name, text in texts.items()}
+
+
+def publish(name, tmp_path, schema=None):
+    """A new item, not started: pyfabric writes under final names, so no engine may scan in between."""
+    item = databases.create_mirrored_database(FABRIC, WORKSPACE, display_name=name)["id"]
+    assert status(item) == "Initializing"
+    with pytest.raises(Exception, match="MirroredDatabaseNotReady"):
+        databases.start_mirroring(FABRIC, WORKSPACE, item)
+    until(lambda: status(item) == "Initialized")
+    place = OpenMirrorClient(CREDENTIAL, WORKSPACE, item)
+    place.ensure_table("Cities", schema=schema, key_columns=["id"])
+    initial = tmp_path / "initial.parquet"
+    pq.write_table(pa.table({"id": [1, 2, 3], "city": ["Linz", "Wels", "Graz"]}), initial)
+    paths = [place.upload_data_file("Cities", initial, schema=schema)]
+    for mode, ids, cities in (("insert", [4], ["Enns"]), ("upsert", [1, 5], ["Steyr", "Perg"]), ("delete", [2], ["W"])):
+        rows = pa.table({"id": ids, "city": cities})
+        paths.append(place.write_rows("Cities", rows, schema=schema, mode=mode))
+    assert [int(path[-28:-8]) for path in paths] == [1, 2, 3, 4]
+    return item
+
+
+@pytest.mark.parametrize("schema", [None, "bc2"])
+def test_a_table_is_published(tmp_path, schema):
+    """The test that runs this program looks for its rows."""
+    databases.start_mirroring(FABRIC, WORKSPACE, publish(f"pyfabric {schema or 'dbo'}", tmp_path, schema))
+
+
+def test_lists_deep_in_the_path_renames_reads_and_deletes():
+    place, folder = (*STORAGE, ITEM), "Files/LandingZone/_kept"
+    assert onelake.list_paths(*place, folder) == []
+    onelake.create_directory(*place, f"{folder}/inner")
+    onelake.upload_file(*place, f"{folder}/inner/_a", b"abc")
+    onelake.rename_path(*place, f"{folder}/inner/_a", f"{folder}/inner/a")
+    assert [(found["rel_path"], found["size"]) for found in onelake.walk(*place, folder)] == [(f"{folder}/inner/a", 3)]
+    [listed] = onelake.list_files(*place, folder, recursive=True)
+    assert onelake.read_file_by_name(*STORAGE, listed["name"]) == b"abc"
+    assert onelake.read_file(*place, f"{folder}/inner/a") == b"abc"
+    assert [onelake.delete_path(*place, folder, recursive=True) for _ in range(2)] == [True, False]
+
+
+def agrees(item):
+    """REST and the monitoring files show one state; asked until no cycle came between."""
+    files = monitoring(item)
+    if len(files) < len(("replicator.json", "tables.json")):  # the first cycle writes them at its end
+        return False
+    by_files = [
+        {name: entry[name] for name in ("sourceObjectType", "sourceSchemaName", "sourceTableName", "status")}
+        | {
+            "metrics": {
+                "processedBytes": entry["metrics"]["processedByte"],
+                "processedRows": entry["metrics"]["processedRowCount"],
+                "lastSyncDateTime": entry["metrics"]["lastSyncTimeUtc"],
+            }
+        }
+        for entry in files["tables.json"]["tables"]
+    ]
+    return status(item) == files["replicator.json"]["status"] and by_files == tables(item)
+
+
+def test_an_item_s_life_by_rest_equals_its_monitoring_files(tmp_path):
+    item = publish("pyfabric life", tmp_path)
+    assert (monitoring(item), tables(item)) == ({}, [])
+    databases.start_mirroring(FABRIC, WORKSPACE, item)
+    databases.wait_for_running(FABRIC, WORKSPACE, item, timeout_s=20, poll_interval_s=0.1)
+    done = [("Replicating", 7)]  # operations: 4 rows are left
+    until(lambda: [(each["status"], each["metrics"]["processedRows"]) for each in tables(item)] == done)
+    until(lambda: agrees(item))
+    databases.stop_mirroring(FABRIC, WORKSPACE, item)
+    until(lambda: status(item) == "Stopped")
+    until(lambda: agrees(item))
+    assert [each["status"] for each in tables(item)] == ["Stopped"]
+    databases.start_mirroring(FABRIC, WORKSPACE, item)
+    databases.wait_for_running(FABRIC, WORKSPACE, item, timeout_s=20, poll_interval_s=0.1)
+    FABRIC.delete(f"workspaces/{WORKSPACE}/mirroredDatabases/{item}")
+    with pytest.raises(Exception, match="HTTP 404"):
+        databases.get_mirrored_database(FABRIC, WORKSPACE, item)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
-from places import ABFSS, ITEM, LANDING_ZONE
+import pytest
+from places import ABFSS, FOLDER, ITEM, LANDING_ZONE
 from shape.builtins.sinks import AbfssSink, FabricMirrorSink
 
 CITIES = {1: "Linz", 2: 'Wels, "an der Traun"', 3: "", 4: "Graz"}
 
 
-def batch(ids: list[int]) -> pa.RecordBatch:
-    cities = [CITIES[each] for each in ids]
-    return pa.record_batch({"id": pa.array(ids, pa.int64()), "city": pa.array(cities, pa.string())})
+def batch(*ids):
+    return pa.record_batch({"id": pa.array(ids, pa.int64()), "city": [CITIES[each] for each in ids]})
 
 
-def publish(table: str, form: str, **more: Any) -> int:
-    """An initial load and changes; rows written."""
-    sink, zone = FabricMirrorSink(), f"{ABFSS}/{LANDING_ZONE}"
-    said = {"format": form, "key_columns": ["id"], **more}
-    return (
-        sink.write(zone, table, [batch([1, 2]), batch([3])], **said)
-        + sink.write(zone, table, [batch([4])], row_marker="upsert", **said)
-        + sink.write(zone, table, [batch([3])], row_marker="delete", **said)
-    )
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_table_is_published_by_abfss(form):
+    """The test that runs this program looks for its rows."""
+    table, sink = f"Cities-{form}", FabricMirrorSink()
+    (FOLDER / table).mkdir()  # adlfs makes none below a container
+    for batches, more in (
+        ([batch(1, 2), batch(3)], {}),
+        ([batch(4)], {"row_marker": "upsert"}),
+        ([batch(3)], {"row_marker": "delete"}),
+    ):
+        rows = sink.write(f"{ABFSS}/{LANDING_ZONE}", table, batches, format=form, key_columns=["id"], **more)
+        assert rows == sum(each.num_rows for each in batches)
 
 
-def files(folder: str, form: str) -> int:
-    """Plain files outside of the landing zone, published by a rename."""
-    return AbfssSink().write(f"{ABFSS}/{ITEM}/Files/{folder}", "orders", [batch([1, 2])], format=form)
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_plain_files_are_published_by_a_rename(form):
+    assert AbfssSink().write(f"{ABFSS}/{ITEM}/Files/exports-{form}", "orders", [batch(1, 2)], format=form) == 2
+    written = FOLDER.parent / f"exports-{form}"
+    assert [path.suffix for path in written.rglob("*") if path.is_file()] == [f".{form}"]

@@ -1,0 +1,173 @@
+"""Real clients, unmodified: each program runs in a process of its own, in just the environment that `env` prints.
+
+Programs of libraries hold their own assertions; those of publishers are judged by what the engines make of them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from collections import defaultdict
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mirror_engine.config import Config
+from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.serving import Server, ServerPlan
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+PATIENCE_SECONDS = 30
+NEEDS_3_11 = pytest.mark.skipif(sys.version_info < (3, 11), reason="pyfabric and sqllocks-shape need Python 3.11")
+
+
+class Ground:
+    """A server, the processes that publish to it, and what its engines write to memory."""
+
+    def __init__(self, server, options, home, writers=None):
+        self.connection, self.options, self.writers = server.connection, options, writers or {}
+        self.items = server._engines.items.all
+        store, info = Path(server.connection.store), server.connection
+        tests = {"TEST_LANDING_ZONE": str(store / info.workspace / info.item / "Files/LandingZone")}
+        tests |= {"TEST_HTTP": info.http, "TEST_HTTPS": info.https, "HOME": str(home)}
+        self.environment = info.around({"PATH": os.environ["PATH"], **tests})
+
+    def run(self, *command):
+        environment = self.environment | {"TEST_BLOB_BATCH": self.options.blob_batch}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+    def run_tests(self, program):
+        alone = ["--noconftest", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider"]
+        self.run(sys.executable, "-m", "pytest", "-q", *alone, HERE / f"programs/{program}.py")
+
+    def until_rows(self, table, rows, item=None):
+        """Until the table of an item, by its name, has these rows, in any order."""
+        item_id = next((each.id for each in self.items() if each.name == item), self.connection.item_id)
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while (found := self.rows(item_id, table)) != rows:
+            assert time.monotonic() < ends, found
+            time.sleep(0.05)
+
+    def rows(self, item_id, table):
+        found = self.writers[item_id].rows(table)
+        return None if found is None else sorted(found.to_pylist(), key=lambda row: list(map(str, row.values())))
+
+
+@contextmanager
+def serving(folder, **plan):
+    options = EmulatorOptions()
+    (folder / "home").mkdir()
+    plan = ServerPlan(folder / "store", options=options, **plan)
+    with Server(plan, on_error=pytest.fail) as server:
+        yield server, options, folder / "home"
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory):
+    """A server without engines, where a client's files stay as they are."""
+    with serving(tmp_path_factory.mktemp("storage"), has_engines=False) as parts:
+        yield Ground(*parts)
+
+
+@pytest.fixture(scope="module")
+def mirrored(tmp_path_factory):
+    """A server with engines."""
+    writers = defaultdict(MemoryDeltaWriter)
+    plan = {"config": Config(poll_interval_seconds=0.1), "new_writer": lambda item: writers[item.id]}
+    with serving(tmp_path_factory.mktemp("mirrored"), **plan) as parts:
+        yield Ground(*parts, writers)
+
+
+@pytest.fixture(scope="session")
+def node(pytestconfig, tmp_path_factory):
+    """The command that runs a program with the Node libraries, which are installed once."""
+    if not (shutil.which("node") and shutil.which("npm")):
+        pytest.skip("node or npm is missing")
+    wanted = (HERE / "node/package.json").read_text()
+    cache = getattr(pytestconfig, "cache", None)  # absent with -p no:cacheprovider
+    folder = cache.mkdir(f"node-{zlib.crc32(wanted.encode()):08x}") if cache else tmp_path_factory.mktemp("node")
+    if not (folder / "installed").exists():
+        (folder / "package.json").write_text(wanted)
+        install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
+        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
+        if done.returncode:
+            pytest.skip(f"npm could not install the libraries: {done.stderr[-500:]}")
+        (folder / "installed").touch()
+    proxied = shutil.copy(HERE / "programs/proxied.mjs", folder)
+    return lambda program: ("node", "--import", f"file://{proxied}", shutil.copy(HERE / program, folder))
+
+
+@pytest.mark.parametrize("program", ["datalake", "blob", "adl_fs", "object_store", "delta", "plain"])
+def test_a_library_of_python_s(storage, program):
+    storage.run_tests(program)
+
+
+@pytest.mark.parametrize("program", ["blob", "object_store", "delta"])
+def test_a_library_whose_batches_are_accepted(storage, program):
+    storage.options.blob_batch = "accept"
+    try:
+        storage.run_tests(program)
+    finally:
+        storage.options.blob_batch = "reject"
+
+
+def test_the_library_of_node_s(storage, node):
+    storage.run(*node("programs/datalake.mjs"))
+
+
+def test_a_publisher_renames_into_place_drops_and_republishes_its_table(mirrored):
+    for called in ("customer", "client"):
+        mirrored.run(sys.executable, HERE / "publishers/sdk_rename.py", called)
+        expected = [
+            {"id": 1, "name": "renamed", "balance": 2.5},
+            {"id": 1000, "name": f"{called} 1000", "balance": 1500.0},
+            {"id": 1001, "name": "new", "balance": 0.5},
+            {"id": 1002, "name": "first seen", "balance": None},
+            {"id": 999, "name": "again", "balance": 9.0},
+        ]
+        mirrored.until_rows("Sales/Customers", expected)
+
+
+def test_a_publisher_with_plain_requests_that_appends_and_flushes_in_one(mirrored):
+    info = mirrored.connection
+    mirrored.run(sys.executable, HERE / "publishers/plain_append.py", info.workspace, info.item)
+    expected = [
+        {"sku": "b", "price": 2.5, "stock": 9},
+        {"sku": "e", "price": 100.0, "stock": -1},
+        {"sku": 'say "c", d', "price": 0.5, "stock": 7},
+    ]
+    mirrored.until_rows("dbo/Products", expected)
+
+
+def test_a_publisher_under_node_that_moves_into_place(mirrored, node):
+    mirrored.run(*node("publishers/node_move.mjs"))
+    at = dt.datetime(2026, 11, 2, 8, 16, tzinfo=dt.timezone.utc)
+    found = [{"sensor": "south", "at": at, "value": 2.25}, {"sensor": "wëst", "at": at, "value": -1.0}]
+    mirrored.until_rows("dbo/Sensors", found)
+
+
+@NEEDS_3_11
+def test_pyfabric(mirrored):
+    mirrored.run_tests("py_fabric")
+    cities = {1: "Steyr", 3: "Graz", 4: "Enns", 5: "Perg"}
+    for schema in ("dbo", "bc2"):
+        expected = [{"id": key, "city": city} for key, city in cities.items()]
+        mirrored.until_rows(f"{schema}/Cities", expected, f"pyfabric {schema}")
+
+
+@NEEDS_3_11
+def test_sqllocks_shape(mirrored):
+    mirrored.run_tests("shape_sink")
+    cities = {1: "Linz", 2: 'Wels, "an der Traun"', 4: "Graz"}
+    for form in ("parquet", "csv"):
+        mirrored.until_rows(f"dbo/Cities-{form}", [{"id": key, "city": city} for key, city in cities.items()])
