@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_engine.cli import exit_codes
+from mirror_engine.cli import exits
 from mirror_engine.cli.main import COMMANDS, PROGRAM, program
-from mirror_engine.cli.options import WIDTH, default_text
+from mirror_engine.cli.options import CONTEXT, WIDTH, default_text
 from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, flag_of, option_name, options
 from mirror_engine.explain.pages import explanation, rules_in
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity
@@ -37,7 +37,7 @@ def cli_page() -> str:
     parts = [f"# The command line\n\n{GENERATED}\n\n{intro}", _fenced("text", _help(()))]
     for heading, names in COMMANDS.items():
         parts += [f"## {heading}", *map(_command_section, names)]
-    codes = _table(("code", "meaning"), ((str(code), meaning) for code, meaning in exit_codes.MEANINGS.items()))
+    codes = _table(("code", "meaning"), ((str(code), meaning) for code, meaning in exits.MEANINGS.items()))
     error = (JSON_EXAMPLES / "error.json").read_text(encoding="utf-8").strip()
     parts += [
         f"## Exit codes\n\n{codes}",
@@ -57,7 +57,7 @@ def _command_section(name: str) -> str:
 def _help(path: tuple[str, ...]) -> str:
     """Help as a terminal of `WIDTH` columns shows it; of a command without the options that are listed once."""
     command: Any = program()
-    context = click.Context(command, info_name=PROGRAM, terminal_width=WIDTH, help_option_names=["-h", "--help"])
+    context = click.Context(command, info_name=PROGRAM, terminal_width=WIDTH, **CONTEXT)
     for name in path:
         command = command.get_command(context, name)
         context = click.Context(command, info_name=name, parent=context)

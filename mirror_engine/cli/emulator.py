@@ -15,19 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_engine.cli import exit_codes, log
-from mirror_engine.cli.options import (
-    ALL,
-    argument,
-    choice_option,
-    command,
-    flag,
-    option,
-    settings_of,
-    time_option,
-)
-from mirror_engine.cli.output import bullet, line, print_json, stderr, stdout
+from mirror_engine.cli import exits, log
+from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command
+from mirror_engine.cli.output import bullet, line, note, print_json, stderr, stdout, wants_json
 from mirror_engine.cli.signals import Stopping
+from mirror_engine.config import whole
 from mirror_engine.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,68 +33,67 @@ CHECK_SECONDS = 0.2
 SIGNAL_EXIT = 128  # of a command that a signal ended, as shells say it: 128 and the signal's number
 MAX_PORT = 65532  # the proxy's; http, https and the page take the next three
 _PACKAGES = ("cryptography", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
-_STORE_HELP = "Folder of workspaces and items."
+_STORE = "Folder of workspaces and items"
+_OPTIONS = (
+    click.option("--workspace", metavar="NAME", help="Workspace to create or use.  [default: the first one]"),
+    click.option("--item", metavar="NAME", help="Mirrored database to create or use.  [default: the first one]"),
+    click.option("--storage-only", is_flag=True, help="Only the storage: nothing is replicated."),
+    click.option(
+        "--on-restart",
+        type=Choice(("rebuild", "resume")),
+        default="rebuild",
+        help="Tables of a stopped item that starts again: rebuild as Fabric, or resume.",
+    ),
+    click.option(
+        "--allow-managed-folder-changes",
+        is_flag=True,
+        help="Let clients create, rename and delete managed folders.",
+    ),
+    click.option("--rename-updates-mtime", is_flag=True, help="A rename sets Last-Modified."),
+    click.option(
+        "--blob-batch",
+        type=Choice(("reject", "accept")),
+        default="reject",
+        help="Batch requests of the Blob API: reject as OneLake, or accept.",
+    ),
+    click.option(
+        "--inject-fault",
+        metavar="FAULT",
+        multiple=True,
+        help="Inject a fault: 'throttle status=429 path=*/Orders/* nth=3' (repeatable).",
+    ),
+    click.option("--fault-api", is_flag=True, help="Let clients change faults while it runs."),
+)
 
 
 def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `start` and `exec`."""
-    for add in reversed(
-        (
-            option("--workspace", metavar="NAME", help="Workspace to create or use.  [default: the first one]"),
-            option("--item", metavar="NAME", help="Mirrored database to create or use.  [default: the first one]"),
-            flag("--storage-only", help="Only the storage: nothing is replicated."),
-            choice_option(
-                "--on-restart",
-                choices=("rebuild", "resume"),
-                default="rebuild",
-                help="Tables of a stopped item that starts again: rebuild as Fabric, or resume.",
-            ),
-            flag("--allow-managed-folder-changes", help="Let clients create, rename and delete managed folders."),
-            flag("--rename-updates-mtime", help="A rename sets Last-Modified."),
-            choice_option(
-                "--blob-batch",
-                choices=("reject", "accept"),
-                default="reject",
-                help="Batch requests of the Blob API: reject as OneLake, or accept.",
-            ),
-            option(
-                "inject_fault",
-                "--inject-fault",
-                metavar="FAULT",
-                multiple=True,
-                help="Inject a fault: 'throttle status=429 path=*/Orders/* nth=3' (repeatable).",
-            ),
-            flag("--fault-api", help="Let clients change faults while it runs."),
-        )
-    ):
-        function = add(function)
+    """Add the options of `start` and `exec`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
     return function
 
 
 @command(root="own", config=ALL)
-@argument("store", f"{_STORE_HELP[:-1]}; created if missing.", type=Path)
+@click.argument("store", type=Path, help=f"{_STORE}; created if missing.")
 @_emulator_options
-@option("--host", metavar="ADDRESS", default="127.0.0.1", default_text="127.0.0.1", help="IP address to listen on.")
-@flag("--allow-remote", help="Listen on a non-loopback address (requires a token).")
-@option(
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", help="IP address to listen on.")
+@click.option("--allow-remote", is_flag=True, help="Listen on a non-loopback address (requires a token).")
+@click.option(
     "--token",
     metavar="TOKEN",
     envvar="MIRROR_ENGINE_TOKEN",
     help="Reject requests without it; env: MIRROR_ENGINE_TOKEN.",
 )
-@option("--token-file", metavar="FILE", type=Path, help="Read the token from a file.")
-@option(
+@click.option("--token-file", metavar="FILE", type=Path, help="Read the token from a file.")
+@click.option(
     "--port",
-    metavar="PORT",
-    type=click.IntRange(0, MAX_PORT),
+    type=Value(whole("PORT", 0, MAX_PORT)),
     default=0,
-    default_text="0",
     help="Port of the proxy; HTTP, HTTPS and the page take the next three. 0: any four.",
 )
-@flag("-d", "--detach", help="Return when it is ready; it keeps running.")
-@flag("--foreground", help="Do not detach.", hidden=True)
-@log.log_format_option
-@log.log_level_option
+@click.option("-d", "--detach", is_flag=True, help="Return when it is ready; it keeps running.")
+@click.option("--foreground", is_flag=True, help="Do not detach.", hidden=True)
+@log.log_options
 def start(
     store: Path,
     config: Config,
@@ -116,9 +107,8 @@ def start(
     allow_remote: bool,
     detach: bool,
     foreground: bool,
-    as_json: bool,
     **emulator: Any,
-) -> None:
+) -> int:
     """Start a local OneLake for your publisher.
 
     Run your publisher with the printed environment variables; its production URLs then reach the emulator. Each
@@ -133,32 +123,28 @@ def start(
     from mirror_engine.onelake.connection import Listening, running, start_detached
 
     if token_file:
-        token = _read_token(token_file)
+        try:
+            token = token_file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            message = f"--token-file: {token_file} cannot be read: {error}"
+            raise UsageError(message, "give a file with one token") from None
     listening = Listening(host, token, port, allow_remote=allow_remote)
-    context = click.get_current_context()
     if detach and not foreground:
         _plan(store, config, listening, emulator)  # wrong faults are a usage error here
-        words = [*settings_of(context).words, "--foreground"]
-        _print_info(running(store) or start_detached(store, words, os.environ), as_json=as_json)
-        return
+        words = [*click.get_current_context().obj, "--foreground"]
+        _print_info(running(store) or start_detached(store, words, os.environ))
+        return exits.SUCCESS
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
-    level = log.level_of(log_level, settings_of(context).verbosity)
-    with Stopping() as stopping, _server(store, config, listening, emulator, log.Log(log_format, level)) as server:
-        _print_info(server.connection, as_json=as_json)
+    writer = log.Log(log_format, log.level_of(log_level))
+    with Stopping() as stopping, _server(store, config, listening, emulator, writer) as server:
+        _print_info(server.connection)
         stopping.wait()
-    raise click.exceptions.Exit(stopping.exit_code(exit_codes.SUCCESS))
-
-
-def _read_token(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--token-file: {path} cannot be read: {error}", "give a file with one token") from None
+    return stopping.exit_code(exits.SUCCESS)
 
 
 @command(root="own")
-@argument("store", _STORE_HELP, type=Path)
-def stop(store: Path, *, as_json: bool) -> None:
+@click.argument("store", type=Path, help=f"{_STORE}.")
+def stop(store: Path) -> None:
     """Stop the emulator of STORE, after the current commits.
 
     Example: mirror-engine emulator stop ./onelake
@@ -169,15 +155,15 @@ def stop(store: Path, *, as_json: bool) -> None:
     from mirror_engine.onelake import connection
 
     stopped = connection.stop(store)
-    if as_json:
-        print_json("emulator stop", {"store": str(store), "stopped": stopped is not None})
+    if wants_json():
+        print_json({"store": str(store), "stopped": stopped is not None})
     else:
-        stderr().print(line(f"Stopped the emulator of {store}." if stopped else f"No emulator is running for {store}."))
+        note(f"Stopped the emulator of {store}." if stopped else f"No emulator is running for {store}.")
 
 
 @command(root="own")
-@argument("store", _STORE_HELP, type=Path)
-def env(store: Path, *, as_json: bool) -> None:
+@click.argument("store", type=Path, help=f"{_STORE}.")
+def env(store: Path) -> None:
     """Print the environment that leads a publisher to the emulator of STORE.
 
     As lines for a shell: eval "$(mirror-engine emulator env ./onelake)"
@@ -192,32 +178,28 @@ def env(store: Path, *, as_json: bool) -> None:
     info = running(store)
     if info is None:
         raise UsageError(f"no emulator is running for {store}", f"start one: mirror-engine emulator start {store} -d")
-    _print_info(info, as_json=as_json, exports_only=True, name="emulator env")
+    _print_info(info, exports_only=True)
 
 
-def _print_info(
-    info: ConnectionInfo, *, as_json: bool, exports_only: bool = False, name: str = "emulator start"
-) -> None:
-    if as_json:
-        print_json(name, info.to_json())
+def _print_info(info: ConnectionInfo, *, exports_only: bool = False) -> None:
+    if wants_json():
+        print_json(info.to_json())
         return
     for text in info.exports() if exports_only else info.lines():
         stdout().print(line(text), soft_wrap=True)
     sys.stdout.flush()
 
 
-@command(name="exec", root="own", config=ALL)
-@argument("store", f"{_STORE_HELP[:-1]}; created if missing.", type=Path)
-@argument("program", "What to run, with its arguments, after --.", metavar="COMMAND", nargs=-1, required=True)
+@command("exec", root="own", config=ALL)
+@click.argument("store", type=Path, help=f"{_STORE}; created if missing.")
+@click.argument(
+    "program", metavar="COMMAND...", nargs=-1, required=True, help="What to run, with its arguments, after --."
+)
 @_emulator_options
-@time_option("--wait", help="After COMMAND succeeded, wait at most this long until its files are applied.")
-def exec_(  # the builtin keeps its name
-    store: Path,
-    config: Config,
-    program: tuple[str, ...],
-    wait: float | None,
-    **emulator: Any,
-) -> None:
+@click.option(
+    "--wait", type=DURATION, help="After COMMAND succeeded, wait at most this long until its files are applied."
+)
+def exec_(store: Path, config: Config, program: tuple[str, ...], wait: float | None, **emulator: Any) -> int:
     """Run one command in that environment.
 
     The emulator starts before it and stops after it. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID tell the
@@ -232,10 +214,8 @@ def exec_(  # the builtin keeps its name
     _check_packages()
     from mirror_engine.onelake.connection import Listening
 
-    emulator.pop("as_json")  # of errors; stdout belongs to the command
     with _server(store, config, Listening(), emulator, log.Log()) as server:
-        code = _run(program, server.connection.around(os.environ)) or _finish(server, wait)
-    raise click.exceptions.Exit(code)
+        return _run(program, server.connection.around(os.environ)) or _finish(server, wait)
 
 
 def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -269,12 +249,12 @@ def _finish(server: Server, seconds: float | None) -> int:
             if is_final or time.monotonic() >= ends or stopping.stop.wait(CHECK_SECONDS):
                 break
     for item, unmet in behind:
-        stderr().print(line(f"{item.path}: {unmet.message}"))
-    if not behind or seconds is None:
-        if behind:
-            stderr().print(bullet("help:", "to wait until tables have caught up: emulator exec --wait DURATION"))
-        return exit_codes.SUCCESS
-    return stopping.exit_code(exit_codes.NEEDS_ATTENTION if is_final else exit_codes.RETRY)
+        note(f"{item.path}: {unmet.message}")
+    if behind and seconds is not None:
+        return stopping.exit_code(exits.NEEDS_ATTENTION if is_final else exits.RETRY)
+    if behind:
+        stderr().print(bullet("help:", "to wait until tables have caught up: emulator exec --wait DURATION"))
+    return exits.SUCCESS
 
 
 def _plan(store: Path, config: Config, listening: Any, emulator: Mapping[str, Any]) -> Any:
@@ -304,8 +284,6 @@ def _server(store: Path, config: Config, listening: Any, emulator: Mapping[str, 
     """The emulator, whose errors, faults and rejected requests are logged."""
     from mirror_engine.onelake.serving import Server
 
-    plan = _plan(store, config, listening, emulator)
-
     def log_fault(fault: str, method: str, path: str) -> None:
         writer.write("warning", "fault_injected", {"fault": fault, "method": method, "path": path})
 
@@ -313,28 +291,19 @@ def _server(store: Path, config: Config, listening: Any, emulator: Mapping[str, 
         level, name, fields = log.log_record(event)
         writer.write(level, name, {"mirror": item.path, **fields})
 
-    def log_rejected(request: Any) -> None:
-        name, fields = request.to_json()
-        writer.write("warning", name, fields)
-
-    def log_error(message: str) -> None:
-        writer.write("error", "emulator_error", {"message": message})
-
+    plan = _plan(store, config, listening, emulator)
     plan.options.on_fault = log_fault
-    return Server(plan, log_error, log_event, log_rejected)
+    return Server(
+        plan,
+        on_error=lambda message: writer.write("error", "emulator_error", {"message": message}),
+        on_event=log_event,
+        on_rejected=lambda request: writer.write("warning", *request.to_json()),
+    )
 
 
 def _check_packages() -> None:
     """Raise UsageError without the packages that the emulator needs."""
-    missing = [name for name in _PACKAGES if not _is_installed(name)]
-    if missing:
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise UsageError(
             f"the emulator needs {', '.join(missing)}", "install the extra: pip install 'mirror-engine[emulator]'"
         )
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ValueError:  # half a package
-        return False

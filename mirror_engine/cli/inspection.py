@@ -1,51 +1,67 @@
-"""`status`, `tables`, `show` and `history`: read a mirror while an engine may run."""
+"""`status`, `tables`, `show`, `history` and `diff`: read a mirror while an engine may run."""
 
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
-from mirror_engine.cli import exit_codes
-from mirror_engine.cli import root as opening
-from mirror_engine.cli.difference import TABLE_HELP, rows_json
-from mirror_engine.cli.options import READING, argument, command, count_option, flag, time_option
+from mirror_engine.cli import exits
+from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, Value, command
 from mirror_engine.cli.output import (
-    AdaptiveRows,
-    columns_json,
+    MAX_LINES,
+    as_json,
+    bullet,
+    bullets,
     delta_table_json,
+    diagnostic_lines,
+    fields_json,
     grid,
     line,
     moment,
-    print_json,
+    report,
+    rows_text,
+    short_span,
     stdout,
+    wants_json,
 )
 from mirror_engine.cli.signals import Stopping
+from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import needs_attention
-from mirror_engine.monitoring.words import cell, iso
+from mirror_engine.landing_zone.states import CaughtUp, Halted, needs_attention
+from mirror_engine.monitoring.words import cell, describe, help_for, iso, urgency
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+    from rich.console import RenderableType
     from rich.table import Table
 
-    from mirror_engine.config import Config
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.mirror import Mirror
-    from mirror_engine.monitoring.status import MirrorStatus
+    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+    from mirror_engine.publisher.diff import Difference
     from mirror_engine.tables.base import HistoryEntry
 
 NO_TABLES = "There are no Delta tables yet."
+NO_FOLDERS = "The landing zone has no table folders."
+ROWS_HELP = "Maximum number of rows to show of each kind; 0 for all."
+STATE_STYLES = {"stuck": "bold red", "idle": "yellow", "busy": "cyan", "well": "green"}  # most urgent first
 MAX_NAMED = 4  # change files of one commit
+MAX_CHARACTERS = 100  # of one value of the partner events, which may be any text
 
 
 @command(config=READING, reads_engine=True)
-@flag("--check", help="End with 3 if a table needs attention.")
-@flag("--watch", help="Refresh until Ctrl+C; with --json one document per line.")
-@time_option("--interval", low=0.1, default=2.0, help="Time between two refreshes.")
-def status(root: Path, config: Config, interval: float, *, check: bool, watch: bool, as_json: bool) -> None:
+@click.option("--check", is_flag=True, help="End with 3 if a table needs attention.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl+C; with --json one document per line.")
+@click.option("--interval", type=Value(duration(0.1)), default="2s", help="Time between two refreshes.")
+def status(mirror: Mirror, interval: float, *, check: bool, watch: bool) -> int:
     """Show the state of every table, and what to do.
 
     Reads the landing zone; an engine may run meanwhile, and its options are used. Starts no Java.
@@ -55,35 +71,26 @@ def status(root: Path, config: Config, interval: float, *, check: bool, watch: b
     Exit codes: 0 shown, and after Ctrl+C with --watch · 2 usage error · 3 a table needs attention, with --check · 4
     temporary: storage; retry
     """
-    from mirror_engine.cli.status_text import status_text  # imports rich
+    from rich.console import Group
+    from rich.live import Live
 
-    with opening.open_mirror(root, config) as mirror, Stopping() as stopping:
-        latest = mirror.status()
-        if as_json:
-            print_json("status", latest.to_json())
-            while watch and not stopping.stop.wait(interval):
-                latest = mirror.status()
-                print_json("status", latest.to_json())
-        elif watch:
-            from rich.live import Live
-
-            with Live(console=stdout(), auto_refresh=False, vertical_overflow="visible") as live:
-                live.update(status_text(latest, time.time()), refresh=True)
-                while not stopping.stop.wait(interval):
-                    latest = mirror.status()
-                    live.update(status_text(latest, time.time()), refresh=True)
-        else:
-            stdout().print(status_text(latest, time.time()))
-    if check and _needs_attention(latest):
-        raise click.exceptions.Exit(exit_codes.NEEDS_ATTENTION)
-
-
-def _needs_attention(latest: MirrorStatus) -> bool:
-    return any(needs_attention(table.state) for table in latest.tables)
+    is_live = watch and not wants_json()
+    view = Live(console=stdout(), auto_refresh=False, vertical_overflow="visible") if is_live else nullcontext()
+    with Stopping() as stopping, view as live:
+        while True:
+            latest = mirror.status()
+            if live:
+                live.update(Group(*status_text(latest)), refresh=True)
+            else:
+                report(latest.to_json(), status_text(latest))
+            if not watch or stopping.stop.wait(interval):
+                break
+    is_calm = not any(needs_attention(table.state) for table in latest.tables)
+    return exits.SUCCESS if is_calm or not check else exits.NEEDS_ATTENTION
 
 
 @command(config=("default_schema",))
-def tables(root: Path, config: Config, *, as_json: bool) -> None:
+def tables(mirror: Mirror) -> None:
     """List the Delta tables.
 
     Version, rows, last commit and columns of each, also of tables whose landing folder is gone. Starts no Java.
@@ -92,37 +99,51 @@ def tables(root: Path, config: Config, *, as_json: bool) -> None:
 
     Exit codes: 0 listed, even if there are none yet · 2 usage error · 4 temporary: storage; retry
     """
-    with opening.open_mirror(root, config) as mirror:
-        row_counts = {table.delta_folder: table.row_count for table in mirror.status().tables}
-        listed = [_table(mirror, folder, row_counts.get(folder)) for folder in mirror.tables()]
-    if as_json:
-        print_json("tables", {"tables": listed})
-        return
-    shown = grid("Table", ">Version", ">Rows", "Last commit (UTC)", "Columns")
-    for table in listed:
-        rows = "-" if table["row_count"] is None else f"{table['row_count']:,}"
-        columns = ", ".join(f"{column['name']} {column['type']}" for column in table["columns"])
-        moments = moment(table["last_commit_at"])
-        shown.add_row(line(table["table"]), str(table["delta_version"]), rows, moments, line(columns))
-    stdout().print(shown if listed else line(NO_TABLES))
+    row_counts = {table.delta_folder: table.row_count for table in mirror.status().tables}
+    listed = [_table_json(mirror, folder, row_counts.get(folder)) for folder in mirror.tables()]
+    rows = [
+        (
+            table["table"],
+            str(table["delta_version"]),
+            _number(table["row_count"]),
+            moment(table["last_commit_at"]),
+            ", ".join(f"{column['name']} {column['type']}" for column in table["columns"]),
+        )
+        for table in listed
+    ]
+    text = grid(["Table", ">Version", ">Rows", "Last commit (UTC)", "Columns"], rows) if listed else NO_TABLES
+    report({"tables": listed}, [text])
 
 
-def _table(mirror: Mirror, folder: str, row_count: int | None) -> dict[str, Any]:
+def _table_json(mirror: Mirror, folder: str, row_count: int | None) -> dict[str, Any]:
     newest = next(iter(mirror.history(folder, limit=1)), None)
     return {
         **delta_table_json(mirror.root, folder, mirror.config.delta_default_schema),
         "delta_version": newest.version if newest else None,
         "last_commit_at": iso(newest.timestamp_ms / 1000) if newest else None,
         "row_count": row_count,
-        "columns": columns_json(mirror.read_table(folder, limit=0).schema),
+        "columns": _columns_json(mirror.read_table(folder, limit=0).schema),
     }
 
 
+def _columns_json(schema: pa.Schema) -> list[dict[str, Any]]:
+    from mirror_engine.tables.arrow_types import delta_type
+
+    return [
+        {"name": field.name, "type": delta_type(field.type) or str(field.type), "nullable": field.nullable}
+        for field in schema
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
 @command(root="option", config=("default_schema",))
-@argument("table", TABLE_HELP)
-@count_option("--at-version", default=None, help="Delta version to show; default: the newest.")
-@count_option("--limit", default=20, help="Maximum number of rows; 0 for all.")
-def show(root: Path, config: Config, table: str, at_version: int | None, limit: int, *, as_json: bool) -> None:
+@click.argument("table", help=TABLE_HELP)
+@click.option("--at-version", type=COUNT, help="Delta version to show; default: the newest.")
+@click.option("--limit", type=COUNT, default=20, help="Maximum number of rows; 0 for all.")
+def show(mirror: Mirror, table: str, at_version: int | None, limit: int) -> None:
     """Show a table's rows.
 
     Rows have no order. In JSON, decimals are text, binary is Base64, times are ISO 8601, NaN and infinities text.
@@ -132,30 +153,25 @@ def show(root: Path, config: Config, table: str, at_version: int | None, limit: 
 
     Exit codes: 0 shown · 2 usage error: no such table or version · 4 temporary: storage; retry
     """
-    with opening.open_mirror(root, config) as mirror:
-        folder = mirror.delta_folder(table)
-        rows = mirror.read_table(folder, version=at_version, limit=limit + 1 if limit else None)
-    has_more = bool(limit) and rows.num_rows > limit
-    rows = rows.slice(0, limit) if has_more else rows
-    if as_json:
-        document = {**delta_table_json(root, folder, config.delta_default_schema), "at_version": at_version}
-        document |= {"columns": columns_json(rows.schema), "rows": rows_json(rows.to_pylist()), "has_more": has_more}
-        print_json("show", document)
-        return
-    stdout().print(rows_grid(rows.column_names, rows.to_pylist()))
-    more = "; there are more, see --limit" if has_more else ""
-    stdout().print(line(f"{count(rows.num_rows, 'row')}{more}", "dim"))
-
-
-def rows_grid(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> AdaptiveRows:
-    """Rows below the names of their columns."""
-    return AdaptiveRows([line(name).plain for name in columns], [[*map(cell, row.values())] for row in rows])
+    folder = mirror.delta_folder(table)
+    found = mirror.read_table(folder, version=at_version, limit=limit + 1 if limit else None)
+    has_more = bool(limit) and found.num_rows > limit
+    rows = found.slice(0, limit or None).to_pylist()
+    document = {
+        **delta_table_json(mirror.root, folder, mirror.config.delta_default_schema),
+        "at_version": at_version,
+        "columns": _columns_json(found.schema),
+        "rows": as_json(rows),
+        "has_more": has_more,
+    }
+    end = line(f"{count(len(rows), 'row')}{'; there are more, see --limit' if has_more else ''}", "dim")
+    report(document, [*rows_text(rows, found.column_names), end])
 
 
 @command(root="option", config=("default_schema",))
-@argument("table", TABLE_HELP)
-@count_option("--limit", default=20, help="Maximum number of commits; 0 for all.")
-def history(root: Path, config: Config, table: str, limit: int, *, as_json: bool) -> None:
+@click.argument("table", help=TABLE_HELP)
+@click.option("--limit", type=COUNT, default=20, help="Maximum number of commits; 0 for all.")
+def history(mirror: Mirror, table: str, limit: int) -> None:
     """Show a table's commits and their change files.
 
     Newest first. Starts no Java.
@@ -164,38 +180,253 @@ def history(root: Path, config: Config, table: str, limit: int, *, as_json: bool
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
-    with opening.open_mirror(root, config) as mirror:
-        folder = mirror.delta_folder(table)
-        commits = mirror.history(folder, limit=limit or None)
-    if as_json:
-        reference = delta_table_json(root, folder, config.delta_default_schema)
-        print_json("history", {**reference, "commits": [_commit(entry) for entry in commits]})
-    else:
-        stdout().print(history_grid(commits))
+    folder = mirror.delta_folder(table)
+    commits = mirror.history(folder, limit=limit or None)
+    reference = delta_table_json(mirror.root, folder, mirror.config.delta_default_schema)
+    report({**reference, "commits": [_commit_json(entry) for entry in commits]}, [history_grid(commits)])
+
+
+def _commit_json(entry: HistoryEntry) -> dict[str, Any]:
+    more = {"merge_plan": "plan", "passthrough_skipped_because": "passthrough_skipped"}
+    names = ("version", "operation", "files", "rows", "engine", "metrics", "applied_by")
+    return {**fields_json(entry, *names, **more), "committed_at": iso(entry.timestamp_ms / 1000)}
 
 
 def history_grid(commits: Sequence[HistoryEntry]) -> Table:
     """Commits as lines of text."""
-    shown = grid(">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files")
+    rows = []
     for entry in commits:
         files = ", ".join(entry.files) or "-"
         if len(entry.files) > MAX_NAMED:
             files = f"{entry.files[0]} … {entry.files[-1]} ({len(entry.files):,} files)"
         at = moment(iso(entry.timestamp_ms / 1000))
-        shown.add_row(str(entry.version), at, entry.operation, entry.applied_by or "-", f"{entry.rows:,}", line(files))
-    return shown
+        rows.append((str(entry.version), at, entry.operation, entry.applied_by or "-", f"{entry.rows:,}", files))
+    return grid([">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files"], rows)
 
 
-def _commit(entry: HistoryEntry) -> dict[str, Any]:
+def _tolerance(value: object) -> float:
+    if not (number := float(str(value))) >= 0:
+        raise ValueError
+    return number
+
+
+@command(root="option", config=("default_schema",))
+@click.argument("table", help=TABLE_HELP)
+@click.argument("expected", type=Path, help="The expected table: a .csv, .parquet or .json file.")
+@click.option("--key", metavar="COLUMNS", multiple=True, help="Match rows by these columns; default: the table's key.")
+@click.option("--at-version", type=COUNT, help="Delta version to compare; default: the newest.")
+@click.option(
+    "--float-tolerance",
+    type=Value(Kind("a number of 0 or more", "X", _tolerance)),
+    default="0",
+    help="Floating-point values this far apart are equal.",
+)
+@click.option("--limit", type=COUNT, default=20, help=ROWS_HELP)
+def diff(
+    mirror: Mirror,
+    table: str,
+    expected: Path,
+    key: tuple[str, ...],
+    at_version: int | None,
+    float_tolerance: float,
+    limit: int,
+) -> int:
+    """Compare a table with an expected result.
+
+    Rows are matched by the table's key, or by --key Id,Line; rows of a keyless table are compared as a whole. Every
+    column counts, in any order. CSV and JSON are read as the table's types: an empty field is NULL, "" is empty text
+    or binary, decimals may be text, times are ISO 8601, binary is Base64; output of show --json is accepted. Starts
+    no Java.
+
+    Example: mirror-engine diff -C ./shop Sales.Orders expected.csv --key Id
+
+    Exit codes: 0 equal · 2 usage error: no such table, column or file · 3 different · 4 temporary: storage; retry
+    """
+    from mirror_engine.publisher.diff import compare, read_expected
+
+    folder = mirror.delta_folder(table)
+    actual = mirror.read_table(folder, version=at_version)
+    # a column whose name contains a comma may be given as it is
+    columns = [name for text in key for name in ([text] if text in actual.column_names else text.split(","))]
+    columns = columns or list(mirror.key_columns(folder))
+    rows = read_expected(expected, actual.schema)
+    difference = compare(actual, rows, columns, tolerance=float_tolerance, limit=limit or None)
+    reference = delta_table_json(mirror.root, folder, mirror.config.delta_default_schema)
+    document = {**reference, "at_version": at_version, **difference_json(difference)}
+    headline = f"{reference['table']} is as expected", f"{reference['table']} differs from expected"
+    report(document, difference_text(difference, headline, _DIFF, "bold red"))
+    return exits.SUCCESS if difference.is_equal else exits.NEEDS_ATTENTION
+
+
+_DIFF = {
+    "missing columns": "missing columns",
+    "unexpected columns": "unexpected columns",
+    "missing": "Missing: expected, not in the table",
+    "unexpected": "Unexpected: in the table, not expected",
+    "different": "Different",
+    "expected": "Expected",
+    "actual": "Actual",
+}
+
+
+def difference_text(
+    difference: Difference, headline: tuple[str, str], words: Mapping[str, str], style: str
+) -> Iterator[RenderableType]:
+    """Counts first, then the first rows of each kind.
+
+    Args:
+        difference: of two tables.
+        headline: before the numbers, of equal tables and of others.
+        words: what to call both sides, as in `_DIFF`.
+        style: of the headline of tables that differ.
+    """
+    rows = count(difference.equal_rows, "equal row")
+    if difference.is_equal:
+        yield line(f"{headline[0]}: {rows}", "green")
+        return
+    numbers = f"{difference.missing_rows:,} missing, {difference.unexpected_rows:,} unexpected"
+    yield line(f"{headline[1]}: {numbers}, {difference.different_rows:,} different; {rows}", style)
+    cells = [f"{name} {times:,}" for name, times in difference.different_cells.items()]
+    for label, names in (
+        (words["missing columns"], difference.missing_columns),
+        (words["unexpected columns"], difference.unexpected_columns),
+        ("different cells", cells),
+    ):
+        if names:
+            yield f"  {label}: {', '.join(names)}"
+    keys = [*difference.key, "Column", words["expected"], words["actual"]]
+    changed = [
+        [cell(value) for value in (*row.key.values(), name, *pair)]
+        for row in difference.different
+        for name, pair in row.cells.items()
+    ]
+    for heading, shown, total, body in (
+        (words["missing"], difference.missing, difference.missing_rows, rows_text(difference.missing)),
+        (words["unexpected"], difference.unexpected, difference.unexpected_rows, rows_text(difference.unexpected)),
+        (words["different"], difference.different, difference.different_rows, [grid(keys, changed)]),
+    ):
+        if shown:
+            some = f" (first {len(shown):,} of {total:,}, see --limit)" if len(shown) < total else ""
+            yield ""
+            yield line(f"{heading}{some}", "bold")
+            yield from body
+
+
+def difference_json(difference: Difference) -> dict[str, Any]:
+    """Counts, columns and the first rows of each kind, as plain values."""
+    counts = {kind: f"{kind}_rows" for kind in ("equal", "missing", "unexpected", "different")}
+    different = [
+        {
+            "key": as_json(row.key),
+            "cells": [
+                {"column": name, "expected": as_json(expected), "actual": as_json(actual)}
+                for name, (expected, actual) in row.cells.items()
+            ],
+        }
+        for row in difference.different
+    ]
     return {
-        "version": entry.version,
-        "committed_at": iso(entry.timestamp_ms / 1000),
-        "operation": entry.operation,
-        "files": list(entry.files),
-        "rows": entry.rows,
-        "engine": entry.engine or None,
-        "metrics": dict(entry.metrics),
-        "applied_by": entry.applied_by or None,
-        "passthrough_skipped_because": dict(entry.passthrough_skipped),
-        "merge_plan": entry.plan or None,
+        **fields_json(difference, "key", "different_cells", "missing", "unexpected", equal="is_equal"),
+        "counts": fields_json(difference, **counts),
+        "columns": fields_json(difference, missing="missing_columns", unexpected="unexpected_columns"),
+        "different": different,
     }
+
+
+def status_text(status: MirrorStatus) -> Iterator[RenderableType]:
+    """A headline, one line per table, and a paragraph for each table with something to report, urgent ones first."""
+    now = time.time()
+    yield _headline(status, now)
+    if status.partner and (partner := _partner(status.partner)):
+        yield line(partner, "dim")
+    for diagnostic in status.diagnostics[:MAX_LINES]:
+        yield ""
+        yield from diagnostic_lines(diagnostic)
+    yield ""
+    yield _overview(status.tables, now) if status.tables else line(NO_FOLDERS)
+    for table in sorted(status.tables, key=lambda table: list(STATE_STYLES).index(urgency(table.state))):
+        if not isinstance(table.state, CaughtUp) or table.pending_files or table.ignored or table.diagnostics:
+            yield ""
+            yield from _paragraph(table, engine_running=status.engine_running)
+
+
+def _headline(status: MirrorStatus, now: float) -> Text:
+    if not status.engine_running:
+        seen = status.last_heartbeat_at
+        engine = f"no engine is running{'' if seen is None else f' (last seen {short_span(now - seen)} ago)'}"
+    elif status.next_scan_at is None or status.next_scan_at <= now:
+        engine = "engine running, working"
+    else:
+        engine = f"engine running, next scan in {short_span(status.next_scan_at - now)}"
+    zone = "" if status.zone else "no landing zone (Files/LandingZone); "
+    return line(f"{status.root}: {zone}{engine}")
+
+
+def _partner(partner: PartnerEvents) -> str:
+    name, kind, version = (
+        text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
+        for text in (partner.partner_name, partner.source_type, partner.source_version)
+    )
+    source = f"{kind} {version}".strip()
+    return " ".join(f"{label} {text}" for label, text in (("published by", name), ("from", source)) if text)
+
+
+def _overview(tables: Sequence[TableStatus], now: float) -> Table:
+    headings = ["Table", "Status", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", ">Last commit"]
+    rows = [
+        (
+            table.name.normalized,
+            line(table.state.code.replace("_", " "), STATE_STYLES[urgency(table.state)]),
+            (table.fabric_status or "-") + ("*" if table.fabric_error else ""),
+            table.watermark,
+            f"{len(table.pending_files):,}" if table.pending_files else "-",
+            short_span(table.lag_seconds) if table.pending_files else "-",
+            _number(table.row_count),
+            "-" if table.delta_version is None else f"v{table.delta_version}",
+            "-" if table.last_commit_at is None else f"{short_span(max(0.0, now - table.last_commit_at))} ago",
+        )
+        for table in tables
+    ]
+    return grid(headings, rows)
+
+
+def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[RenderableType]:
+    reported = {*table.ignored, getattr(table.state, "diagnostic", None)}
+    style = STATE_STYLES[urgency(table.state)]
+    if isinstance(table.state, Halted):
+        yield Text.assemble(line(table.name.normalized, "bold"), " is ", line("halted", style))
+        yield from diagnostic_lines(table.state.diagnostic)
+    else:
+        yield line(describe(table.name, table.state), style)
+        if help := help_for(table.state, engine_running=engine_running):
+            yield bullet("help:", help)
+    if table.pending_files:
+        pending = count(len(table.pending_files), "file")
+        yield f"  {pending} pending, the oldest for {short_span(table.lag_seconds)}"
+    yield from bullets(_numbers(table))
+    yield from bullets([(f"{file.state}:", f"{file.path}: {file.reason}") for file in table.pending_files])
+    yield from bullets(ignored_paths(table.ignored))
+    yield from bullets([_note(found, times) for found, times in table.diagnostics if found not in reported])
+
+
+def ignored_paths(ignored: Sequence[Diagnostic]) -> list[tuple[str, str]]:
+    """Each ignored path with the reason."""
+    return [("ignored:", f"{found.path}: {found.coded_message.removeprefix('ignored: ')}") for found in ignored]
+
+
+def _numbers(table: TableStatus) -> list[tuple[str, str]]:
+    """Watermark of each partition, and the next file; a table without partitions has its one in the overview."""
+    applied = [
+        ("applied:", f"{place or 'outside partitions'}: up to {number}") for place, number in table.watermarks.items()
+    ]
+    expected = [
+        ("next:", name if not place or name.startswith(f"{place}/") else f"{place}/{name}")
+        for place, name in table.next_files.items()
+    ]
+    return [*(applied if len(applied) > 1 else ()), *expected]
+
+
+def _note(found: Diagnostic, times: int) -> tuple[str, str]:
+    often = f" ({times:,} times)" if times > 1 else ""
+    help = f"; {found.help}" if found.help else ""
+    return f"{found.severity.value}[{found.code}]:", f"{found.location}: {found.message}{often}{help}"

@@ -5,65 +5,64 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from typing_extensions import assert_never
+import click
 
-from mirror_engine.cli.options import choice_option
-from mirror_engine.events import (
-    BatchCommitted,
-    BatchStarted,
-    CycleEnded,
-    CycleStarted,
-    DiagnosticRaised,
-    Event,
-    FileRead,
-    ProgressRebuilt,
-    RetryScheduled,
-    SetupProgress,
-    TableDropped,
-    TableHalted,
-    TableMaintained,
-    TableResumed,
-)
+from mirror_engine import events
+from mirror_engine.cli.options import Choice, verbosity
 from mirror_engine.landing_zone.diagnostics import Severity
 
 if TYPE_CHECKING:
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.names import TableName
-
+    from collections.abc import Callable
 LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
-FORMATS = ("text", "json")
 _LEVEL_OF: dict[Severity, LogLevel] = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "info"}
 _BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:+@%,")
+_KINDS: dict[type, tuple[LogLevel, str]] = {
+    events.CycleStarted: ("debug", "cycle_started"),
+    events.CycleEnded: ("info", "cycle_finished"),
+    events.BatchStarted: ("debug", "batch_started"),
+    events.FileRead: ("debug", "file_read"),
+    events.BatchCommitted: ("info", "commit_finished"),
+    events.TableDropped: ("warning", "table_dropped"),
+    events.TableMaintained: ("info", "table_maintained"),
+    events.TableHalted: ("error", "table_halted"),
+    events.TableResumed: ("info", "table_resumed"),
+    events.DiagnosticRaised: ("info", "diagnostic"),
+    events.RetryScheduled: ("warning", "retry_scheduled"),
+    events.ProgressRebuilt: ("warning", "progress_rebuilt"),
+    events.SetupProgress: ("info", "setup_progress"),
+}
+_RENAMED = {"batches": "commits", "seconds": "duration_seconds", "done": "completed"}
 
-log_format_option = choice_option(
-    "--log-format", choices=FORMATS, default="text", topic="Log", help="Format of log lines on stderr."
-)
-log_level_option = choice_option(
-    "--log-level", choices=LEVELS, default="info", topic="Log", help="Least level that is logged; see also -v and -q."
-)
+
+def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--log-format` and `--log-level` to a command."""
+    levels = "Least level that is logged; see also -v and -q."
+    function = click.option("--log-level", type=Choice(LEVELS), default="info", help=levels)(function)
+    formats = Choice(("text", "json"))
+    return click.option("--log-format", type=formats, default="text", help="Format of log lines on stderr.")(function)
 
 
-def level_of(name: str, verbosity: int) -> LogLevel:
+def level_of(name: str) -> LogLevel:
     """The level of `--log-level`, lowered by each `-v` and raised by each `-q`."""
-    level = LEVELS.index(name) - verbosity
-    return LEVELS[max(0, min(level, len(LEVELS) - 1))]
+    return LEVELS[max(0, min(LEVELS.index(name) - verbosity(), len(LEVELS) - 1))]
 
 
 class Log:
     """Listener that writes events; may be called from any thread."""
 
     def __init__(self, log_format: str = "text", level: LogLevel = "info", stream: TextIO | None = None) -> None:
-        self._render = _json if log_format == "json" else _text
+        self._is_json = log_format == "json"
         self._levels = LEVELS[LEVELS.index(level) :]
         self._stream = stream or sys.stderr
         self._lock = threading.Lock()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Write an event."""
         self.write(*log_record(event))
 
@@ -72,69 +71,47 @@ class Log:
         if level not in self._levels:
             return
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")[:-6] + "Z"
+        record = {"time": now, "level": level, "event": name, **fields}
+        text = json.dumps(record, ensure_ascii=False) if self._is_json else _text(record)
         with self._lock, suppress(OSError):  # a log on a full disk, or without a reader, stops no table
-            self._stream.write(self._render({"time": now, "level": level, "event": name, **fields}) + "\n")
+            self._stream.write(text + "\n")
             self._stream.flush()
 
 
-def log_record(  # noqa: PLR0911, PLR0912, C901 - one case for each event
-    event: Event,
-) -> tuple[LogLevel, str, dict[str, Any]]:
+def log_record(event: events.Event) -> tuple[LogLevel, str, dict[str, Any]]:
     """Level, name and fields of an event."""
-    fields: dict[str, Any]
+    level, name = _KINDS[type(event)]
+    fields: dict[str, Any] = {}
+    for attribute, value in vars(event).items():
+        match attribute:
+            case "table":
+                fields["table"] = value.normalized if value else None
+            case "diagnostic":
+                fields |= {"code": value.code, "name": value.name, "message": value.full_message}
+                fields["help"] = value.help or None
+            case "files" if isinstance(value, tuple):
+                first, last = (value[0], value[-1]) if value else (None, None)
+                fields |= {"files": len(value), "first": first, "last": last}
+            case "done" if isinstance(value, Mapping):
+                fields |= value
+            case _:
+                rounded = round(value, 3) if isinstance(value, float) else value
+                fields[_RENAMED.get(attribute, attribute)] = rounded
     match event:
-        case CycleStarted(number):
-            return "debug", "cycle_started", {"number": number}
-        case CycleEnded(number, commits, seconds):
-            fields = {"number": number, "commits": commits, "duration_seconds": round(seconds, 3)}
-            return "info" if commits else "debug", "cycle_finished", fields
-        case BatchStarted(table, files, first, last):
-            return "debug", "batch_started", {**_table(table), "files": files, "first": first, "last": last}
-        case FileRead(table, path, rows):
-            return "debug", "file_read", {**_table(table), "path": path, "rows": rows}
-        case BatchCommitted(table, version, files, rows, seconds):
-            fields = {"version": version, "files": len(files), "first": files[0] if files else None}
-            fields |= {"last": files[-1] if files else None, "rows": rows, "duration_seconds": round(seconds, 3)}
-            return "info", "commit_finished", {**_table(table), **fields}
-        case TableDropped(table, reason):
-            return "warning", "table_dropped", {**_table(table), "reason": reason}
-        case TableMaintained(table, facts, seconds):
-            return "info", "table_maintained", {**_table(table), **facts, "duration_seconds": round(seconds, 3)}
-        case TableHalted(table, diagnostic):
-            return "error", "table_halted", _diagnostic(table, diagnostic)
-        case TableResumed(table):
-            return "info", "table_resumed", _table(table)
-        case DiagnosticRaised(table, diagnostic):
-            return _LEVEL_OF[diagnostic.severity], "diagnostic", _diagnostic(table, diagnostic)
-        case RetryScheduled(table, message, retry_seconds):
-            fields = {"code": "ME072", "message": message, "retry_seconds": round(retry_seconds, 3)}
-            return "warning", "retry_scheduled", {**_table(table), **fields}
-        case ProgressRebuilt(table, version):
-            return "warning", "progress_rebuilt", {**_table(table), "version": version}
-        case SetupProgress(what, completed, total):
-            fields = {"what": what, "completed": completed, "total": total}
-            return "info" if not completed else "debug", "setup_progress", fields
-        case _:
-            assert_never(event)
+        case events.CycleEnded(batches=0):
+            level = "debug"
+        case events.SetupProgress(done=done) if done:
+            level = "debug"
+        case events.DiagnosticRaised(_, diagnostic):
+            level = _LEVEL_OF[diagnostic.severity]
+        case events.RetryScheduled():
+            fields["code"] = "ME072"
+    return level, name, fields
 
 
-def _table(table: TableName | None) -> dict[str, Any]:
-    return {"table": table.normalized if table else None}
-
-
-def _diagnostic(table: TableName | None, diagnostic: Diagnostic) -> dict[str, Any]:
-    fields = {"code": diagnostic.code, "name": diagnostic.name, "message": diagnostic.full_message}
-    return {**_table(table), **fields, "help": diagnostic.help or None}
-
-
-def _json(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def _text(fields: dict[str, Any]) -> str:
-    return " ".join(f"{name}={_quoted(value)}" for name, value in fields.items() if value is not None and value != "")
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    return text if _BARE.issuperset(text) else json.dumps(text, ensure_ascii=False)
+def _text(record: dict[str, Any]) -> str:
+    shown = {name: str(value) for name, value in record.items() if value is not None and value != ""}
+    return " ".join(
+        f"{name}={text if _BARE.issuperset(text) else json.dumps(text, ensure_ascii=False)}"
+        for name, text in shown.items()
+    )

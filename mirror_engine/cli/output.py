@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from mirror_engine.landing_zone.diagnostics import Severity, printable
 from mirror_engine.landing_zone.layout import TABLES, ZONE
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.monitoring.words import cell, plain, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.measure import Measurement
     from rich.table import Table
@@ -27,26 +31,30 @@ SCHEMA_VERSION = 1  # of every JSON document
 TENTHS_BELOW = 10  # seconds
 PIPE_WIDTH = 10_000  # every row stays on one line, for grep and its like
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+MAX_LINES = 8  # of one kind
 _UNBOUNDED = 1_000_000  # columns, to measure how wide a table is
 _GAP = "  "
 
 
-def stdout() -> Console:
-    """Console for results; colour only on a terminal, and never with NO_COLOR."""
-    return _console(is_error=False)
+def report(document: Mapping[str, Any], text: Iterable[RenderableType]) -> None:
+    """Print a command's result: with `--json` the document, else the text; plain strings are shown as they are."""
+    if wants_json():
+        print_json(document)
+        return
+    for part in text:
+        stdout().print(line(part) if isinstance(part, str) else part, crop=False)
 
 
-def stderr() -> Console:
-    """Console for progress and errors."""
-    return _console(is_error=True)
+def wants_json() -> bool:
+    """Whether `--json` was given."""
+    return bool(click.get_current_context().params.get("as_json"))
 
 
-def _console(*, is_error: bool) -> Console:
-    from rich.console import Console
-
-    stream = sys.stderr if is_error else sys.stdout
-    width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=not stream.isatty())
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a command's document on one line of stdout: UTF-8, no NaN."""
+    command = click.get_current_context().command_path.partition(" ")[2]
+    sys.stdout.write(json.dumps(envelope(command, document), ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
 
 
 def envelope(command: str | None, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,10 +62,55 @@ def envelope(command: str | None, document: Mapping[str, Any]) -> dict[str, Any]
     return {"schema_version": SCHEMA_VERSION, "command": command, **document}
 
 
-def print_json(command: str, document: Mapping[str, Any]) -> None:
-    """Print one JSON document on one line of stdout: UTF-8, no NaN."""
-    sys.stdout.write(json.dumps(envelope(command, document), ensure_ascii=False, allow_nan=False) + "\n")
-    sys.stdout.flush()
+def note(text: str) -> None:
+    """Print a line on stderr."""
+    stderr().print(line(text))
+
+
+def stdout() -> Console:
+    """Console for results; colour only on a terminal, and never with NO_COLOR."""
+    return _console(sys.stdout)
+
+
+def stderr() -> Console:
+    """Console for progress and errors."""
+    return _console(sys.stderr)
+
+
+def _console(stream: Any) -> Console:
+    from rich.console import Console
+
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=not stream.isatty())
+
+
+def as_json(value: Any) -> Any:
+    """A value of a result as plain values."""
+    match value:
+        case Mapping():
+            return {str(name): as_json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [as_json(inner) for inner in value]
+        case Enum():
+            return value.value
+        case _ if hasattr(value, "to_json"):
+            return value.to_json()
+        case _:
+            return plain(value)
+
+
+def fields_json(value: Any, *names: str, **renamed: str) -> dict[str, Any]:
+    """Some attributes of a result as plain values, null for an empty text.
+
+    Args:
+        value: the result.
+        names: of the attributes.
+        renamed: names of further ones, by the name that each gets.
+    """
+    found = {
+        name: getattr(value, source) for name, source in {**dict(zip(names, names, strict=True)), **renamed}.items()
+    }
+    return {name: None if inner == "" else as_json(inner) for name, inner in found.items()}
 
 
 def table_json(name: TableName, default_schema: str) -> dict[str, Any]:
@@ -69,37 +122,27 @@ def table_json(name: TableName, default_schema: str) -> dict[str, Any]:
 
 def delta_table_json(root: Path, delta_folder: str, default_schema: str) -> dict[str, Any]:
     """The same of a Delta folder such as `dbo/Items`; the landing folder is null if it is gone."""
-    name, folder = name_of(root, delta_folder, default_schema)
-    return {"table": name.normalized, "landing_folder": folder, "delta_path": f"{TABLES}/{delta_folder}"}
-
-
-def name_of(root: Path, delta_folder: str, default_schema: str) -> tuple[TableName, str | None]:
-    """Name of a Delta folder's table, and its landing folder; None if that is gone."""
     schema, _, table = delta_folder.rpartition("/")
     names = [TableName(schema, table), *([TableName("", table)] if schema == default_schema else ())]
     present = next((name for name in names if (root / ZONE / name.folder).is_dir()), None)
-    return present or names[-1], present.folder if present else None
+    folder = present.folder if present else None
+    return {
+        "table": (present or names[-1]).normalized,
+        "landing_folder": folder,
+        "delta_path": f"{TABLES}/{delta_folder}",
+    }
 
 
-def columns_json(schema: pa.Schema) -> list[dict[str, Any]]:
-    """Name, Delta type and nullability of each column, in order."""
-    from mirror_engine.tables.arrow_types import delta_type
+def diagnostic_lines(diagnostic: Diagnostic) -> Iterator[RenderableType]:
+    """`error[ME037]: message`, `--> location` and `help: …`."""
+    from rich.text import Text
 
-    return [
-        {"name": field.name, "type": delta_type(field.type) or str(field.type), "nullable": field.nullable}
-        for field in schema
-    ]
-
-
-def grid(*headings: str) -> Table:
-    """Table of plain text; headings that begin with `>` are of numbers."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        justify = "right" if heading.startswith(">") else "left"
-        table.add_column(heading.removeprefix(">"), justify=justify, overflow="fold")  # type: ignore[arg-type]
-    return table
+    label = Text(f"{diagnostic.severity.value}[{diagnostic.code}]", STYLES[diagnostic.severity])
+    yield Text.assemble(label, ": ", line(diagnostic.message))
+    row = "" if diagnostic.row is None else f", row {diagnostic.row}"
+    yield bullet("-->", f"{ZONE}/{diagnostic.path}".rstrip("/") + row)
+    if diagnostic.help:
+        yield bullet("help:", diagnostic.help)
 
 
 def line(text: str, style: str = "") -> Text:
@@ -120,25 +163,47 @@ def bullet(mark: str, text: str, style: str = "", mark_style: str | None = None)
     return table
 
 
-def diagnostic_lines(diagnostic: Diagnostic, count: int = 1, path: str | None = None) -> Iterator[RenderableType]:
-    """`error[ME037]: message`, `--> location` and `help: …`.
+def indented(part: RenderableType) -> RenderableType:
+    """Part of a text, two columns further right."""
+    from rich.padding import Padding
 
-    Args:
-        diagnostic: what was found.
-        count: how often.
-        path: where it is, for the reader; by default below the landing zone.
-    """
-    from rich.text import Text
+    return Padding(line(part) if isinstance(part, str) else part, (0, 0, 0, 2), expand=False)
 
-    style = STYLES[diagnostic.severity]
-    times = f" ({count:,} times)" if count > 1 else ""
-    label = Text(f"{diagnostic.severity.value}[{diagnostic.code}]", style)
-    yield Text.assemble(label, ": ", line(f"{diagnostic.message}{times}"))
-    location = f"{ZONE}/{diagnostic.path}".rstrip("/") if path is None else path
-    row = "" if diagnostic.row is None else f", row {diagnostic.row}"
-    yield bullet("-->", f"{location}{row}")
-    if diagnostic.help:
-        yield bullet("help:", diagnostic.help)
+
+def bullets(marked: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
+    """Texts behind their marks, the first `MAX_LINES`; a mark that begins with a severity has its style."""
+    for mark, text in marked[:MAX_LINES]:
+        style = next((style for severity, style in STYLES.items() if mark.startswith(severity.value)), "")
+        yield bullet(mark, text, mark_style=style)
+    if len(marked) > MAX_LINES:
+        yield line(f"  … and {len(marked) - MAX_LINES:,} more", "dim")
+
+
+def grid(headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> Table:
+    """Rows below their headings; those that begin with `>` are of numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        justify = "right" if heading.startswith(">") else "left"
+        table.add_column(printable(heading.removeprefix(">")), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*(line(part) if isinstance(part, str) else part for part in row))
+    return table
+
+
+def rows_text(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> Iterator[RenderableType]:
+    """Rows of a table below their columns; where these do not fit, each row as lines of `column: value`."""
+    from rich.measure import Measurement
+
+    console = stdout()
+    table = grid([*columns] or [*rows[0]], [[*map(cell, row.values())] for row in rows])
+    if Measurement.get(console, console.options.update(max_width=_UNBOUNDED), table).maximum <= console.width:
+        yield table
+        return
+    for number, row in enumerate(rows):
+        yield from [""] if number else []
+        yield from (f"{name}: {cell(value)}" for name, value in row.items())
 
 
 def moment(text: str | None) -> str:
@@ -148,33 +213,7 @@ def moment(text: str | None) -> str:
 
 def short_span(seconds: float) -> str:
     """`5.9s`, `42s`, `4m`, `3h`, `12d`."""
-    from mirror_engine.monitoring.words import span  # help does without
-
     return f"{seconds:.1f}s" if seconds < TENTHS_BELOW else span(seconds)
-
-
-@dataclass(frozen=True)
-class AdaptiveRows:
-    """Rows below their headings; where these do not fit, each row as lines of `heading: value`."""
-
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Called by rich."""
-        from rich.measure import Measurement
-
-        table = grid(*self.headings)
-        for row in self.rows:
-            table.add_row(*map(line, row))
-        if Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum <= options.max_width:
-            yield table
-            return
-        for number, row in enumerate(self.rows):
-            if number:
-                yield ""
-            for heading, value in zip(self.headings, row, strict=True):
-                yield line(f"{heading}: {value}")
 
 
 @dataclass(frozen=True)
@@ -184,12 +223,10 @@ class AdaptiveLine:
     parts: Sequence[Text]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Called by rich."""
         joined = line(_GAP).join(self.parts)
         yield from [joined] if joined.cell_len <= options.max_width else self.parts
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Called by rich."""
         from rich.measure import Measurement
 
         return Measurement.get(console, options, line(_GAP).join(self.parts))

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_engine.cli import exit_codes, log, progress
-from mirror_engine.cli import root as opening
-from mirror_engine.cli.options import (
-    ALL,
-    READING,
-    command,
-    flag,
-    option,
-    settings_of,
-    time_option,
+from mirror_engine.cli import exits, log
+from mirror_engine.cli.options import ALL, DURATION, READING, Value, command
+from mirror_engine.cli.output import (
+    bullet,
+    diagnostic_lines,
+    fields_json,
+    line,
+    note,
+    print_json,
+    report,
+    short_span,
+    stderr,
+    table_json,
+    wants_json,
 )
-from mirror_engine.cli.output import bullet, diagnostic_lines, line, print_json, short_span, stderr, stdout, table_json
+from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.cli.signals import Stopping
-from mirror_engine.errors import TransientError, UsageError
+from mirror_engine.config import CONFIG_FILE, duration
+from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.events import BatchCommitted
 from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, TABLES, ZONE
+from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
 from mirror_engine.monitoring.words import START_ENGINE, describe, help_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from rich.console import RenderableType
 
@@ -39,16 +47,17 @@ if TYPE_CHECKING:
     from mirror_engine.engine.run import SyncReport
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
 
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
+FILES = ZONE.partition("/")[0]
+MARKS = (ENGINE, FILES, OLDER_ZONE, TABLES, CONFIG_FILE)  # one of them makes a folder a ROOT
 
 
 @command(config=ALL)
-@progress.progress_option
-def sync(root: Path, config: Config, progress: str, *, as_json: bool) -> None:  # the option's name
+@progress_option
+def sync(root: Path, config: Config, progress: str) -> int:
     """Apply all pending change files, then exit.
 
     Example: mirror-engine sync ./shop --max-batch-files 1
@@ -57,89 +66,71 @@ def sync(root: Path, config: Config, progress: str, *, as_json: bool) -> None:  
     halted or blocked; all others were applied · 4 temporary: storage, conflict or another engine; retry · 130
     interrupted, after the current commit
     """
-    code, report, applied = apply_pending(root, config, progress)
-    if as_json:
-        tables = [_table_json(table, state, config) for table, state in report.states.items()]
-        print_json("sync", report_json(report, code) | {"tables": tables})
-    else:
-        for part in (*_attention(report), line(report_text(report, len(applied)))):
-            stdout().print(part)
-    raise click.exceptions.Exit(code)
+    from mirror_engine.mirror import Mirror
 
-
-def apply_pending(root: Path, config: Config, form: str) -> tuple[int, SyncReport, set[TableName]]:
-    """Sync with progress: the exit code, the report, and the tables that got a commit."""
     applied: set[TableName] = set()
 
-    def note(event: Event) -> None:
+    def listen(event: Event) -> None:
         if isinstance(event, BatchCommitted):
             applied.add(event.table)
 
-    with progress.shown(form) as listeners, opening.open_mirror(root, config, [*listeners, note]) as mirror:
-        opening.check_root(root)
+    with shown(progress) as listeners, Mirror(root, config, listeners=[*listeners, listen]) as mirror:
+        check_root(root)
         with Stopping() as stopping:
-            report = mirror.sync(stopping.stop)
-    code = exit_codes.INTERRUPTED if stopping.stop.is_set() else exit_codes.of_result(report.result)
-    return code, report, applied
+            done = mirror.sync(stopping.stop)
+    code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
+    tables = [
+        {
+            **table_json(table, config.delta_default_schema),
+            "state": state.code,
+            "message": describe(table, state),
+            "help": help_for(state, engine_running=False) or None,
+        }
+        for table, state in done.states.items()
+    ]
+    report({**report_json(done, code), "tables": tables}, [*_attention(done), report_text(done, len(applied))])
+    return code
 
 
-def report_json(report: SyncReport, code: int) -> dict[str, Any]:
-    """A report as plain values."""
-    return {
-        "result": report.result.value,
-        "exit_code": code,
-        "commits": report.commits,
-        "files_applied": report.files_applied,
-        "rows_applied": report.rows_applied,
-        "duration_seconds": round(report.duration_seconds, 3),
-    }
+def report_json(done: SyncReport, code: int) -> dict[str, Any]:
+    """What was applied, as plain values."""
+    seconds = round(done.duration_seconds, 3)
+    facts = fields_json(done, "result", "commits", "files_applied", "rows_applied")
+    return {**facts, "exit_code": code, "duration_seconds": seconds}
 
 
-def report_text(report: SyncReport, tables_applied: int) -> str:
-    """A report in two sentences: what was applied, and how many tables have caught up."""
-    seconds = short_span(report.duration_seconds)
-    if report.commits:
-        files = f"{count(report.files_applied, 'file')} ({count(report.rows_applied, 'row')})"
-        commits = count(report.commits, "commit")
-        applied = f"Applied {files} to {count(tables_applied, 'table')} in {commits} ({seconds})."
-    else:
-        applied = f"Nothing to apply ({seconds})."
-    done = sum(isinstance(state, (CaughtUp, Empty)) for state in report.states.values())
-    if not report.states:
+def report_text(done: SyncReport, tables_applied: int) -> str:
+    """What was applied, and how many tables have caught up: two sentences."""
+    applied = "Nothing to apply"
+    if done.commits:
+        files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
+        applied = f"Applied {files} to {count(tables_applied, 'table')} in {count(done.commits, 'commit')}"
+    applied = f"{applied} ({short_span(done.duration_seconds)})."
+    caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
+    if not done.states:
         return f"{applied} There are no tables yet."
-    return (
-        f"{applied} {'All' if done == len(report.states) else f'{done} of {len(report.states)}'} tables have caught up."
-    )
+    all_or_some = "All" if caught_up == len(done.states) else f"{caught_up} of {len(done.states)}"
+    return f"{applied} {all_or_some} tables have caught up."
 
 
-def _table_json(table: TableName, state: TableState, config: Config) -> dict[str, Any]:
-    return {
-        **table_json(table, config.delta_default_schema),
-        "state": state.code,
-        "message": describe(table, state),
-        "help": help_for(state, engine_running=False) or None,
-    }
-
-
-def _attention(report: SyncReport) -> Iterator[RenderableType]:
+def _attention(done: SyncReport) -> Iterator[RenderableType]:
     """The tables that have not caught up, and what to do."""
-    for table, state in report.states.items():
+    for table, state in done.states.items():
         match state:
             case CaughtUp() | Empty():
                 continue
             case Halted(diagnostic, files):
                 yield from diagnostic_lines(diagnostic)
-                yield line(f"{table.normalized} is halted; {count(files, 'file')} pending.")
+                yield f"{table.normalized} is halted; {count(files, 'file')} pending."
             case _:
-                yield line(f"{describe(table, state)}.")
+                yield f"{describe(table, state)}."
                 if help := help_for(state, engine_running=False):
                     yield bullet("help:", help)
 
 
 @command(config=ALL)
-@log.log_format_option
-@log.log_level_option
-def run(root: Path, config: Config, log_format: str, log_level: str, *, as_json: bool) -> None:
+@log.log_options
+def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     """Apply change files as they arrive, until stopped.
 
     SIGTERM or Ctrl+C ends it after the current commit, a second one immediately. File-system events wake it; without
@@ -152,45 +143,78 @@ def run(root: Path, config: Config, log_format: str, log_level: str, *, as_json:
     Exit codes: 0 stopped by SIGTERM · 1 missing prerequisite or internal error · 2 usage error · 4 another engine
     runs on this ROOT · 130 stopped by Ctrl+C
     """
+    from mirror_engine.mirror import Mirror
+
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
-    verbosity = settings_of(click.get_current_context()).verbosity
-    writer = log.Log(log_format, log.level_of(log_level, verbosity))
-    with Stopping() as stopping, opening.open_mirror(root, config, [writer]) as mirror:
-        opening.check_root(root, may_be_empty=True)
+    writer = log.Log(log_format, log.level_of(log_level))
+    with Stopping() as stopping, Mirror(root, config, listeners=[writer]) as mirror:
+        check_root(root, may_be_empty=True)
         writer.write("info", "started", {"root": str(root), "poll_interval_seconds": config.poll_interval_seconds})
-        report = mirror.run(stopping.stop)
-    code = stopping.exit_code(exit_codes.SUCCESS)
-    document = report_json(report, code)
+        done = mirror.run(stopping.stop)
+    code = stopping.exit_code(exits.SUCCESS)
+    document = report_json(done, code)
     writer.write("info", "stopped", {name: value for name, value in document.items() if name != "exit_code"})
-    if as_json:
-        print_json("run", document)
-    raise click.exceptions.Exit(code)
+    if wants_json():
+        print_json(document)
+    return code
+
+
+def check_root(root: Path, *, may_be_empty: bool = False) -> None:
+    """Reject a folder that is no ROOT before an engine writes into it; say so if its landing zone does not exist yet.
+
+    Args:
+        root: the folder.
+        may_be_empty: whether a publisher may still make a ROOT of an empty folder.
+
+    Raises:
+        UsageError: it is a landing zone, a part of one, or a folder without any mark of a ROOT.
+    """
+    if any((root / zone).is_dir() for zone in (ZONE, OLDER_ZONE)) or (may_be_empty and not _entries(root)):
+        return
+    whole = Path(os.path.abspath(root))  # noqa: PTH100 - `resolve` would follow links
+    zone = next((path for path in (whole, *whole.parents) if path.name == OLDER_ZONE), None)
+    if zone is not None and (zone == whole or zone.parent.name == FILES):
+        owner = zone.parent.parent if zone.parent.name == FILES else zone.parent
+        here = Path.cwd()
+        is_near = owner.is_relative_to(here) or here.is_relative_to(owner)
+        what = "a landing zone" if zone == whole else "a part of a landing zone"
+        raise UsageError(
+            f"{root} is {what}, not a ROOT", f"use its ROOT: {Path(os.path.relpath(owner)) if is_near else owner}"
+        )
+    # schema folders, table folders and metadata are found in a landing zone only
+    inside = _entries(root)
+    if any(path.name.endswith(SCHEMA_SUFFIX) or (path / METADATA_FILE).exists() for path in (root, *inside)):
+        help = f"move its folders to ROOT/{ZONE} (mirror-engine init creates one), or check it with validate"
+        raise UsageError(f"{root} is a landing zone, not a ROOT", help)
+    if not any((root / mark).exists() for mark in MARKS):
+        raise UsageError(
+            f"{root} contains no landing zone ({ZONE})", f'create an example with "mirror-engine init {root}"'
+        )
+    note(f"{root}: no landing zone yet; land files in {root / ZONE}")
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise StorageUnavailable(f"{folder}: {error.strerror}", "check path and permissions") from None
 
 
 @command(config=READING, reads_engine=True)
-@option(
+@click.option(
     "condition",
     "--for",
     metavar="caught-up|file=NAME",
     default="caught-up",
-    default_text="caught-up",
     help="What to wait for: all tables, or a change file such as file=Items/00000000000000000001.csv.",
 )
-@option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
-@time_option("--timeout", default=600.0, help="How long to wait.")
-@time_option("--interval", low=0.05, default=1.0, help="Time between two checks.")
-@flag("--fail-fast", help="End with 3 as soon as a table is halted or blocked.")
+@click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
+@click.option("--timeout", type=DURATION, default="600s", help="How long to wait.")
+@click.option("--interval", type=Value(duration(0.05)), default="1s", help="Time between two checks.")
+@click.option("--fail-fast", is_flag=True, help="End with 3 as soon as a table is halted or blocked.")
 def wait(
-    root: Path,
-    config: Config,
-    condition: str,
-    tables: tuple[str, ...],
-    timeout: float,
-    interval: float,
-    *,
-    fail_fast: bool,
-    as_json: bool,
-) -> None:
+    mirror: Mirror, condition: str, tables: tuple[str, ...], timeout: float, interval: float, *, fail_fast: bool
+) -> int:
     """Wait until tables have caught up or a file is applied.
 
     An engine must run meanwhile; this command only reads, and starts no Java. A named table is waited for even if it
@@ -205,34 +229,37 @@ def wait(
     if condition != "caught-up" and (kind != "file" or not file):
         raise UsageError(f"--for {condition}: unknown condition", "wait for caught-up or file=NAME")
     started, is_noted = time.monotonic(), False
-    with Stopping() as stopping, opening.open_mirror(root, config) as mirror:
+    with Stopping() as stopping:
         while True:
             engine_running, tables_known, unmet = _check(mirror, file, tables)
             left = timeout - (time.monotonic() - started)
-            if not unmet or left <= 0 or stopping.stop.is_set() or (fail_fast and _is_hopeless(unmet)):
+            is_hopeless = fail_fast and any(entry.needs_attention for entry in unmet)
+            if not unmet or left <= 0 or stopping.stop.is_set() or is_hopeless:
                 break
             if not (engine_running or is_noted):
-                stderr().print(line(f"{START_ENGINE}; waiting {short_span(timeout)} for one"))
+                note(f"{START_ENGINE}; waiting {short_span(timeout)} for one")
                 is_noted = True
             stopping.stop.wait(min(interval, left))
-    seconds, code = time.monotonic() - started, exit_codes.SUCCESS
-    if unmet:
-        code = exit_codes.NEEDS_ATTENTION if fail_fast and _is_hopeless(unmet) else exit_codes.RETRY
-        code = stopping.exit_code(code)
-    if as_json:
-        result = {exit_codes.SUCCESS: "reached", exit_codes.RETRY: "timeout", exit_codes.INTERRUPTED: "interrupted"}
-        document = {"result": result.get(code, "needs_attention"), "exit_code": code}
-        document |= {"duration_seconds": round(seconds, 3), "engine_running": engine_running}
-        print_json("wait", document | {"unmet": [entry.to_json() for entry in unmet]})
+    seconds, result, code = time.monotonic() - started, "reached", exits.SUCCESS
+    if unmet and stopping.interrupted:
+        result, code = "interrupted", exits.INTERRUPTED
     elif unmet:
-        _print_unmet(unmet, seconds, engine_running=engine_running, timed_out=code == exit_codes.RETRY)
-    elif file:
-        stdout().print(line(f"{file} is applied ({short_span(seconds)}).", "green"))
-    else:
-        number = len(tables) or tables_known
-        tables_text = "The table has" if number == 1 else f"All {number:,} tables have"
-        stdout().print(line(f"{tables_text} caught up ({short_span(seconds)}).", "green"))
-    raise click.exceptions.Exit(code)
+        result, code = ("needs_attention", exits.NEEDS_ATTENTION) if is_hopeless else ("timeout", exits.RETRY)
+    if unmet and not wants_json():
+        _print_unmet(unmet, seconds, engine_running=engine_running, timed_out=result == "timeout")
+        return code
+    number = len(tables) or tables_known
+    text = f"{file} is applied" if file else "The table has caught up" if number == 1 else ""
+    text = text or f"All {number:,} tables have caught up"
+    document = {
+        "result": result,
+        "exit_code": code,
+        "duration_seconds": round(seconds, 3),
+        "engine_running": engine_running,
+        "unmet": [entry.to_json() for entry in unmet],
+    }
+    report(document, [line(f"{text} ({short_span(seconds)}).", "green")])
+    return code
 
 
 def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[bool, int, Sequence[UnmetCondition]]:
@@ -249,17 +276,13 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[bool, int,
 
 
 def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_running: bool, timed_out: bool) -> None:
-    what = f"timed out after {short_span(seconds)}" if timed_out else f"stopped after {short_span(seconds)}"
+    what = f"{'timed out' if timed_out else 'stopped'} after {short_span(seconds)}"
     tables = len({entry.table for entry in unmet if entry.table})
     missing = f": {count(tables, 'table')} {'has' if tables == 1 else 'have'} not caught up" if tables else ""
     engine = "" if engine_running else "; no engine is running"
     stderr().print(line(f"error: {what}{missing}{engine}", "bold red"))
     for help, entries in groupby(unmet, attrgetter("help")):
         for entry in entries:
-            stderr().print(line(f"  {entry.message}"))
+            note(f"  {entry.message}")
         if help or engine_running:
             stderr().print(bullet("help:", help or ALREADY_RUNNING))
-
-
-def _is_hopeless(unmet: Sequence[UnmetCondition]) -> bool:
-    return any(entry.needs_attention for entry in unmet)

@@ -1,22 +1,32 @@
-"""`init`, `demo` and `doctor`: an example to start from, and what this machine lacks."""
+"""`init`, `demo`, `doctor`, `maintain` and `rebuild`: an example, what this machine lacks, and all Delta tables."""
 
 from __future__ import annotations
 
-import time
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_engine.cli import exit_codes, progress
-from mirror_engine.cli import root as opening
-from mirror_engine.cli.difference import rows_json
-from mirror_engine.cli.inspection import history_grid, rows_grid
-from mirror_engine.cli.options import argument, command
-from mirror_engine.cli.output import bullet, delta_table_json, grid, line, name_of, print_json, stdout
-from mirror_engine.cli.replicate import report_json, report_text
+from mirror_engine.cli import exits
+from mirror_engine.cli.options import READING, command
+from mirror_engine.cli.output import (
+    as_json,
+    bullet,
+    delta_table_json,
+    diagnostic_lines,
+    fields_json,
+    grid,
+    line,
+    report,
+    rows_text,
+    table_json,
+    wants_json,
+)
+from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.errors import TransientError, UsageError
+from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.monitoring.words import cell
@@ -28,14 +38,24 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.engine.run import SyncReport
+    from mirror_engine.events import Event
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.mirror import Mirror
     from mirror_engine.tables.spark.doctor import Check
 
 OF_DELTA_TABLES = frozenset({"ME080", "ME081"})  # external change; damaged
+ELSEWHERE = "choose another folder"
+SPARK = ("spark_profile", "driver_memory", "delta_jars_dir")
+NEXT = {
+    "sync": "apply it",
+    "tables": "list the Delta tables",
+    "show Orders": "show one table's rows",
+    "run": "apply whatever lands next",
+}
 
 
 @command()
-def init(root: Path, *, as_json: bool) -> None:
+def init(root: Path) -> None:
     """Create an example landing zone.
 
     Four tables, and a commented _metadata.json to read. Nothing is overwritten: a ROOT that has a landing zone is
@@ -45,44 +65,29 @@ def init(root: Path, *, as_json: bool) -> None:
 
     Exit codes: 0 written · 2 usage error, or there is a landing zone already
     """
-    taken = next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None)
-    if taken:
-        raise UsageError(f"{root / taken} already exists; nothing was written", "choose another folder")
-    try:
-        files = write_example(root)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise UsageError(f"{error.filename}: {error.strerror}", "choose another folder") from None
-    if as_json:
-        print_json("init", {"root": str(root), "landing_zone": ZONE, "files": files})
-        return
-    at = f"-C {root} " if root != Path() else ""
-    commands = (("sync", "apply it"), ("tables", "list the Delta tables"), ("show Orders", "show one table's rows"))
-    for text in (
-        *(f"  {path}" for path in files),
-        f"Created {count(len(files), 'file')} below {root}. Next:",
-        *(
-            f"  mirror-engine {at}{name:12} {about}"
-            for name, about in (*commands, ("run", "apply whatever lands next"))
-        ),
-    ):
-        stdout().print(line(text))
-
-
-def write_example(root: Path) -> list[str]:
-    """Write the example zone; returns the paths of its files, from ROOT."""
     from mirror_engine.cli.example_zone import ExampleZone
 
-    zone = ExampleZone(root)
-    zone.explain_metadata()
-    zone.land_initial_load()
-    zone.land_changes()
-    return sorted(path.relative_to(root).as_posix() for path in (root / ZONE).rglob("*") if path.is_file())
+    if taken := next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None):
+        raise UsageError(f"{root / taken} already exists; nothing was written", ELSEWHERE)
+    try:
+        zone = ExampleZone(root)
+        zone.explain_metadata()
+        zone.land_initial_load()
+        zone.land_changes()
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise UsageError(f"{error.filename}: {error.strerror}", ELSEWHERE) from None
+    files = sorted(path.relative_to(root).as_posix() for path in (root / ZONE).rglob("*") if path.is_file())
+    at = f"-C {root} " if root != Path() else ""
+    text = [f"  {path}" for path in files]
+    text += [f"Created {count(len(files), 'file')} below {root}. Next:"]
+    text += [f"  mirror-engine {at}{name:12} {about}" for name, about in NEXT.items()]
+    report({"root": str(root), "landing_zone": ZONE, "files": files}, text)
 
 
-@command(root="own", config=("spark_profile", "driver_memory", "delta_jars_dir"))
-@argument("store", "A new or empty folder.", metavar="DIR", type=Path)
-@progress.progress_option
-def demo(store: Path, config: Config, progress: str, *, as_json: bool) -> None:
+@command(root="own", config=SPARK)
+@click.argument("store", metavar="DIR", type=Path, help="A new or empty folder.")
+@progress_option
+def demo(store: Path, config: Config, progress: str) -> int:
     """Replicate the example with Spark.
 
     First the initial load, then changes with all four row markers; then each table, which commit applied which
@@ -93,62 +98,56 @@ def demo(store: Path, config: Config, progress: str, *, as_json: bool) -> None:
     Exit codes: 0 all tables have caught up · 1 missing prerequisite or internal error · 2 usage error, or DIR is not
     empty · 3, 4 as sync · 130 interrupted
     """
+    from mirror_engine.cli.example_zone import ExampleZone
+    from mirror_engine.cli.replicate import report_json
+    from mirror_engine.mirror import Mirror
+
     if store.exists() and (not store.is_dir() or any(store.iterdir())):
         raise UsageError(f"{store} is not an empty folder", "choose a new one")
     try:
         store.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{store}: {error.strerror}", "choose another folder") from None
-    raise click.exceptions.Exit(_demo(store, config, progress, as_json=as_json))
-
-
-def _demo(root: Path, config: Config, form: str, *, as_json: bool) -> int:
-    from mirror_engine.cli.example_zone import ExampleZone
-
+        raise UsageError(f"{store}: {error.strerror}", ELSEWHERE) from None
+    zone = ExampleZone(store)
     reports: list[SyncReport] = []
-    with progress.shown(form) as listeners, opening.open_mirror(root, config, listeners) as mirror:
-        zone = ExampleZone(root)
+    with shown(progress) as listeners, Mirror(store, config, listeners=listeners) as mirror:
         with Stopping() as stopping:
             for land in (zone.land_initial_load, zone.land_changes):
                 land()
                 reports.append(mirror.sync(stopping.stop))
                 if stopping.stop.is_set():
-                    return exit_codes.INTERRUPTED
-        if as_json:
-            document = {"root": str(root), "reports": [report_json(r, exit_codes.of_result(r.result)) for r in reports]}
-            print_json("demo", {**document, "tables": [_table_json(mirror, folder) for folder in mirror.tables()]})
-        else:
-            for part in _demo_text(mirror, reports):
-                stdout().print(part)
-    return exit_codes.of_result(reports[-1].result)
-
-
-def _table_json(mirror: Mirror, folder: str) -> dict[str, Any]:
-    return {
-        **delta_table_json(mirror.root, folder, mirror.config.delta_default_schema),
-        "rows": rows_json(mirror.read_table(folder).to_pylist()),
-        "commits": len(mirror.history(folder)),
-    }
+                    return exits.INTERRUPTED
+        tables = [
+            {
+                **delta_table_json(mirror.root, folder, mirror.config.delta_default_schema),
+                "rows": as_json(mirror.read_table(folder).to_pylist()),
+                "commits": len(mirror.history(folder)),
+            }
+            for folder in mirror.tables()
+        ]
+        done = [report_json(each, exits.of_result(each.result)) for each in reports]
+        report({"root": str(store), "reports": done, "tables": tables}, _demo_text(mirror, reports))
+    return exits.of_result(reports[-1].result)
 
 
 def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> Iterator[RenderableType]:
-    from mirror_engine.cli.status_text import status_text  # imports rich
+    from mirror_engine.cli.inspection import history_grid, status_text
+    from mirror_engine.cli.replicate import report_text
 
-    for what, report in zip(("Initial load", "Changes"), reports, strict=True):
-        yield line(f"{what}: {report_text(report, len(report.states))}")
+    for what, done in zip(("Initial load", "Changes"), reports, strict=True):
+        yield f"{what}: {report_text(done, len(done.states))}"
     for folder in mirror.tables():
-        rows = mirror.read_table(folder)
-        ordered = sorted(rows.to_pylist(), key=lambda row: [cell(value) for value in row.values()])
+        rows = mirror.read_table(folder).to_pylist()
         yield ""
-        yield line(name_of(mirror.root, folder, mirror.config.delta_default_schema)[0].normalized, "bold")
-        yield rows_grid(rows.column_names, ordered)
+        yield line(delta_table_json(mirror.root, folder, mirror.config.delta_default_schema)["table"], "bold")
+        yield from rows_text(sorted(rows, key=lambda row: [cell(value) for value in row.values()]))
         yield history_grid(mirror.history(folder))
     yield ""
-    yield status_text(mirror.status(), time.time())
+    yield from status_text(mirror.status())
 
 
 @command(config=("merge_engine", "driver_memory", "delta_jars_dir"))
-def doctor(root: Path, config: Config, *, as_json: bool) -> None:
+def doctor(root: Path, config: Config) -> int:
     """Check this machine and the Delta tables.
 
     Python, Java, Spark, Delta, jars, memory, disk, permissions, and ROOT's Delta tables. Starts no Spark.
@@ -162,32 +161,26 @@ def doctor(root: Path, config: Config, *, as_json: bool) -> None:
     machine = checks(root, config)
     all_checks = [*machine, *(_delta_tables(root, config) if root.is_dir() else ())]
     failed = sum(not check.ok for check in all_checks)
-    if as_json:
-        entries = [
-            {"name": check.name, "ok": check.ok, "found": check.found, "help": check.help or None}
-            for check in all_checks
-        ]
-        print_json("doctor", {"ok": not failed, "checks": entries})
-    else:
-        shown = grid("", "Check", "Found")
-        for check in all_checks:
-            mark = line("ok", "green") if check.ok else line("FAIL", "bold red")
-            shown.add_row(mark, check.name, line(check.found))
-            if check.help and not check.ok:
-                shown.add_row("", "", bullet("help:", check.help))
-        stdout().print(shown)
-        stdout().print(line(f"{count(failed, 'check')} failed." if failed else "All checks passed."))
+    rows: list[tuple[RenderableType, ...]] = []
+    for check in all_checks:
+        rows.append((line("ok", "green") if check.ok else line("FAIL", "bold red"), check.name, check.found))
+        if check.help and not check.ok:
+            rows.append(("", "", bullet("help:", check.help)))
+    end = f"{count(failed, 'check')} failed." if failed else "All checks passed."
+    found = [fields_json(check, "name", "ok", "found", "help") for check in all_checks]
+    report({"ok": not failed, "checks": found}, [grid(["", "Check", "Found"], rows), end])
     if not all(check.ok for check in machine):
-        raise click.exceptions.Exit(exit_codes.FAILURE)
-    raise click.exceptions.Exit(exit_codes.NEEDS_ATTENTION if failed else exit_codes.SUCCESS)
+        return exits.FAILURE
+    return exits.NEEDS_ATTENTION if failed else exits.SUCCESS
 
 
 def _delta_tables(root: Path, config: Config) -> list[Check]:
     """One check for each Delta table that the engine did not leave as it is, or one for all."""
+    from mirror_engine.mirror import Mirror
     from mirror_engine.tables.spark.doctor import Check
 
     try:
-        with opening.open_mirror(root, config) as mirror:
+        with Mirror(root, config) as mirror:
             tables = mirror.status().tables
     except TransientError as error:
         return [Check("Delta tables", ok=False, found=error.message, help=error.help)]
@@ -199,3 +192,81 @@ def _delta_tables(root: Path, config: Config) -> list[Check]:
     ]
     present = sum(table.delta_version is not None for table in tables)
     return wrong or [Check("Delta tables", ok=True, found=f"{count(present, 'table')}, no external change")]
+
+
+@command(root="option", config=("default_schema", "vacuum_retention_days", *SPARK))
+@click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
+@progress_option
+def maintain(root: Path, config: Config, tables: tuple[str, ...], progress: str) -> int:
+    """Compact and vacuum the Delta tables.
+
+    OPTIMIZE, then VACUUM of data files older than --vacuum-retention: earlier versions can no longer be read.
+    A table that fails does not stop the others. No engine may run on ROOT meanwhile.
+
+    Example: mirror-engine maintain -C ./shop Sales.Orders --vacuum-retention 1d
+
+    Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error: no such table · 3 a table is
+    damaged · 4 temporary: storage, conflict or another engine; retry · 130 interrupted
+    """
+    from mirror_engine.mirror import Mirror
+
+    failures: list[tuple[dict[str, Any], TransientError]] = []
+
+    def fail(folder: str, error: TransientError) -> None:
+        reference = delta_table_json(root, folder, config.delta_default_schema)
+        failures.append((reference, error))
+        if not wants_json():  # at once: the next table may take long
+            sys.stderr.write(exits.error_text(f"{reference['table']}: {error.message}", error.help))
+
+    with shown(progress) as listeners, Mirror(root, config, listeners=listeners) as mirror:
+        facts = mirror.maintain(tables, fail)
+    done = [(delta_table_json(root, folder, config.delta_default_schema), numbers) for folder, numbers in facts.items()]
+    documents = [{**reference, **as_json(numbers)} for reference, numbers in done]
+    documents += [{**reference, "error": exits.error_json(error)} for reference, error in failures]
+    text = []
+    for reference, numbers in done:
+        shown_numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in numbers.items())
+        text.append(f"{reference['table']}: {shown_numbers or 'nothing to do'}")
+    report({"tables": documents}, text if documents else ["There are no Delta tables yet."])
+    return exits.of_errors(error for _, error in failures)
+
+
+@command(config=READING)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def rebuild(root: Path, config: Config, *, yes: bool) -> None:
+    """DROP all Delta tables and reload them from the landing zone.
+
+    As Fabric does when mirroring is stopped and started (LZ-7.7). All progress is forgotten; the next sync or run
+    reads the files that are still in the landing zone. Rows of deleted files are lost, and reported as ME069. To
+    rebuild one table, let its publisher delete and recreate its folder.
+
+    Example: mirror-engine rebuild ./shop --yes
+
+    Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error, or not confirmed · 4 temporary:
+    storage or another engine; retry
+    """
+    from mirror_engine.mirror import Mirror
+
+    diagnostics: list[Diagnostic] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, DiagnosticRaised):
+            diagnostics.append(event.diagnostic)
+
+    with Mirror(root, config, listeners=[listen]) as mirror:
+        if not yes and not sys.stdin.isatty():
+            raise UsageError("rebuild drops every Delta table; confirmation required", "pass --yes in scripts")
+        if not yes and not click.confirm(f"Drop every Delta table under {root}/Tables?", err=True):
+            raise UsageError("not confirmed; nothing was dropped")
+        dropped = mirror.rebuild()
+    report(
+        {
+            "dropped": [table_json(table, config.delta_default_schema) for table in dropped],
+            "diagnostics": as_json(diagnostics),
+        },
+        [
+            *(part for diagnostic in diagnostics for part in diagnostic_lines(diagnostic)),
+            *(f"Dropped {table.normalized}" for table in dropped),
+            "The next sync or run reads the files that are still in the landing zone.",
+        ],
+    )

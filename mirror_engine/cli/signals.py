@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from mirror_engine.cli import exit_codes
+from mirror_engine.cli import exits
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 CHECK_SECONDS = 0.5
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTICE = b"\nStopping after the current commit. Press Ctrl+C again to stop immediately.\n"
 
 
@@ -32,15 +31,14 @@ class Stopping:
         self.stop = threading.Event()
         self.interrupted = False
         self._is_stopping = False
-        self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # as signal.signal itself returned it
+            signal.signal(number, handler)
 
     def wait(self) -> None:
         """Wait for a signal. One that another thread took does not wake this one, so it checks now and then."""
@@ -49,11 +47,11 @@ class Stopping:
 
     def exit_code(self, otherwise: int) -> int:
         """130 after Ctrl+C, else the given one."""
-        return exit_codes.INTERRUPTED if self.interrupted else otherwise
+        return exits.INTERRUPTED if self.interrupted else otherwise
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._is_stopping:
-            os._exit(exit_codes.INTERRUPTED)  # every commit is whole or absent: nothing to tidy up
+            os._exit(exits.INTERRUPTED)  # every commit is whole or absent: nothing to tidy up
         self.interrupted = number == signal.SIGINT
         self._is_stopping = True
         # this thread may be waiting for `stop`, and hold its lock

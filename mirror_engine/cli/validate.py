@@ -1,4 +1,4 @@
-"""`validate`: check a landing zone as Fabric would take it."""
+"""`validate` and `explain`: check a landing zone as Fabric would take it, and the page of each diagnostic."""
 
 from __future__ import annotations
 
@@ -8,51 +8,63 @@ import os
 import sys
 import threading
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
 
-from mirror_engine.cli import exit_codes
-from mirror_engine.cli.explain import known_code
-from mirror_engine.cli.options import READING, argument, choice_option, command, count_option, flag, option, time_option
-from mirror_engine.cli.output import line, print_json, stderr, stdout
+from mirror_engine.cli import exits
+from mirror_engine.cli.options import COUNT, DURATION, READING, Choice, command
+from mirror_engine.cli.output import STYLES, bullet, grid, indented, line, note, print_json, report, wants_json
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.diagnostics import Severity, count
+from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count
 from mirror_engine.landing_zone.layout import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
 
     from mirror_engine.config import Config
+    from mirror_engine.explain.pages import Explanation
     from mirror_engine.publisher.target import ValidationTarget
     from mirror_engine.publisher.validate import Baseline, ValidationReport
 
-FORMATS = ("text", "json", "github", "junit", "sarif")
 LARGE_FILE_BYTES = 32 * 1024 * 1024
 MIN_NEW_OBJECTS = 500_000  # before a garbage collection: a command that ends soon leaves little
 
 
 @command(root="own", config=(*READING, "memory_limit"))
-@argument(
-    "paths", "A ROOT, a landing zone, a table folder or a file.  [default: .]", metavar="PATH", type=Path, nargs=-1
+@click.argument(
+    "paths",
+    metavar="[PATH]...",
+    type=Path,
+    nargs=-1,
+    help="A ROOT, a landing zone, a table folder or a file.  [default: .]",
 )
-@choice_option(
-    "report_format", "--format", choices=FORMATS, default="text", help="Form of the report; --json is --format json."
+@click.option(
+    "report_format",
+    "--format",
+    type=Choice(("text", "json", "github", "junit", "sarif")),
+    default="text",
+    help="Form of the report; --json is --format json.",
 )
-@choice_option("--fail-on", choices=("error", "warning"), default="error", help="Least severity that ends with 3.")
-@option(
-    "ignore", "--ignore", metavar="CODES", multiple=True, help="Suppress these diagnostics: ME016,ME041 (repeatable)."
+@click.option("--fail-on", type=Choice(("error", "warning")), default="error", help="Least severity that ends with 3.")
+@click.option("--ignore", metavar="CODES", multiple=True, help="Suppress these diagnostics: ME016,ME041 (repeatable).")
+@click.option("--baseline", metavar="FILE", type=Path, help="Suppress findings recorded in FILE.")
+@click.option("--write-baseline", metavar="FILE", type=Path, help="Record all current findings in FILE.")
+@click.option(
+    "--check-tie-order",
+    type=COUNT,
+    default=0,
+    help="Replay N other orders of files with equal modification times (LZ-3.5).",
 )
-@option("--baseline", metavar="FILE", type=Path, help="Suppress findings recorded in FILE.")
-@option("--write-baseline", metavar="FILE", type=Path, help="Record all current findings in FILE.")
-@count_option(
-    "--check-tie-order", default=0, help="Replay N other orders of files with equal modification times (LZ-3.5)."
-)
-@flag("--keys-only", help="Skip non-key columns in files over 32 MiB (faster, finds less).")
-@flag("--watch", help="Keep checking while a publisher writes, until Ctrl+C.")
-@time_option("--duration", help="With --watch: end after this time.")
+@click.option("--keys-only", is_flag=True, help="Skip non-key columns in files over 32 MiB (faster, finds less).")
+@click.option("--watch", is_flag=True, help="Keep checking while a publisher writes, until Ctrl+C.")
+@click.option("--duration", type=DURATION, help="With --watch: end after this time.")
 def validate(
     paths: tuple[Path, ...],
     config: Config,
@@ -66,8 +78,7 @@ def validate(
     *,
     keys_only: bool,
     watch: bool,
-    as_json: bool,
-) -> None:
+) -> int:
     """Check a landing zone. Reads only; needs no Java.
 
     A dry run of the engine: every diagnostic with its file, row and help; see explain for each. Files that were moved
@@ -86,63 +97,50 @@ def validate(
     from mirror_engine.publisher.target import find_target
 
     paths = paths or (Path(),)
-    _check_usage(paths, duration, report_format, watch=watch, as_json=as_json)
-    codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
-    known = checks.Baseline.read(baseline) if baseline else checks.Baseline()
-    targets = [find_target(path, config) for path in paths]
-    if watch:
-        reports = [_watched(targets[0], duration)]
-    else:
-        reports = [_checked(target, check_tie_order, keys_only=keys_only) for target in targets]
-    reports = [
-        replace(report, fail_on=Severity(fail_on), landing_zone=_relative(report.landing_zone)) for report in reports
-    ]
-    if write_baseline:
-        written = checks.write_baseline(write_baseline, reports)
-        stderr().print(line(f"{write_baseline}: {count(written, 'finding')} recorded"))
-        return
-    reports = [_unsuppressed(report, codes, known) for report in reports]
-    _print(paths, reports, "json" if as_json else report_format, config)
-    if any(report.is_failing for report in reports):
-        raise click.exceptions.Exit(exit_codes.NEEDS_ATTENTION)
-
-
-def _check_usage(
-    paths: Sequence[Path], duration: float | None, report_format: str, *, watch: bool, as_json: bool
-) -> None:
     if duration is not None and not watch:
         raise UsageError("--duration requires --watch", "add --watch, or omit --duration")
     if watch and len(paths) > 1:
         raise UsageError("--watch takes one path", "give one ROOT, landing zone or table folder")
     if watch and not paths[0].exists():
         raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {paths[0] / ZONE}")
-    if as_json and report_format not in {"text", "json"}:
+    if wants_json() and report_format not in {"text", "json"}:
         raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
-
-
-def _checked(target: ValidationTarget, orders: int, *, keys_only: bool) -> ValidationReport:
-    from mirror_engine.publisher.validate import check_landing_zone
-
-    return check_landing_zone(target, orders, LARGE_FILE_BYTES if keys_only else math.inf)
+    codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
+    known = checks.Baseline.read(baseline) if baseline else checks.Baseline()
+    whole_file_bytes = LARGE_FILE_BYTES if keys_only else math.inf
+    reports = []
+    for target in [find_target(path, config) for path in paths]:
+        found = (
+            _watched(target, duration)
+            if watch
+            else checks.check_landing_zone(target, check_tie_order, whole_file_bytes)
+        )
+        reports.append(replace(found, fail_on=Severity(fail_on), landing_zone=_relative(found.landing_zone)))
+    if write_baseline:
+        written = checks.write_baseline(write_baseline, reports)
+        note(f"{write_baseline}: {count(written, 'finding')} recorded")
+        return exits.SUCCESS
+    reports = [_unsuppressed(each, codes, known) for each in reports]
+    _print(paths, reports, "json" if wants_json() else report_format, config)
+    return exits.NEEDS_ATTENTION if any(each.is_failing for each in reports) else exits.SUCCESS
 
 
 def _watched(target: ValidationTarget, duration: float | None) -> ValidationReport:
     from mirror_engine.publisher.validate import watch
 
-    console = stderr()
-    console.print(line(f"Watching {target.path} {'until Ctrl+C' if duration is None else f'for {duration:g}s'}."))
+    note(f"Watching {target.path} {'until Ctrl+C' if duration is None else f'for {duration:g}s'}.")
     with Stopping() as stopping:
         timer = threading.Timer(duration or 0.0, stopping.stop.set)
         if duration is not None:
             timer.start()
         try:
-            return watch(target, stopping.stop, lambda found: console.print(line(found.full_message)))
+            return watch(target, stopping.stop, lambda found: note(found.full_message))
         finally:
             timer.cancel()
 
 
-def _unsuppressed(report: ValidationReport, codes: frozenset[str], known: Baseline) -> ValidationReport:
-    return report.suppress(lambda found: found.code in codes or known.contains(report, found))
+def _unsuppressed(found: ValidationReport, codes: frozenset[str], known: Baseline) -> ValidationReport:
+    return found.suppress(lambda each: each.code in codes or known.contains(found, each))
 
 
 def _relative(zone: str) -> str:
@@ -155,13 +153,77 @@ def _print(paths: Sequence[Path], checked: Sequence[ValidationReport], report_fo
     from mirror_engine.cli import reports
 
     if report_format == "json":
-        print_json("validate", reports.as_json(checked, config.delta_default_schema))
+        print_json(reports.as_json(checked, config.delta_default_schema))
     elif report_format == "text":
-        for path, report in zip(paths, checked, strict=True):
-            if len(checked) > 1:
-                stdout().print(line(f"{path}:", "bold"))
-            for part in reports.text(report):
-                stdout().print(part)
+        for path, found in zip(paths, checked, strict=True):
+            report({}, [*([line(f"{path}:", "bold")] if len(checked) > 1 else []), *reports.text(found)])
     else:
         render = {"github": reports.github, "junit": reports.junit, "sarif": reports.sarif}[report_format]
         sys.stdout.write(render(*checked))
+
+
+@command(root="own")
+@click.argument("codes", metavar="[CODE]...", nargs=-1, help="ME014 or its name, in any case; none: list all.")
+def explain(codes: tuple[str, ...]) -> None:
+    """Explain a diagnostic code.
+
+    What was found, why it matters, what to do, and the protocol's rules behind it. Without a code, all are listed.
+
+    Example: mirror-engine explain ME014
+
+    Exit codes: 0 explained · 2 usage error: no such code
+    """
+    from mirror_engine.explain.pages import explanation
+
+    pages = [explanation(code) for code in [known_code(code) for code in codes] or CATALOG]
+    text: list[RenderableType] = []
+    for page in pages if codes else ():
+        text += [*(["", ""] if text else []), *_page(page)]
+    if not codes:
+        rows = [
+            (
+                page.code,
+                line(page.definition.severity.value, STYLES[page.definition.severity]),
+                page.definition.name,
+                page.title,
+            )
+            for page in pages
+        ]
+        text = [grid(["Code", "Severity", "Name", "About"], rows)]
+    report({"explanations": [page.to_json() for page in pages]}, text)
+
+
+def known_code(text: str) -> str:
+    """The code that is meant by a code or a name, in any case.
+
+    Raises:
+        UsageError: there is none.
+    """
+    code, name = text.strip().upper(), text.strip().lower()
+    if code in CATALOG:
+        return code
+    names = {entry.name: entry.code for entry in CATALOG.values()}
+    if name in names:
+        return names[name]
+    near = get_close_matches(code, CATALOG, n=1, cutoff=0.5) or get_close_matches(name, names, n=1)
+    help = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f'unknown diagnostic "{text}"', f"{help}mirror-engine explain lists all")
+
+
+def _page(page: Explanation) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    style = STYLES[page.definition.severity]
+    yield Text.assemble((page.code, "bold"), f" {page.definition.name}  ", (page.severity, style))
+    yield page.title
+    for heading, text in (("Why it matters", page.why), ("What to do", page.what_to_do)):
+        yield from ("", line(heading, "bold"), indented(text))
+    for heading, snippet in (("Example", page.example), ("Fixed", page.fixed)):
+        yield from ("", line(f"{heading}: {snippet.title}" if snippet.title else heading, "bold"))
+        # not folded, however narrow the terminal: it is to be pasted
+        yield Text(indent(snippet.text, "  "), no_wrap=True, overflow="ignore")
+    yield from ("", line("Rules", "bold"))
+    for rule in page.rules:
+        first, *rows = rule.about(page.code).splitlines()
+        yield bullet(rule.name, first)
+        yield from (bullet(" " * len(rule.name), row) for row in rows)

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from scripted_faults import Fault, Script, faulty
 
-from mirror_engine.cli import root as opening
 from mirror_engine.cli.main import main
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, TableFolder
@@ -56,11 +55,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     writer = MemoryDeltaWriter()
     faults: dict[int, Fault] = {}
 
-    def open_mirror(root: Path, config: Any, listeners: Any = ()) -> Mirror:
+    def open_mirror(root: Path, config: Any, *, listeners: Any = ()) -> Mirror:
         storage = faulty(LocalStorage(root), Script(faults)) if faults else None
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
-    monkeypatch.setattr(opening, "open_mirror", open_mirror)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", open_mirror)
     publisher = LandingZoneWriter(tmp_path)
     types = {"Id": pa.int64(), "Name": pa.string()}
     orders = publisher.table("Sales.Orders", keys=["Id"], types=types)

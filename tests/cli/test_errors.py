@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,9 +11,7 @@ import sys
 import pytest
 
 from mirror_engine import errors
-from mirror_engine.cli import exit_codes
-from mirror_engine.cli import root as opening
-from mirror_engine.cli.error_handler import code_of, error_text
+from mirror_engine.cli import exits
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.engine.run import RunResult
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
@@ -41,16 +40,16 @@ def made(kind: type) -> errors.MirrorError:
 
 @pytest.mark.parametrize("kind", every_error())
 def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, kind) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise made(kind)
 
-    monkeypatch.setattr(opening, "open_mirror", fail)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
     printed = cli("sync", tmp_path)
     assert printed.code == documented_codes()[kind.__name__]
-    assert printed.err == error_text(made(kind).message, made(kind).help)
+    assert printed.err == exits.error_text(made(kind).message, made(kind).help)
     document = json.loads(cli("sync", tmp_path, "--json").err)["error"]
     assert document == {
-        "code": code_of(made(kind)),
+        "code": re.sub("(?<=.)([A-Z])", r"_\1", kind.__name__).lower(),
         "message": made(kind).message,
         "help": made(kind).help or None,
         "exit_code": printed.code,
@@ -58,10 +57,10 @@ def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, 
 
 
 def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a row's value")
 
-    monkeypatch.setattr(opening, "open_mirror", fail)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     printed = cli("sync", tmp_path)
     assert printed.code == 1
@@ -73,10 +72,10 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path) ->
 
 
 def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(opening, "open_mirror", interrupt)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", interrupt)
     printed = cli("sync", tmp_path)
     assert (printed.code, printed.err) == (130, "error: interrupted\n")
 
@@ -84,8 +83,8 @@ def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "message", "help"),
     [
-        (["stauts", "."], "no such command: stauts", "did you mean status?"),
-        (["trace", "rows"], "no such command: rows", "did you mean row?"),
+        (["stauts", "."], "no such command 'stauts'", "did you mean status?"),
+        (["trace", "rows"], "no such command 'rows'", "did you mean row?"),
         (["show"], "missing argument 'TABLE'", "see mirror-engine show --help"),
         (["sync", ".", "--wrkers", "2"], "no such option '--wrkers'", "did you mean --workers?"),
         (["show", "Items", "--limit", "many"], "invalid value for '--limit': 'many', allowed: a whole", "show --help"),
@@ -135,7 +134,7 @@ def test_version_is_one_line(cli) -> None:
 
 
 def test_every_result_has_an_exit_code() -> None:
-    found = {result.name: exit_codes.of_result(result) for result in RunResult}
+    found = {result.name: exits.of_result(result) for result in RunResult}
     assert found == {"CAUGHT_UP": 0, "FAILED": 1, "NEEDS_ATTENTION": 3, "RETRY": 4}
 
 

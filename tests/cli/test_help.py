@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from reference_pages import cli_page
 
-from mirror_engine.cli import exit_codes
+from mirror_engine.cli import exits
 from mirror_engine.cli.main import ALL_COMMANDS, COMMANDS, SHELLS
 from mirror_engine.cli.options import ALL
 from mirror_engine.config import flag_of
@@ -47,7 +47,7 @@ def test_the_program_lists_all_commands_and_exit_codes(cli, monkeypatch):
     text = cli("--help").out
     assert all(f"\n  {name} " in text for name in ALL_COMMANDS)
     assert all(f"\n{heading}:" in text for heading in COMMANDS)
-    assert all(f"\n    {code:<4} {meaning}" in text for code, meaning in exit_codes.MEANINGS.items())
+    assert all(f"\n    {code:<4} {meaning}" in text for code, meaning in exits.MEANINGS.items())
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -6,6 +6,7 @@ import io
 import json
 from typing import get_args
 
+import click
 import pytest
 
 from mirror_engine.cli.log import LEVELS, Log, level_of, log_record
@@ -97,7 +98,9 @@ def test_a_text_line_is_key_and_value_and_quotes_what_needs_it() -> None:
     ],
 )
 def test_the_level_is_lowered_by_v_and_raised_by_q(level, verbosity, lowest) -> None:
-    assert level_of(level, verbosity) == lowest
+    with click.Context(click.Command("x")) as context:
+        context.params["verbose"] = verbosity
+        assert level_of(level) == lowest
     levels = {json.loads(line)["level"] for line in logged("json", lowest)}
     assert levels <= set(LEVELS[LEVELS.index(lowest) :])
 

@@ -13,7 +13,6 @@ import pytest
 from rich.console import Console
 
 from mirror_engine.cli import progress
-from mirror_engine.cli.options import Settings
 from mirror_engine.cli.output import short_span
 from mirror_engine.events import BatchCommitted, BatchStarted, CycleStarted, FileRead, SetupProgress
 from mirror_engine.landing_zone.diagnostics import count
@@ -64,14 +63,14 @@ def test_spans_are_short(seconds, text) -> None:
 
 @pytest.fixture
 def context():
-    with click.Context(click.Command("x"), obj=Settings()) as entered:
+    with click.Context(click.Command("x")) as entered:
         yield entered
 
 
 def test_progress_is_off_with_none_and_with_q(context) -> None:
     with progress.shown("none") as listeners:
         assert listeners == ()
-    context.obj.verbosity = -1
+    context.params["quiet"] = 1
     with progress.shown("plain") as listeners:
         assert listeners == ()
 
@@ -102,7 +101,7 @@ def test_progress_on_a_terminal_shows_files_and_rows(monkeypatch) -> None:
         listener(BatchStarted(ORDERS, 2, "1", "2"))
         listener(FileRead(ORDERS, "1", 1200))
         listener(FileRead(TableName("", "unknown"), "1", 1))
-        listener._progress.refresh()
+        console.print(listener.bars())
         listener(BatchCommitted(ORDERS, 1, ("1", "2"), 1200, 0.1))
     assert "Sales.Orders" in stream.getvalue()
     assert "1 of 2 files, 1,200 rows" in stream.getvalue()

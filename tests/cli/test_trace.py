@@ -28,8 +28,7 @@ def wide(monkeypatch):
             return Console(width=columns, highlight=False, markup=False, emoji=False, file=made[-1])
 
         made.append(StringIO())
-        for command in ("trace", "inspection"):
-            monkeypatch.setattr(f"mirror_engine.cli.{command}.stdout", console)
+        monkeypatch.setattr("mirror_engine.cli.output.stdout", console)
         return lambda: "\n".join(line.rstrip() for line in made[-1].getvalue().splitlines())
 
     made = []
