@@ -58,14 +58,10 @@ def test_a_value_of_another_type_is_refused_with_the_type(text, kind, word) -> N
         rows_with_key({"Id": text}, pa.RecordBatch.from_arrays([pa.nulls(1, kind)], ["Id"]))
 
 
-def test_rows_without_a_key_column_never_have_the_key() -> None:
-    rows = pa.RecordBatch.from_pydict({"A": [1, 1]})
-    assert rows_with_key({"A": "1", "B": "x"}, rows).to_pylist() == [False, False]
-
-
-def test_all_parts_of_a_composite_key_must_be_equal() -> None:
+def test_all_parts_of_a_composite_key_must_be_there_and_equal() -> None:
     rows = pa.RecordBatch.from_pydict({"A": [1, 1, 2], "B": ["x", "y", "x"]})
     assert rows_with_key({"A": "1", "B": "x"}, rows).to_pylist() == [True, False, False]
+    assert rows_with_key({"A": "1", "B": "x"}, rows.select(["A"])).to_pylist() == [False] * 3
 
 
 @pytest.mark.parametrize("text", ["QQ==", "a=b", "=", "", "7"])
@@ -74,15 +70,25 @@ def test_a_single_key_may_hold_an_equals_sign(text) -> None:
         assert parse_key([argument], "Items", ["Id"]) == {"Id": text}
 
 
-def test_a_single_key_is_given_once() -> None:
-    for arguments in (["7", "a=b"], ["Id=7", "a=b"]):
-        with pytest.raises(UsageError, match="named twice"):
-            parse_key(arguments, "Items", ["Id"])
-
-
-def test_a_column_of_a_composite_key_is_named() -> None:
+def test_a_composite_key_is_given_column_by_column() -> None:
     assert parse_key(["b=x=y", "A=1"], "Items", ["A", "B"]) == {"A": "1", "B": "x=y"}
-    with pytest.raises(UsageError, match="QQ is not a key column of Items"):
-        parse_key(["QQ==", "B=1"], "Items", ["A", "B"])
-    with pytest.raises(UsageError, match="7 names no column of Items"):
-        parse_key(["7"], "Items", ["A", "B"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys", "message"),
+    [
+        (["7", "a=b"], ["Id"], "key a=b: Id named twice of Items"),
+        (["city=Graz"], ["Id"], "key city=Graz: city is not a key column of Items"),
+        (["x=1"], ["A", "B"], "key x=1: x is not a key column of Items"),
+        (["QQ==", "B=1"], ["A", "B"], "key QQ==: QQ is not a key column of Items"),
+        (["7"], ["A", "B"], "key 7: 7 names no column of Items"),
+        (["A=1"], ["A", "B"], "key: B of Items is missing"),
+        (["A=1", "a=2"], ["A", "B"], "key a=2: a named twice of Items"),
+        (["1"], [], "Items: has no keyColumns, so that no row can be identified"),
+    ],
+)
+def test_an_invalid_key_is_refused_with_the_key_columns(arguments, keys, message) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_key(arguments, "Items", keys, ["Id", "City"])
+    assert raised.value.message == message
+    assert raised.value.help.startswith(f"the key is {', '.join(keys)}:" if keys else "trace a file instead")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quick_folder import quick_folder
 from shop import Shop, name
 
-from mirror_engine.errors import UnknownTable, UsageError
+from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.publisher.trace.row import ROW_COLUMN, OneKeyRows, PendingFile, rows_with_key, trace_row
@@ -87,45 +87,28 @@ def test_a_delta_table_with_other_rows_is_a_mismatch(shop) -> None:
     assert history_of(shop).matches_delta is False
 
 
+def test_a_rejected_file_and_those_behind_it_are_listed_with_the_reason(shop) -> None:
+    table = three_files(shop)
+    shop.sync()
+    table.land(b"")
+    table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
+    for _ in range(2):  # at first only the replay has read the file
+        history = history_of(shop)
+        assert effects_of(history) == HISTORY
+        assert history.not_applied == (
+            PendingFile(name(4), "rejected", "file is empty (0 bytes)", None),
+            PendingFile(name(5), "pending", f"the table is halted at Orders/{name(4)}", ((2, RowMarker.UPSERT),)),
+        )
+        assert history.matches_delta is True
+        shop.sync()
+
+
 def test_files_behind_a_gap_are_pending_with_the_reason(shop) -> None:
     table = three_files(shop)
-    shop.sync()
     table.skip_numbers()
     table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
-    history = history_of(shop)
-    assert effects_of(history) == HISTORY
-    assert history.not_applied == (PendingFile(name(5), "pending", f"{name(4)} is missing", ((2, RowMarker.UPSERT),)),)
-
-
-def test_a_file_behind_one_that_only_the_replay_rejects_is_not_ready(shop) -> None:
-    table = three_files(shop)
-    table.land(b"")
-    table.upsert({"id": 7, "city": "Ried"})
-    rejected, behind = history_of(shop).not_applied  # no engine has read it yet
-    assert rejected.state == "rejected"
-    assert (behind.path, behind.reason) == (name(5), f"the table is halted at Orders/{name(4)}")
-
-
-def test_a_column_that_is_no_key_column_is_refused(shop) -> None:
-    three_files(shop)
-    shop.sync()
-    with pytest.raises(UsageError, match="city is not a key column of Orders") as raised:
-        history_of(shop, "city=Graz")
-    assert raised.value.help.startswith("the key is id:")
-
-
-def test_a_rejected_file_is_listed_with_its_reason(shop) -> None:
-    table = three_files(shop)
-    table.land(b"")
-    table.upsert({"id": 7, "city": "Ried"})
-    shop.sync()
-    history = history_of(shop)
-    assert effects_of(history) == HISTORY
-    assert [(file.path, file.state, file.rows) for file in history.not_applied] == [
-        (name(4), "rejected", None),
-        (name(5), "pending", ((1, RowMarker.UPSERT),)),
-    ]
-    assert history.matches_delta is True
+    (behind,) = history_of(shop).not_applied
+    assert behind == PendingFile(name(5), "pending", f"{name(4)} is missing", ((2, RowMarker.UPSERT),))
 
 
 def test_a_file_overwritten_after_it_was_applied_is_named(tmp_path) -> None:
@@ -168,19 +151,37 @@ def test_duplicate_keys_are_explained(shop) -> None:
     assert history.result == ()
 
 
-def test_without_old_files_the_replay_starts_with_the_row_of_the_delta_table(shop) -> None:
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_without_old_files_the_replay_starts_with_the_row_of_the_delta_table(shop, monkeypatch, is_forgotten) -> None:
+    """Files that neither ledger nor log know any more are counted by their numbers."""
     table = shop.orders()
     for city in ("a", "b", "c", "d"):
         table.upsert({"id": 7, "city": city})
         shop.sync()
     shop.lose(1)
     shop.lose(2)
+    if is_forgotten:
+        (shop.root / LEDGER).unlink()
+        known = shop.writer.history
+        monkeypatch.setattr(shop.writer, "history", lambda table, **_: known(table)[:2])
     history = history_of(shop)
     assert (history.start.deleted_files, history.start.delta_version) == (2, 2)
     assert history.rows_at_start == ({"id": 7, "city": "b"},)
     assert effects_of(history) == [(3, 1, 4, "updated"), (4, 1, 4, "updated")]
     assert history.changes[0].before == ({"id": 7, "city": "b"},)
     assert history.matches_delta is True
+
+
+def test_a_zone_that_may_begin_with_any_number_has_no_deleted_files(tmp_path) -> None:
+    shop = Shop(tmp_path, first_file="lowest")
+    columns = [{"Name": column, "DataType": "String", "IsNullable": True} for column in ("Id", "City")]
+    table = shop.publisher.table("Orders", keys=["Id"], file_format="CSV", columns=columns)
+    table.skip_numbers(4)
+    table.land_csv("Id,City,__rowMarker__\n1,Linz,0\n7,Wels,0\n7,,2\n")
+    shop.sync()
+    history = history_of(shop)
+    assert history.start is None
+    assert effects_of(history) == [(5, 2, 0, "inserted"), (5, 3, 2, "deleted")]  # the header is not counted
 
 
 def test_no_row_of_another_key_is_kept_of_the_delta_table(shop, monkeypatch) -> None:
@@ -267,49 +268,10 @@ def test_files_ordered_by_time_are_replayed_as_they_were_applied_even_a_late_one
     assert history.matches_delta is True
 
 
-def test_a_composite_key_is_given_column_by_column(shop) -> None:
-    table = shop.publisher.table("Lines", keys=["OrderNo", "Line"])
-    table.insert({"OrderNo": "a=b", "Line": 1, "Qty": 5}, {"OrderNo": "a=b", "Line": 2, "Qty": 6})
-    history = history_of(shop, "line=2", "OrderNo=a=b", table="lines")
-    assert history.result == ({"OrderNo": "a=b", "Line": 2, "Qty": 6},)
-    assert history.key == {"OrderNo": "a=b", "Line": "2"}
-
-
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
-        (["x=1"], "key x=1: x is not a key column of Lines"),
-        (["1"], "key 1: 1 names no column of Lines"),
-        (["Line=1"], "key: OrderNo of Lines is missing"),
-        (["Line=1", "line=2"], "key line=2: line named twice of Lines"),
-        (["OrderNo=a", "Line=one"], "key Line=one: no value of type long"),
-    ],
-)
-def test_an_invalid_key_is_refused_with_the_key_columns(shop, key, message) -> None:
-    table = shop.publisher.table("Lines", keys=["OrderNo", "Line"])
-    table.insert({"OrderNo": "a", "Line": 1, "Qty": 5})
-    with pytest.raises(UsageError) as raised:
-        history_of(shop, *key, table="Lines")
-    assert raised.value.message == message
-    assert "Line" in raised.value.help
-
-
-def test_a_keyless_table_has_no_key_to_trace(shop) -> None:
-    shop.publisher.table("Log").insert({"text": "a"})
-    with pytest.raises(UsageError, match="Log: has no keyColumns"):
-        history_of(shop, "1", table="Log")
-
-
 def test_a_folder_without_metadata_has_no_key_yet(shop) -> None:
     shop.publisher.folder("Orders").land(b"", name=name(1))
     with pytest.raises(UsageError, match="Orders: has no usable"):
         history_of(shop)
-
-
-def test_an_unknown_table_is_refused(shop) -> None:
-    shop.orders()
-    with pytest.raises(UnknownTable, match="Order"):
-        history_of(shop, "1", table="Order")
 
 
 def test_a_column_that_comes_later_is_null_before_it(shop) -> None:
@@ -381,45 +343,6 @@ def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop) -> None:
     history = history_of(shop)
     assert effects_of(history) == []
     assert [(file.path, file.state) for file in history.not_applied] == [(name(2), "rejected")]
-
-
-def test_forgotten_files_are_counted_by_their_numbers(shop, monkeypatch) -> None:
-    table = shop.orders()
-    for city in ("a", "b", "c", "d"):
-        table.upsert({"id": 7, "city": city})
-        shop.sync()
-    for number in (1, 2):
-        shop.lose(number)
-    (shop.root / LEDGER).unlink()
-    history = shop.writer.history
-    monkeypatch.setattr(shop.writer, "history", lambda table, **_: history(table)[:2])
-    history = history_of(shop)
-    assert (history.start.deleted_files, history.start.delta_version) == (2, 2)
-    assert history.rows_at_start == ({"id": 7, "city": "b"},)
-    assert effects_of(history) == [(3, 1, 4, "updated"), (4, 1, 4, "updated")]
-    assert history.matches_delta is True
-
-
-def test_a_zone_that_may_begin_with_any_number_has_no_deleted_files(tmp_path) -> None:
-    shop = Shop(tmp_path, first_file="lowest")
-    table = shop.orders()
-    table.skip_numbers(4)
-    table.insert({"id": 7, "city": "a"})
-    shop.sync()
-    history = history_of(shop)
-    assert history.start is None
-    assert effects_of(history) == [(5, 1, 0, "inserted")]
-
-
-def test_text_files_count_rows_behind_the_header(shop) -> None:
-    columns = [
-        {"Name": "Id", "DataType": "Int32", "IsNullable": False},
-        {"Name": "City", "DataType": "String", "IsNullable": True},
-    ]
-    table = shop.publisher.table("Places", keys=["Id"], file_format="CSV", columns=columns)
-    table.land_csv("Id,City,__rowMarker__\n1,Linz,0\n7,Wels,0\n7,,2\n")
-    history = history_of(shop, table="Places")
-    assert effects_of(history) == [(1, 2, 0, "inserted"), (1, 3, 2, "deleted")]
 
 
 def test_a_key_in_several_partitions_is_traced_through_all(shop) -> None:
