@@ -13,7 +13,7 @@ import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,21 +65,15 @@ class Target:
     changed: Callable[[bytes, Random], bytes] = mutated
     max_bytes: int = 400 << 20
 
-    @property
+    @cached_property
     def examples(self) -> Sequence[bytes]:
-        """The seeds, made once."""
-        return _examples(self.seeds)
+        return sorted(set(self.seeds()))
 
     def mutated(self, content: bytes, random: Random) -> bytes:
         """The input after a few changes."""
         for _ in range(random.choice((1, 1, 2, 4))):
             content = self.changed(content, random)
         return content
-
-
-@cache
-def _examples(seeds: Callable[[], Iterable[bytes]]) -> Sequence[bytes]:
-    return tuple(sorted(set(seeds())))
 
 
 def fixture_files(pattern: str) -> Iterable[bytes]:

@@ -6,7 +6,6 @@ that started it: the current input is in the folder as `current`.
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import json
 import random
@@ -21,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 from peak_memory import peak_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fuzzing.targets import Target
 
 try:
@@ -55,7 +52,9 @@ class Watched:
         except KeyboardInterrupt:
             raise
         except BaseException as escaped:  # noqa: BLE001 - whatever it is, it is a finding
-            self._note(_signature(escaped), content)
+            frames = reversed(traceback.extract_tb(escaped.__traceback__)[-3:])
+            places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+            self._note(f"{type(escaped).__name__} at {places}", content)
         faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)  # until the next is done
         self.executions += 1
         grown = peak_bytes() - self._peak
@@ -71,16 +70,10 @@ class Watched:
         content = {"executions": self.executions, "peak_bytes": peak_bytes(), "findings": self.findings}
         (self.folder / "report.json").write_text(json.dumps(content))
 
-    def _note(self, signature: str, content: bytes) -> None:
-        if signature not in self.findings:
+    def _note(self, finding: str, content: bytes) -> None:
+        if finding not in self.findings:
             (self.folder / f"finding-{len(self.findings)}").write_bytes(content)
-        self.findings[signature] += 1
-
-
-def _signature(escaped: BaseException) -> str:
-    frames = traceback.extract_tb(escaped.__traceback__)[-3:]
-    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
-    return f"{type(escaped).__name__} at {places}"
+        self.findings[finding] += 1
 
 
 def by_chance(watched: Watched, seconds: float, seed: int) -> None:
@@ -95,8 +88,9 @@ def by_chance(watched: Watched, seconds: float, seed: int) -> None:
             pool.append(content)
 
 
-def by_coverage(watched: Watched, seconds: float, seed: int, corpus: Path) -> None:
+def by_coverage(watched: Watched, seconds: float, seed: int) -> None:
     """Let atheris choose which inputs are worth changing; does not return."""
+    corpus = watched.folder / "corpus"
     corpus.mkdir(exist_ok=True)
     for number, content in enumerate(watched.target.examples):
         (corpus / f"seed-{number}").write_bytes(content)
@@ -113,26 +107,18 @@ def by_coverage(watched: Watched, seconds: float, seed: int, corpus: Path) -> No
     atheris.Fuzz()
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(name: str, folder: str, seconds: str, seed: str) -> None:
     """Fuzz a target for some seconds."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    options = parser.parse_args(arguments)
     instrumented: Any = atheris.instrument_imports(include=["mirror_engine"]) if atheris else nullcontext()
     with instrumented:
         from fuzzing.targets import BROKEN, TARGETS  # noqa: PLC0415 - atheris instruments what is imported here
-    watched = Watched((TARGETS | BROKEN)[options.name], options.folder)
+    watched = Watched((TARGETS | BROKEN)[name], Path(folder))
     watched.report()
-    if atheris:
-        by_coverage(watched, options.seconds, options.seed, options.folder / "corpus")
-    else:
-        by_chance(watched, options.seconds, options.seed)
+    fuzz = by_coverage if atheris else by_chance
+    fuzz(watched, float(seconds), int(seed))
     watched.report()
 
 
 if __name__ == "__main__":
     faulthandler.enable()
-    main(sys.argv[1:])
+    main(*sys.argv[1:])
