@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from starlette.testclient import TestClient
 
 from mirror_engine.config import Config
 from mirror_engine.errors import SetupError, StorageUnavailable
-from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
+from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS, DatabaseStatus, EnginePool
 from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -21,6 +23,7 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 pytestmark = pytest.mark.slow
 
 TYPES = {"id": pa.int64(), "n": pa.int64()}
+ROW = {"id": 1, "n": 1}
 PATIENCE_SECONDS = 20.0
 
 
@@ -28,17 +31,25 @@ class Store:
     """A store with one item, and engines that write to memory."""
 
     def __init__(self, folder):
+        self.folder = folder
         self.items = Items(LocalStore(folder))
         self.item = self.items.ensure("shop", "orders")
         self.writers = {}
         self.root = folder / "shop" / "orders"
         self.table = LandingZoneWriter(self.root).table("Orders", keys=["id"], types=TYPES)
-        self.open(folder)
+        self.open()
 
-    def open(self, folder):
+    def open(self, **options):
         config = Config(poll_interval_seconds=0.05)
-        self.said = []
-        self.pool = EnginePool(folder, self.items, config, new_writer=self.writer_of, on_failure=self.said.append)
+        self.reported = []
+        self.pool = EnginePool(
+            self.folder, self.items, config, new_writer=self.writer_of, on_failure=self.reported.append, **options
+        )
+
+    def restart(self):
+        self.pool.end()
+        self.open()
+        self.pool.start_all()
 
     def writer_of(self, item):
         return self.writers.setdefault(item.id, MemoryDeltaWriter())
@@ -46,8 +57,8 @@ class Store:
     def publish(self, *rows):
         self.table.apply_changes(*rows)
 
-    def status(self):
-        return self.pool.status(self.item)[0]
+    def status(self, item=None):
+        return self.pool.status(item or self.item)[0]
 
     def rows(self):
         found = self.writer_of(self.item).rows("dbo/Orders")
@@ -59,6 +70,9 @@ class Store:
             assert time.monotonic() < ends, (self.status(), self.rows(), self.pool.tables(self.item))
             time.sleep(0.02)
 
+    def until_status(self, status, item=None):
+        self.until(lambda: self.status(item) is status)
+
 
 @pytest.fixture
 def store(tmp_path):
@@ -67,63 +81,75 @@ def store(tmp_path):
     store.pool.end()
 
 
-def test_items_are_replicated_from_the_start(store):
-    store.publish((0, {"id": 1, "n": 1}))
+def test_items_are_replicated_from_the_start_and_the_page_shows_it(store):
+    store.items.ensure("shop", "customers")
+    store.publish((0, {"id": 4711, "n": 1}))
     store.pool.start_all()
-    store.until(lambda: store.rows() == [{"id": 1, "n": 1}])
-    store.until(lambda: [table["metrics"]["processedRowCount"] for table in store.pool.tables(store.item)] == [1])
-    [report] = store.pool.tables(store.item)
-    assert (report["sourceSchemaName"], report["sourceTableName"], report["status"]) == ("", "Orders", "Replicating")
+    page = TestClient(Web(store.pool.shown).app)
+    store.until(lambda: store.rows() == [{"id": 4711, "n": 1}])
+    store.until(lambda: [table["status"] for table in store.pool.tables(store.item)] == ["Replicating"])
     assert store.status() is DatabaseStatus.RUNNING
+    store.until(lambda: page.get("/readyz").text == "ready\n")
+    store.until(lambda: ">caught up<" in page.get("/").text)
+    assert "4711" in page.get(f"/tables/{store.item.id}/Orders").text
+    assert page.get("/").text.count("engine is running") == 2
+    assert 'mirror_engine_up{item="orders",workspace="shop"} 1.0' in page.get("/metrics").text
+    store.pool.stop(store.item)
+    store.until(lambda: page.get("/").text.count("no engine is running") == 1)
+    assert "Stopped" in page.get("/").text
+    assert page.get("/readyz").status_code == 200
 
 
 def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
-    store.publish((0, {"id": 1, "n": 1}))
+    store.publish((0, ROW))
     store.pool.start_all()
     store.until(lambda: store.pool.tables(store.item))
     store.pool.stop(store.item)
-    store.until(lambda: store.status() is DatabaseStatus.STOPPED)
+    store.until_status(DatabaseStatus.STOPPED)
     assert [each["status"] for each in store.pool.tables(store.item)] == ["Stopped"]
     reported = json.loads((store.root / "Files/Monitoring/replicator.json").read_text())
     assert reported["status"] == "Stopped"
     store.writer_of(store.item).drop("dbo/Orders")
     store.pool.start(store.item)
-    store.until(lambda: store.rows() == [{"id": 1, "n": 1}])
+    store.until(lambda: store.rows() == [ROW])
     assert store.status() is DatabaseStatus.RUNNING
 
 
-def test_stopped_items_stay_stopped_after_an_emulator_restart(store, tmp_path):
-    store.pool.start_all()
-    store.pool.stop(store.item)
-    store.pool.end()
-    store.open(tmp_path)
-    store.pool.start_all()
-    assert store.status() is DatabaseStatus.STOPPED
+@pytest.mark.parametrize("has_engines", [True, False])
+def test_stopped_items_and_those_that_never_started_stay_so_after_a_restart(store, has_engines):
+    store.open(has_engines=has_engines)
+    created = store.items.create(store.item.workspace, "sales")
+    store.pool.add(created)
     store.pool.start(store.item)
-    store.until(lambda: store.status() is DatabaseStatus.RUNNING)
+    store.pool.stop(store.item)
+    store.restart()
+    assert (store.status(), store.status(created)) == (DatabaseStatus.STOPPED, DatabaseStatus.INITIALIZED)
+    store.pool.forget(store.item)
+    renamed = store.items.change(replace(store.item, name="sold"))
+    assert store.status(renamed) is DatabaseStatus.STOPPED
+    store.pool.start(renamed)
+    store.until_status(DatabaseStatus.RUNNING, renamed)
 
 
-def test_a_folder_created_outside_the_emulator_is_replicated_once_started(store, tmp_path):
-    store.pool.start_all()
-    made = LandingZoneWriter(tmp_path / "shop" / "byhand")
-    made.table("Orders", keys=["id"], types=TYPES).apply_changes((0, {"id": 1, "n": 1}))
-    [item] = [item for item in store.pool.items.all() if item.name == "byhand"]
-    assert store.pool.status(item)[0] is DatabaseStatus.INITIALIZED
-    store.pool.start(item)
-    store.until(lambda: store.writer_of(item).rows("dbo/Orders") is not None)
-
-
-def test_running_items_continue_after_an_emulator_restart(store, tmp_path):
-    store.publish((0, {"id": 1, "n": 1}))
+def test_running_items_continue_after_an_emulator_restart(store):
+    store.publish((0, ROW))
     store.pool.start_all()
     store.until(store.rows)
     store.pool.end()
     store.publish((1, {"id": 1, "n": 2}))
-    store.open(tmp_path)
-    store.pool.start_all()
+    store.restart()
     store.until(lambda: store.rows() == [{"id": 1, "n": 2}])
     commits = [entry.files for entry in store.writer_of(store.item).history("dbo/Orders") if entry.files]
     assert len(commits) == 2
+
+
+def test_a_folder_created_outside_the_emulator_is_replicated_once_started(store, tmp_path):
+    store.pool.start_all()
+    LandingZoneWriter(tmp_path / "shop" / "byhand").table("Orders", keys=["id"], types=TYPES).apply_changes((0, ROW))
+    [item] = [item for item in store.items.all() if item.name == "byhand"]
+    assert store.status(item) is DatabaseStatus.INITIALIZED
+    store.pool.start(item)
+    store.until(lambda: store.writer_of(item).rows("dbo/Orders") is not None)
 
 
 def test_start_and_stop_may_be_repeated(store):
@@ -132,64 +158,33 @@ def test_start_and_stop_may_be_repeated(store):
         store.pool.start(store.item)
         store.pool.stop(store.item)
         store.pool.stop(store.item)
-    store.until(lambda: store.status() is DatabaseStatus.STOPPED)
+    store.until_status(DatabaseStatus.STOPPED)
 
 
-def test_a_new_item_waits_to_be_started(store):
+def test_a_new_item_waits_to_be_started_and_its_folder_can_be_released(store):
+    now = [0.0]
+    store.open(clock=lambda: now[0])
     item = store.items.create(store.item.workspace, "sales")
     store.pool.add(item)
-    assert store.pool.status(item)[0] is DatabaseStatus.INITIALIZING
-    time.sleep(1.1)
-    assert store.pool.status(item)[0] is DatabaseStatus.INITIALIZED
+    assert store.status(item) is DatabaseStatus.INITIALIZING
+    now[0] += INITIALIZING_SECONDS
+    assert store.status(item) is DatabaseStatus.INITIALIZED
     store.pool.start(item)
-    store.until(lambda: store.pool.status(item)[0] is DatabaseStatus.RUNNING)
+    store.until_status(DatabaseStatus.RUNNING, item)
     store.pool.forget(item)
     store.items.remove(item)
     assert not (store.root.parent / "sales").exists()
 
 
-def test_items_that_never_started_stay_initialized_after_a_restart(store, tmp_path):
-    item = store.items.create(store.item.workspace, "sales")
-    store.pool.add(item)
-    store.pool.end()
-    store.open(tmp_path)
-    store.pool.start_all()
-    assert store.pool.status(item)[0] is DatabaseStatus.INITIALIZED
-    assert store.status() in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
-
-
-def test_a_stopped_item_stays_so_under_a_new_name(store):
-    store.pool.start_all()
-    store.pool.stop(store.item)
-    store.pool.forget(store.item)
-    renamed = store.items.change(replace(store.item, name="sold"))
-    assert store.pool.status(renamed)[0] is DatabaseStatus.STOPPED
-
-
 def test_a_start_that_comes_too_late_leaves_no_engine_behind(store):
     """It waited while the item was let go of; were it started, an engine would write into a removed folder."""
-    life = store.pool._engine(store.item)
-    with life.change:
+    engine = store.pool._engine(store.item)
+    with engine.change:
         late = threading.Thread(target=store.pool.start, args=(store.item,))
         late.start()
         del store.pool._engines[store.item.id]
     late.join()
-    assert life.thread is None
-
-
-def test_the_definition_names_the_schema(store):
-    content = {
-        "properties": {
-            "source": {"type": "GenericMirror"},
-            "target": {"type": "MountedRelationalDatabase", "typeProperties": {"defaultSchema": "raw"}},
-        }
-    }
-    item = store.items.create(store.item.workspace, "sales", "", json.dumps(content).encode())
-    LandingZoneWriter(store.root.parent / "sales").table("Orders", keys=["id"], types=TYPES).apply_changes(
-        (0, {"id": 1, "n": 1})
-    )
-    store.pool.start(item)
-    store.until(lambda: "raw/Orders" in store.writer_of(item).tables())
+    assert engine.thread is None
 
 
 def test_an_engine_that_cannot_run_says_why(store, monkeypatch):
@@ -198,11 +193,9 @@ def test_an_engine_that_cannot_run_says_why(store, monkeypatch):
 
     monkeypatch.setattr("mirror_engine.mirror.Mirror.run", refuse)
     store.pool.start(store.item)
-    store.until(lambda: store.pool.status(store.item)[1])
-    assert store.said == ["replication of shop/orders ended: no Java 17 was found\n  -> Install one."]
-    status, error = store.pool.status(store.item)
-    assert status is DatabaseStatus.STOPPED
-    assert error.startswith("no Java 17 was found")
+    store.until_status(DatabaseStatus.STOPPED)
+    assert store.reported == ["replication of shop/orders ended: no Java 17 was found\n  -> Install one."]
+    assert store.pool.status(store.item)[1].startswith("no Java 17 was found")
 
 
 def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
@@ -212,16 +205,16 @@ def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
     monkeypatch.setattr("mirror_engine.onelake.engine_pool.write_stopped", refuse)
     store.pool.start(store.item)
     store.pool.stop(store.item)
-    store.until(lambda: store.status() is DatabaseStatus.STOPPED)
+    store.until_status(DatabaseStatus.STOPPED)
     assert "the disk is full" in store.pool.status(store.item)[1]
 
 
 def test_a_schema_that_changes_while_stopped_leaves_no_table_under_the_old_one(store):
-    store.publish((0, {"id": 1, "n": 1}))
+    store.publish((0, ROW))
     store.pool.start_all()
     store.until(store.rows)
     store.pool.stop(store.item)
-    store.until(lambda: store.status() is DatabaseStatus.STOPPED)
+    store.until_status(DatabaseStatus.STOPPED)
     target = {"type": "MountedRelationalDatabase", "typeProperties": {"defaultSchema": "raw"}}
     content = {"properties": {"source": {"type": "GenericMirror"}, "target": target}}
     changed = store.items.change(replace(store.item, definition=json.dumps(content).encode()))
