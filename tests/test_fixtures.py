@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delta_history import read_history
-from delta_protocol import protocol_faults
-from delta_schema_rules import needed
+from delta_protocol import needed, protocol_faults
 from golden import (
     ExpectedTable,
     Golden,

@@ -1,20 +1,518 @@
-"""Holds a Delta table on disk against the Delta protocol (PROTOCOL.md of delta-io/delta), rule by rule."""
+"""Holds a Delta table on disk against the Delta protocol (PROTOCOL.md of delta-io/delta), rule by rule.
+
+Each rule gives what is wrong, in words. DuckDB counts the values that statistics are compared with.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+import json
+import re
+import zlib
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
-from delta_file_rules import FILE_RULES
-from delta_history import LogUnreadable, read_history
-from delta_log_rules import LOG_RULES
-from delta_schema_rules import SCHEMA_RULES
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from delta_history import COMMIT, LogUnreadable, read_history
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from delta_history import History
+    from delta_history import Commit, History, Json, State
 
-RULES = {**LOG_RULES, **SCHEMA_RULES, **FILE_RULES}
+_OTHER_FILES = re.compile(r"_last_checkpoint|_last_vacuum_info|\d{20}\.(crc|checkpoint\.parquet)|\.[^/]+\.crc")
+# RFC 2396's `pchar` and `/`; beyond ASCII the reference implementation writes letters as they are, as java.net.URI does
+_URI_PATH = re.compile(r"(?:[A-Za-z0-9\-_.!~*'():@&=+$,;/]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+")
+# what an action must have, and what it may have besides
+_REQUIRED: Mapping[str, Mapping[str, type]] = {
+    "commitInfo": {"timestamp": int, "operation": str},
+    "protocol": {"minReaderVersion": int, "minWriterVersion": int},
+    "metaData": {"id": str, "format": dict, "schemaString": str, "partitionColumns": list, "configuration": dict},
+    "add": {"path": str, "partitionValues": dict, "size": int, "modificationTime": int, "dataChange": bool},
+    "remove": {"path": str, "dataChange": bool},
+    "txn": {"appId": str, "version": int},
+}
+_OPTIONAL: Mapping[str, Mapping[str, type]] = {
+    "protocol": {"readerFeatures": list, "writerFeatures": list},
+    "metaData": {"name": str, "description": str, "createdTime": int},
+    "add": {"stats": str, "tags": dict},
+    "remove": {
+        "deletionTimestamp": int,
+        "extendedFileMetadata": bool,
+        "partitionValues": dict,
+        "size": int,
+        "stats": str,
+        "tags": dict,
+    },
+    "txn": {"lastUpdated": int},
+}
+
+
+def names(history: History) -> Iterator[str]:
+    """Delta Log Entries: twenty digits, from 0 without a gap, and nothing left lying beside them."""
+    for found in history.log.iterdir():
+        if not COMMIT.fullmatch(found.name) and not _OTHER_FILES.fullmatch(found.name):
+            yield f"{found.name} is no file of a Delta log"
+    versions = [commit.version for commit in history.commits]
+    if versions != list(range(len(versions))):
+        yield f"versions {versions}"
+
+
+def hadoop_checksums(history: History) -> Iterator[str]:
+    """Hadoop refuses a file that differs from the hidden checksum beside it: one that was left by another file."""
+    for found in [*history.log.glob(".*.crc"), *history.folder.rglob(".*.parquet.crc")]:
+        target = found.with_name(found.name[1:-4])
+        content = target.read_bytes() if target.exists() else b""
+        stored = found.read_bytes()
+        size = int.from_bytes(stored[4:8], "big")
+        sums = [zlib.crc32(content[at : at + size]).to_bytes(4, "big") for at in range(0, len(content), size or 1)]
+        if stored[8:] != b"".join(sums):
+            yield f"{found.name} is not {target.name}'s"
+
+
+def commit_info(history: History) -> Iterator[str]:
+    """Commit Provenance Information: one in each commit, and first, as in-commit timestamps would ask."""
+    for commit in history.commits:
+        if [kind for kind, _ in commit.actions].count("commitInfo") != 1 or commit.actions[0][0] != "commitInfo":
+            yield f"version {commit.version} does not begin with its one commitInfo"
+
+
+def actions(history: History) -> Iterator[str]:
+    """Actions: only those a mirrored table needs, with what they must have, in the right types."""
+    for commit in history.commits:
+        for kind, action in commit.actions:
+            if kind not in _REQUIRED:
+                yield f"version {commit.version} has a {kind}"
+                continue
+            known = {**_OPTIONAL.get(kind, {}), **_REQUIRED[kind]}
+            lacking = _REQUIRED[kind].keys() - action.keys()
+            strange = action.keys() - known.keys() if kind != "commitInfo" else set()
+            wrong = {name for name in known.keys() & action.keys() if type(action[name]) is not known[name]}
+            if not _is_json(action.get("stats", "{}")):
+                yield f"version {commit.version}: the statistics in {kind} are no JSON"
+            if lacking or strange or wrong:
+                yield f"version {commit.version}: {kind} lacks {lacking}, has {strange}, of another type {wrong}"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def first_version(history: History) -> Iterator[str]:
+    """Change Metadata: the first version holds protocol and metadata, none holds more than one of either."""
+    for commit in history.commits:
+        for kind in ("protocol", "metaData"):
+            count = len(commit.of(kind))
+            if count > 1 or (commit.version == 0 and count == 0):
+                yield f"version {commit.version} has {count} {kind}"
+
+
+def transactions(history: History) -> Iterator[str]:
+    """Transaction Identifiers: each commit of a batch has one, its own, and they rise; nothing else changes data."""
+    newest: dict[str, int] = {}
+    for commit in history.commits:
+        said = [(action["appId"], action["version"]) for action in commit.of("txn")]
+        record = commit.record
+        wanted = [] if record is None else [(_application(record), record["progress"]["batch"])]
+        if said != wanted:
+            yield f"version {commit.version} has the transactions {said}, its record says {wanted}"
+        if commit.changes_data and not said:
+            yield f"version {commit.version} changes data without a transaction"
+        for application, version in said:
+            if version <= newest.get(application, -1):
+                yield f"version {commit.version}: transaction {version} after {newest[application]}"
+            newest[application] = version
+
+
+def _application(record: Json) -> str:
+    return f"mirror_engine:{record['mirror']}:{record['progress']['generation']}"
+
+
+def files(history: History) -> Iterator[str]:
+    """Add File and Remove File: a path once of a kind, added while absent, removed while live, and as it was added."""
+    for before, commit, _ in history.steps:
+        live = before.files
+        added = Counter(action["path"] for action in commit.of("add"))
+        removed = Counter(action["path"] for action in commit.of("remove"))
+        twice = [path for each in (added, removed) for path, count in each.items() if count > 1]
+        wrong = [*twice, *(added.keys() & live.keys()), *(removed.keys() - live.keys()), *(added & removed)]
+        if wrong:
+            yield f"version {commit.version} adds or removes what it cannot: {wrong}"
+        for action in commit.of("remove"):
+            yield from _as_added(commit, action, live.get(action["path"], {}))
+
+
+def _as_added(commit: Commit, removed: Json, added: Json) -> Iterator[str]:
+    if "deletionTimestamp" not in removed:
+        yield f"version {commit.version} removes a file at no time"
+    if removed.get("extendedFileMetadata") and not {"partitionValues", "size"} <= removed.keys():
+        yield f"version {commit.version} removes a file without its extended metadata"
+    differing = [name for name in ("partitionValues", "size") if removed.get(name) != added.get(name)]
+    if "stats" in removed and _records(removed) != _records(added):  # they are optional, and deltalake leaves them out
+        differing.append("numRecords")
+    if added and removed.get("extendedFileMetadata") and differing:
+        yield f"version {commit.version} removes a file with other {differing} than it was added with"
+
+
+def data_change(history: History) -> Iterator[str]:
+    """Add File and Remove File: where `dataChange` is false the same records only lie elsewhere."""
+    for commit in history.commits:
+        moved = [action for action in [*commit.of("add"), *commit.of("remove")] if action.get("dataChange") is False]
+        if moved and commit.changes_data:
+            yield f"version {commit.version} both changes and rearranges data"
+        signs = [(1 if action in commit.of("add") else -1, action) for action in moved]
+        if sum(sign * _records(action) for sign, action in signs):
+            yield f"version {commit.version} only rearranges, and holds another number of records"
+
+
+def _records(action: Json) -> int:
+    return int(json.loads(action.get("stats", "{}")).get("numRecords", 0))
+
+
+def paths(history: History) -> Iterator[str]:
+    """Add File and Remove File: a relative URI below the table's folder, percent-encoded; live ones lead to a file."""
+    for commit in history.commits:
+        for action in commit.of("add"):
+            path = action["path"]
+            if not _URI_PATH.fullmatch(path) or path.startswith("/") or ".." in path.split("/"):
+                yield f"version {commit.version}: {path!r} is no relative URI"
+    for action in history.states[-1].files.values():
+        if not history.path(action).is_file():
+            yield f"{action['path']} is not there"
+        elif (size := history.path(action).stat().st_size) != action["size"]:
+            yield f"{action['path']} has {size} bytes, the log says {action['size']}"
+
+
+def partition_values(history: History) -> Iterator[str]:
+    """Partition Value Serialization: each file has each partition column's value, as text; NULL is null, not empty."""
+    for _, commit, after in history.steps:
+        columns = after.partition_columns
+        for action in commit.of("add"):
+            values = action["partitionValues"]
+            if values.keys() != columns.keys():
+                yield f"version {commit.version}: values of {sorted(values)}, columns are {sorted(columns)}"
+            if any(value == "" or not isinstance(value, str | None) for value in values.values()):
+                yield f"version {commit.version}: a partition value is no text"
+
+
+_TYPES = re.compile(
+    "string|long|integer|short|byte|float|double|boolean|binary|date|timestamp|timestamp_ntz"
+    r"|decimal\(([1-9]|[12]\d|3[0-8]),\d{1,2}\)"
+)
+_ODD = re.compile(r"[ ,;{}()\n\t=]")
+_MODE, _TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+_READER_FEATURES = {"columnMapping", "timestampNtz", "deletionVectors", "v2Checkpoint"}
+# what a writer version without a list of features stands for
+_LEGACY = {
+    2: {"appendOnly", "invariants"},
+    3: {"checkConstraints"},
+    4: {"changeDataFeed", "generatedColumns"},
+    5: {"columnMapping"},
+    6: {"identityColumns"},
+}
+
+
+def schema(history: History) -> Iterator[str]:
+    """Schema Serialization Format: a struct of columns with names of their own, whatever the case, and known types."""
+    for state in filter(lambda state: state.metadata, history.states):
+        text = json.loads(state.metadata["schemaString"])
+        if text.get("type") != "struct":
+            yield f"version {state.version}: the schema is no struct"
+        for column in state.fields:
+            if column.keys() != {"name", "type", "nullable", "metadata"} or not _TYPES.fullmatch(str(column["type"])):
+                yield f"version {state.version}: {column} is no column"
+        known = [column["name"].lower() for column in state.fields]
+        if len(set(known)) != len(known) or not all(known):
+            yield f"version {state.version}: two columns have one name"
+        if state.metadata["format"] != {"provider": "parquet", "options": {}}:
+            yield f"version {state.version}: the format is {state.metadata['format']}"
+        lost = set(state.metadata["partitionColumns"]) - {column["name"] for column in state.fields}
+        if lost:
+            yield f"version {state.version}: partition columns {sorted(lost)} are no columns"
+
+
+def evolution(history: History) -> Iterator[str]:
+    """A mirrored table only gains columns (LZ-5.3), nullable ones where it has rows (LZ-5.5), and stays itself."""
+    for before, commit, after in history.steps:
+        if before.metadata and before.metadata is not after.metadata:
+            for name in ("id", "partitionColumns"):
+                if before.metadata[name] != after.metadata[name]:
+                    yield f"version {commit.version} changes the table's {name}"
+            yield from _columns_kept(before, after)
+            lost = {name for name, value in before.configuration.items() if after.configuration.get(name) != value}
+            if lost - {_TOP, _MODE}:
+                yield f"version {commit.version} changes the properties {sorted(lost)}"
+
+
+def _columns_kept(before: State, after: State) -> Iterator[str]:
+    known = {column["name"]: column for column in after.fields}
+    for column in before.fields:
+        there = known.get(column["name"])
+        if there is None or any(there[part] != column[part] for part in ("type", "nullable")):
+            yield f"version {after.version} loses or changes the column {column['name']}"
+        elif not column["metadata"].items() <= there["metadata"].items():
+            yield f"version {after.version} changes what is said of the column {column['name']}"
+    names = [column["name"] for column in before.fields]
+    if [name for name in known if name in names] != [name for name in names if name in known]:
+        yield f"version {after.version} puts columns in another order"
+    if before.files:
+        new = [column for name, column in known.items() if name not in names]
+        if not all(column["nullable"] for column in new):
+            yield f"version {after.version} adds a NOT NULL column to a table with files"
+
+
+def mapping(history: History) -> Iterator[str]:
+    """Column Mapping: ids and physical names are each column's own, for ever, and no id is above the one recorded."""
+    for before, _, after in history.steps:
+        said = [column["metadata"] for column in after.fields]
+        if not after.is_mapped:
+            if any(name.startswith("delta.columnMapping") for each in said for name in each):
+                yield f"version {after.version}: a column is mapped, the table is not"
+            continue
+        ids, names = [each.get(_ID) for each in said], [each.get(_PHYSICAL) for each in said]
+        if None in [*ids, *names] or len(set(ids)) < len(ids) or len(set(names)) < len(names):
+            yield f"version {after.version}: ids {ids} and physical names {names}"
+        top = int(after.configuration.get(_TOP, "-1"))
+        if max(filter(None, ids), default=0) > top or int(before.configuration.get(_TOP, "0")) > top:
+            yield f"version {after.version}: ids {ids}, the highest is said to be {top}"
+        if after.configuration[_MODE] != "name" or (before.is_mapped and before.configuration[_MODE] != "name"):
+            yield f"version {after.version}: mapped by {after.configuration[_MODE]}"
+        if before.metadata and not before.is_mapped:
+            kept = {column["name"] for column in before.fields}
+            wrong = [c["name"] for c in after.fields if c["name"] in kept and c["metadata"].get(_PHYSICAL) != c["name"]]
+            if wrong:
+                yield f"version {after.version}: the columns {wrong} can no longer be found in older files"
+
+
+def protocol(history: History) -> Iterator[str]:
+    """Protocol Evolution, Table Features: versions and lists that may stand together, never lowered."""
+    for before, commit, after in history.steps:
+        reader, writer = after.protocol["minReaderVersion"], after.protocol["minWriterVersion"]
+        lists = [after.protocol.get(name) for name in ("readerFeatures", "writerFeatures")]
+        if (reader == 3) != (lists[0] is not None) or (writer == 7) != (lists[1] is not None) or reader > 3 > writer:
+            yield f"version {commit.version}: {after.protocol}"
+        reads, writes = (set(listed or ()) for listed in lists)
+        if reads - writes or (reader == 3 and writes & _READER_FEATURES - reads) or (reader == 3 and writer != 7):
+            yield f"version {commit.version}: readers know {sorted(reads)}, writers {sorted(writes)}"
+        if before.protocol and not _features(before.protocol) <= _features(after.protocol):
+            yield f"version {commit.version} lowers the protocol"
+
+
+def features(history: History) -> Iterator[str]:
+    """Table Features: exactly what the table needs (`needed` says why), by version numbers where those can say it."""
+    assumed: set[str] = set()
+    for before, commit, after in history.steps:
+        if before.protocol.get("minWriterVersion", 7) < 7:
+            assumed |= _features(before.protocol)  # which a writer that begins a list must assume to have been used
+        wanted = _wanted(set(needed(after)), assumed)
+        if (found := {**after.protocol, **_sorted_lists(after.protocol)}) != wanted:
+            yield f"version {commit.version} asks for {found}, it needs {wanted}"
+
+
+def _wanted(needs: set[str], assumed: set[str]) -> Json:
+    if not needs:
+        return {"minReaderVersion": 1, "minWriterVersion": 2}
+    if needs == {"columnMapping"}:
+        return {"minReaderVersion": 2, "minWriterVersion": 5}
+    lists = {"readerFeatures": sorted(needs), "writerFeatures": sorted(needs | _LEGACY[2] | assumed)}
+    return {"minReaderVersion": 3, "minWriterVersion": 7, **lists}
+
+
+def _sorted_lists(said: Json) -> Json:
+    return {name: sorted(listed) for name, listed in said.items() if isinstance(listed, list)}
+
+
+def needed(state: State) -> dict[str, str]:
+    """Each table feature that a version needs, and why."""
+    odd = [column["name"] for column in state.fields if _ODD.search(column["name"])]
+    naive = [column["name"] for column in state.fields if column["type"] == "timestamp_ntz"]
+    return {
+        **({"columnMapping": f"columns {odd} have names that Parquet readers of Delta refuse"} if odd else {}),
+        **({"timestampNtz": f"columns {naive} have times without a zone"} if naive else {}),
+    }
+
+
+def _features(said: Json) -> set[str]:
+    """What a protocol action asks for, in features."""
+    writer = said["minWriterVersion"]
+    old = {name for since, names in _LEGACY.items() if since <= writer < 7 for name in names}
+    return {*old, *said.get("writerFeatures", ()), *said.get("readerFeatures", ())}
+
+
+# As deltalake notes Arrow's type in its files; in Parquet the two are the same
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_STORED: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_EXTREMES_KNOWN_OF = {"string", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "decimal"}
+_EXTREMES_KNOWN_OF |= {"timestamp_ntz", "boolean"}
+_MILLISECOND = 1000  # in microseconds: to it timestamps are cut
+_MAX_TEXT = 32  # characters, a last one that lifts the highest besides
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@functools.cache
+def _database() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+def duck() -> duckdb.DuckDBPyConnection:
+    """A connection for one thread; to open a database takes longer than to read a small table."""
+    return _database().cursor()
+
+
+def data_files(history: History) -> Iterator[str]:
+    """Consistency Between Table Metadata and Data Files: columns of the table, in its types, mapped ones with ids."""
+    for state, action in _present_adds(history):
+        found = pq.ParquetFile(history.path(action)).schema_arrow
+        for field in found:
+            column = {**state.partition_columns, **state.data_columns}.get(field.name)
+            if column is None:
+                yield f"{action['path']} has a column {field.name} that the table has not"
+                continue
+            if _VIEWS.get(field.type, field.type) != _stored(column["type"]):
+                yield f"{action['path']}: {field.name} is stored as {field.type}, its type is {column['type']}"
+            number = column["metadata"].get("delta.columnMapping.id")
+            if state.is_mapped and (field.metadata or {}).get(b"PARQUET:field_id") != str(number).encode():
+                yield f"{action['path']}: {field.name} is not stored under its id {number}"
+
+
+def _stored(word: str) -> pa.DataType:
+    if word.startswith("decimal"):
+        return pa.decimal128(*map(int, word[8:-1].split(",")))
+    return _STORED[word]
+
+
+def _present_adds(history: History) -> Iterator[tuple[State, Json]]:
+    """Every file that was added and is still there, with the state that its commit made."""
+    for _, commit, after in history.steps:
+        for action in commit.of("add"):
+            if history.path(action).is_file():
+                yield after, action
+
+
+def statistics(history: History) -> Iterator[str]:
+    """Per-file Statistics: what they say is so, NOT NULL columns hold no NULL, and rows are counted in every file."""
+    for state, action in _present_adds(history):
+        said = json.loads(action.get("stats", "{}"), parse_float=Decimal)
+        yield from _statistics_of(history.path(action), state, said)
+
+
+def _statistics_of(path: Path, state: State, said: Json) -> Iterator[str]:
+    rows, columns = _measured(path, state)
+    if said.get("numRecords") != rows:
+        yield f"{path.name} holds {rows} records, said are {said.get('numRecords')}"
+    if said.keys() - {"numRecords", "minValues", "maxValues", "nullCount"}:
+        yield f"{path.name}: statistics of an unknown kind: {sorted(said)}"
+    for kind in ("minValues", "maxValues", "nullCount"):
+        for name, value in said.get(kind, {}).items():
+            if name not in columns:
+                yield f"{path.name} has {kind} of {name}, which it has not"
+            elif kind == "nullCount" and value != columns[name][0]:
+                yield f"{path.name} has {columns[name][0]} NULLs in {name}, said are {value}"
+            elif kind != "nullCount" and not _is_extreme(value, columns[name], kind, state.data_columns[name]["type"]):
+                yield f"{path.name}: {kind} of {name} is {value!r}, which is not so"
+    for name, (nulls, _, _) in columns.items():
+        if nulls and not state.data_columns[name]["nullable"]:
+            yield f"{path.name} has NULL in {name}, which is NOT NULL"
+
+
+def _measured(path: Path, state: State) -> tuple[int, dict[str, tuple[int, Any, Any]]]:
+    """How many rows a file has, and per column its NULLs, lowest and highest value in a form that holds them all."""
+    names = [name for name in pq.read_schema(path).names if name in state.data_columns]
+    asked = ["count(*)"]
+    for name in names:
+        quoted = '"' + name.replace('"', '""') + '"'
+        asked += [f"count(*) - count({quoted})", *(_shown(f"{f}({quoted})", state, name) for f in ("min", "max"))]
+    source = "read_parquet($path, hive_partitioning = false)"
+    query = f"SELECT {', '.join(asked)} FROM {source}"  # noqa: S608 - names of our own tables
+    (found,) = duck().execute(query, {"path": str(path)}).fetchall()
+    return found[0], {name: found[1 + 3 * at : 4 + 3 * at] for at, name in enumerate(names)}
+
+
+def _shown(value: str, state: State, name: str) -> str:
+    word = state.data_columns[name]["type"]
+    if word.startswith("timestamp"):
+        return f"epoch_us({value})"
+    return f"CAST({value} AS VARCHAR)" if word == "date" else value
+
+
+def _is_extreme(said: Any, measured: tuple[int, Any, Any], kind: str, word: str) -> bool:
+    """Whether a statistic is the lowest or highest value; of a column of NULLs it says nothing."""
+    value = measured[1 if kind == "minValues" else 2]
+    if said is None or value is None:
+        return said is None and value is None
+    if word.split("(", maxsplit=1)[0] not in _EXTREMES_KNOWN_OF:
+        return False
+    if word == "string":
+        return _is_text_extreme(said, value, kind)
+    if word.startswith("timestamp"):
+        return abs(_microseconds(said) - value) < _MILLISECOND
+    if word in ("float", "double"):
+        kind_of_float = np.float32 if word == "float" else np.float64
+        return bool(np.array_equal(kind_of_float(said), kind_of_float(value), equal_nan=True))
+    return str(said) == value if word == "date" else Decimal(said) == Decimal(value)  # of a boolean, too
+
+
+def _is_text_extreme(said: str, value: str, kind: str) -> bool:
+    """Cut text begins as the value does; the highest is lifted, so that it lies above it all the same."""
+    if said == value:
+        return True
+    cut = said if kind == "minValues" else said[:-1]
+    if len(cut) < _MAX_TEXT or not value.startswith(cut):
+        return False
+    return kind == "minValues" or said.encode() >= value.encode()
+
+
+def _microseconds(said: str) -> int:
+    moment = datetime.fromisoformat(said.replace("Z", "+00:00"))
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+RULES = {
+    rule.__name__: rule
+    for rule in (
+        names,
+        hadoop_checksums,
+        commit_info,
+        actions,
+        first_version,
+        transactions,
+        files,
+        data_change,
+        paths,
+        partition_values,
+        schema,
+        evolution,
+        mapping,
+        protocol,
+        features,
+        data_files,
+        statistics,
+    )
+}
 _SHAPES = ("names", "actions", "first_version", "schema")  # what all other rules build on
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from delta_file_rules import duck
 from delta_history import read_history
+from delta_protocol import duck
 from deltalake import DeltaTable, QueryBuilder
 from golden import table_differences
 
