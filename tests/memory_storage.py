@@ -8,7 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
@@ -18,45 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-@dataclass(frozen=True)
-class File:
-    """A file."""
-
-    content: bytes
-    modified_ns: int
-    identity: str
-
-    def entry(self, name: str) -> Entry:
-        """As a listing shows it."""
-        return Entry(name, Kind.FILE, len(self.content), self.modified_ns, self.identity)
-
-
-@dataclass(frozen=True)
-class Odd:
-    """What is neither file nor folder."""
-
-    modified_ns: int
-    identity: str
-
-    def entry(self, name: str) -> Entry:
-        """As a listing shows it."""
-        return Entry(name, Kind.OTHER, 0, self.modified_ns, self.identity)
-
-
 @dataclass
-class Folder:
-    """A folder with what is in it."""
+class Node:
+    """A file with its content, a folder with what is in it, or what is neither."""
 
+    kind: Kind
     modified_ns: int
     identity: str
+    content: bytes = b""
     inside: dict[str, Node] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry:
         """As a listing shows it."""
-        return Entry(name, Kind.FOLDER, 0, self.modified_ns, self.identity)
-
-
-Node: TypeAlias = "File | Odd | Folder"
+        return Entry(name, self.kind, len(self.content), self.modified_ns, self.identity)
 
 
 class MemoryStorage:
@@ -72,12 +46,12 @@ class MemoryStorage:
         self._clock = clock
         self._births = count(1)
         self._lock = threading.RLock()
-        self._root = Folder(clock(), self._identity())
+        self._root = self._new(Kind.FOLDER)
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         with self._lock:
-            node = self._find(parts_of(folder))
-            return [n.entry(name) for name, n in sorted(node.inside.items())] if isinstance(node, Folder) else None
+            node = self._find(parts_of(folder), Kind.FOLDER)
+            return None if node is None else [inner.entry(name) for name, inner in sorted(node.inside.items())]
 
     def stat(self, path: str) -> Entry | None:
         with self._lock:
@@ -87,10 +61,7 @@ class MemoryStorage:
 
     def open(self, path: str) -> BinaryIO:
         with self._lock:
-            node = self._find(parts_of(path))
-        if not isinstance(node, File):
-            raise FileNotFoundError(errno.ENOENT, "no regular file", path)
-        return io.BytesIO(node.content)
+            return io.BytesIO(self._file(path).content)
 
     def write(self, path: str, content: bytes) -> None:
         self.put(path, content)
@@ -98,8 +69,8 @@ class MemoryStorage:
     def move(self, source: str, target: str) -> None:
         with self._lock:
             parts = parts_of(source)
-            file = self._find(parts)
-            if not parts or not isinstance(file, File):
+            file = self._find(parts, Kind.FILE)
+            if not parts or file is None:
                 return
             self._place(target, file)
             if parts != parts_of(target):
@@ -114,7 +85,8 @@ class MemoryStorage:
     def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> None:
         """Create a file, or replace it by a new one, at a time of one's choice (the clock's by default)."""
         with self._lock:
-            self._place(path, File(content, self._clock() if modified_ns is None else modified_ns, self._identity()))
+            file = self._new(Kind.FILE, content)
+            self._place(path, file if modified_ns is None else replace(file, modified_ns=modified_ns))
 
     def write_in_place(self, path: str, content: bytes) -> None:
         """Change a file as a publisher does who opens it again: its identity stays.
@@ -123,24 +95,27 @@ class MemoryStorage:
             FileNotFoundError: there is no regular file.
         """
         with self._lock:
-            node = self._find(parts_of(path))
-            if not isinstance(node, File):
-                raise FileNotFoundError(errno.ENOENT, "no regular file", path)
-            self._place(path, replace(node, content=content, modified_ns=self._clock()))
+            self._place(path, replace(self._file(path), content=content, modified_ns=self._clock()))
 
     def put_odd(self, path: str) -> None:
         """Create what is neither file nor folder, as a symbolic link or a socket would be."""
         with self._lock:
-            self._place(path, Odd(self._clock(), self._identity()))
+            self._place(path, self._new(Kind.OTHER))
 
-    def _identity(self) -> str:
-        return f"{next(self._births)}"
+    def _new(self, kind: Kind, content: bytes = b"") -> Node:
+        return Node(kind, self._clock(), f"{next(self._births)}", content)
 
-    def _find(self, parts: Sequence[str] | None) -> Node | None:
-        node: Node | None = None if parts is None else self._root
+    def _find(self, parts: Sequence[str] | None, kind: Kind | None = None) -> Node | None:
+        node = None if parts is None else self._root
         for part in parts or ():
-            node = node.inside.get(part) if isinstance(node, Folder) else None
-        return node
+            node = node.inside.get(part) if node else None
+        return node if node and kind in {None, node.kind} else None
+
+    def _file(self, path: str) -> Node:
+        file = self._find(parts_of(path), Kind.FILE)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no regular file", path)
+        return file
 
     def _place(self, path: str, node: Node) -> None:
         parts = parts_of(path)
@@ -150,21 +125,21 @@ class MemoryStorage:
         for part in parts[:-1]:
             below = folder.inside.get(part)
             if below is None:
-                below = Folder(self._clock(), self._identity())
+                below = self._new(Kind.FOLDER)
                 self._change(folder, part, below)
-            if not isinstance(below, Folder):
+            if below.kind is not Kind.FOLDER:
                 raise StorageUnavailable(f"{printable(path)}: no folder is on the way", "Remove what is there.")
             folder = below
-        if isinstance(folder.inside.get(parts[-1]), Folder):
+        if self._find(parts, Kind.FOLDER):
             raise StorageUnavailable(f"{printable(path)}: a folder is there", "Remove that folder.")
         self._change(folder, parts[-1], node)
 
     def _remove(self, parts: Sequence[str]) -> None:
         folder = self._find(parts[:-1])
-        if isinstance(folder, Folder):
+        if folder:
             self._change(folder, parts[-1], None)
 
-    def _change(self, folder: Folder, name: str, node: Node | None) -> None:
+    def _change(self, folder: Node, name: str, node: Node | None) -> None:
         if node is None:
             del folder.inside[name]
         else:

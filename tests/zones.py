@@ -21,48 +21,27 @@ class Player:
         self.publisher = publisher
         self.births: Counter[str] = Counter()
 
-    def put(self, path: str, content: bytes, modified_ns: int | None = None) -> None:
-        self.births[path] += 1
-        self.publisher.put(path, content, modified_ns=modified_ns)
-
-    def write_in_place(self, path: str, content: bytes) -> None:
-        if not (self.publisher.path / path).exists():
-            self.births[path] += 1
-            (self.publisher.path / path).parent.mkdir(parents=True, exist_ok=True)
-        self.publisher.write_in_place(path, content)
-
-    def remove(self, path: str) -> None:
-        self.births[path] += 1
-        self.publisher.remove(path)
-
 
 @dataclass(frozen=True)
-class Put:
-    """A file lands, by rename."""
+class Act:
+    """A file lands by rename, or a file or folder goes, where there is no content."""
 
     path: str
-    content: bytes
+    content: bytes | None = None
     modified_ns: int | None = None
 
     def __call__(self, player: Player) -> None:
-        player.put(self.path, self.content, self.modified_ns)
+        player.births[self.path] += 1
+        if self.content is None:
+            player.publisher.remove(self.path)
+        else:
+            player.publisher.put(self.path, self.content, modified_ns=self.modified_ns)
 
     def __repr__(self) -> str:
+        if self.content is None:
+            return f"remove {self.path}"
         time = "" if self.modified_ns is None else f" at {self.modified_ns}"
         return f"put {self.path}{time}: {shown(self.content)}"
-
-
-@dataclass(frozen=True)
-class Remove:
-    """A file or folder goes."""
-
-    path: str
-
-    def __call__(self, player: Player) -> None:
-        player.remove(self.path)
-
-    def __repr__(self) -> str:
-        return f"remove {self.path}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +52,11 @@ class WriteInPlace:
     content: bytes
 
     def __call__(self, player: Player) -> None:
-        player.write_in_place(self.path, self.content)
+        file = player.publisher.path / self.path
+        if not file.exists():
+            player.births[self.path] += 1
+            file.parent.mkdir(parents=True, exist_ok=True)
+        player.publisher.write_in_place(self.path, self.content)
 
     def __repr__(self) -> str:
         return f"write in place {self.path}: {shown(self.content)}"
@@ -81,9 +64,6 @@ class WriteInPlace:
 
 ONCE = "once"
 LOSE_LEDGER = "lose the ledger"
-
-
-Act = Put | Remove | WriteInPlace
 
 
 @dataclass
@@ -94,47 +74,43 @@ class Landing:
     taken: list[tuple[str, int]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
 
-    def clear(self) -> None:
-        self.numbers.clear()
-        self.taken.clear()
-        self.paths.clear()
-
 
 @st.composite
 def acts(  # noqa: PLR0911 - one per kind, read as a table
     draw: st.DrawFn, folder: Folder, landing: Landing
-) -> list[Act | str]:
+) -> list[Any]:
     """One thing that a publisher does to a folder."""
     rare = ["again", "metadata", "drop", "recreate", "unmetadata", "rekey", "half", "half", "stray", "spoil"]
     kind = draw(st.sampled_from(["land"] * 24 + rare))
-    described = Put(f"{folder.path}/_metadata.json", json.dumps(folder.metadata).encode())
+    described = Act(f"{folder.path}/_metadata.json", json.dumps(folder.metadata).encode())
     match kind:
         case "metadata":
             return [described]
         case "unmetadata":
-            return [Remove(described.path)]
+            return [Act(described.path)]
         case "rekey":
             keys = draw(st.sampled_from([["Id"], ["Line", "Id"], ["Id", "Line"]]))
-            return [Put(described.path, json.dumps({**folder.metadata, "keyColumns": keys}).encode())]
+            return [Act(described.path, json.dumps({**folder.metadata, "keyColumns": keys}).encode())]
         case "spoil":
-            return [Put(described.path, draw(st.sampled_from([b"", b"{", b'{"keyColumns": ["Id",]}', b"[]"])))]
+            return [Act(described.path, draw(st.sampled_from([b"", b"{", b'{"keyColumns": ["Id",]}', b"[]"])))]
         case "half":
             return [*draw(halves(folder, landing))]
         case "stray":
-            return [Put(f"{folder.path}/{draw(strays(folder))}", draw(contents(folder, "")))]
+            return [Act(f"{folder.path}/{draw(strays(folder))}", draw(contents(folder, "")))]
         case "drop" | "recreate":
-            landing.clear()
-            return [Remove(folder.path), *([described] if kind == "recreate" else [])]
+            for kept in (landing.numbers, landing.taken, landing.paths):
+                kept.clear()
+            return [Act(folder.path), *([described] if kind == "recreate" else [])]
         case "again" if landing.paths:
             path = draw(st.sampled_from(landing.paths))
             content = draw(contents(folder, path.rpartition("/")[0]))
-            return [Remove(f"{folder.path}/{path}"), Put(f"{folder.path}/{path}", content)]
+            return [Act(f"{folder.path}/{path}"), Act(f"{folder.path}/{path}", content)]
         case _:
             return [draw(landings(folder, landing))]
 
 
 @st.composite
-def halves(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Act | str]:
+def halves(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Any]:
     """A file that grows under its final name, and perhaps a run of the engine that sees half of it (LZ-3.10)."""
     whole = draw(landings(folder, landing))
     half = WriteInPlace(whole.path, whole.content[: draw(st.integers(0, len(whole.content)))])
@@ -152,7 +128,7 @@ def strays(folder: Folder) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Put:
+def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Act:
     """A change file under a new name."""
     partition = ""
     if folder.metadata["isPartitionEnabled"]:
@@ -170,7 +146,7 @@ def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Put:
     path = f"{partition}/{name}" if partition else name
     landing.paths.append(path)
     content = draw(contents(folder, partition))
-    return Put(f"{folder.path}/{path}", content, modified)
+    return Act(f"{folder.path}/{path}", content, modified)
 
 
 @st.composite
@@ -182,7 +158,7 @@ def stories(draw: st.DrawFn) -> list[Any]:
     for folder, _ in zone:
         content = json.dumps(folder.metadata).encode()
         if draw(st.integers(0, 9)):
-            story.append(Put(f"{folder.path}/_metadata.json", content))
+            story.append(Act(f"{folder.path}/_metadata.json", content))
     for _ in range(draw(st.integers(1, 16))):
         folder, landing = draw(st.sampled_from(zone))
         story += draw(acts(folder, landing))
