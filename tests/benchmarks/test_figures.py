@@ -6,36 +6,18 @@ import pytest
 
 from speed import page
 from speed.bench import Figures
-from speed.figures import Goal, Line, shown
+from speed.figures import Goal, Line
 
-MACHINE = {
-    "cores": 2,
-    "processor": "some",
-    "memory_gib": 24,
-    "system": "Linux",
-    "java": "17",
-    "python": "3.11",
-    "versions": {"pyspark": "4.2.0"},
-    "load": 0.1,
-    "load_after": 0.2,
-    "rounds": 5,
-}
+MACHINE = {"cores": 2, "processor": "some", "memory_gib": 24, "system": "Linux", "java": "17", "python": "3.11"}
+MACHINE |= {"versions": {"pyspark": "4.2.0"}, "load": 0.1, "load_after": 0.2, "rounds": 5}
 
 
-def test_a_ratio_is_taken_round_by_round():
+def test_a_ratio_is_taken_round_by_round_between_engines_with_equal_rounds():
     figures = Figures()
-    figures.rounds |= {"mirror": [1.0, 10.0, 3.0], "notebook": [2.0, 40.0, 9.0]}
-    assert figures.ratio("notebook", "mirror") == 3.0
-    assert figures.median("notebook") / figures.median("mirror") == 3.0
-    figures.rounds |= {"mirror": [1.0, 2.0, 3.0], "notebook": [9.0, 2.0, 6.0]}
-    assert figures.ratio("notebook", "mirror") == 2.0
-
-
-def test_engines_that_had_other_rounds_are_not_compared():
-    figures = Figures()
-    figures.rounds |= {"mirror": [1.0, 2.0], "notebook": [1.0]}
+    figures.rounds |= {"mirror": [1.0, 2.0, 3.0], "notebook": [9.0, 2.0, 6.0], "other": [1.0]}
+    assert (figures.ratio("notebook", "mirror"), figures.median("notebook")) == (2.0, 6.0)
     with pytest.raises(ValueError, match="shorter"):
-        figures.ratio("mirror", "notebook")
+        figures.ratio("mirror", "other")
 
 
 @pytest.mark.parametrize(
@@ -45,15 +27,11 @@ def test_engines_that_had_other_rounds_are_not_compared():
         (Goal("≤ 0.5 x it", 0.51, at_most=0.5), "≤ 0.5 x it: 0.51 x, **NOT REACHED**"),
         (Goal("≥ 5 x it", 5, at_least=5), "≥ 5 x it: 5.00 x, reached"),
         (Goal("≥ 5 x it", 4.99, at_least=5), "≥ 5 x it: 4.99 x, **NOT REACHED**"),
-        (Goal("p50 ≤ 3 s", 12.34, " s", at_most=3), "p50 ≤ 3 s: 12.3 s, **NOT REACHED**"),
+        (Goal("p50 ≤ 3 s", 1234.5, " s", at_most=3), "p50 ≤ 3 s: 1234 s, **NOT REACHED**"),
     ],
 )
 def test_a_goal_says_whether_it_is_reached(goal, words):
     assert str(goal) == words
-
-
-def test_a_figure_is_shown_with_what_counts():
-    assert [shown(value) for value in (0.004, 1.234, 12.34, 1234.5)] == ["0.00", "1.23", "12.3", "1234"]
 
 
 def test_a_line_tells_seconds_goals_and_notes():
@@ -69,9 +47,9 @@ def test_a_line_tells_seconds_goals_and_notes():
     assert told["goals"][0] == {"goal": "≤ 0.5 x", "found": 0.25, "reached": True}
 
 
-def test_a_work_that_was_not_measured_keeps_its_line(tmp_path):
+def test_a_work_that_was_not_measured_keeps_its_line_one_that_is_no_more_loses_it(tmp_path):
     there = tmp_path / "page.md"
-    there.write_text(f"# Speed\n{page.BEGIN}\n{page.END}\nmore\n", encoding="utf-8")
+    there.write_text(f"# Speed\n{page.BEGIN}\n| old | 1 s | reached |\n{page.END}\nmore\n", encoding="utf-8")
     titles = ["load, 5M", "merge", "tiny"]
     page.write(there, {"tiny": ("1 s", "reached"), "merge": ("9 s", "no")}, MACHINE, titles)
     page.write(there, {"load, 5M": ("2 s", "reached"), "merge": ("3 s", "reached")}, MACHINE, titles)
@@ -83,19 +61,6 @@ def test_a_work_that_was_not_measured_keeps_its_line(tmp_path):
     ]
     assert text.startswith("# Speed\n<!-- bench -->\nLast run: 2 cores (some), 24 GiB, Linux; Java 17")
     assert text.endswith("<!-- /bench -->\nmore\n")
-    assert text.count("| work |") == 1
-
-
-def test_a_work_that_is_no_more_loses_its_line(tmp_path):
-    there = tmp_path / "page.md"
-    there.write_text(f"{page.BEGIN}\n| old | 1 s | reached |\n{page.END}\n", encoding="utf-8")
-    page.write(there, {"new": ("1 s", "reached")}, MACHINE, ["new"])
-    assert "old" not in there.read_text(encoding="utf-8")
-
-
-def test_a_page_without_markers_is_left_alone(tmp_path):
-    there = tmp_path / "page.md"
     there.write_text("# Speed\n", encoding="utf-8")
     with pytest.raises(ValueError, match="markers"):
         page.write(there, {"new": ("1 s", "reached")}, MACHINE, ["new"])
-    assert there.read_text(encoding="utf-8") == "# Speed\n"

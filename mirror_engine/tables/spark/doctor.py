@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,9 +81,8 @@ def _jars(config: Config) -> Check:
 
 
 def _memory(config: Config) -> Check:
-    available = available_memory()
     required = memory_bytes(config.driver_memory) + _MEMORY_APART_FROM_HEAP
-    if available is None:
+    if (available := available_memory()) is None:
         return Check("Memory", ok=True, found="unknown on this system")
     ok = available >= required
     found = f"{_gib(available)} available, {_gib(required)} needed (driver_memory {config.driver_memory} and 1 GiB)"
@@ -102,14 +102,9 @@ def available_memory() -> int | None:
     except OSError:
         return None
     bounds = [int(free[1]) * 1024] if free else []
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        used = int((group / "memory.current").read_text(encoding="ascii"))
-    except OSError:
-        limit, used = "max", 0
-    if limit != "max":
-        bounds.append(max(0, int(limit) - used))
+    with suppress(OSError, ValueError):  # no container, or "max"
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text("ascii")) for name in ("max", "current"))
+        bounds.append(max(0, limit - used))
     return min(bounds, default=None)
 
 
@@ -126,14 +121,12 @@ def _writable(root: Path) -> Check:
         return Check(name, ok=False, found=f"{place} is not a folder", help="Choose a folder as ROOT.")
     try:
         with tempfile.TemporaryFile(dir=place):
-            pass
+            made = "" if place == root.absolute() else f", {root} will be made"
+            return Check(name, ok=True, found=f"{place} can be written{made}")
     except OSError as error:
         user = f"user {os.geteuid()}" if hasattr(os, "geteuid") else "this user"
         command = f"Give {user} the right to write there, or choose another ROOT."
         return Check(name, ok=False, found=f"{place}: {error.strerror or error}", help=command)
-    return Check(
-        name, ok=True, found=f"{place} can be written" + ("" if place == root.absolute() else f", {root} will be made")
-    )
 
 
 def _nearest(folder: Path) -> Path:

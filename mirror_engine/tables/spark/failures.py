@@ -25,11 +25,7 @@ _STORAGE = re.compile(r"java\.(?:nio\.file\.\w+Exception|io\.\w*IOException|io\.
 
 @contextmanager
 def spark_failures(table: str, action: str) -> Iterator[None]:
-    """Turn Spark's exceptions into errors of the engine.
-
-    Args:
-        table: its folder, for messages.
-        action: for messages, such as `commit`.
+    """Turn Spark's exceptions into errors of the engine; messages name the table's folder and the action.
 
     Raises:
         CommitConflict: another writer was first.

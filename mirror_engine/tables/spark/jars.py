@@ -95,8 +95,7 @@ def local_jars(config: Config) -> Iterator[list[Path]]:
                     "Free disk space, or set MIRROR_ENGINE_CACHE to a folder that can be written.",
                 ) from error
             found = find_jars(config)  # another process may have fetched them
-        paths = [path for path in found.values() if path is not None]
-        yield paths if len(paths) == len(found) else []
+        yield [] if None in found.values() else [path for path in found.values() if path is not None]
 
 
 def download_settings() -> dict[str, str]:

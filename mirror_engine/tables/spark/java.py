@@ -9,9 +9,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.config import cache_folder
 from mirror_engine.errors import JavaMissing
@@ -36,14 +35,8 @@ _COMMON_PLACES = (
 )
 
 
-@dataclass(frozen=True)
-class Java:
-    """A Java runtime that Spark can run on.
-
-    Attributes:
-        home: `JAVA_HOME` for Spark's launcher; `home/bin/java` runs it.
-        version: such as `17.0.15`.
-    """
+class Java(NamedTuple):
+    """A Java runtime that Spark can run on: `JAVA_HOME` for Spark's launcher, and a version such as `17.0.15`."""
 
     home: Path
     version: str
