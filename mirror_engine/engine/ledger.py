@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
 MIRROR, ROOT_IDENTITY, NEXT_POLL = "mirror_id", "root_identity", "next_scan"
 # messages about the disk, not the file; Python has the codes only from 3.11 on
 _DISK_TROUBLE = re.compile(
     r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
 )
 _DAMAGED = (sqlite3.DatabaseError, ValueError, RecursionError)
+_APPLIED_TYPES = (str, str, str, int, int, int, str, str)  # of a path, and of the fields of `AppliedFile`
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS properties (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS tables (
@@ -163,10 +164,9 @@ class Ledger:
     def _load(self) -> Iterator[tuple[TableName, Progress]]:
         applied: dict[TableName, dict[str, AppliedFile]] = {}
         for schema, table, path, *file in self._connection.execute("SELECT * FROM applied"):
-            applied_file = AppliedFile(*file)
-            if not (isinstance(path, str) and applied_file.is_valid):
+            if tuple(map(type, (path, *file))) != _APPLIED_TYPES:
                 raise ValueError("no applied file")
-            applied.setdefault(TableName(schema, table), {})[path] = applied_file
+            applied.setdefault(TableName(schema, table), {})[path] = AppliedFile(*file)
         for schema, table, head in self._connection.execute("SELECT * FROM tables"):
             if not (isinstance(schema, str) and isinstance(table, str) and isinstance(head, str)):
                 raise ValueError("no table")  # noqa: TRY004 - the file is wrong, not its reader

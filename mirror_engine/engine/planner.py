@@ -103,10 +103,10 @@ class _Draft:
 def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
     """Plan a known table whose folder is missing (LZ-7.2, LZ-7.4)."""
     missing = diagnose("ME065", table.folder)
-    since = progress.missing_since or circumstances.now
+    since = circumstances.now if progress.missing_since is None else progress.missing_since
     if circumstances.now - since >= circumstances.config.drop_delay_seconds:
         return Plan(table, CaughtUp(), (DropTable(missing),), diagnostics=(missing,))
-    return Plan(table, CaughtUp(), () if progress.missing_since else (MarkFolderMissing(since),))
+    return Plan(table, CaughtUp(), (MarkFolderMissing(since),) if progress.missing_since is None else ())
 
 
 def plan(listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:
@@ -299,7 +299,7 @@ def _folder_state(draft: _Draft, rejection: Rejection | None, *, is_configured: 
     is_recorded = (
         known is not None
         and (draft.is_known or not is_configured)
-        and not known.missing_since
+        and known.missing_since is None
         and known.rejection == rejection
         and known.pending_etags == draft.pending
     )
@@ -387,12 +387,12 @@ class ZonePlanner:
         try:
             if folder in self._folders.damaged:
                 raise self._folders.damaged[folder]
-            version = latest_external_change(self._context, table, progress) if progress else -1
+            version = latest_external_change(self._context, table, progress) if progress else None
         except TableDamaged as error:
             return diagnose("ME081", table.folder, fault=error.fault, help=error.help.rstrip("."))
         except StorageUnavailable:
             return None  # the next batch fails for the same reason, and reports it
-        return diagnose("ME080", table.folder, version=version) if version >= 0 else None
+        return None if version is None else diagnose("ME080", table.folder, version=version)
 
     def _missing(self) -> Iterator[TableName]:
         """Known tables whose folders are certainly missing: an unlisted or unmounted zone proves nothing."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.detection import ChangeFileName, hidden_name
+from mirror_engine.landing_zone.detection import hidden_name, numbered_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import (
@@ -354,7 +354,7 @@ class Poller:
         scan.diagnostics.append(self._diagnose("ME005" if looks_like_table else "ME082", path, first=name[0]))
 
     def _contains_table(self, folder: str) -> bool:
-        signs = (METADATA_FILE, str(ChangeFileName(1)), str(ChangeFileName(1, "csv")))
+        signs = (METADATA_FILE, numbered_name(1), numbered_name(1, "csv"))
         try:
             return any(self._storage.stat(f"{folder}/{sign}") for sign in signs)
         except StorageUnavailable:

@@ -148,7 +148,7 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         return
     folder = context.delta_folder(table)
     context.writer.make_durable(folder, recorded.delta_version)
-    changed = context.writer.latest_external_change(folder, recorded.delta_version)
+    changed = latest_external_change(context, table, recorded)
     applied = {
         path: replace(file, version=state.record_version) if path in state.record.files else file
         for path, file in recorded.applied.items()
@@ -156,7 +156,7 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     older = earlier.applied if earlier and earlier.batch < recorded.batch else {}
     applied = {**_files_of_commits(context, table), **older, **applied}  # later entries override earlier ones
     recorded = replace(recorded, applied=applied, delta_version=state.record_version)
-    recorded = replace(recorded, external_change_version=max(recorded.external_change_version, changed))
+    recorded = replace(recorded, external_change_version=changed)
     if earlier:
         recorded = replace(
             recorded, pending_etags=earlier.pending_etags, rejection=earlier.rejection, diagnostics=earlier.diagnostics
@@ -227,11 +227,11 @@ def disagreement(table: TableName) -> CommitConflict:
     )
 
 
-def latest_external_change(context: EngineContext, table: TableName, progress: Progress) -> int:
-    """Return the newest Delta version in which another program changed rows or columns; -1 for none.
+def latest_external_change(context: EngineContext, table: TableName, progress: Progress) -> int | None:
+    """Return the newest Delta version in which another program changed rows or columns; None for none.
 
     Raises:
         TransientError: the table's log cannot be read.
     """
     since = context.writer.latest_external_change(context.delta_folder(table), progress.delta_version)
-    return max(since, progress.external_change_version)
+    return since if since >= 0 else progress.external_change_version

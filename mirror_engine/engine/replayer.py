@@ -193,7 +193,7 @@ class Replayer:
             configured_at=configured_at,
             pending_etags=step.pending_etags,
             rejection=step.rejection,
-            missing_since=0.0,
+            missing_since=None,
         )
         noted = replace(noted, diagnostics=tally(known.diagnostics, step.diagnostics))
         self._context.ledger.record(table, noted)

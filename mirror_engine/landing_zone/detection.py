@@ -19,6 +19,40 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
 
+DIGITS = 20
+LAST = 10**DIGITS - 1
+
+
+def numbered_name(sequence: int, extension: str = "parquet") -> str:
+    """The name of the change file with a number from 1 to `LAST` (LZ-3.2).
+
+    Raises:
+        ValueError: no name of 20 digits has this number.
+    """
+    if not 1 <= sequence <= LAST:
+        raise ValueError(f"sequence is {sequence}, a change file's is 1 to {LAST}")
+    return f"{sequence:0{DIGITS}d}.{extension}"
+
+
+def sequence_of(name: str) -> int:
+    """A change file's number: exactly 20 ASCII digits, a dot and something after it (LZ-3.2); 0 for other names."""
+    digits = name[:DIGITS]
+    # isascii, for "²" and the digits of other scripts are digits to Python, too
+    is_numbered = name[DIGITS : DIGITS + 1] == "." and len(name) > DIGITS + 1 and digits.isascii() and digits.isdigit()
+    return int(digits) if is_numbered else 0
+
+
+def number_of(path: str) -> int:
+    """The number in a file's path."""
+    return sequence_of(path.rpartition("/")[2])
+
+
+def hidden_name(path: str, expected: str, *, strict: bool = False) -> Diagnostic:
+    """ME021 for a name that begins with `_` or `.` in a table folder (LZ-1.6, LZ-3.9); `path` from the zone."""
+    name = path.rpartition("/")[2]
+    kind = name.lstrip("._").partition(".")[2] or "none"
+    return diagnose("ME021", path, strict=strict, found=f"{kind} behind a leading `{name[0]}`", expected=expected)
+
 
 @dataclass(frozen=True)
 class Detection:
@@ -43,111 +77,6 @@ class Detection:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-@dataclass
-class _Draft:
-    """A detection under construction."""
-
-    table: TableName
-    strict: bool
-    ready: list[LandedFile] = field(default_factory=list)
-    later: list[LandedFile] = field(default_factory=list)
-    missing_file: str | None = None
-    next_files: dict[str, str] = field(default_factory=dict)
-    ignored: list[LandedFile] = field(default_factory=list)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-
-    def add(self, code: str, path: str, **details: Any) -> None:  # noqa: ANN401 - what `diagnose` takes
-        """Add a diagnostic about a path from the table folder; `""` for the folder itself."""
-        place = f"{self.table.folder}/{path}" if path else self.table.folder
-        self.diagnostics.append(diagnose(code, place, strict=self.strict, **details))
-
-    def ignore(self, file: LandedFile, code: str, **details: Any) -> None:  # noqa: ANN401 - what `diagnose` takes
-        """Ignore a file, with the reason."""
-        self.ignored.append(file)
-        self.add(code, file.path, **details)
-
-    def finished(self, partition_columns: tuple[str, ...]) -> Detection:
-        """The detection, with nothing more to be draft."""
-        return Detection(
-            ready=tuple(self.ready),
-            later=tuple(self.later),
-            missing_file=self.missing_file,
-            next_files=self.next_files,
-            partition_columns=partition_columns,
-            ignored=tuple(sorted(self.ignored, key=attrgetter("path"))),
-            diagnostics=tuple(self.diagnostics),
-        )
-
-
-DIGITS = 20
-LAST = 10**DIGITS - 1
-
-
-@dataclass(frozen=True, order=True)
-class ChangeFileName:
-    """A numbered change file's name (LZ-3.2): orders by number, prints as it was spelled.
-
-    Attributes:
-        sequence: 1 to 10^20 - 1.
-        extension: as spelled, without the dot.
-
-    Raises:
-        ValueError: no name of 20 digits has this sequence.
-    """
-
-    sequence: int
-    extension: str = "parquet"
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.sequence <= LAST:
-            raise ValueError(f"sequence is {self.sequence}, a change file's is 1 to {LAST}")
-
-    def __str__(self) -> str:
-        return f"{self.sequence:0{DIGITS}d}.{self.extension}"
-
-    @property
-    def following(self) -> ChangeFileName | None:
-        """The name one step further; None after the last."""
-        return None if self.sequence == LAST else ChangeFileName(self.sequence + 1, self.extension)
-
-    @classmethod
-    def parse(cls, name: str, extension: str | None = None) -> ChangeFileName | None:
-        """Parse a file's name; None if it is not a change file's.
-
-        Args:
-            name: without folders.
-            extension: the table's, as in `Metadata`; None for any.
-        """
-        sequence = sequence_of(name)
-        spelled = name[DIGITS + 1 :]
-        if not sequence or (extension is not None and spelled.casefold() != extension):
-            return None
-        return cls(sequence, spelled)
-
-
-def sequence_of(name: str) -> int:
-    """A change file's number: exactly 20 ASCII digits, a dot and something after it (LZ-3.2); 0 for other names."""
-    digits = name[:DIGITS]
-    # isascii, for "²" and the digits of other scripts are digits to Python, too
-    is_numbered = name[DIGITS : DIGITS + 1] == "." and len(name) > DIGITS + 1 and digits.isascii() and digits.isdigit()
-    return int(digits) if is_numbered else 0
-
-
-def number_of(path: str) -> int:
-    """The number in a file's path."""
-    return sequence_of(path.rpartition("/")[2])
-
-
-@dataclass
-class _Applied:
-    """The applied files of one partition."""
-
-    partition: str
-    sequence: int = 0
-    newest_path: str = ""
-    modified_ns: int = -1
-
-
 def detect(  # noqa: PLR0913 - independent facts
     table: TableName,
     files: Sequence[LandedFile],
@@ -167,180 +96,185 @@ def detect(  # noqa: PLR0913 - independent facts
         first_file: where numbering begins (LZ-3.2).
         strict: whether severities are those of `strict`.
     """
-    draft = _Draft(table, strict)
     by_path = sorted(files, key=attrgetter("path"))
-    pending = [file for file in _unapplied(by_path, progress, draft) if _has_change_file_name(file, metadata, draft)]
-    partitions, columns = _files_by_partition(pending, metadata, progress, draft)
-    applied = _applied_by_partition(progress, metadata)
+    detector = _Detector(table, metadata, progress, strict)
+    partitions, columns = detector.by_partition(detector.change_files(by_path))
+    applied = detector.applied_by_partition()
     if metadata.strategy is Strategy.SEQUENTIAL:
         existing = {file.path for file in by_path}
         for partition in sorted({*partitions, *applied}):
             done = applied.get(partition, _Applied(partition))
-            _in_sequence(done, partitions.get(partition, ()), metadata.extension, first_file, draft)
-            if done.sequence and done.newest_path not in existing:
-                _report_missing_newest(done, draft)
+            detector.in_sequence(partitions.get(partition, ()), done, first_file)
+            if done.sequence and done.newest_path not in existing:  # publishers may delete it (LZ-8.4)
+                following = detector.next_files.get(partition, "none")
+                detector.add("ME073", done.newest_path or partition, next=following)
     else:
         for partition, members in partitions.items():
-            _in_order_of_time(members, applied.get(partition, _Applied(partition)), draft)
-    return draft.finished(columns)
+            detector.in_order_of_time(members, applied.get(partition, _Applied(partition)))
+    return Detection(
+        ready=tuple(detector.ready),
+        later=tuple(detector.later),
+        missing_file=detector.missing_file,
+        next_files=detector.next_files,
+        partition_columns=columns,
+        ignored=tuple(sorted(detector.ignored, key=attrgetter("path"))),
+        diagnostics=tuple(detector.diagnostics),
+    )
 
 
-def _unapplied(by_path: Iterable[LandedFile], progress: Progress | None, draft: _Draft) -> Iterable[LandedFile]:
-    """Files whose path was never applied in this generation (LZ-3.6); the others only if their content changed."""
-    applied = progress.applied if progress else {}
-    for file in by_path:
-        known = applied.get(file.path)
-        if known is None:
-            yield file
-        elif known.etag != file.etag:
-            draft.ignore(file, "ME026")
+@dataclass
+class _Applied:
+    """The applied files of one partition."""
+
+    partition: str
+    sequence: int = 0
+    newest_path: str = ""
+    modified_ns: int = -1
 
 
-def _has_change_file_name(file: LandedFile, metadata: Metadata, draft: _Draft) -> bool:
-    """Whether the name is a change file's under the table's strategy (LZ-3.2, LZ-3.5, LZ-3.9)."""
-    name, expected = file.name, metadata.extension
-    if name[0] in "._":
-        draft.ignored.append(file)
-        draft.diagnostics.append(hidden_name(f"{draft.table.folder}/{file.path}", expected, strict=draft.strict))
-        return False
-    lower = name.casefold()
-    if not lower.endswith(f".{expected}"):
-        draft.ignore(file, "ME021", found=name.partition(".")[2] or "none", expected=expected)
-        return False
-    if metadata.strategy is Strategy.SEQUENTIAL:
+class _Detector:
+    """A detection under construction."""
+
+    def __init__(self, table: TableName, metadata: Metadata, progress: Progress | None, strict: bool) -> None:  # noqa: FBT001 - as in `detect`
+        self._table = table
+        self._metadata = metadata
+        self._progress = progress
+        self._strict = strict
+        self.ready: list[LandedFile] = []
+        self.later: list[LandedFile] = []
+        self.missing_file: str | None = None
+        self.next_files: dict[str, str] = {}
+        self.ignored: list[LandedFile] = []
+        self.diagnostics: list[Diagnostic] = []
+
+    def add(self, code: str, path: str, **details: Any) -> None:  # noqa: ANN401 - what `diagnose` takes
+        """Add a diagnostic about a path from the table folder; `""` for the folder itself."""
+        place = f"{self._table.folder}/{path}" if path else self._table.folder
+        self.diagnostics.append(diagnose(code, place, strict=self._strict, **details))
+
+    def _ignore(self, file: LandedFile, code: str, **details: Any) -> None:  # noqa: ANN401 - what `diagnose` takes
+        self.ignored.append(file)
+        self.add(code, file.path, **details)
+
+    def change_files(self, by_path: Iterable[LandedFile]) -> list[LandedFile]:
+        """Files with a change file's name whose path was never applied in this generation (LZ-3.6)."""
+        applied = self._progress.applied if self._progress else {}
+        pending = []
+        for file in by_path:
+            known = applied.get(file.path)
+            if known and known.etag != file.etag:
+                self._ignore(file, "ME026")
+            elif not known and self._has_change_file_name(file):
+                pending.append(file)
+        return pending
+
+    def _has_change_file_name(self, file: LandedFile) -> bool:
+        """Whether the name is a change file's under the table's strategy (LZ-3.2, LZ-3.5, LZ-3.9)."""
+        expected, lower = self._metadata.extension, file.name.casefold()
+        if lower[0] in "._":
+            self.ignored.append(file)
+            path = f"{self._table.folder}/{file.path}"
+            self.diagnostics.append(hidden_name(path, expected, strict=self._strict))
+            return False
+        if not lower.endswith(f".{expected}"):
+            self._ignore(file, "ME021", found=file.name.partition(".")[2] or "none", expected=expected)
+            return False
         stem = lower[: -len(expected) - 1]
         is_number = stem.isascii() and stem.isdigit()
-        if not is_number or len(stem) != DIGITS:
-            draft.ignore(file, "ME020", digits=len(stem) if is_number else "not only")
+        if self._metadata.strategy is Strategy.SEQUENTIAL and not (is_number and len(stem) == DIGITS):
+            self._ignore(file, "ME020", digits=len(stem) if is_number else "not only")
             return False
-    return True
+        return True
 
+    def by_partition(self, pending: Iterable[LandedFile]) -> tuple[dict[str, list[LandedFile]], tuple[str, ...]]:
+        """The files by the partition they count for, by path, and the partition columns (LZ-3.7, LZ-3.8)."""
+        folders: dict[str, list[LandedFile]] = {}
+        for file in pending:
+            folders.setdefault(file.partition, []).append(file)
+        if not self._metadata.partitioned:
+            top = folders.pop("", [])
+            for folder in sorted(folders):
+                self.ignored += folders[folder]
+                self.add("ME030", folder)
+            return {"": top}, ()
+        ends = leaves(folders)
+        columns = agreed_columns(ends, self._progress)
+        counting = {leaf: folders[leaf] for leaf in ends if columns and _folded(columns_of(leaf)) == _folded(columns)}
+        expected = "/".join(columns) or "(there are none)"
+        for folder in sorted(folders.keys() - counting.keys()):  # leaves of other columns, and files outside a leaf
+            self.ignored += folders[folder]
+            for path in [folder] if folder in ends else [file.path for file in folders[folder]]:
+                self.add("ME031", path, column=expected)
+        keys = _folded(self._metadata.key_columns) or ()
+        for column in columns if keys else ():
+            if folded(column) not in keys:
+                self.add("ME033", "", column=column)
+        return counting, columns
 
-def hidden_name(path: str, expected: str, *, strict: bool = False) -> Diagnostic:
-    """ME021 for a name that begins with `_` or `.` in a table folder (LZ-1.6, LZ-3.9); `path` from the zone."""
-    name = path.rpartition("/")[2]
-    kind = name.lstrip("._").partition(".")[2] or "none"
-    return diagnose("ME021", path, strict=strict, found=f"{kind} behind a leading `{name[0]}`", expected=expected)
-
-
-def _applied_by_partition(progress: Progress | None, metadata: Metadata) -> dict[str, _Applied]:
-    """The applied files of each partition by number and time, under any former strategy (LZ-3.15)."""
-    partitions: dict[str, _Applied] = {} if metadata.partitioned else {"": _Applied("")}
-    if not progress:
+    def applied_by_partition(self) -> dict[str, _Applied]:
+        """The applied files of each partition by number and time, under any former strategy (LZ-3.15)."""
+        is_partitioned = self._metadata.partitioned
+        partitions: dict[str, _Applied] = {} if is_partitioned else {"": _Applied("")}
+        if not self._progress:
+            return partitions
+        for partition, watermark in self._progress.watermarks.items():
+            if bool(partition) == is_partitioned:
+                partitions.setdefault(partition, _Applied(partition)).sequence = watermark
+        for path, file in self._progress.applied.items():
+            partition, _, name = path.rpartition("/")
+            if bool(partition) != is_partitioned:
+                continue
+            done = partitions.setdefault(partition, _Applied(partition))
+            done.modified_ns = max(done.modified_ns, file.modified_ns)
+            sequence = sequence_of(name)
+            if sequence > 0 and sequence >= done.sequence:
+                done.sequence, done.newest_path = sequence, path
         return partitions
-    for partition, watermark in progress.watermarks.items():
-        if bool(partition) == metadata.partitioned:
-            partitions.setdefault(partition, _Applied(partition)).sequence = watermark
-    for path, file in progress.applied.items():
-        partition, _, name = path.rpartition("/")
-        if bool(partition) != metadata.partitioned:
-            continue
-        done = partitions.setdefault(partition, _Applied(partition))
-        done.modified_ns = max(done.modified_ns, file.modified_ns)
-        sequence = sequence_of(name)
-        if sequence > 0 and sequence >= done.sequence:
-            done.sequence, done.newest_path = sequence, path
-    return partitions
+
+    def in_sequence(self, members: Sequence[LandedFile], done: _Applied, first_file: Literal["1", "lowest"]) -> None:
+        """Take numbered files one by one up to the first gap (LZ-3.2, LZ-3.3, LZ-3.4)."""
+        pending = self._pending_by_number(members, done.sequence)
+        numbers, files = list(pending), list(pending.values())
+        expected = done.sequence + 1
+        if first_file == "lowest" and not done.sequence and numbers:
+            expected = numbers[0]
+        ready = 0
+        while ready < len(numbers) and numbers[ready] == expected:
+            expected, ready = expected + 1, ready + 1
+        self.ready += files[:ready]
+        self.later += files[ready:]
+        if expected > LAST:
+            return
+        name = numbered_name(expected, self._metadata.extension)
+        self.next_files[done.partition] = name
+        if files[ready:]:
+            self.missing_file = self.missing_file or f"{done.partition}/{name}".lstrip("/")
+            self.add("ME019", done.partition, name=name, count=len(files) - ready)
+
+    def _pending_by_number(self, members: Sequence[LandedFile], watermark: int) -> dict[int, LandedFile]:
+        """Files above the watermark by number, ascending; of two spellings of one number, the plain one counts."""
+        extension = self._metadata.extension
+        pending: dict[int, LandedFile] = {}
+        for file in sorted(members, key=lambda file: (file.name[:DIGITS], file.name[DIGITS + 1 :] != extension)):
+            sequence = sequence_of(file.name)
+            if sequence <= watermark or sequence in pending:
+                self._ignore(file, "ME022", watermark=max(watermark, sequence))
+            else:
+                pending[sequence] = file
+        return pending
+
+    def in_order_of_time(self, members: Sequence[LandedFile], done: _Applied) -> None:
+        """Take every file, oldest first, equal times by name (LZ-3.5, LZ-3.6)."""
+        ordered = sorted(members, key=attrgetter("modified_ns"))  # by path before, so that equal times go by name
+        self.ready += ordered
+        for file in ordered:
+            if file.modified_ns < done.modified_ns:
+                self.add("ME029", file.path)
+        for _, tied in groupby(ordered, key=attrgetter("modified_ns")):
+            first, *others = tied
+            if others:
+                self.add("ME028", first.path, count=1 + len(others))
 
 
-def _in_sequence(
-    done: _Applied,
-    members: Sequence[LandedFile],
-    extension: str,
-    first_file: Literal["1", "lowest"],
-    draft: _Draft,
-) -> None:
-    """Take numbered files one by one up to the first gap (LZ-3.2, LZ-3.3, LZ-3.4)."""
-    pending = _pending_by_number(members, done.sequence, extension, draft)
-    numbers = list(pending)
-    expected = done.sequence + 1
-    if first_file == "lowest" and not done.sequence and numbers:
-        expected = numbers[0]
-    ready = 0
-    while ready < len(numbers) and numbers[ready] == expected:
-        expected, ready = expected + 1, ready + 1
-    files = list(pending.values())
-    draft.ready += files[:ready]
-    draft.later += files[ready:]
-    if expected > LAST:
-        return
-    name = str(ChangeFileName(expected, extension))
-    draft.next_files[done.partition] = name
-    if files[ready:]:
-        draft.missing_file = draft.missing_file or f"{done.partition}/{name}".lstrip("/")
-        draft.add("ME019", done.partition, name=name, count=len(files) - ready)
-
-
-def _pending_by_number(
-    members: Sequence[LandedFile], watermark: int, extension: str, draft: _Draft
-) -> dict[int, LandedFile]:
-    """The files above the watermark, by number, ascending; of two spellings of one number, the plain one counts."""
-    pending: dict[int, LandedFile] = {}
-    for file in sorted(members, key=lambda file: (file.name[:DIGITS], file.name[DIGITS + 1 :] != extension)):
-        sequence = sequence_of(file.name)
-        if sequence <= watermark or sequence in pending:
-            draft.ignore(file, "ME022", watermark=max(watermark, sequence))
-        else:
-            pending[sequence] = file
-    return pending
-
-
-def _report_missing_newest(done: _Applied, draft: _Draft) -> None:
-    """ME073 with the next number: publishers may delete the newest applied file (LZ-8.4)."""
-    following = draft.next_files.get(done.partition, "none")
-    draft.add("ME073", done.newest_path or done.partition, next=following)
-
-
-def _in_order_of_time(members: Sequence[LandedFile], done: _Applied, draft: _Draft) -> None:
-    """Take every file, oldest first, equal times by name (LZ-3.5, LZ-3.6)."""
-    ordered = sorted(members, key=attrgetter("modified_ns"))  # by path before, so that equal times go by name
-    draft.ready += ordered
-    for file in ordered:
-        if file.modified_ns < done.modified_ns:
-            draft.add("ME029", file.path)
-    for _, tied in groupby(ordered, key=attrgetter("modified_ns")):
-        first, *others = tied
-        if others:
-            draft.add("ME028", first.path, count=1 + len(others))
-
-
-def _files_by_partition(
-    pending: Iterable[LandedFile], metadata: Metadata, progress: Progress | None, draft: _Draft
-) -> tuple[dict[str, list[LandedFile]], tuple[str, ...]]:
-    """The files by the partition they count for, by path, and the partition columns (LZ-3.7, LZ-3.8)."""
-    folders: dict[str, list[LandedFile]] = {}
-    for file in pending:
-        folders.setdefault(file.partition, []).append(file)
-    if not metadata.partitioned:
-        top = folders.pop("", [])
-        for folder in sorted(folders):
-            draft.ignored += folders[folder]
-            draft.add("ME030", folder)
-        return {"": top}, ()
-    ends = leaves(folders)
-    columns = agreed_columns(ends, progress)
-    counting = {leaf: folders[leaf] for leaf in ends if columns and _names_alike(columns_of(leaf), columns)}
-    _ignore_outside([folders[folder] for folder in sorted(folders) if folder not in counting], ends, columns, draft)
-    keys = {folded(key) for key in metadata.key_columns}
-    for column in columns if keys else ():
-        if folded(column) not in keys:
-            draft.add("ME033", "", column=column)
-    return counting, columns
-
-
-def _names_alike(some: tuple[str, ...] | None, others: tuple[str, ...]) -> bool:
-    """Whether both have the same columns in the same order, in any case (LZ-5.7)."""
-    return some is not None and tuple(map(folded, some)) == tuple(map(folded, others))
-
-
-def _ignore_outside(
-    outside: Iterable[list[LandedFile]], ends: Iterable[str], columns: Iterable[str], draft: _Draft
-) -> None:
-    """Ignore each leaf of other columns, and each file outside a leaf."""
-    expected = "/".join(columns) or "(there are none)"
-    foreign = frozenset(ends)
-    for members in outside:
-        draft.ignored += members
-        folder = members[0].partition
-        for path in [folder] if folder in foreign else [file.path for file in members]:
-            draft.add("ME031", path, column=expected)
+def _folded(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(map(folded, names))

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +89,16 @@ def read_page(text: str) -> tuple[DiagnosticDefinition, str]:
 class _Catalog(Mapping[str, DiagnosticDefinition]):
     """Every definition by its code. A page is read when its code is first looked up."""
 
+    def __init__(self) -> None:
+        self._read: dict[str, DiagnosticDefinition] = {}
+
     def __getitem__(self, code: str) -> DiagnosticDefinition:
-        return _definition(code)
+        if code not in self._read:
+            page = PAGES / f"{code}.md"
+            if _CODE.fullmatch(code) is None or not page.exists():
+                raise KeyError(code)
+            self._read[code] = read_page(page.read_text(encoding="utf-8"))[0]
+        return self._read[code]
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(path.stem for path in PAGES.glob("ME*.md")))
@@ -101,17 +108,6 @@ class _Catalog(Mapping[str, DiagnosticDefinition]):
 
 
 CATALOG: Mapping[str, DiagnosticDefinition] = _Catalog()
-
-
-@cache
-def _definition(code: str) -> DiagnosticDefinition:
-    if _CODE.fullmatch(code) is None:
-        raise KeyError(code)
-    try:
-        text = (PAGES / f"{code}.md").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise KeyError(code) from None
-    return read_page(text)[0]
 
 
 def printable(text: str) -> str:
@@ -271,11 +267,11 @@ def tally(counts: Mapping[Diagnostic, int], diagnostics: Iterable[Diagnostic]) -
     kinds = Counter(diagnostic.code for diagnostic in total)
     last = {diagnostic.code: diagnostic for diagnostic in total}
     for diagnostic in diagnostics:
+        counted = diagnostic
         if diagnostic not in total and kinds[diagnostic.code] >= MAX_DISTINCT_PER_CODE:
-            total[last[diagnostic.code]] += 1
-            continue
-        if diagnostic not in total:
+            counted = last[diagnostic.code]
+        elif diagnostic not in total:
             kinds[diagnostic.code] += 1
             last[diagnostic.code] = diagnostic
-        total[diagnostic] = total.get(diagnostic, 0) + 1
+        total[counted] = total.get(counted, 0) + 1
     return total

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from mirror_engine.landing_zone.diagnostics import Diagnostic
-from mirror_engine.landing_zone.schema import Column
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from mirror_engine.landing_zone.schema import Column  # noqa: TC001 - `_typed` reads the fields' types
 
 _YEAR_10000 = 253_402_300_800.0  # in seconds since 1970
 
@@ -36,14 +36,6 @@ class AppliedFile:
     applied_by: str = ""
     passthrough_skipped_because: str = ""
 
-    @property
-    def is_valid(self) -> bool:
-        """Whether the fields have their types: they may come from a damaged file."""
-        texts = (self.etag, self.digest, self.applied_by, self.passthrough_skipped_because)
-        return all(isinstance(text, str) for text in texts) and all(
-            type(number) is int for number in (self.version, self.rows, self.modified_ns)
-        )
-
 
 @dataclass(frozen=True)
 class Rejection:
@@ -60,15 +52,6 @@ class Rejection:
     path: str
     identity: str
     etag: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return {**asdict(self), "diagnostic": _diagnostic_to_json(self.diagnostic)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Rejection:
-        """Back from `to_json`."""
-        return cls(**{**value, "diagnostic": _diagnostic_from_json(value["diagnostic"])})
 
 
 @dataclass(frozen=True)
@@ -87,10 +70,10 @@ class Progress:
         naive_columns, utc_columns: timestamp columns that occurred without and with a time zone (ME051).
         markers_seen: whether a file with markers has been applied (ME042).
         rows_processed, bytes_processed: of the whole generation (LZ-9.2, LZ-9.3).
-        external_change_version: the newest Delta version in which another program changed rows or columns; -1 for none.
+        external_change_version: the newest Delta version in which another program changed rows or columns; else None.
         last_commit_at: seconds since 1970; 0 before the first commit.
         configured_at: seconds since 1970 when usable metadata was first seen (LZ-7.1); 0 before.
-        missing_since: seconds since 1970 when its folder was first missing; 0 while it exists (LZ-7.4).
+        missing_since: seconds since 1970 when its folder was first missing; None while it exists (LZ-7.4).
         rejection: why the table is halted; None if it is not.
         pending_etags: etags of files seen but not applied, by path (ME025).
         diagnostics: those of the applied files of this generation, with their counts.
@@ -109,10 +92,10 @@ class Progress:
     markers_seen: bool = False
     rows_processed: int = 0
     bytes_processed: int = 0
-    external_change_version: int = -1
+    external_change_version: int | None = None
     last_commit_at: float = 0.0
     configured_at: float = 0.0
-    missing_since: float = 0.0
+    missing_since: float | None = None
     rejection: Rejection | None = None
     pending_etags: Mapping[str, str] = field(default_factory=dict)
     diagnostics: Mapping[Diagnostic, int] = field(default_factory=dict)
@@ -125,16 +108,10 @@ class Progress:
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            "watermarks": dict(self.watermarks),
-            "applied": {path: asdict(file) for path, file in self.applied.items()},
-            "key_columns": None if self.key_columns is None else list(self.key_columns),
-            "declared_columns": [asdict(column) for column in self.declared_columns],
+            **asdict(replace(self, diagnostics={})),
             "naive_columns": sorted(self.naive_columns),
             "utc_columns": sorted(self.utc_columns),
-            "rejection": self.rejection and self.rejection.to_json(),
-            "pending_etags": dict(self.pending_etags),
-            "diagnostics": [[_diagnostic_to_json(found), count] for found, count in self.diagnostics.items()],
+            "diagnostics": [[asdict(diagnostic), count] for diagnostic, count in self.diagnostics.items()],
         }
 
     @classmethod
@@ -145,73 +122,38 @@ class Progress:
             ValueError: it is no progress.
         """
         try:
-            rejection = value["rejection"]
-            progress = cls(
-                **{name: value[name] for name in _PLAIN},
-                watermarks=dict(value["watermarks"]),
-                applied={path: AppliedFile(**file) for path, file in value["applied"].items()},
-                key_columns=None if value["key_columns"] is None else tuple(value["key_columns"]),
-                declared_columns=tuple(Column(**column) for column in value["declared_columns"]),
-                naive_columns=frozenset(value["naive_columns"]),
-                utc_columns=frozenset(value["utc_columns"]),
-                rejection=None if rejection is None else Rejection.from_json(rejection),
-                pending_etags=dict(value["pending_etags"]),
-                diagnostics={_diagnostic_from_json(found): count for found, count in value["diagnostics"]},
-            )
+            progress: Progress = _typed(cls, {**value, "diagnostics": {}})
+            diagnostics = {_typed(Diagnostic, found): _typed(int, count) for found, count in value["diagnostics"]}
+            for diagnostic in (*diagnostics, *([progress.rejection.diagnostic] if progress.rejection else ())):
+                _ = diagnostic.message, diagnostic.help  # fail now if a detail is missing, not when it is printed
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("no progress") from error
-        _check(progress)
-        return progress
+        return replace(progress, diagnostics=diagnostics)
 
 
-_COUNTS = ("batch", "delta_version", "external_change_version", "rows_processed", "bytes_processed")
-_TIMES = ("last_commit_at", "configured_at", "missing_since")
-_PLAIN = ("generation", "identity", "markers_seen", *_COUNTS, *_TIMES)
+_types_of = cache(get_type_hints)
 
 
-def _check(progress: Progress) -> None:
-    """Check the types of values that may come from a damaged file.
+def _typed(kind: Any, value: Any) -> Any:  # noqa: ANN401 - any type, and JSON
+    """A value of this type from plain values, which may come from a damaged file.
 
     Raises:
-        ValueError: it is no progress.
+        TypeError, AttributeError, ValueError, KeyError: it has another type, or lacks a field.
     """
-    columns, rejection = progress.declared_columns, progress.rejection
-    texts = [
-        *(
-            progress.generation,
-            progress.identity,
-            *progress.watermarks,
-            *progress.applied,
-            *(progress.key_columns or ()),
-        ),
-        *(*progress.naive_columns, *progress.utc_columns, *progress.pending_etags, *progress.pending_etags.values()),
-        *(text for column in columns for text in (column.name, column.type)),
-        *((rejection.path, rejection.identity, rejection.etag) if rejection else ()),
-    ]
-    counts = [getattr(progress, name) for name in _COUNTS]
-    counts += [*progress.watermarks.values(), *progress.diagnostics.values()]
-    times = [getattr(progress, name) for name in _TIMES]
-    is_valid = (
-        all(isinstance(text, str) for text in texts)
-        and all(type(number) is int for number in counts)
-        and all(isinstance(time, float | int) and 0 <= time < _YEAR_10000 for time in times)
-        and all(isinstance(flag, bool) for flag in (progress.markers_seen, *(column.nullable for column in columns)))
-        and all(file.is_valid for file in progress.applied.values())
-    )
-    if not is_valid:
-        raise ValueError("no progress")
-
-
-def _diagnostic_to_json(diagnostic: Diagnostic) -> dict[str, Any]:
-    """Without what its definition says."""
-    return {**asdict(diagnostic), "details": dict(diagnostic.details)}
-
-
-def _diagnostic_from_json(value: Mapping[str, Any]) -> Diagnostic:
-    details = tuple((str(name), str(detail)) for name, detail in value["details"].items())
-    diagnostic = Diagnostic(value["code"], value["path"], value["row"], value["column"], details, value["strict"])
-    _ = diagnostic.message, diagnostic.help  # fail now if a detail is missing, not when it is printed
-    row, column = diagnostic.row, diagnostic.column
-    if not (isinstance(row, int | None) and isinstance(column, str | None) and isinstance(diagnostic.strict, bool)):
-        raise TypeError(diagnostic.code)
-    return diagnostic
+    outer, inner = get_origin(kind), get_args(kind)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return kind(**{name: _typed(field_type, value[name]) for name, field_type in _types_of(kind).items()})
+    if outer is UnionType:
+        return None if value is None else _typed(inner[0], value)
+    if outer is Mapping:
+        return {_typed(inner[0], name): _typed(inner[1], item) for name, item in value.items()}
+    if outer is not None:  # a tuple or set
+        if not isinstance(value, list | tuple):
+            raise TypeError(kind)
+        types = inner if outer is tuple and inner[-1] is not Ellipsis else inner[:1] * len(value)
+        return outer(_typed(*pair) for pair in zip(types, value, strict=True))
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        raise TypeError(kind)
+    if kind is float and not 0 <= value < _YEAR_10000:  # each of them is a time
+        raise ValueError(value)
+    return value

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.csv_dialect import TextDialect
-from mirror_engine.landing_zone.detection import ChangeFileName
+from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class TableFolder:
     def next_name(self, partition: str = "") -> str:
         """Take the next number of a partition."""
         self._numbers[partition] = number = self._numbers.get(partition, 0) + 1
-        return str(ChangeFileName(number, self.extension))
+        return numbered_name(number, self.extension)
 
     def skip_numbers(self, count: int = 1, partition: str = "") -> None:
         """Leave out numbers: a gap (LZ-3.3)."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.detection import LAST, ChangeFileName, Detection, detect
+from mirror_engine.landing_zone.detection import LAST, Detection, detect, numbered_name, sequence_of
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ITEMS = TableName("Sales", "Items")
 NUMBERED = Metadata()
+TEXT = Metadata(file_format=FileFormat.CSV, extension="csv")
 TIMED = Metadata(strategy=Strategy.LAST_UPDATE_TIME)
 PARTITIONED = Metadata(partitioned=True)
 
@@ -43,10 +44,11 @@ def look(
     files: Iterable[LandedFile | str | int],
     metadata: Metadata = NUMBERED,
     known: Progress | None = None,
+    first_file: Any = "1",
     **options: Any,
 ) -> Detection:
     sighted = [each if isinstance(each, LandedFile) else file(each) for each in files]
-    return detect(ITEMS, sighted, metadata, known, **options)
+    return detect(ITEMS, sighted, metadata, known, first_file, **options)
 
 
 def paths(files: Iterable[LandedFile]) -> list[str]:
@@ -57,260 +59,219 @@ def said(found: Detection) -> list[tuple[str, str]]:
     return [(each.code, each.path.removeprefix("Sales.schema/Items").lstrip("/")) for each in found.diagnostics]
 
 
-class TestName:
-    @pytest.mark.parametrize(
-        "text",
-        [name(1), name(LAST), "00000000000000000007.PARQUET", "00000000000000000007.csv.gz", name(3, "Ümlaut")],
-    )
-    def test_a_name_prints_as_it_was_spelled(self, text: str) -> None:
-        assert str(ChangeFileName.parse(text)) == text
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (name(1), 1), (name(LAST), LAST), (name(7, "PARQUET"), 7), (name(7, "csv.gz"), 7), (name(3, "Ümlaut"), 3),
+        ("", 0), ("1.parquet", 0), (name(0), 0), ("0000000000000000001.parquet", 0),
+        ("000000000000000000001.parquet", 0), ("00000000000000000001", 0), ("00000000000000000001.", 0),
+        ("00000000000000000001parquet", 0), ("²0000000000000000001.parquet", 0), ("²" * 20 + ".parquet", 0),
+        ("\u0660" * 20 + ".parquet", 0), (" 0000000000000000001.parquet", 0), ("+0000000000000000001.parquet", 0),
+        ("0000_000000000000001.parquet", 0), ("_00000000000000000001.parquet", 0),
+        ("00000000000000000001\n.parquet", 0),
+    ],
+)  # fmt: skip
+def test_a_number_is_twenty_digits_and_a_dot(text: str, number: int) -> None:
+    assert sequence_of(text) == number
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            "1.parquet",
-            name(0),
-            "0000000000000000001.parquet",
-            "000000000000000000001.parquet",
-            "00000000000000000001",
-            "00000000000000000001.",
-            "00000000000000000001parquet",
-            "²0000000000000000001.parquet",
-            "²" * 20 + ".parquet",
-            "\u0660" * 20 + ".parquet",
-            " 0000000000000000001.parquet",
-            "+0000000000000000001.parquet",
-            "0000_000000000000001.parquet",
-            "_00000000000000000001.parquet",
-            "00000000000000000001\n.parquet",
-        ],
-    )
-    def test_another_name_is_not_parsed(self, text: str) -> None:
-        assert ChangeFileName.parse(text) is None
 
-    def test_a_tables_own_extension_may_be_asked_for_in_any_case(self) -> None:
-        assert ChangeFileName.parse(name(1, "CSV"), "csv") == ChangeFileName(1, "CSV")
-        assert ChangeFileName.parse(name(1), "csv") is None
-        assert ChangeFileName.parse(name(1, "csv.temp"), "csv") is None
-
-    @pytest.mark.parametrize("sequence", [0, -1, LAST + 1])
-    def test_no_name_has_a_sequence_outside_twenty_digits(self, sequence: int) -> None:
+def test_a_number_has_a_name_but_for_those_outside_twenty_digits() -> None:
+    assert [numbered_name(1), numbered_name(LAST, "csv")] == [name(1), name(LAST, "csv")]
+    for number in (0, -1, LAST + 1):
         with pytest.raises(ValueError, match="sequence is"):
-            ChangeFileName(sequence)
-
-    def test_names_order_by_number(self) -> None:
-        assert ChangeFileName(9, "z") < ChangeFileName(10, "a")
-
-    def test_a_name_knows_the_following_one_but_for_the_last(self) -> None:
-        assert str(ChangeFileName(9, "csv").following) == name(10, "csv")
-        assert ChangeFileName(LAST).following is None
+            numbered_name(number)
 
 
-class TestInSequence:
-    def test_files_are_taken_by_number_up_to_the_first_gap(self) -> None:
-        found = look([4, 2, 1, 5])
-        assert paths(found.ready) == [name(1), name(2)]
-        assert paths(found.later) == [name(4), name(5)]
-        assert found.missing_file == name(3)
-        assert found.next_files == {"": name(3)}
-        assert [each.full_message for each in found.diagnostics] == [
-            f"Sales.schema/Items: `{name(3)}` is missing; 2 later files pending [ME019]"
-        ]
+IN_DAY_1 = progress(file(f"day=1/{name(1)}"), watermarks={"day=1": 1})
+ONE_AND_TWO = progress(file(1), file(2), watermarks={"": 2})
+CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    # in sequence
+    "files are taken by number up to the first gap": (
+        ([4, 2, 1, 5],),
+        {
+            "ready": [1, 2],
+            "later": [4, 5],
+            "missing_file": name(3),
+            "next_files": {"": name(3)},
+            "said": [("ME019", "")],
+        },
+    ),
+    "nothing waits where nothing is missing": (([1, 2],), {"ready": [1, 2], "later": [], "missing_file": None}),
+    "an empty folder expects the first file": (([],), {"next_files": {"": name(1)}, "missing_file": None}),
+    "a lone second file blocks": (([2],), {"missing_file": name(1), "said": [("ME019", "")]}),
+    "after a commit the lowest number present means nothing": (
+        ([5], NUMBERED, progress(watermarks={"": 2}), "lowest"),
+        {"missing_file": name(3), "said": [("ME019", "")]},
+    ),
+    "numbering may begin at the lowest": (
+        ([5, 4, 7], NUMBERED, None, "lowest"),
+        {"ready": [4, 5], "missing_file": name(6), "said": [("ME019", "")]},
+    ),
+    "the extension is the table's in any case": (
+        ([name(1, "CSV"), name(2, "csv"), name(3)], TEXT),
+        {"ready": [name(1, "CSV"), name(2, "csv")], "next_files": {"": name(3, "csv")}, "said": [("ME021", name(3))]},
+    ),
+    "a number behind the watermark is never read": (
+        ([2, 4], NUMBERED, progress(watermarks={"": 3})),
+        {"ready": [4], "said": [("ME022", name(2)), ("ME073", "")]},
+    ),
+    "of two spellings of one number the plain one counts": (
+        ([name(1, "PARQUET"), 1, 2],),
+        {"ready": [1, 2], "said": [("ME022", name(1, "PARQUET"))]},
+    ),
+    "two odd spellings are decided by name": (
+        ([name(1, "parqueT"), name(1, "PARQUET")],),
+        {"ready": [name(1, "PARQUET")], "said": [("ME022", name(1, "parqueT"))]},
+    ),
+    "an unchanged applied file has no diagnostic": (([1, 2, 3], NUMBERED, ONE_AND_TWO), {"ready": [3], "ignored": []}),
+    "an applied path with other content is not read": (
+        ([file(1, size=9)], NUMBERED, progress(file(1), watermarks={"": 1})),
+        {"ignored": [1], "said": [("ME026", name(1))]},
+    ),
+    "the newest applied file may be deleted": (([], NUMBERED, ONE_AND_TWO), {"said": [("ME073", name(2))]}),
+    "older applied files are not missed": (([2], NUMBERED, ONE_AND_TWO), {}),
+    "the last number has no next": (
+        ([LAST], NUMBERED, progress(watermarks={"": LAST - 1})),
+        {"ready": [LAST], "next_files": {}, "said": [("ME073", "")]},
+    ),
+    "back in sequential mode the next is the highest applied plus one": (
+        ([2, 6, 7, 8, "a.parquet", "b.parquet"], NUMBERED, progress(file(2), file(7), file("a.parquet"))),
+        {"ready": [8], "said": [("ME020", "b.parquet"), ("ME022", name(6))]},
+    ),
+    # in order of time
+    "every name with the extension is taken oldest first": (
+        ([file("b.PARQUET", 2), file(9, 3), file("z.parquet", 1), file("c.csv", 0)], TIMED),
+        {"ready": ["z.parquet", "b.PARQUET", 9], "missing_file": None, "next_files": {}, "said": [("ME021", "c.csv")]},
+    ),
+    "equal times are ordered by name and reported": (
+        ([file("b.parquet", 1), file("a.parquet", 1), file("c.parquet", 2)], TIMED),
+        {"ready": ["a.parquet", "b.parquet", "c.parquet"], "said": [("ME028", "a.parquet")]},
+    ),
+    "a late file with an older time is applied when first seen": (
+        ([file("a.parquet", 5), file("b.parquet", 4), file("c.parquet", 5)], TIMED, progress(file("a.parquet", 5))),
+        {"ready": ["b.parquet", "c.parquet"], "said": [("ME029", "b.parquet")]},
+    ),
+    "applied paths are kept after a change of strategy": (
+        ([1, 2], TIMED, progress(file(1), watermarks={"": 1})),
+        {"ready": [2]},
+    ),
+    "temporary names are ignored by time, too": (
+        (["_a.parquet", "a.parquet.tmp", "aparquet"], TIMED),
+        {"said": [("ME021", "_a.parquet"), ("ME021", "a.parquet.tmp"), ("ME021", "aparquet")]},
+    ),
+    # partitions
+    "each leaf has its own numbers and gaps in path order": (
+        ([f"day=2/{name(1)}", f"day=1/{name(2)}", f"day=1/{name(1)}", f"day=2/{name(3)}"], PARTITIONED),
+        {
+            "ready": [f"day=1/{name(1)}", f"day=1/{name(2)}", f"day=2/{name(1)}"],
+            "missing_file": f"day=2/{name(2)}",
+            "next_files": {"day=1": name(3), "day=2": name(2)},
+            "partition_columns": ("day",),
+            "said": [("ME019", "day=2")],
+        },
+    ),
+    "watermarks are per leaf": (
+        ([f"day=1/{name(1)}", f"day=1/{name(2)}", f"day=2/{name(1)}"], PARTITIONED, IN_DAY_1),
+        {"ready": [f"day=1/{name(2)}", f"day=2/{name(1)}"]},
+    ),
+    "without the flag such folders are ignored once each": (
+        ([1, f"day=1/{name(1)}", f"day=1/{name(2)}"],),
+        {"ready": [1], "ignored": [f"day=1/{name(1)}", f"day=1/{name(2)}"], "said": [("ME030", "day=1")]},
+    ),
+    "with the flag files outside a leaf are ignored": (
+        ([1, f"day=1/{name(1)}", f"day=1/hour=2/{name(1)}"], PARTITIONED),
+        {"ready": [f"day=1/hour=2/{name(1)}"], "said": [("ME031", name(1)), ("ME031", f"day=1/{name(1)}")]},
+    ),
+    "leaves of other columns than the first are ignored": (
+        ([f"b=1/{name(1)}", f"a=1/{name(1)}", f"a=2/c=1/{name(1)}", f"A=3/{name(1)}"], PARTITIONED),
+        {"ready": [f"A=3/{name(1)}", f"a=1/{name(1)}"], "said": [("ME031", "a=2/c=1"), ("ME031", "b=1")]},
+    ),
+    "leaves name a column in any case and number for themselves": (
+        ([f"Day=1/{name(1)}", f"day=1/{name(1)}", f"day=1/{name(2)}"], PARTITIONED),
+        {"ready": [f"Day=1/{name(1)}", f"day=1/{name(1)}", f"day=1/{name(2)}"], "partition_columns": ("Day",)},
+    ),
+    "a table keeps the columns it has": (
+        ([f"a=1/{name(1)}", f"day=1/{name(1)}", f"day=2/{name(1)}"], PARTITIONED, IN_DAY_1),
+        {"ready": [f"day=2/{name(1)}"], "said": [("ME031", "a=1")]},
+    ),
+    "a table without partitions gets none later": (
+        ([1, f"day=1/{name(1)}"], PARTITIONED, progress(file(1), watermarks={"": 1})),
+        {"said": [("ME031", "day=1")]},
+    ),
+    "ignored files name no columns": (
+        ([f"a=1/_{name(1)}", f"b=1/{name(1)}"], PARTITIONED),
+        {"ready": [f"b=1/{name(1)}"], "partition_columns": ("b",), "said": [("ME021", f"a=1/_{name(1)}")]},
+    ),
+    "a key without a partition column is reported": (
+        ([f"day=1/hour=1/{name(1)}"], replace(PARTITIONED, key_columns=("Id", "DAY"))),
+        {"ready": [f"day=1/hour=1/{name(1)}"], "said": [("ME033", "")]},
+    ),
+    "a key with all partition columns is not": (
+        ([f"day=1/hour=1/{name(1)}"], replace(PARTITIONED, key_columns=("Id", "day", "hour"))),
+        {"ready": [f"day=1/hour=1/{name(1)}"]},
+    ),
+    "a deleted leaf is reported with its next number": (
+        ([f"day=2/{name(1)}"], PARTITIONED, progress(file(f"day=1/{name(3)}"), watermarks={"day=1": 3})),
+        {
+            "ready": [f"day=2/{name(1)}"],
+            "next_files": {"day=1": name(4), "day=2": name(2)},
+            "said": [("ME073", f"day=1/{name(3)}")],
+        },
+    ),
+    "leaves in order of time follow each other by path": (
+        ([file("d=2/a.parquet", 1), file("d=1/b.parquet", 9), file("d=1/c.parquet", 5)],
+         replace(TIMED, partitioned=True)),
+        {"ready": ["d=1/c.parquet", "d=1/b.parquet", "d=2/a.parquet"]},
+    ),
+}  # fmt: skip
 
-    def test_nothing_waits_where_nothing_is_missing(self) -> None:
-        found = look([1, 2])
-        assert (found.later, found.missing_file, found.diagnostics) == ((), None, ())
-        assert found.next_files == {"": name(3)}
 
-    def test_an_empty_folder_expects_the_first_file(self) -> None:
-        assert look([]) == Detection(next_files={"": name(1)})
-
-    def test_a_lone_second_file_blocks(self) -> None:
-        assert look([2]).missing_file == name(1)
-
-    def test_numbering_may_begin_at_the_lowest(self) -> None:
-        found = look([5, 4, 7], first_file="lowest")
-        assert paths(found.ready) == [name(4), name(5)]
-        assert found.missing_file == name(6)
-
-    def test_after_a_commit_the_lowest_number_present_means_nothing(self) -> None:
-        assert look([5], known=progress(watermarks={"": 2}), first_file="lowest").missing_file == name(3)
-
-    def test_the_extension_is_the_tables_in_any_case(self) -> None:
-        text = Metadata(file_format=FileFormat.CSV, extension="csv")
-        found = look([name(1, "CSV"), name(2, "csv"), name(3)], text)
-        assert paths(found.ready) == [name(1, "CSV"), name(2, "csv")]
-        assert found.next_files == {"": name(3, "csv")}
-        assert said(found) == [("ME021", name(3))]
-
-    @pytest.mark.parametrize(
-        ("path", "code", "text"),
-        [
-            ("1.parquet", "ME020", "1 digit, expected 20"),
-            ("000000000000000000001.parquet", "ME020", "21 digits, expected 20"),
-            ("²" * 20 + ".parquet", "ME020", "not only digits"),
-            ("163A09D2-8248-423F-9AB4-CEE3366BA59C.parquet", "ME020", "not only digits"),
-            ("00000000000000000001.x.parquet", "ME020", "not only digits"),
-            ("00000000000000000001.csv", "ME021", "extension csv, expected parquet"),
-            ("00000000000000000001", "ME021", "extension none, expected parquet"),
-            ("00000000000000000001.parquet.tmp", "ME021", "extension parquet.tmp,"),
-            ("00000000000000000001.csv.temp", "ME021", "extension csv.temp,"),
-            ("00000000000000000001.parquet.uploading", "ME021", "extension parquet.uploading,"),
-            ("_00000000000000000001.parquet", "ME021", "extension parquet behind a leading `_`"),
-            (".00000000000000000001.parquet", "ME021", "extension parquet behind a leading `.`"),
-            ("_schema.json", "ME021", "extension json behind"),
-            (name(0), "ME022", "last applied (0)"),
-        ],
-    )
-    def test_another_name_is_ignored_with_its_reason(self, path: str, code: str, text: str) -> None:
-        found = look([path])
-        assert (paths(found.ready), paths(found.ignored), said(found)) == ([], [path], [(code, path)])
-        assert text in found.diagnostics[0].message
-
-    def test_a_number_behind_the_watermark_is_never_read(self) -> None:
-        found = look([2, 4], known=progress(watermarks={"": 3}))
-        assert paths(found.ready) == [name(4)]
-        assert ("ME022", name(2)) in said(found)
-
-    def test_of_two_spellings_of_one_number_the_plain_one_counts(self) -> None:
-        twin = name(1, "PARQUET")
-        found = look([twin, 1, 2])
-        assert paths(found.ready) == [name(1), name(2)]
-        assert said(found) == [("ME022", twin)]
-        assert "last applied (1)" in found.diagnostics[0].message
-
-    def test_two_odd_spellings_are_decided_by_name(self) -> None:
-        assert paths(look([name(1, "parqueT"), name(1, "PARQUET")]).ready) == [name(1, "PARQUET")]
-
-    def test_an_unchanged_applied_file_has_no_diagnostic(self) -> None:
-        known = progress(file(1), file(2), watermarks={"": 2})
-        found = look([1, 2, 3], known=known)
-        assert (paths(found.ready), found.diagnostics, found.ignored) == ([name(3)], (), ())
-
-    def test_an_applied_path_with_other_content_is_not_read(self) -> None:
-        known = progress(file(1), watermarks={"": 1})
-        found = look([file(1, size=9)], known=known)
-        assert (found.ready, said(found)) == ((), [("ME026", name(1))])
-        strict = look([file(1, size=9)], known=known, strict=True)
-        assert strict.diagnostics[0].severity is Severity.ERROR
-
-    def test_the_newest_applied_file_may_be_deleted(self) -> None:
-        found = look([], known=progress(file(1), file(2), watermarks={"": 2}))
-        assert said(found) == [("ME073", name(2))]
-        assert "next number is 00000000000000000003.parquet" in found.diagnostics[0].message
-
-    def test_older_applied_files_are_not_missed(self) -> None:
-        assert look([2], known=progress(file(1), file(2), watermarks={"": 2})).diagnostics == ()
-
-    def test_the_last_number_has_no_next(self) -> None:
-        found = look([LAST], known=progress(watermarks={"": LAST - 1}))
-        assert paths(found.ready) == [name(LAST)]
-        assert found.next_files == {}
-        after = look([], known=progress(file(LAST), watermarks={"": LAST}))
-        assert [each.message for each in after.diagnostics] == ["newest applied file was deleted; next number is none"]
-
-    def test_back_in_sequential_mode_the_next_is_the_highest_applied_plus_one(self) -> None:
-        known = progress(file(2), file(7), file("a.parquet"))
-        found = look([2, 6, 7, 8, "a.parquet", "b.parquet"], known=known)
-        assert paths(found.ready) == [name(8)]
-        assert said(found) == [("ME020", "b.parquet"), ("ME022", name(6))]
+@pytest.mark.parametrize("case", CASES)
+def test_files_are_detected_as_the_protocol_says(case: str) -> None:
+    given_files, expected = CASES[case]
+    found = look(*given_files)
+    actual = {**vars(found), "said": said(found)}
+    for field, value in {"ready": [], "said": [], **expected}.items():
+        files = field in {"ready", "later", "ignored"}
+        wanted = [name(each) if isinstance(each, int) else each for each in value] if files else value
+        assert (paths(actual[field]) if files else actual[field]) == wanted, field
 
 
-class TestInOrderOfTime:
-    def test_every_name_with_the_extension_is_taken_oldest_first(self) -> None:
-        found = look([file("b.PARQUET", 2), file(9, 3), file("z.parquet", 1), file("c.csv", 0)], TIMED)
-        assert paths(found.ready) == ["z.parquet", "b.PARQUET", name(9)]
-        assert (found.missing_file, found.next_files) == (None, {})
-        assert said(found) == [("ME021", "c.csv")]
-
-    def test_equal_times_are_ordered_by_name_and_reported(self) -> None:
-        found = look([file("b.parquet", 1), file("a.parquet", 1), file("c.parquet", 2)], TIMED)
-        assert paths(found.ready) == ["a.parquet", "b.parquet", "c.parquet"]
-        assert [each.full_message for each in found.diagnostics] == [
-            "Sales.schema/Items/a.parquet: 2 files have the same modification time; their order is undefined [ME028]"
-        ]
-
-    def test_a_late_file_with_an_older_time_is_applied_when_first_seen(self) -> None:
-        known = progress(file("a.parquet", 5))
-        found = look([file("a.parquet", 5), file("b.parquet", 4), file("c.parquet", 5)], TIMED, known)
-        assert paths(found.ready) == ["b.parquet", "c.parquet"]
-        assert said(found) == [("ME029", "b.parquet")]
-
-    def test_applied_paths_are_kept_after_a_change_of_strategy(self) -> None:
-        found = look([1, 2], TIMED, progress(file(1), watermarks={"": 1}))
-        assert paths(found.ready) == [name(2)]
-
-    @pytest.mark.parametrize("path", ["_a.parquet", "a.parquet.tmp", "a.parquet.uploading", "aparquet"])
-    def test_temporary_names_are_ignored(self, path: str) -> None:
-        assert said(look([path], TIMED)) == [("ME021", path)]
+@pytest.mark.parametrize(
+    ("path", "code", "text"),
+    [
+        ("1.parquet", "ME020", "1 digit, expected 20"),
+        ("000000000000000000001.parquet", "ME020", "21 digits, expected 20"),
+        ("²" * 20 + ".parquet", "ME020", "not only digits"),
+        ("163A09D2-8248-423F-9AB4-CEE3366BA59C.parquet", "ME020", "not only digits"),
+        ("00000000000000000001.x.parquet", "ME020", "not only digits"),
+        ("00000000000000000001.csv", "ME021", "extension csv, expected parquet"),
+        ("00000000000000000001", "ME021", "extension none, expected parquet"),
+        ("00000000000000000001.parquet.tmp", "ME021", "extension parquet.tmp,"),
+        ("_00000000000000000001.parquet", "ME021", "extension parquet behind a leading `_`"),
+        (".00000000000000000001.parquet", "ME021", "extension parquet behind a leading `.`"),
+        (name(0), "ME022", "last applied (0)"),
+    ],
+)
+def test_another_name_is_ignored_with_its_reason(path: str, code: str, text: str) -> None:
+    found = look([path])
+    assert (paths(found.ready), paths(found.ignored), said(found)) == ([], [path], [(code, path)])
+    assert text in found.diagnostics[0].message
 
 
-class TestPartitions:
-    def test_each_leaf_has_its_own_numbers_and_gaps_in_path_order(self) -> None:
-        files = [f"day=2/{name(1)}", f"day=1/{name(2)}", f"day=1/{name(1)}", f"day=2/{name(3)}"]
-        found = look(files, PARTITIONED)
-        assert paths(found.ready) == [f"day=1/{name(1)}", f"day=1/{name(2)}", f"day=2/{name(1)}"]
-        assert found.missing_file == f"day=2/{name(2)}"
-        assert found.next_files == {"day=1": name(3), "day=2": name(2)}
-        assert found.partition_columns == ("day",)
-        assert said(found) == [("ME019", "day=2")]
+def test_a_number_is_compared_with_the_twin_that_counts() -> None:
+    assert "last applied (1)" in look([name(1, "PARQUET"), 1]).diagnostics[0].message
 
-    def test_watermarks_are_per_leaf(self) -> None:
-        known = progress(file(f"day=1/{name(1)}"), watermarks={"day=1": 1})
-        found = look([f"day=1/{name(1)}", f"day=1/{name(2)}", f"day=2/{name(1)}"], PARTITIONED, known)
-        assert paths(found.ready) == [f"day=1/{name(2)}", f"day=2/{name(1)}"]
 
-    def test_without_the_flag_such_folders_are_ignored_once_each(self) -> None:
-        found = look([1, f"day=1/{name(1)}", f"day=1/{name(2)}"])
-        assert paths(found.ready) == [name(1)]
-        assert paths(found.ignored) == [f"day=1/{name(1)}", f"day=1/{name(2)}"]
-        assert said(found) == [("ME030", "day=1")]
+def test_an_overwritten_file_is_an_error_under_strict() -> None:
+    found = look([file(1, size=9)], known=progress(file(1), watermarks={"": 1}), strict=True)
+    assert found.diagnostics[0].severity is Severity.ERROR
 
-    def test_with_the_flag_files_outside_a_leaf_are_ignored(self) -> None:
-        found = look([1, f"day=1/{name(1)}", f"day=1/hour=2/{name(1)}"], PARTITIONED)
-        assert paths(found.ready) == [f"day=1/hour=2/{name(1)}"]
-        assert said(found) == [("ME031", name(1)), ("ME031", f"day=1/{name(1)}")]
-        assert "not in a partition folder of `day/hour`" in found.diagnostics[0].message
 
-    def test_leaves_of_other_columns_than_the_first_are_ignored(self) -> None:
-        found = look([f"b=1/{name(1)}", f"a=1/{name(1)}", f"a=2/c=1/{name(1)}", f"A=3/{name(1)}"], PARTITIONED)
-        assert paths(found.ready) == [f"A=3/{name(1)}", f"a=1/{name(1)}"]
-        assert said(found) == [("ME031", "a=2/c=1"), ("ME031", "b=1")]
-
-    def test_leaves_name_a_column_in_any_case_and_number_for_themselves(self) -> None:
-        found = look([f"Day=1/{name(1)}", f"day=1/{name(1)}", f"day=1/{name(2)}"], PARTITIONED)
-        assert paths(found.ready) == [f"Day=1/{name(1)}", f"day=1/{name(1)}", f"day=1/{name(2)}"]
-        assert (found.partition_columns, said(found)) == (("Day",), [])
-
-    def test_a_table_keeps_the_columns_it_has(self) -> None:
-        known = progress(file(f"day=1/{name(1)}"), watermarks={"day=1": 1})
-        found = look([f"a=1/{name(1)}", f"day=1/{name(1)}", f"day=2/{name(1)}"], PARTITIONED, known)
-        assert paths(found.ready) == [f"day=2/{name(1)}"]
-
-    def test_a_table_without_partitions_gets_none_later(self) -> None:
-        found = look([1, f"day=1/{name(1)}"], PARTITIONED, progress(file(1), watermarks={"": 1}))
-        assert (found.ready, said(found)) == ((), [("ME031", "day=1")])
-
-    def test_ignored_files_name_no_columns(self) -> None:
-        found = look([f"a=1/_{name(1)}", f"b=1/{name(1)}"], PARTITIONED)
-        assert found.partition_columns == ("b",)
-
-    def test_a_key_without_a_partition_column_is_reported(self) -> None:
-        files = [f"day=1/hour=1/{name(1)}"]
-        assert said(look(files, replace(PARTITIONED, key_columns=("Id", "DAY")))) == [("ME033", "")]
-        assert said(look(files, replace(PARTITIONED, key_columns=("Id", "day", "hour")))) == []
-
-    def test_a_deleted_leaf_is_reported_with_its_next_number(self) -> None:
-        known = progress(file(f"day=1/{name(3)}"), watermarks={"day=1": 3})
-        found = look([f"day=2/{name(1)}"], PARTITIONED, known)
-        assert said(found) == [("ME073", f"day=1/{name(3)}")]
-        assert found.next_files == {"day=1": name(4), "day=2": name(2)}
-
-    def test_leaves_in_order_of_time_follow_each_other_by_path(self) -> None:
-        timed = replace(TIMED, partitioned=True)
-        found = look([file("d=2/a.parquet", 1), file("d=1/b.parquet", 9), file("d=1/c.parquet", 5)], timed)
-        assert paths(found.ready) == ["d=1/c.parquet", "d=1/b.parquet", "d=2/a.parquet"]
+@pytest.mark.parametrize(("last", "following"), [(2, name(3)), (LAST, "none")])
+def test_the_next_number_is_named_where_the_newest_applied_file_is_gone(last: int, following: str) -> None:
+    found = look([], known=progress(file(last), watermarks={"": last}))
+    assert f"next number is {following}" in found.diagnostics[0].message
 
 
 names = st.one_of(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ENGINE = "mirror_engine/"
 ENGINE_INFO = f"{ENGINE}{__version__}"
-FORMAT = 2
+FORMAT = 3
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY = "version"
 _NO_RECORD = (KeyError, TypeError, ValueError, RecursionError)

@@ -67,9 +67,9 @@ def test_a_record_said_again_tells_the_version_that_holds_its_files() -> None:
         "mirror_engine",
         "[1]",
         '"mirror_engine"',
-        '{"mirror_engine": 2}',
+        '{"mirror_engine": 3}',
         '{"mirror_engine": "99"}',
-        '{"mirror_engine": 2, "progress": [], "mirror": 1}',
+        '{"mirror_engine": 3, "progress": [], "mirror": 1}',
         {"mirror_engine": 1},
     ],
 )
