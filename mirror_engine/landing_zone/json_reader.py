@@ -63,10 +63,6 @@ class JsonObject:
         return tuple(name for name, _ in self.pairs)
 
 
-class _Constant(Exception):
-    """NaN or an infinity, which Python reads and JSON does not have."""
-
-
 def read_json(content: bytes) -> object:
     """One JSON value; objects as `JsonObject`, numbers as floats.
 
@@ -74,13 +70,15 @@ def read_json(content: bytes) -> object:
         JsonFault: it is not JSON in UTF-8 (a BOM is allowed), or nested too deeply.
     """
     text = _decoded(content)
+
+    def reject_constant(name: str) -> object:  # NaN or an infinity, which Python reads and JSON does not have
+        raise JsonFault(text, text.find(name), f"{name} is not a JSON number")
+
     try:
-        value: object = json.loads(text, object_pairs_hook=_object, parse_int=float, parse_constant=_reject_constant)
+        value: object = json.loads(text, object_pairs_hook=_object, parse_int=float, parse_constant=reject_constant)
         _check_depth(value)
     except json.JSONDecodeError as error:
         raise _explained(text, error) from None
-    except _Constant as constant:
-        raise JsonFault(text, text.find(str(constant)), f"{constant} is not a JSON number") from None
     except RecursionError:
         raise JsonFault(text, 0, "nested too deeply") from None
     if (surrogate := _SURROGATE.search(text)) is not None:
@@ -95,10 +93,6 @@ def _object(pairs: list[tuple[str, object]]) -> JsonObject:
     return JsonObject(tuple(pairs))
 
 
-def _reject_constant(name: str) -> object:
-    raise _Constant(name)
-
-
 def _decoded(content: bytes) -> str:
     if content.startswith(_WIDE_BOMS):
         raise JsonFault("", 0, "the file is written in UTF-16 or UTF-32, expected UTF-8", "write it in UTF-8")
@@ -110,30 +104,22 @@ def _decoded(content: bytes) -> str:
         raise JsonFault(valid, len(valid), "these bytes are not UTF-8", "write it in UTF-8") from None
 
 
-def _check_depth(value: object) -> None:
-    values = [value]
-    for _ in range(MAX_DEPTH):
-        values = [member for container in values for member in _members(container)]
-    if values:
+def _check_depth(value: object, depth: int = 0) -> None:
+    if depth == MAX_DEPTH:
         raise RecursionError
-
-
-def _members(value: object) -> Iterable[object]:
-    if isinstance(value, JsonObject):
-        return (member for _, member in value.pairs)
-    return value if isinstance(value, list) else ()
+    members = [member for _, member in value.pairs] if isinstance(value, JsonObject) else value
+    for member in members if isinstance(members, list) else ():
+        _check_depth(member, depth + 1)
 
 
 def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
     """The fault with help; the three faults of Microsoft's own examples are named (LZ-2.6)."""
     at = error.pos
+    if not text.strip():
+        return JsonFault(text, 0, "the file is empty", "write one JSON object")
     if not text[at:].strip():
-        fault, help = (
-            ("the file ends in the middle", "land the whole file") if text.strip() else ("the file is empty", "")
-        )
-        return JsonFault(text, at if text.strip() else 0, fault, help or "write one JSON object")
-    line_end = text.find("\n", at)
-    line = text[text.rfind("\n", 0, at) + 1 : line_end if line_end >= 0 else len(text)]
+        return JsonFault(text, at, "the file ends in the middle", "land the whole file")
+    line = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
     starts = [match.start() + at - error.colno + 1 for match in _OPEN_BACKSLASH.finditer(line)]
     if starts := [start for start in starts if start <= at]:
         return JsonFault(text, starts[-1], 'the text "\\" is never closed', _TWICE)
@@ -217,19 +203,16 @@ class PropertyReader:
             try:
                 meant = meaning(value)
             except Unreadable as error:
-                self._reject_value(code, called, shown(value), error.known)
+                named = {"option" if code == "ME056" else "property": called}
+                self.reject(code, **named, found=shown(value), known=error.known)
                 continue
             if isinstance(meant, bool) and isinstance(value, str):
                 self.note("ME013", property=called)
             if meant not in meanings:
                 meanings.append(meant)
         if len(meanings) > 1:
-            self._reject_value("ME011", called, "given twice with two values", "one value")
+            self.reject("ME011", property=called, found="given twice with two values", known="one value")
         return meanings[0] if meanings else default
-
-    def _reject_value(self, code: str, called: str, found: str, known: str) -> None:
-        name = "option" if code == "ME056" else "property"
-        self.reject(code, **{name: called, "found": found, "known": known})
 
 
 def shown(value: object) -> str:
@@ -260,11 +243,17 @@ def boolean(value: object) -> bool:
     raise Unreadable("true or false")
 
 
-def text(value: object) -> str:
-    """Any text."""
-    if isinstance(value, str):
-        return value
-    raise Unreadable("text")
+def _any(kind: type[Meaning], known: str) -> Callable[[object], Meaning]:
+    def meaning(value: object) -> Meaning:
+        if isinstance(value, kind):
+            return value
+        raise Unreadable(known)
+
+    return meaning
+
+
+text = _any(str, "text")
+json_object = _any(JsonObject, "an object")
 
 
 def name(value: object) -> str:
@@ -272,13 +261,6 @@ def name(value: object) -> str:
     if isinstance(value, str) and value:
         return value
     raise Unreadable("a name")
-
-
-def json_object(value: object) -> JsonObject:
-    """An object."""
-    if isinstance(value, JsonObject):
-        return value
-    raise Unreadable("an object")
 
 
 def one_of(known: type[Member]) -> Callable[[object], Member]:

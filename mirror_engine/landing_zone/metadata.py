@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
@@ -112,7 +113,12 @@ def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata 
     metadata = _read_metadata(reader, properties) if properties is not None else None
     if metadata is None or reader.errors:
         return None, (*reader.errors, *reader.notes)
-    _note_limits(reader, metadata)
+    keys = {folded(key) for key in metadata.key_columns}
+    if not keys:
+        reader.note("ME016")
+    for column in metadata.declared_columns:
+        if not column.nullable and folded(column.name) not in keys:
+            reader.note("ME059", column=column.name)
     return metadata, tuple(reader.notes)
 
 
@@ -141,8 +147,15 @@ def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
     file_format = known_format or FileFormat.PARQUET
     is_parquet = file_format is FileFormat.PARQUET
     is_misspelled = known_format is None and properties.values("FileFormat")
-    if is_parquet and not is_misspelled:
-        _note_text_properties(reader, properties)
+    if is_parquet and not is_misspelled:  # properties of text have no effect (LZ-2.7)
+        if properties.values("SchemaDefinition"):
+            reader.note("ME015")
+        for name in sorted({*OPTIONS, "FileFormatTypeProperties"}):
+            if properties.values(name):
+                reader.note("ME012", property=f"{name} (of text, in a Parquet folder)")
+    if file_format is FileFormat.DELIMITED_TEXT and not properties.values("FileExtension"):
+        reader.reject("ME056", option="FileExtension", found="absent", known="the extension of the change files")
+    extension = "csv" if file_format is FileFormat.CSV else "parquet"
     columns, times = ((), frozenset[str]()) if is_parquet else read_columns(reader, properties)
     return Metadata(
         key_columns=reader.property(properties, "keyColumns", _key_columns, no_keys),
@@ -150,36 +163,11 @@ def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
         upsert_default=reader.property(properties, "isUpsertDefaultRowMarker", boolean, False),
         partitioned=reader.property(properties, "isPartitionEnabled", boolean, False),
         file_format=file_format,
-        extension=_read_extension(reader, properties, file_format),
+        extension=reader.property(properties, "FileExtension", _extension, extension),
         declared_columns=columns,
         dialect=TextDialect() if is_parquet else read_dialect(reader, properties),
         time_columns=times,
     )
-
-
-def _note_text_properties(reader: PropertyReader, properties: JsonObject) -> None:
-    """Note that properties of text have no effect in a Parquet folder (LZ-2.7)."""
-    if properties.values("SchemaDefinition"):
-        reader.note("ME015")
-    for name in sorted({*OPTIONS, "FileFormatTypeProperties"}):
-        if properties.values(name):
-            reader.note("ME012", property=f"{name} (of text, in a Parquet folder)")
-
-
-def _read_extension(reader: PropertyReader, properties: JsonObject, file_format: FileFormat) -> str:
-    if file_format is FileFormat.DELIMITED_TEXT and not properties.values("FileExtension"):
-        reader.reject("ME056", option="FileExtension", found="absent", known="the extension of the change files")
-    default = "csv" if file_format is FileFormat.CSV else "parquet"
-    return reader.property(properties, "FileExtension", _extension, default)
-
-
-def _note_limits(reader: PropertyReader, metadata: Metadata) -> None:
-    if not metadata.key_columns:
-        reader.note("ME016")
-    keys = {folded(key) for key in metadata.key_columns}
-    for column in metadata.declared_columns:
-        if not column.nullable and folded(column.name) not in keys:
-            reader.note("ME059", column=column.name)
 
 
 def _key_columns(value: object) -> tuple[str, ...]:
@@ -214,37 +202,16 @@ def forbidden_change(table: TableName, progress: Progress | None, metadata: Meta
     if progress is None or not progress.has_table:
         return None
     path = f"{table.folder}/{METADATA_FILE}"
-    return _changed_keys(path, progress, metadata) or _changed_columns(path, progress, metadata)
-
-
-def _changed_keys(path: str, progress: Progress, metadata: Metadata) -> Diagnostic | None:
-    """ME017; order and repeats do not count, and keys may be added to a keyless table (LZ-2.9)."""
-    before = {folded(name) for name in progress.key_columns or ()}
-    after = {folded(name) for name in metadata.key_columns}
-    if not before or before == after:
-        return None
-    return diagnose(
-        "ME017", path, before=_listed(progress.key_columns or ()), after=_listed(metadata.key_columns) or "none"
-    )
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
-
-
-def _changed_columns(path: str, progress: Progress, metadata: Metadata) -> Diagnostic | None:
-    """ME063, or ME044 for a type or a nullability."""
+    keys = progress.key_columns or ()  # their order and repeats do not count; a keyless table may get some (LZ-2.9)
+    if keys and {*map(folded, keys)} != {*map(folded, metadata.key_columns)}:
+        return diagnose("ME017", path, before=", ".join(keys), after=", ".join(metadata.key_columns) or "none")
     before, after = progress.declared_columns, metadata.definition
-    if not before or not after:
-        return None
-    for old, new in zip(before, after, strict=False):
-        if old.name != new.name:
-            return diagnose("ME063", path, column=old.name)
+    for old, new in zip_longest(before, after) if before and after else ():
+        if not old or not new or old.name != new.name:
+            return diagnose("ME063", path, column=(old or new).name)
         if old != new:
             return diagnose("ME044", path, column=new.name, reason=type_mismatch(new, old))
-    longer = max(before, after, key=len)
-    shorter = min(len(before), len(after))
-    return diagnose("ME063", path, column=longer[shorter].name) if len(longer) > shorter else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -271,8 +238,5 @@ def parse_partner_events(content: bytes) -> PartnerEvents | None:
     if not isinstance(value, JsonObject):
         return None
     source = next((info for info in value.values("sourceInfo") if isinstance(info, JsonObject)), JsonObject())
-    return PartnerEvents(_text(value, "partnerName"), _text(source, "sourceType"), _text(source, "sourceVersion"))
-
-
-def _text(properties: JsonObject, name: str) -> str:
-    return next((text for text in properties.values(name) if isinstance(text, str)), "")
+    texts = ((value, "partnerName"), (source, "sourceType"), (source, "sourceVersion"))
+    return PartnerEvents(*(next((t for t in owner.values(name) if isinstance(t, str)), "") for owner, name in texts))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import RowMarker
-from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,6 @@ VOID = "void"  # the observed type of an all-NULL Arrow column (LZ-5.9)
 _VOID_TYPE = "integer"
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})  # one type but for the zone (LZ-5.10)
 _MAX_NAMED = 20
-_MAX_KEPT = 1000  # columns of a file whose fitting is kept in mind
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,9 @@ class Column:
 @lru_cache(maxsize=10_000)
 def folded(name: str) -> str:
     """A column name as it is compared, ignoring case letter by letter as Spark does (LZ-5.7): `ß` is not `ss`."""
-    return name.lower() if name.isascii() else "".join(map(_folded_letter, name))
-
-
-def _folded_letter(letter: str) -> str:
-    upper = letter.upper()
-    return (upper if len(upper) == 1 else letter).lower()[0]
+    if name.isascii():
+        return name.lower()
+    return "".join((upper if len(upper := letter.upper()) == 1 else letter).lower()[0] for letter in name)
 
 
 def same_name(one: str, other: str) -> bool:
@@ -87,7 +83,7 @@ class Incoming:
         strict: whether severities are those of `strict`.
     """
 
-    path: str = field(compare=False)
+    path: str
     columns: tuple[Column, ...]
     declared: tuple[Column, ...] = ()
     key_columns: tuple[str, ...] = ()
@@ -128,21 +124,6 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     Raises:
         RejectedFile: ME018, ME044, ME046 (a new not-null column), ME053; under `strict` also ME045, ME047, ME052.
     """
-    known = _quietly_merged(current, incoming) if len(incoming.columns) <= _MAX_KEPT else None
-    return known or _merged(current, incoming)
-
-
-@lru_cache(maxsize=64)
-def _quietly_merged(current: TableSchema | None, incoming: Incoming) -> Merged | None:
-    """The same, whichever file it is, where there is nothing to say of it: most files repeat another's columns."""
-    try:
-        merged = _merged(current, incoming)
-    except RejectedFile:
-        return None
-    return None if merged.diagnostics else merged
-
-
-def _merged(current: TableSchema | None, incoming: Incoming) -> Merged:
     _refuse_twins(incoming)
     said: list[Diagnostic] = []
     columns = _claims(current, incoming, said)
@@ -154,13 +135,18 @@ def _merged(current: TableSchema | None, incoming: Incoming) -> Merged:
     _check_keys(schema, incoming, said)
     for column in (*columns, *folder):
         known = before.find(column.name)
-        said += _differences(known, column, incoming) if known else _newcomer(column, incoming)
+        if known:
+            said += _differences(known, column, incoming)
+        elif not column.nullable and not incoming.table_is_empty:  # rows lack it (LZ-5.5)
+            said.append(incoming.say("ME046", column=column.name))
     present = {folded(name) for name in (*(column.name for column in incoming.columns), *incoming.partition_columns)}
     absent = tuple(column for column in schema.columns if folded(column.name) not in present)
     if current is not None:
-        said += _news(current, schema, absent, incoming)
-    found = ((column.name, schema.find(column.name)) for column in incoming.columns)
-    spelling = {name: known.name for name, known in found if known}
+        new = [column.name for column in schema.columns if current.find(column.name) is None]
+        missing = [column.name for column in absent if column.name not in schema.partition_columns]
+        if new or missing:  # once per file (LZ-5.3)
+            said.append(incoming.say("ME054", new=listed(new) or "none", missing=listed(missing) or "none"))
+    spelling = {column.name: known.name for column in incoming.columns if (known := schema.find(column.name))}
     return Merged(schema, spelling, absent, without_errors(said))
 
 
@@ -234,22 +220,6 @@ def type_mismatch(column: Column, known: Column) -> str:
         f"'{known.name}'. Incoming type: '{column.type}' (Nullable: {column.nullable}), "
         f"existing type: '{known.type}' (Nullable: {known.nullable})."
     )
-
-
-def _newcomer(column: Column, incoming: Incoming) -> list[Diagnostic]:
-    """A new not-null column cannot meet rows that lack it (LZ-5.5)."""
-    if column.nullable or incoming.table_is_empty:
-        return []
-    return [incoming.say("ME046", column=column.name)]
-
-
-def _news(before: TableSchema, after: TableSchema, absent: Sequence[Column], incoming: Incoming) -> list[Diagnostic]:
-    """ME054, once per file that adds or lacks columns (LZ-5.3)."""
-    new = [column.name for column in after.columns if before.find(column.name) is None]
-    missing = [column.name for column in absent if column.name not in after.partition_columns]
-    if not new and not missing:
-        return []
-    return [incoming.say("ME054", new=listed(new) or "none", missing=listed(missing) or "none")]
 
 
 def listed(names: Sequence[str]) -> str:
