@@ -33,7 +33,7 @@ from mirror_engine.landing_zone.partitions import MAX_DEPTH, parse_name
 from mirror_engine.storage.base import Entry, Kind, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 Listings = dict[str, "Sequence[Entry]"]  # a folder's entries, by its path from the table folder
 
 MAX_SCANS = 3  # of a folder that changes while it is scanned
+_SIGNS_OF_A_TABLE = (METADATA_FILE, numbered_name(1), numbered_name(1, "csv"))
 
 
 def landed_file(path: str, entry: Entry) -> LandedFile:
@@ -58,11 +59,20 @@ def is_unchanged(storage: Storage, folder: str, file: LandedFile) -> bool:
     return entry is not None and landed_file(file.path, entry) == file
 
 
+def read_unchanged(storage: Storage, path: str, entry: Entry) -> bytes | None:
+    """Return a file of at most `MAX_BYTES`, or one byte more; None where it is no longer the listed one."""
+    try:
+        with storage.open(path) as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    return content if storage.stat(path) == entry else None
+
+
 @dataclass(frozen=True)
 class _Scanned:
     """A table folder as it was at an earlier scan."""
 
-    identity: str
     listings: Listings
     listing: TableListing
 
@@ -98,15 +108,15 @@ class TableFolders:
         for _ in range(MAX_SCANS):
             before = self._scanned.get(name)
             listings = self._listings(folder)
-            if listings is not None and before and (before.identity, before.listings) == (here.identity, listings):
+            if listings and before and (before.listing.identity, before.listings) == (here.identity, listings):
                 return before.listing
-            metadata = None if listings is None else self._metadata(folder, name, listings[""])
+            metadata = self._metadata(folder, name, listings[""]) if listings else None
             now = self._storage.stat(folder)
             if now is None or now.kind is not Kind.FOLDER:
                 return None
-            if listings is not None and metadata is not None and now.identity == here.identity:
-                listing = _listing(name, here.identity, metadata, listings, strict=self._strict)
-                self._scanned[name] = _Scanned(here.identity, listings, listing)
+            if listings and metadata and now.identity == here.identity:
+                listing = self._listing(name, here.identity, metadata, listings)
+                self._scanned[name] = _Scanned(listings, listing)
                 return listing
             here = now
         return None
@@ -126,7 +136,8 @@ class TableFolders:
                 return None
             listings[below] = entries
             if below.count("/") + bool(below) < MAX_DEPTH:
-                pending += [joined(below, entry.name) for entry in entries if _is_partition(entry)]
+                folders = [entry.name for entry in entries if entry.kind is Kind.FOLDER]
+                pending += [joined(below, name) for name in folders if parse_name(name)]
         return listings
 
     def _metadata(self, folder: str, name: TableName, entries: Sequence[Entry]) -> MetadataListing | None:
@@ -139,53 +150,33 @@ class TableFolders:
         known = before.listing.metadata if before else MetadataAbsent()
         if not isinstance(known, MetadataAbsent) and known.etag == etag:
             return known
-        content = read_unchanged(self._storage, f"{folder}/{METADATA_FILE}", entry, MAX_BYTES + 1)
+        content = read_unchanged(self._storage, f"{folder}/{METADATA_FILE}", entry)
         if content is None:
             return None
         metadata, diagnostics = parse(content, f"{name.folder}/{METADATA_FILE}", strict=self._strict)
         return MetadataUsable(etag, metadata, diagnostics) if metadata else MetadataUnusable(etag, diagnostics)
 
-
-def read_unchanged(storage: Storage, path: str, entry: Entry, max_bytes: int) -> bytes | None:
-    """Return at most `max_bytes` of a file; None where it is no longer the listed one."""
-    try:
-        with storage.open(path) as file:
-            content = file.read(max_bytes)
-    except FileNotFoundError:
-        return None
-    return content if storage.stat(path) == entry else None
-
-
-def _is_partition(entry: Entry) -> bool:
-    return entry.kind is Kind.FOLDER and parse_name(entry.name) is not None
-
-
-def _listing(
-    name: TableName, identity: str, metadata: MetadataListing, listings: Mapping[str, Sequence[Entry]], *, strict: bool
-) -> TableListing:
-    files: list[LandedFile] = []
-    diagnostics: list[Diagnostic] = []
-    expected = metadata.metadata.extension if isinstance(metadata, MetadataUsable) else "a final name"
-    for below, entries in listings.items():
-        for entry in entries:
-            path = joined(below, entry.name)
-            code = None if path in listings else _ignored_because(entry, path)
-            if code == "ME021":
-                diagnostics.append(hidden_name(f"{name.folder}/{path}", expected, strict=strict))
-            elif code:
-                diagnostics.append(diagnose(code, f"{name.folder}/{path}", strict=strict, first=entry.name[0]))
-            elif entry.kind is Kind.FILE and path != METADATA_FILE:
-                files.append(landed_file(path, entry))
-    return TableListing(
-        name,
-        identity,
-        metadata,
-        tuple(sorted(files, key=lambda file: file.path)),
-        tuple(sorted(diagnostics, key=lambda diagnostic: diagnostic.path)),
-    )
+    def _listing(self, name: TableName, identity: str, metadata: MetadataListing, listings: Listings) -> TableListing:
+        files: list[LandedFile] = []
+        diagnostics: list[Diagnostic] = []
+        expected = metadata.metadata.extension if isinstance(metadata, MetadataUsable) else "a final name"
+        for below, entries in listings.items():
+            for entry in entries:
+                path = joined(below, entry.name)
+                place = f"{name.folder}/{path}"
+                code = None if path in listings else _ignored_in_table(entry, path)
+                if code == "ME021":
+                    diagnostics.append(hidden_name(place, expected, strict=self._strict))
+                elif code:
+                    diagnostics.append(diagnose(code, place, strict=self._strict, first=entry.name[0]))
+                elif entry.kind is Kind.FILE and path != METADATA_FILE:
+                    files.append(landed_file(path, entry))
+        files.sort(key=lambda file: file.path)
+        diagnostics.sort(key=lambda diagnostic: diagnostic.path)
+        return TableListing(name, identity, metadata, tuple(files), tuple(diagnostics))
 
 
-def _ignored_because(entry: Entry, path: str) -> str | None:
+def _ignored_in_table(entry: Entry, path: str) -> str | None:
     """Return the diagnostic for an entry that is ignored; None for possible change files and the engine's folders."""
     is_hidden = entry.name[0] in "._"
     if entry.kind is Kind.OTHER:
@@ -197,17 +188,6 @@ def _ignored_because(entry: Entry, path: str) -> str | None:
     if entry.name == PARTNER_EVENTS_FILE:
         return "ME006"
     return "ME021" if is_hidden and path != METADATA_FILE else None
-
-
-@dataclass
-class _Scan:
-    """A scan of the zone in progress."""
-
-    zone: str
-    tables: dict[TableName, Entry] = field(default_factory=dict)
-    unlisted: set[str] = field(default_factory=set)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-    partner: PartnerEvents | None = None
 
 
 class Poller:
@@ -237,128 +217,123 @@ class Poller:
         scan, zone = self._zone()
         if zone is None:
             return ZoneListing(ZONE, "", diagnostics=tuple(scan.diagnostics))
-        for entry in self._zone_entries(scan.zone, zone):
+        entries = self._listed(scan.zone, zone)
+        if entries is None:  # nothing follows about deletions
+            raise StorageUnavailable(f"{scan.zone}: disappeared during the scan", "Check the mount of ROOT.")
+        for entry in entries:
             self._add(scan, entry)
-        tables = tuple(self._tables(scan))
+        tables = [listing for name in sorted(scan.tables, key=ownership_order) if (listing := self._table(scan, name))]
         self._table_folders.keep(scan.tables)
         if len(scan.tables) > MAX_FABRIC_TABLES:
-            scan.diagnostics.append(self._diagnose("ME007", scan.zone, count=len(scan.tables)))
-        return ZoneListing(
-            scan.zone, zone.identity, tables, frozenset(scan.unlisted), tuple(scan.diagnostics), scan.partner
-        )
+            scan.diagnose("ME007", scan.zone, count=len(scan.tables))
+        unlisted, diagnostics = frozenset(scan.unlisted), tuple(scan.diagnostics)
+        return ZoneListing(scan.zone, zone.identity, tuple(tables), unlisted, diagnostics, scan.partner)
 
     def _zone(self) -> tuple[_Scan, Entry | None]:
         """Choose which of the two layouts is read (LZ-1.1)."""
         folders = {path: self._storage.stat(path) for path in (ZONE, OLDER_ZONE)}
-        zones = [(path, entry) for path, entry in folders.items() if entry and entry.kind is Kind.FOLDER]
-        path, zone = zones[0] if zones else (ZONE, None)
-        scan = _Scan(path)
-        for place, entry in folders.items():
+        zones = [path for path, entry in folders.items() if entry and entry.kind is Kind.FOLDER]
+        scan = _Scan(zones[0] if zones else ZONE, self._strict)
+        for path, entry in folders.items():
             if entry and entry.kind is not Kind.FOLDER:
-                scan.diagnostics.append(self._diagnose("ME074" if entry.kind is Kind.OTHER else "ME002", place))
+                scan.diagnose("ME074" if entry.kind is Kind.OTHER else "ME002", path)
         if len(zones) > 1:
-            scan.diagnostics.append(self._diagnose("ME001", OLDER_ZONE))
-        return scan, zone
+            scan.diagnose("ME001", OLDER_ZONE)
+        return scan, folders[scan.zone] if zones else None
 
-    def _zone_entries(self, path: str, zone: Entry) -> Sequence[Entry]:
-        """List the zone; if it disappeared or was replaced meanwhile, nothing follows about deletions."""
-        entries = self._storage.list(path)
-        after = self._storage.stat(path)
-        if entries is None or after is None or after.identity != zone.identity:
-            raise StorageUnavailable(f"{path}: disappeared during the scan", "Check the mount of ROOT.")
-        return entries
+    def _listed(self, path: str, folder: Entry) -> Sequence[Entry] | None:
+        """List a folder; None where it disappeared or was replaced meanwhile."""
+        entries, after = self._storage.list(path), self._storage.stat(path)
+        return entries if after and after.identity == folder.identity else None
 
     def _add(self, scan: _Scan, entry: Entry) -> None:
         """Add an entry of the zone: a schema folder, a table folder or a stray (LZ-1.3, LZ-1.8)."""
+        schema = schema_of(entry.name)
         if entry.kind is Kind.FILE and entry.name == PARTNER_EVENTS_FILE:
-            self._read_partner(scan, entry)
-        elif self._is_ignored(scan, entry.name, entry):
-            return
-        elif (schema := schema_of(entry.name)) is not None:
-            self._add_schema(scan, schema, entry)
-        else:
+            scan.partner = self._partner_events(f"{scan.zone}/{entry.name}", entry)
+            if scan.partner is None:
+                scan.diagnose("ME006", entry.name)
+        elif code := self._ignored_in_zone(f"{scan.zone}/{entry.name}", entry):
+            scan.diagnose(code, entry.name, first=entry.name[0])
+        elif schema is None:
             scan.tables[TableName("", entry.name)] = entry
+        else:
+            self._add_schema(scan, schema, entry)
 
     def _add_schema(self, scan: _Scan, schema: str, folder: Entry) -> None:
         """Add the table folders of a schema folder; one that cannot be listed proves no deletion (LZ-7.2)."""
-        path = f"{scan.zone}/{folder.name}"
+        place = f"{scan.zone}/{folder.name}"
         try:
-            entries, after = self._storage.list(path), self._storage.stat(path)
+            entries = self._listed(place, folder)
         except StorageUnavailable:
-            entries = after = None
-        if entries is None or after is None or after.identity != folder.identity:
-            scan.diagnostics.append(self._diagnose("ME070", folder.name))
-            scan.unlisted.add(folder.name)
-            return
-        for entry in entries:
-            if not self._is_ignored(scan, f"{folder.name}/{entry.name}", entry):
+            entries = None
+        if entries is None:
+            scan.leave_out(folder.name)
+        for entry in entries or ():
+            if code := self._ignored_in_zone(f"{place}/{entry.name}", entry):
+                scan.diagnose(code, f"{folder.name}/{entry.name}", first=entry.name[0])
+            else:
                 scan.tables[TableName(schema, entry.name)] = entry
 
-    def _is_ignored(self, scan: _Scan, path: str, entry: Entry) -> bool:
-        """Whether an entry of the zone or a schema folder is neither table nor schema; if so, report it."""
+    def _table(self, scan: _Scan, name: TableName) -> TableListing | None:
+        try:
+            listing = self._table_folders.scan(scan.zone, name, scan.tables[name])
+        except StorageUnavailable:
+            listing = None
+        if listing is None:
+            scan.leave_out(name.folder)
+        return listing
+
+    def _ignored_in_zone(self, path: str, entry: Entry) -> str | None:
+        """Return the diagnostic for an entry next to table folders (LZ-1.6 to LZ-1.9); None for table and schema."""
+        name, is_hidden = entry.name, entry.name[0] in "._"
         if entry.kind is Kind.OTHER:
-            scan.diagnostics.append(self._diagnose("ME074", path))
-        elif entry.kind is Kind.FILE:
-            self._report_stray(scan, path)
-        elif entry.name[0] in "._":
-            self._report_hidden(scan, path)
-        else:
+            return "ME074"
+        if entry.kind is Kind.FILE and name == PARTNER_EVENTS_FILE:
+            return "ME006"
+        if entry.kind is Kind.FILE:
+            return "ME082" if is_hidden and name != METADATA_FILE else "ME002"
+        if not is_hidden:
+            return None
+        may_be_table = name[0] == "_" and name not in RESERVED_IN_TABLE
+        looks_like_table = may_be_table and (schema_of(name) is not None or self._contains_table(path))
+        return "ME005" if looks_like_table else "ME082"
+
+    def _contains_table(self, folder: str) -> bool:
+        try:
+            return any(self._storage.stat(f"{folder}/{sign}") for sign in _SIGNS_OF_A_TABLE)
+        except StorageUnavailable:
             return False
-        return True
 
-    def _tables(self, scan: _Scan) -> list[TableListing]:
-        """List every table folder, schema folders first, then by name."""
-        listings = []
-        for name in sorted(scan.tables, key=ownership_order):
-            try:
-                listing = self._table_folders.scan(scan.zone, name, scan.tables[name])
-            except StorageUnavailable:
-                listing = None
-            if listing:
-                listings.append(listing)
-            else:
-                scan.diagnostics.append(self._diagnose("ME070", name.folder))
-                scan.unlisted.add(name.folder)
-        return listings
-
-    def _read_partner(self, scan: _Scan, entry: Entry) -> None:
+    def _partner_events(self, path: str, entry: Entry) -> PartnerEvents | None:
         """Read the partner events if they changed; they are only shown, so an error here stops nothing."""
         etag = landed_file(entry.name, entry).etag
         if etag != self._partner_etag:
             try:
-                content = read_unchanged(self._storage, f"{scan.zone}/{entry.name}", entry, MAX_BYTES + 1)
+                content = read_unchanged(self._storage, path, entry)
             except StorageUnavailable:
                 content = None
             self._partner_etag = "" if content is None else etag
             self._partner = None if content is None else parse_partner_events(content)
-        scan.partner = self._partner
-        if scan.partner is None:
-            scan.diagnostics.append(self._diagnose("ME006", entry.name))
+        return self._partner
 
-    def _report_stray(self, scan: _Scan, path: str) -> None:
-        """Report an ignored file next to table folders (LZ-1.8, LZ-1.9)."""
-        name = path.rpartition("/")[2]
-        if name == PARTNER_EVENTS_FILE:
-            scan.diagnostics.append(self._diagnose("ME006", path))
-        else:
-            code = "ME082" if name[0] in "._" and name != METADATA_FILE else "ME002"
-            scan.diagnostics.append(self._diagnose(code, path, first=name[0]))
 
-    def _report_hidden(self, scan: _Scan, path: str) -> None:
-        """Report an ignored hidden folder, as a warning if it looks like a table or schema (LZ-1.6, LZ-1.7)."""
-        name = path.rpartition("/")[2]
-        has_table_name = name[0] == "_" and name not in RESERVED_IN_TABLE
-        looks_like_table = has_table_name and (
-            schema_of(name) is not None or self._contains_table(f"{scan.zone}/{path}")
-        )
-        scan.diagnostics.append(self._diagnose("ME005" if looks_like_table else "ME082", path, first=name[0]))
+@dataclass
+class _Scan:
+    """A scan of the zone in progress."""
 
-    def _contains_table(self, folder: str) -> bool:
-        signs = (METADATA_FILE, numbered_name(1), numbered_name(1, "csv"))
-        try:
-            return any(self._storage.stat(f"{folder}/{sign}") for sign in signs)
-        except StorageUnavailable:
-            return False
+    zone: str
+    strict: bool
+    tables: dict[TableName, Entry] = field(default_factory=dict)
+    unlisted: set[str] = field(default_factory=set)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    partner: PartnerEvents | None = None
 
-    def _diagnose(self, code: str, path: str, **details: Any) -> Diagnostic:  # noqa: ANN401 - what `diagnose` takes
-        return diagnose(code, path, strict=self._strict, **details)
+    def diagnose(self, code: str, path: str, **details: Any) -> None:  # noqa: ANN401 - what `diagnose` takes
+        """Add a diagnostic about a path from the zone's top."""
+        self.diagnostics.append(diagnose(code, path, strict=self.strict, **details))
+
+    def leave_out(self, folder: str) -> None:
+        """Note a folder that could not be listed."""
+        self.diagnose("ME070", folder)
+        self.unlisted.add(folder)
