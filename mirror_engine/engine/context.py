@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.engine.ledger import Ledger
-    from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.storage.base import Storage

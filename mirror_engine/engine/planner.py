@@ -38,16 +38,13 @@ from mirror_engine.landing_zone.states import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.recovery import DeltaFolders
     from mirror_engine.landing_zone.detection import Detection
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.listing import LandedFile, TableListing, ZoneListing
-    from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.listing import ZoneListing
 
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
@@ -70,36 +67,6 @@ class Circumstances:
     moved: bool = False
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A plan in the making: a table folder, its progress, and the steps and diagnostics so far."""
-
-    listing: TableListing
-    progress: Progress | None
-    circumstances: Circumstances
-    steps: tuple[Step, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-    @property
-    def table(self) -> TableName:
-        return self.listing.name
-
-    @property
-    def is_known(self) -> bool:
-        return self.progress is not None and self.progress.configured_at > 0
-
-    @property
-    def pending(self) -> dict[str, str]:
-        applied = self.progress.applied if self.progress else {}
-        return {file.path: file.etag for file in self.listing.files if file.path not in applied}
-
-    def file(self, path: str) -> LandedFile | None:
-        return next((file for file in self.listing.files if file.path == path), None)
-
-    def with_diagnostics(self, *diagnostics: Diagnostic) -> _Draft:
-        return replace(self, diagnostics=(*self.diagnostics, *diagnostics))
-
-
 def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
     """Plan a known table whose folder is missing (LZ-7.2, LZ-7.4)."""
     missing = diagnose("ME065", table.folder)
@@ -120,40 +87,7 @@ def plan(listing: TableListing, progress: Progress | None, circumstances: Circum
     if circumstances.refusal:
         refused = Halted(circumstances.refusal, len(listing.files))
         return Plan(listing.name, refused, diagnostics=(circumstances.refusal,))
-    draft = _with_generation(_Draft(listing, progress, circumstances, (), listing.diagnostics))
-    match listing.metadata:
-        case MetadataUsable() as usable:
-            return _configured(draft.with_diagnostics(*usable.diagnostics), usable.metadata)
-        case MetadataUnusable() as unusable:
-            return _without_metadata(
-                draft.with_diagnostics(*unusable.diagnostics[1:]), unusable.diagnostics[0], unusable.etag
-            )
-        case MetadataAbsent():
-            if circumstances.config.missing_metadata == "insert-only" and not _was_described(draft):
-                return _configured(draft, Metadata())
-            folder = draft.table.folder
-            if draft.is_known:
-                return _without_metadata(draft, diagnose("ME009", f"{folder}/{METADATA_FILE}"), "")
-            return _without_metadata(draft, diagnose("ME008", folder, count=len(listing.files)), "")
-
-
-def _with_generation(draft: _Draft) -> _Draft:
-    """Add the steps after which the progress is that of the folder's present generation (LZ-7.3)."""
-    start = StartGeneration(draft.listing.identity)
-    if draft.progress is None:
-        return replace(draft, steps=(start,))
-    if draft.progress.identity == draft.listing.identity:
-        return draft
-    if draft.circumstances.moved:
-        moved = diagnose("ME076", draft.table.folder)
-        learned = with_identity(draft.progress, draft.listing)
-        return replace(draft, progress=learned, steps=(UpdateFolderIdentity(draft.listing.identity),)).with_diagnostics(
-            moved
-        )
-    if not draft.is_known:
-        return replace(draft, progress=None, steps=(start,))
-    rebuilt = diagnose("ME066", draft.table.folder, count=len(draft.listing.files))
-    return replace(draft, progress=None, steps=(DropTable(rebuilt), start)).with_diagnostics(rebuilt)
+    return _TablePlanner(listing, progress, circumstances).plan()
 
 
 def with_identity(progress: Progress, listing: TableListing) -> Progress:
@@ -169,147 +103,163 @@ def with_identity(progress: Progress, listing: TableListing) -> Progress:
     return replace(progress, identity=listing.identity, applied=applied, pending_etags={}, rejection=rejection)
 
 
-def _without_metadata(draft: _Draft, fault: Diagnostic, etag: str) -> Plan:
-    """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
-    files = len(draft.listing.files)
-    if not draft.is_known:
-        return _planned(draft.with_diagnostics(fault), Unconfigured(fault, files), None)
-    return _planned(draft.with_diagnostics(fault), Halted(fault, files), _metadata_rejection(draft, fault, etag))
+class _TablePlanner:
+    """A plan in the making: a table folder, its progress, and the steps and diagnostics so far."""
+
+    def __init__(self, listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> None:
+        self._table = listing.name
+        self._folder = listing.name.folder
+        self._listing = listing
+        self._config = circumstances.config
+        self._now = circumstances.now
+        self._files = {file.path: file for file in listing.files}
+        self._diagnostics = [*listing.diagnostics]
+        self._steps: list[Step] = []
+        self._progress = self._of_this_generation(progress, moved=circumstances.moved)
+        applied = self._progress.applied if self._progress else {}
+        self._pending = {path: file.etag for path, file in self._files.items() if path not in applied}
+        self._is_known = self._progress is not None and self._progress.configured_at > 0
+        self._has_table = self._progress is not None and self._progress.has_table
+
+    def _of_this_generation(self, progress: Progress | None, *, moved: bool) -> Progress | None:
+        """Plan the steps after which the progress is that of the folder's present generation (LZ-7.3)."""
+        identity = self._listing.identity
+        if progress and progress.identity == identity:
+            return progress
+        if progress and moved:
+            self._steps.append(UpdateFolderIdentity(identity))
+            self._diagnostics.append(diagnose("ME076", self._folder))
+            return with_identity(progress, self._listing)
+        if progress and progress.configured_at > 0:
+            rebuilt = diagnose("ME066", self._folder, count=len(self._files))
+            self._steps.append(DropTable(rebuilt))
+            self._diagnostics.append(rebuilt)
+        self._steps.append(StartGeneration(identity))
+        return None
+
+    def plan(self) -> Plan:
+        match self._listing.metadata:
+            case MetadataUsable(_, metadata, diagnostics):
+                self._diagnostics += diagnostics
+                return self._configured(metadata)
+            case MetadataUnusable(etag, diagnostics):
+                self._diagnostics += diagnostics[1:]
+                return self._without_metadata(diagnostics[0], etag)
+            case MetadataAbsent():
+                known = self._progress
+                was_described = known is not None and bool(known.key_columns or known.declared_columns)
+                if self._config.missing_metadata == "insert-only" and not was_described:
+                    return self._configured(Metadata())
+                if self._is_known:
+                    return self._without_metadata(diagnose("ME009", f"{self._folder}/{METADATA_FILE}"), "")
+                return self._without_metadata(diagnose("ME008", self._folder, count=len(self._files)), "")
+
+    def _without_metadata(self, fault: Diagnostic, etag: str) -> Plan:
+        """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
+        self._diagnostics.append(fault)
+        if not self._is_known:
+            return self._planned(Unconfigured(fault, len(self._files)))
+        return self._planned(Halted(fault, len(self._files)), self._metadata_rejection(fault, etag))
+
+    def _configured(self, metadata: Metadata) -> Plan:
+        """Plan a folder with usable metadata."""
+        change = forbidden_change(self._table, self._progress, metadata)
+        if change:
+            self._diagnostics.append(change)
+            return self._planned(Halted(change, len(self._pending)), self._metadata_rejection(change, ""))
+        first_file, strict = self._config.first_file, self._config.strict
+        detection = detect(self._table, self._listing.files, metadata, self._progress, first_file, strict=strict)
+        self._diagnostics += [*detection.diagnostics, *self._overwritten_files()]
+        rejection, notes = self._current_rejection()
+        self._diagnostics += notes
+        error = rejection.diagnostic if rejection else next(filter(is_error, self._diagnostics), None)
+        batch = ApplyBatch(detection.ready, metadata)
+        if error:
+            state = Halted(error, len(detection.ready) + len(detection.later))
+            work = () if rejection else self._before(error, batch)
+            return self._planned(state, rejection or self._rejection_of(error), detection, work)
+        if detection.ready:
+            count = len(detection.ready)
+            return self._planned(Behind(count) if self._has_table else Loading(count), None, detection, (batch,))
+        if detection.missing_file:
+            return self._planned(Blocked(detection.missing_file, len(detection.later)), None, detection)
+        return self._planned(CaughtUp() if self._has_table else self._empty(), None, detection)
+
+    def _empty(self) -> Empty:
+        """State of a table without data: in Fabric `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""
+        since = (self._progress.configured_at if self._progress else 0) or self._now
+        expired = self._now - since >= FAILED_AFTER_SECONDS
+        if expired:
+            self._diagnostics.append(diagnose("ME068", self._folder, time=f"{int((self._now - since) // 86_400)} days"))
+        else:
+            failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS, tz=timezone.utc)
+            self._diagnostics.append(diagnose("ME067", self._folder, date=failed_at.date().isoformat()))
+        return Empty(expired=expired)
+
+    def _overwritten_files(self) -> Iterable[Diagnostic]:
+        """Report pending files whose content changed since an earlier listing (LZ-3.13, ME071)."""
+        known = self._progress
+        for file in self._listing.files:
+            before = known.pending_etags.get(file.path, file.etag) if known else file.etag
+            if before == file.etag or (known and known.rejection and known.rejection.path == file.path):
+                continue
+            code = "ME071" if file.has_grown_since(before) else "ME025"
+            yield diagnose(code, f"{self._folder}/{file.path}", strict=self._config.strict)
+
+    def _current_rejection(self) -> tuple[Rejection | None, tuple[Diagnostic, ...]]:
+        """Return the rejection of a file if it still holds (LZ-3.11), and its diagnostics."""
+        known = self._progress.rejection if self._progress else None
+        file = self._files.get(known.path) if known else None
+        if not known or not file or file.identity != known.identity:
+            return None, ()
+        if file.etag == known.etag:
+            return known, (known.diagnostic,)
+        return known, (known.diagnostic, diagnose("ME027", f"{self._folder}/{known.path}"))
+
+    def _metadata_rejection(self, fault: Diagnostic, etag: str) -> Rejection:
+        """Return the rejection for unusable metadata; that of a file continues to hold (LZ-3.11)."""
+        current, _ = self._current_rejection()
+        return current or Rejection(fault, METADATA_FILE, "", etag)
+
+    def _before(self, refused: Diagnostic, batch: ApplyBatch) -> tuple[Step, ...]:
+        """Return the step for files before one that its listing rejects, which only `strict` does (LZ-4.17)."""
+        places = [f"{self._folder}/{file.path}" for file in batch.files]
+        before = batch.files[: places.index(refused.path)] if refused.path in places else ()
+        return (replace(batch, files=before),) if before else ()
+
+    def _rejection_of(self, refused: Diagnostic) -> Rejection:
+        """Return the rejection of a file that is wrong by its listing (`strict`); it ends when the file changes."""
+        path = refused.path.removeprefix(f"{self._folder}/")
+        present = self._files.get(path)
+        return Rejection(refused, path, present.identity if present else "", present.etag if present else "")
+
+    def _planned(
+        self,
+        state: TableState,
+        rejection: Rejection | None = None,
+        detection: Detection | None = None,
+        work: tuple[Step, ...] = (),
+    ) -> Plan:
+        """Return the plan, with a step that records what changed about the folder."""
+        known = self._progress
+        is_configured = not isinstance(state, Unconfigured)
+        recorded = known.diagnostics if known else {}
+        sticky = tuple(said for said in self._diagnostics if said.code in STICKY_CODES and said not in recorded)
+        is_recorded = (
+            known is not None
+            and (self._is_known or not is_configured)
+            and known.missing_since is None
+            and known.rejection == rejection
+            and known.pending_etags == self._pending
+        )
+        if not is_recorded or sticky:
+            self._steps.append(RecordFolderState(is_configured, self._pending, rejection, sticky))
+        return Plan(self._table, state, (*self._steps, *work), detection, tuple(self._diagnostics))
 
 
-def _configured(draft: _Draft, metadata: Metadata) -> Plan:
-    """Plan a folder with usable metadata."""
-    config = draft.circumstances.config
-    change = forbidden_change(draft.table, draft.progress, metadata)
-    if change:
-        refused = Halted(change, len(draft.pending))
-        return _planned(draft.with_diagnostics(change), refused, _metadata_rejection(draft, change, ""))
-    detection = detect(
-        draft.table, draft.listing.files, metadata, draft.progress, config.first_file, strict=config.strict
-    )
-    draft = draft.with_diagnostics(*detection.diagnostics, *_overwritten_files(draft))
-    rejection, notes = _current_rejection(draft)
-    draft = draft.with_diagnostics(*notes)
-    error = rejection.diagnostic if rejection else _first_error(draft.diagnostics)
-    if error:
-        pending = len(detection.ready) + len(detection.later)
-        work = () if rejection else _before(error, draft, ApplyBatch(detection.ready, metadata))
-        return _planned(draft, Halted(error, pending), rejection or _rejection_of(draft, error), detection, work)
-    return _readable(draft, metadata, detection)
-
-
-def _readable(draft: _Draft, metadata: Metadata, detection: Detection) -> Plan:
-    """Plan a table that is not halted."""
-    if detection.ready:
-        count = len(detection.ready)
-        state: TableState = Behind(count) if draft.progress and draft.progress.has_table else Loading(count)
-        return _planned(draft, state, None, detection, (ApplyBatch(detection.ready, metadata),))
-    if detection.missing_file:
-        return _planned(draft, Blocked(detection.missing_file, len(detection.later)), None, detection)
-    if draft.progress and draft.progress.has_table:
-        return _planned(draft, CaughtUp(), None, detection)
-    return _without_data(draft, detection)
-
-
-def _without_data(draft: _Draft, detection: Detection) -> Plan:
-    """Plan a table without data: in Fabric `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""
-    since = draft.progress.configured_at if draft.progress and draft.progress.configured_at else draft.circumstances.now
-    if draft.circumstances.now - since < FAILED_AFTER_SECONDS:
-        note = diagnose("ME067", draft.table.folder, date=date_of(since + FAILED_AFTER_SECONDS))
-        return _planned(draft.with_diagnostics(note), Empty(expired=False), None, detection)
-    days = int((draft.circumstances.now - since) // 86_400)
-    note = diagnose("ME068", draft.table.folder, time=f"{days} days")
-    return _planned(draft.with_diagnostics(note), Empty(expired=True), None, detection)
-
-
-def date_of(seconds: float) -> str:
-    """The UTC date of a time in seconds since 1970, as ISO 8601 writes it."""
-    return datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
-
-
-def _overwritten_files(draft: _Draft) -> Iterable[Diagnostic]:
-    """Report pending files whose content changed since an earlier listing (LZ-3.13, ME071)."""
-    if not draft.progress:
-        return
-    rejection = draft.progress.rejection
-    for file in draft.listing.files:
-        before = draft.progress.pending_etags.get(file.path, file.etag)
-        if before == file.etag or (rejection and rejection.path == file.path):
-            continue
-        code = "ME071" if file.has_grown_since(before) else "ME025"
-        yield diagnose(code, f"{draft.table.folder}/{file.path}", strict=draft.circumstances.config.strict)
-
-
-def _current_rejection(draft: _Draft) -> tuple[Rejection | None, tuple[Diagnostic, ...]]:
-    """Return the rejection of a file if it still holds (LZ-3.11), and its diagnostics."""
-    known = draft.progress.rejection if draft.progress else None
-    if not known or known.path == METADATA_FILE:
-        return None, ()
-    file = draft.file(known.path)
-    if not file or file.identity != known.identity:
-        return None, ()
-    if file.etag == known.etag:
-        return known, (known.diagnostic,)
-    return known, (known.diagnostic, diagnose("ME027", f"{draft.table.folder}/{known.path}"))
-
-
-def _metadata_rejection(draft: _Draft, fault: Diagnostic, etag: str) -> Rejection:
-    """Return the rejection for unusable metadata; that of a file continues to hold (LZ-3.11)."""
-    current, _ = _current_rejection(draft)
-    return current or Rejection(fault, METADATA_FILE, "", etag)
-
-
-def _first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
-    return next((diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR), None)
-
-
-def _before(refused: Diagnostic, draft: _Draft, batch: ApplyBatch) -> tuple[Step, ...]:
-    """Return the step for files before one that its listing rejects, which only `strict` does (LZ-4.17)."""
-    places = [f"{draft.table.folder}/{file.path}" for file in batch.files]
-    before = batch.files[: places.index(refused.path)] if refused.path in places else ()
-    return (replace(batch, files=before),) if before else ()
-
-
-def _rejection_of(draft: _Draft, refused: Diagnostic) -> Rejection:
-    """Return the rejection of a file that is wrong by its listing (`strict`); it ends when the file changes."""
-    path = refused.path.removeprefix(f"{draft.table.folder}/")
-    present = draft.file(path)
-    return Rejection(refused, path, present.identity if present else "", present.etag if present else "")
-
-
-def _planned(
-    draft: _Draft,
-    state: TableState,
-    rejection: Rejection | None,
-    detection: Detection | None = None,
-    work: tuple[Step, ...] = (),
-) -> Plan:
-    """Return the plan, with a step that records what changed about the folder."""
-    record = _folder_state(draft, rejection, is_configured=not isinstance(state, Unconfigured))
-    return Plan(draft.table, state, (*draft.steps, *record, *work), detection, draft.diagnostics)
-
-
-def _folder_state(draft: _Draft, rejection: Rejection | None, *, is_configured: bool) -> tuple[Step, ...]:
-    """Return a step that records what changed about the folder; none where nothing did."""
-    known = draft.progress
-    recorded = known.diagnostics if known else {}
-    new = tuple(
-        diagnostic for diagnostic in draft.diagnostics if diagnostic.code in STICKY_CODES and diagnostic not in recorded
-    )
-    is_recorded = (
-        known is not None
-        and (draft.is_known or not is_configured)
-        and known.missing_since is None
-        and known.rejection == rejection
-        and known.pending_etags == draft.pending
-    )
-    return () if is_recorded and not new else (RecordFolderState(is_configured, draft.pending, rejection, new),)
-
-
-def _was_described(draft: _Draft) -> bool:
-    """Whether files were applied under metadata with a key or columns."""
-    known = draft.progress
-    return known is not None and bool(known.key_columns or known.declared_columns)
+def is_error(diagnostic: Diagnostic) -> bool:
+    """Whether a diagnostic halts its table."""
+    return diagnostic.severity is Severity.ERROR
 
 
 @dataclass(frozen=True)
@@ -354,32 +304,33 @@ class ZonePlanner:
         Raises:
             StorageUnavailable: a folder's content could not be read.
         """
-        context, names = self._context, [listing.name for listing in self._zone.tables]
+        context, listings = self._context, {listing.name: listing for listing in self._zone.tables}
         known = context.ledger.tables()
-        refusals = ownership_conflicts(context, self._folders.foreign, names)
-        planned = {*known, *names} - overlapping_tables(context, {*known, *names}, except_for)
-        plans = {
-            listing.name: self._plan(listing, refusals.get(listing.name))
-            for listing in self._zone.tables
-            if listing.name in planned
-        }
         circumstances = Circumstances(context.config, context.clock())
-        plans |= {
-            table: plan_missing(table, known[table], circumstances) for table in self._missing() if table in planned
+        refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
+        left_out = overlapping_tables(context, {*known, *listings}, except_for)
+        plans = {
+            table: self._plan(listing, replace(circumstances, refusal=refusals.get(table)))
+            for table, listing in listings.items()
+            if table not in left_out
         }
-        return plans
+        missing = [
+            table for table in known if table not in listings and table not in left_out and self._is_missing(table)
+        ]
+        return plans | {table: plan_missing(table, known[table], circumstances) for table in missing}
 
-    def _plan(self, listing: TableListing, refusal: Diagnostic | None) -> Plan:
+    def _plan(self, listing: TableListing, circumstances: Circumstances) -> Plan:
         progress = self._context.ledger.progress(listing.name)
         moved = self.root.has_moved(listing, progress)
+        circumstances = replace(circumstances, moved=moved)
         is_new_generation = progress is not None and progress.identity != listing.identity and not moved
-        diagnostic = None if is_new_generation or refusal else self._delta_table_diagnostic(listing.name, progress)
-        if diagnostic and diagnostic.severity is Severity.ERROR:
-            refusal = diagnostic
-        planned = plan(listing, progress, Circumstances(self._context.config, self._context.clock(), refusal, moved))
-        return (
-            replace(planned, diagnostics=(*planned.diagnostics, diagnostic)) if diagnostic and not refusal else planned
-        )
+        if is_new_generation or circumstances.refusal:
+            return plan(listing, progress, circumstances)
+        diagnostic = self._delta_table_diagnostic(listing.name, progress)
+        if diagnostic and is_error(diagnostic):
+            return plan(listing, progress, replace(circumstances, refusal=diagnostic))
+        planned = plan(listing, progress, circumstances)
+        return replace(planned, diagnostics=(*planned.diagnostics, diagnostic)) if diagnostic else planned
 
     def _delta_table_diagnostic(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
         """Report a Delta table that cannot be read (ME081), or that another program changed (ME080)."""
@@ -394,16 +345,11 @@ class ZonePlanner:
             return None  # the next batch fails for the same reason, and reports it
         return None if version is None else diagnose("ME080", table.folder, version=version)
 
-    def _missing(self) -> Iterator[TableName]:
-        """Known tables whose folders are certainly missing: an unlisted or unmounted zone proves nothing."""
-        zone = self._zone
-        if not zone.identity or self.root.is_mount_lost or "" in zone.unlisted:
-            return
-        listed = {listing.name for listing in zone.tables}
-        for table in self._context.ledger.tables():
-            schema_folder = f"{table.schema}{SCHEMA_SUFFIX}" if table.schema else ""
-            if table not in listed and not zone.unlisted & {schema_folder, table.folder}:
-                yield table
+    def _is_missing(self, table: TableName) -> bool:
+        """Whether a folder that is not listed is certainly missing: an unlisted or unmounted zone proves nothing."""
+        if not self._zone.identity or self.root.is_mount_lost:
+            return False
+        return not self._zone.unlisted & {f"{table.schema}{SCHEMA_SUFFIX}", table.folder}
 
 
 def ownership_conflicts(

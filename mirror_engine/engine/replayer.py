@@ -40,10 +40,9 @@ from mirror_engine.tables.reading.request import PendingFiles, TableContext
 if TYPE_CHECKING:
     from mirror_engine.engine.batch_reader import BatchReader, PreparedBatch
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.tables.base import Outcome, TableSnapshot
+    from mirror_engine.tables.base import TableSnapshot
 
 
 def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:

@@ -112,8 +112,8 @@ class ZoneListing:
         folder: the zone, from ROOT: `Files/LandingZone`, or `LandingZone`.
         identity: the zone folder's creation stamp; `""` while there is no zone, which is not an emptied one.
         tables: every table folder, schema folders first, then by name.
-        unlisted: schema and table folders that could not be listed, or kept changing during the scan
-            (`""` for the zone): nothing below is dropped or applied.
+        unlisted: schema and table folders that could not be listed, or kept changing during the scan:
+            nothing below is dropped or applied.
         diagnostics: about the zone itself and files outside tables.
         partner: the publisher's own words; None if it left none.
     """

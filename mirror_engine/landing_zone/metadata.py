@@ -24,7 +24,6 @@ from mirror_engine.landing_zone.names import METADATA_FILE, TableName
 from mirror_engine.landing_zone.schema import folded, type_mismatch
 
 if TYPE_CHECKING:
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.schema import Column
 
