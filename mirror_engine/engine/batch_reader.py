@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.events import Event, FileRead
 from mirror_engine.landing_zone.change import RowMarker
-from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose
 from mirror_engine.landing_zone.listing import partition_of
-from mirror_engine.landing_zone.metadata import Metadata, Strategy
+from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.tables.base import ChangeBatch, FileRows
 from mirror_engine.tables.reading.request import ReadFile
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.landing_zone.schema import Column
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader, PendingFiles, TableContext
 
@@ -50,15 +48,6 @@ class PreparedBatch:
     metadata: Metadata
     refusal: RejectedFile | None
     diagnostics: tuple[Diagnostic, ...]
-
-    @property
-    def declared_columns(self) -> tuple[Column, ...]:
-        """SchemaDefinition in force."""
-        return self.metadata.definition
-
-    def sequence_of(self, file: LandedFile) -> int | None:
-        """Return the file's number, where the table numbers its files (LZ-3.2, LZ-3.15)."""
-        return sequence_of(file.name) if self.metadata.strategy is Strategy.SEQUENTIAL else None
 
     def release(self) -> None:
         """Release memory and scratch files of the rows."""
@@ -99,12 +88,11 @@ class BatchReader:
             StorageUnavailable: a file could not be read.
         """
         first = self._try_passthrough(pending, 0, pending.facts)
+        run = self._passthrough_run(pending, first) if isinstance(first, ReadFile) else self._read_run(pending, first)
         read: list[FileRows] = []
         refusal, facts = None, pending.facts
         try:
-            for file_read in (
-                self._passthrough_run(pending, first) if isinstance(first, ReadFile) else self._read_run(pending, first)
-            ):
+            for file_read in run:
                 read.append(file_read.rows)
                 facts = file_read.facts
                 self._emit(FileRead(pending.table, file_read.rows.path, file_read.rows.row_count))
@@ -117,8 +105,10 @@ class BatchReader:
         diagnostics = [diagnostic for rows in read for diagnostic in rows.diagnostics]
         diagnostics += _repeats(pending.table, read, known)
         files = tuple(pending.files[: len(read)])
-        metadata = pending.metadata
-        return PreparedBatch(files, _batch(read, metadata, facts), facts, metadata, refusal, tuple(diagnostics))
+        schema = facts.schema or TableSchema(())
+        keys = dict.fromkeys(key.name for name in pending.metadata.key_columns if (key := schema.find(name)))
+        batch = ChangeBatch(tuple(read), schema, tuple(keys))
+        return PreparedBatch(files, batch, facts, pending.metadata, refusal, tuple(diagnostics))
 
     def _try_passthrough(self, pending: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
         if pending.files[place].size >= LARGE_FILE_BYTES and pending.facts.markers_seen and not pending.facts.is_empty:
@@ -145,31 +135,17 @@ class BatchReader:
                 if is_full(self._config, place, size, file) or isinstance(passthrough, ReadFile):
                     break
                 file_read = next(reading)
-                if not pending.facts.is_empty and _updates(file_read.rows):
+                rows, facts = file_read.rows, file_read.facts
+                may_update = rows.markers.get(RowMarker.UPDATE) or rows.markers.get(RowMarker.UPSERT)
+                if may_update and not pending.facts.is_empty:  # a file of deletes alone often matches no row
                     self._prepare()
-                facts = file_read.facts
-                size += file_read.rows.accounted_bytes
-                yield (
-                    file_read
-                    if passthrough == file_read.rows.reason
-                    else ReadFile(replace(file_read.rows, reason=passthrough), facts)
-                )
+                size += rows.accounted_bytes
+                yield ReadFile(replace(rows, reason=passthrough), facts)
 
 
 def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
     """Whether a commit of so many files and bytes ends before the following file (LZ-4.16); one always fits."""
     return count > 0 and (count >= config.max_batch_files or size + following.size > config.max_batch_size)
-
-
-def _updates(rows: FileRows) -> bool:
-    """Whether a file may change rows of the table; a file of deletes alone often matches none."""
-    return any(rows.markers.get(marker) for marker in (RowMarker.UPDATE, RowMarker.UPSERT))
-
-
-def _batch(read: Sequence[FileRows], metadata: Metadata, facts: TableContext) -> ChangeBatch:
-    schema = facts.schema or TableSchema(())
-    keys = (schema.find(name) for name in metadata.key_columns)
-    return ChangeBatch(tuple(read), schema, tuple(dict.fromkeys(key.name for key in keys if key)))
 
 
 def _repeats(table: TableName, read: Sequence[FileRows], known: Progress) -> list[Diagnostic]:

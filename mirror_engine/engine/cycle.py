@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mirror_engine.engine.context import DiagnosticNotifier
 from mirror_engine.engine.planner import ZonePlanner
-from mirror_engine.engine.recovery import reconcile, recover, rescan
+from mirror_engine.engine.recovery import recover, rescan
 from mirror_engine.engine.replayer import Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
-from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, TransientError
+from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, RetryScheduled
 from mirror_engine.landing_zone.diagnostics import diagnose, printable
 
@@ -36,7 +36,7 @@ FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 300.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class CycleResult:
     """What one cycle saw and did.
 
@@ -48,21 +48,11 @@ class CycleResult:
         outdated: tables that the next cycle may plan otherwise: something was done since, or is in progress.
     """
 
-    zone: ZoneListing | None
+    zone: ZoneListing | None = None
     plans: dict[TableName, Plan] = field(default_factory=dict)
-    commits: tuple[BatchCommitted, ...] = ()
-    failures: Failures = field(default_factory=dict)
-    outdated: frozenset[TableName] = frozenset()
-
-
-@dataclass(frozen=True)
-class _Outcomes:
-    """What became of the tasks that ran in a cycle; `finished` are tables whose steps were carried out."""
-
     commits: list[BatchCommitted] = field(default_factory=list)
-    finished: set[TableName] = field(default_factory=set)
     failures: Failures = field(default_factory=dict)
-    not_cleaned: Failures = field(default_factory=dict)
+    outdated: set[TableName] = field(default_factory=set)
 
 
 class Engine:
@@ -88,8 +78,8 @@ class Engine:
         self._poller = poller
         self._janitor = janitor
         self._publish = publish
-        self._replayer = Replayer(context, reader)
-        self._scheduler = TableScheduler(context.config.workers, self._run_batch)
+        self._replayer = Replayer(context, reader, janitor)
+        self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
         self._notifier = DiagnosticNotifier(context.emit)
         self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)  # such a table can still be read
@@ -118,39 +108,44 @@ class Engine:
         started = time.monotonic()
         self._context.emit(CycleStarted(self._cycles))
         earlier = self._scheduler.in_progress
-        zone = None
+        result = CycleResult()
         try:
-            zone = self._poller.scan()
+            result.zone = zone = self._poller.scan()
             folders = self._scan_delta_folders(earlier)
             planner = ZonePlanner(self._context, folders, zone)
             plans = planner.plans(except_for=earlier)
         except StorageUnavailable as error:
-            if zone is None:
+            if result.zone is None:
                 self._notifier.update(None, [diagnose("ME070", "")])
             self._is_outdated = False
-            return CycleResult(None, failures={None: self._retry(None, error, self._backoff)})
+            return CycleResult(failures={None: self._retry(None, error)})
         is_due = partial(self._is_due, is_called, started, time.monotonic()) if is_called else None
-        unread = self._unread(plans, folders)
-        self._notify(zone, plans)
-        shown = {**plans, **{table: task.plan for table, task in earlier.items()}}
-        failures = self._published(shown) | self._unlisted(zone)
-        waiting = self._backoff.waiting | unread.keys()
+        result.plans = {**plans, **{table: task.plan for table, task in earlier.items()}}
+        self._notifier.update(None, zone.diagnostics)
+        for table, plan in plans.items():
+            self._notifier.update(table, plan.diagnostics)
+        self._note_failures_before(result, zone, folders)
+        try:
+            self._publish(result.plans)
+        except StorageUnavailable as error:  # the next cycle publishes again
+            self._context.emit(RetryScheduled(None, str(error), 0.0))
+            result.failures[None] = error
+        waiting = {*self._backoff.waiting, *(t for t in plans if self._context.delta_folder(t) in folders.unread)}
         self._submit(zone, plans, waiting | {maintained}, str(planner.root.now), stop)
-        outcomes = self._collect(is_due)
+        finished, failed = self._collect(result, is_due)
         in_progress = self._scheduler.in_progress
-        failed = self._without_damaged(outcomes.failures)
         self._backoff.keep({*waiting, *in_progress, *failed})
-        failures |= self._remember_root(planner, shown)
-        outdated = {commit.table for commit in outcomes.commits} | {
-            t for t in outcomes.failures if t and t not in failed
-        }
-        repeated = {table for table in outcomes.finished if self._carried_out.get(table) == shown[table]}
-        self._carried_out = {table: shown[table] for table in outcomes.finished}
-        outdated |= {*earlier, *in_progress, *(outcomes.finished - repeated)}
-        self._is_outdated = bool(outdated)
-        self._context.emit(CycleEnded(self._cycles, len(outcomes.commits), time.monotonic() - started))
-        failures = {**self._still_waiting(shown), **unread, **failures, **failed, **outcomes.not_cleaned}
-        return CycleResult(zone, shown, tuple(outcomes.commits), failures, frozenset(outdated))
+        try:
+            planner.root.remember(result.plans.values(), {task.root_identity for task in in_progress.values()})
+        except StorageUnavailable as error:
+            result.failures[None] = self._retry(None, error)
+        repeated = {table for table in finished if self._carried_out.get(table) == result.plans[table]}
+        self._carried_out = {table: result.plans[table] for table in finished}
+        result.outdated |= {*earlier, *in_progress, *(finished - repeated)}
+        result.outdated |= {commit.table for commit in result.commits}
+        self._is_outdated = bool(result.outdated)
+        self._context.emit(CycleEnded(self._cycles, len(result.commits), time.monotonic() - started))
+        return result
 
     def next_cycle_seconds(self, longest: float) -> float:
         """Seconds until the next cycle: 0 where it would plan otherwise, less than `longest` where a retry is due."""
@@ -164,18 +159,37 @@ class Engine:
         """End the workers, after their present batches."""
         self._scheduler.close()
 
-    def _scan_delta_folders(self, busy: Collection[TableName]) -> DeltaFolders:
-        """The folders of Delta tables; before the first cycle, the ledger is reconciled with their logs."""
-        known = self._delta_folders
-        self._delta_folders = (
-            rescan(self._context, known, busy) if known else recover(self._context, skip_unchanged=True)
-        )
+    def _scan_delta_folders(
+        self, busy: Collection[TableName], damaged: Mapping[str, TableDamaged] | None = None
+    ) -> DeltaFolders:
+        """The folders of Delta tables; before the first cycle, the ledger is reconciled with their logs.
+
+        Args:
+            busy: tables in progress, whose logs are not read.
+            damaged: folders whose logs were found damaged since the last scan.
+        """
+        if self._delta_folders is None:
+            self._delta_folders = recover(self._context, skip_unchanged=True)
+        else:
+            known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **(damaged or {})})
+            self._delta_folders = rescan(self._context, known, busy)
         return self._delta_folders
 
-    def _notify(self, zone: ZoneListing, plans: Mapping[TableName, Plan]) -> None:
-        self._notifier.update(None, zone.diagnostics)
-        for table, plan in plans.items():
-            self._notifier.update(table, plan.diagnostics)
+    def _note_failures_before(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
+        """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""
+        waiting = self._backoff.waiting
+        for table in result.plans:
+            unread = folders.unread.get(self._context.delta_folder(table))
+            if unread:  # its progress is not known for certain
+                result.failures[table] = unread if table in waiting else self._retry(table, unread)
+            elif table in waiting | self._cleaning_backoff.waiting:
+                result.failures[table] = TransientError(f"{table.normalized} waits for its next try")
+        if not zone.unlisted:
+            self._backoff.succeeded(None)
+        else:  # the zone may not have caught up, whatever its tables say
+            names = ", ".join(sorted(map(printable, zone.unlisted)))
+            error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
+            result.failures[None] = self._retry(None, error)
 
     def _submit(
         self,
@@ -194,49 +208,35 @@ class Engine:
             if table in paused:
                 task.steps.clear()
             task.has_steps = bool(task.steps)
-            if task.has_steps or self._can_be_cleaned(task):
+            if task.has_steps or self._replayer.can_clean(task):
                 self._scheduler.submit(task, stop)
 
-    def _run_batch(self, task: TableTask) -> BatchCommitted | None:
-        """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1); in a worker thread."""
-        task.is_cleaning = not task.steps
-        if task.is_cleaning:
-            progress = self._context.ledger.progress(task.table)
-            if self._can_be_cleaned(task) and task.listing and progress:
-                self._janitor.clean(task.zone, task.listing, progress)
-            task.is_cleaned = True
-            return None
-        try:
-            return self._replayer.advance(task)
-        except CommitConflict:
-            folder = self._context.delta_folder(task.table)
-            reconcile(self._context, task.table, self._context.writer.snapshot(folder))
-            raise
-
-    def _can_be_cleaned(self, task: TableTask) -> bool:
-        progress = self._context.ledger.progress(task.table)
-        if task.is_cleaned or not task.listing or not progress or not progress.has_table:
-            return False
-        return progress.identity == task.listing.identity and self._janitor.is_due(task.zone, task.listing, progress)
-
-    def _collect(self, is_due: Callable[[], bool] | None) -> _Outcomes:
-        """Wait for the tasks, or until the next cycle is due."""
-        outcomes = _Outcomes()
+    def _collect(self, result: CycleResult, is_due: Callable[[], bool] | None) -> tuple[set[TableName], set[TableName]]:
+        """Wait for the tasks, or until the next cycle is due; returns tables that are done, and those that failed."""
+        finished: set[TableName] = set()
+        failed: set[TableName] = set()
+        not_cleaned: set[TableName] = set()
         untried = self._cleaning_backoff.waiting
         for task, outcome in self._scheduler.results(is_due):
-            if isinstance(outcome, TransientError):
+            folder, busy = self._context.delta_folder(task.table), self._scheduler.in_progress
+            if (
+                isinstance(outcome, TableDamaged)
+                and folder in self._scan_delta_folders(busy, {folder: outcome}).damaged
+            ):
+                result.outdated.add(task.table)  # the next cycle plans it as halted
+            elif isinstance(outcome, TransientError):
+                (not_cleaned if task.is_cleaning else failed).add(task.table)
                 backoff = self._cleaning_backoff if task.is_cleaning else self._backoff
-                failures = outcomes.not_cleaned if task.is_cleaning else outcomes.failures
-                failures[task.table] = self._retry(task.table, outcome, backoff)
+                result.failures[task.table] = self._retry(task.table, outcome, backoff)
             elif isinstance(outcome, BaseException):
                 raise outcome
             elif task.is_finished and task.has_steps:
-                outcomes.finished.add(task.table)
+                finished.add(task.table)
             if isinstance(outcome, BatchCommitted):
-                outcomes.commits.append(outcome)
+                result.commits.append(outcome)
                 self._backoff.succeeded(task.table)
-        self._cleaning_backoff.keep({*untried, *self._scheduler.in_progress, *outcomes.not_cleaned})
-        return outcomes
+        self._cleaning_backoff.keep({*untried, *self._scheduler.in_progress, *not_cleaned})
+        return finished, failed
 
     def _is_due(self, is_called: Callable[[], bool], started: float, scanned: float) -> bool:
         """Whether the next cycle is due: it is called for, its time has come, or a table's backoff is over.
@@ -251,56 +251,6 @@ class Engine:
         busy = self._scheduler.in_progress
         return self._cleaning_backoff.next_seconds(self._backoff.next_seconds(longest, busy), busy)
 
-    def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff) -> TransientError:
-        self._context.emit(RetryScheduled(table, str(error), backoff.failed(table)))
+    def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff | None = None) -> TransientError:
+        self._context.emit(RetryScheduled(table, str(error), (backoff or self._backoff).failed(table)))
         return error
-
-    def _published(self, plans: Mapping[TableName, Plan]) -> Failures:
-        try:
-            self._publish(plans)
-        except StorageUnavailable as error:
-            self._context.emit(RetryScheduled(None, str(error), 0.0))
-            return {None: error}
-        return {}
-
-    def _unlisted(self, zone: ZoneListing) -> Failures:
-        """Folders that could not be listed: the zone may not have caught up, whatever its tables say."""
-        if not zone.unlisted:
-            self._backoff.succeeded(None)
-            return {}
-        names = ", ".join(sorted(map(printable, zone.unlisted)))
-        error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
-        return {None: self._retry(None, error, self._backoff)}
-
-    def _unread(self, plans: Collection[TableName], folders: DeltaFolders) -> Failures:
-        """Tables whose Delta logs could not be read yet: their progress is not known for certain."""
-        waiting = self._backoff.waiting
-        errors = {table: folders.unread.get(self._context.delta_folder(table)) for table in plans}
-        return {
-            table: error if table in waiting else self._retry(table, error, self._backoff)
-            for table, error in errors.items()
-            if error
-        }
-
-    def _without_damaged(self, failures: Failures) -> Failures:
-        """Failures to retry; a table whose log is damaged is planned as halted by the next cycle instead."""
-        folders = {table: self._context.delta_folder(table) for table in failures if table}
-        damaged = {folders[t]: error for t, error in failures.items() if t and isinstance(error, TableDamaged)}
-        if damaged and self._delta_folders:
-            known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **damaged})
-            self._delta_folders = rescan(self._context, known, self._scheduler.in_progress)
-            damaged = {folder: error for folder, error in damaged.items() if folder in self._delta_folders.damaged}
-        return {table: error for table, error in failures.items() if not table or folders[table] not in damaged}
-
-    def _remember_root(self, planner: ZonePlanner, plans: Mapping[TableName, Plan]) -> Failures:
-        try:
-            planner.root.remember(plans.values(), {task.root_identity for task in self._scheduler.in_progress.values()})
-        except StorageUnavailable as error:
-            return {None: self._retry(None, error, self._backoff)}
-        return {}
-
-    def _still_waiting(self, plans: Collection[TableName]) -> Failures:
-        waiting = self._backoff.waiting | self._cleaning_backoff.waiting
-        return {
-            table: TransientError(f"{table.normalized} waits for its next try") for table in plans if table in waiting
-        }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
-from mirror_engine.errors import CommitConflict, TableDamaged, TransientError
+from mirror_engine.errors import TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
@@ -217,14 +217,6 @@ def is_as_recorded(known: Progress, state: TableSnapshot | None) -> bool:
     if state is None:
         return not known.has_table
     return state.record is not None and state.record.progress.generation == known.generation
-
-
-def disagreement(table: TableName) -> CommitConflict:
-    """Return the error for a Delta table that was removed, replaced or unreadable since it was recorded."""
-    return CommitConflict(
-        f"{table.folder}: the Delta table does not match the recorded state",
-        "The next cycle reads its log again; remove a table of another program.",
-    )
 
 
 def latest_external_change(context: EngineContext, table: TableName, progress: Progress) -> int | None:

@@ -22,8 +22,8 @@ from mirror_engine.engine.plan import (
 )
 from mirror_engine.engine.planner import with_identity
 from mirror_engine.engine.poller import is_unchanged
-from mirror_engine.engine.recovery import disagreement, is_as_recorded, latest_external_change
-from mirror_engine.errors import ConcurrentModification
+from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
+from mirror_engine.errors import CommitConflict, ConcurrentModification
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
@@ -32,14 +32,19 @@ from mirror_engine.events import (
     TableHalted,
     TableResumed,
 )
+from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
+from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.tables.base import STAGED, BatchRecord, Outcome, method_of
 from mirror_engine.tables.reading.request import PendingFiles, TableContext
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirror_engine.engine.batch_reader import BatchReader, PreparedBatch
     from mirror_engine.engine.context import EngineContext
+    from mirror_engine.engine.janitor import Janitor
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.tables.base import TableSnapshot
@@ -49,18 +54,19 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
     """Return the progress after a batch."""
     applied = dict(known.applied)
     watermarks = dict(known.watermarks)
+    is_numbered = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
     for listed, file in zip(batch.files, batch.batch.files, strict=True):
         way = STAGED if file.passthrough else ""
         applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, way, file.reason)
-        if (sequence := batch.sequence_of(listed)) is not None:
-            watermarks[listed.partition] = max(sequence, watermarks.get(listed.partition, 0))
+        if is_numbered:
+            watermarks[listed.partition] = max(sequence_of(listed.name), watermarks.get(listed.partition, 0))
     return replace(
         known,
         batch=known.batch + 1,
         watermarks=watermarks,
         applied=applied,
         key_columns=batch.batch.key_columns,
-        declared_columns=known.declared_columns or batch.declared_columns,
+        declared_columns=known.declared_columns or batch.metadata.definition,
         naive_columns=batch.facts.naive_columns,
         utc_columns=batch.facts.utc_columns,
         markers_seen=batch.facts.markers_seen,
@@ -79,14 +85,13 @@ def for_commit(progress: Progress, listing: TableListing | None) -> Progress:
 
 
 def for_ledger(
-    progress: Progress, batch: PreparedBatch, outcome: Outcome, diagnostics: tuple[Diagnostic, ...]
+    progress: Progress, batch: PreparedBatch, outcome: Outcome, diagnostics: Sequence[Diagnostic]
 ) -> Progress:
     """Return the progress as the ledger keeps it: with Delta versions and diagnostics."""
-    paths = {file.path for file in batch.batch.files}
-    applied = {
-        path: replace(file, version=outcome.version, applied_by=method_of(outcome.operation)) if path in paths else file
-        for path, file in progress.applied.items()
-    }
+    applied = dict(progress.applied)
+    for file in batch.files:
+        known = applied[file.path]
+        applied[file.path] = replace(known, version=outcome.version, applied_by=method_of(outcome.operation))
     counts = tally(progress.diagnostics, diagnostics)
     return replace(progress, applied=applied, delta_version=outcome.version, diagnostics=counts)
 
@@ -134,16 +139,40 @@ class TableTask:
 class Replayer:
     """Carries out the steps of a table; those of different tables may be carried out in parallel."""
 
-    def __init__(self, context: EngineContext, reader: BatchReader) -> None:
+    def __init__(self, context: EngineContext, reader: BatchReader, janitor: Janitor) -> None:
         self._context = context
         self._reader = reader
+        self._janitor = janitor
 
-    def advance(self, task: TableTask) -> BatchCommitted | None:
-        """Carry out the next steps, at most one commit, which is returned. A rejected file halts the table.
+    def run(self, task: TableTask) -> BatchCommitted | None:
+        """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1).
 
         Raises:
             TransientError: a step failed; a later cycle plans again.
         """
+        task.is_cleaning = not task.steps
+        if task.is_cleaning:
+            progress = self._context.ledger.progress(task.table)
+            if self.can_clean(task) and task.listing and progress:
+                self._janitor.clean(task.zone, task.listing, progress)
+            task.is_cleaned = True
+            return None
+        try:
+            return self.advance(task)
+        except CommitConflict:
+            folder = self._context.delta_folder(task.table)
+            reconcile(self._context, task.table, self._context.writer.snapshot(folder))
+            raise
+
+    def can_clean(self, task: TableTask) -> bool:
+        """Whether files may be moved away: of this generation, and not looked at since the last change."""
+        progress = self._context.ledger.progress(task.table)
+        if task.is_cleaned or not task.listing or not progress or not progress.has_table:
+            return False
+        return progress.identity == task.listing.identity and self._janitor.is_due(task.zone, task.listing, progress)
+
+    def advance(self, task: TableTask) -> BatchCommitted | None:
+        """Carry out the next steps, at most one commit, which is returned. A rejected file halts the table."""
         while task.steps:
             step = task.steps[0]
             if isinstance(step, ApplyBatch):
@@ -157,22 +186,22 @@ class Replayer:
         task: TableTask,
         step: DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | MarkFolderMissing,
     ) -> None:
-        ledger = self._context.ledger
-        known = ledger.progress(task.table)
+        ledger, table = self._context.ledger, task.table
+        known = ledger.progress(table)
         match step:
-            case DropTable():
-                self.drop(task.table, step.diagnostic)
-            case StartGeneration():
-                ledger.record(task.table, Progress(uuid.uuid4().hex, step.identity))
+            case DropTable(diagnostic):
+                self.drop(table, diagnostic)
+            case StartGeneration(identity):
+                ledger.record(table, Progress(uuid.uuid4().hex, identity))
             case UpdateFolderIdentity():
                 if known and task.listing:
-                    ledger.record(task.table, with_identity(known, task.listing))
+                    ledger.record(table, with_identity(known, task.listing))
             case RecordFolderState():
                 if known:
-                    self._record_folder_state(task.table, known, step)
-            case MarkFolderMissing():
+                    self._record_folder_state(table, known, step)
+            case MarkFolderMissing(at):
                 if known:
-                    ledger.record(task.table, replace(known, missing_since=step.at))
+                    ledger.record(table, replace(known, missing_since=at))
             case _:
                 assert_never(step)
 
@@ -186,15 +215,14 @@ class Replayer:
         self._context.emit(TableDropped(table, reason.full_message))
 
     def _record_folder_state(self, table: TableName, known: Progress, step: RecordFolderState) -> None:
-        configured_at = known.configured_at or (self._context.clock() if step.is_configured else 0.0)
         noted = replace(
             known,
-            configured_at=configured_at,
+            configured_at=known.configured_at or (self._context.clock() if step.is_configured else 0.0),
             pending_etags=step.pending_etags,
             rejection=step.rejection,
             missing_since=None,
+            diagnostics=tally(known.diagnostics, step.diagnostics),
         )
-        noted = replace(noted, diagnostics=tally(known.diagnostics, step.diagnostics))
         self._context.ledger.record(table, noted)
         if step.rejection and (not known.rejection or known.rejection.diagnostic != step.rejection.diagnostic):
             self._context.emit(TableHalted(table, step.rejection.diagnostic))
@@ -213,11 +241,12 @@ class Replayer:
         self._context.emit(BatchStarted(task.table, len(task.pending), first, last))
         state = self._context.writer.snapshot(self._context.delta_folder(task.table))
         if not is_as_recorded(known, state):
-            raise disagreement(task.table)
-        facts = _context(known, state)
-        batch = self._reader.next_batch(
-            PendingFiles(task.zone, task.table, tuple(task.pending), step.metadata, facts), known
-        )
+            raise CommitConflict(
+                f"{task.table.folder}: the Delta table does not match the recorded state",
+                "The next cycle reads its log again; remove a table of another program.",
+            )
+        pending = PendingFiles(task.zone, task.table, tuple(task.pending), step.metadata, _context(known, state))
+        batch = self._reader.next_batch(pending, known)
         try:
             committed = self._commit(task, batch, known, state, started) if batch.files else None
         finally:
@@ -233,28 +262,30 @@ class Replayer:
     def _commit(
         self, task: TableTask, batch: PreparedBatch, known: Progress, state: TableSnapshot | None, started: float
     ) -> BatchCommitted:
-        folder = self._context.delta_folder(task.table)
-        record = BatchRecord(
-            self._context.ledger.mirror, task.root_identity, for_commit(known, task.listing), (), task.table.folder
-        )
+        folder, mirror = self._context.delta_folder(task.table), self._context.ledger.mirror
+        record = BatchRecord(mirror, task.root_identity, for_commit(known, task.listing), (), task.table.folder)
         self._check_unchanged(task, batch)
         if state is None and not batch.batch.passthrough:
             self._context.writer.create(folder, batch.batch.schema, record)
         progress = advance(known, batch, self._context.clock())
         progress = replace(progress, external_change_version=latest_external_change(self._context, task.table, known))
-        record = replace(
-            record, progress=for_commit(progress, task.listing), files=tuple(file.path for file in batch.files)
-        )
+        files = tuple(file.path for file in batch.files)
+        record = replace(record, progress=for_commit(progress, task.listing), files=files)
         outcome = self._context.writer.apply(folder, batch.batch, record, state)
         meanwhile = latest_external_change(self._context, task.table, progress)  # between the check and the commit
         progress = replace(progress, external_change_version=meanwhile)
-        diagnostics = (*batch.diagnostics, *_match_diagnostics(task.table, batch, outcome))
+        diagnostics = [*batch.diagnostics]
+        for file, matches in zip(batch.batch.files, outcome.matches, strict=False):
+            place = f"{task.table.folder}/{file.path}"
+            if matches.duplicate_inserts:
+                diagnostics.append(diagnose("ME039", place, count=matches.duplicate_inserts))
+            if matches.multi_row_changes:
+                diagnostics.append(diagnose("ME043", place, count=matches.multi_row_changes))
         self._context.ledger.record(task.table, for_ledger(progress, batch, outcome, diagnostics))
         for diagnostic in diagnostics:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
         rows = sum(file.row_count for file in batch.batch.files)
-        seconds = time.monotonic() - started
-        committed = BatchCommitted(task.table, outcome.version, record.files, rows, seconds)
+        committed = BatchCommitted(task.table, outcome.version, files, rows, time.monotonic() - started)
         self._context.emit(committed)
         return committed
 
@@ -279,18 +310,6 @@ class Replayer:
             diagnostics = tally(known.diagnostics, refusal.others)
             self._context.ledger.record(table, replace(known, rejection=rejection, diagnostics=diagnostics))
         self._context.emit(TableHalted(table, refusal.diagnostic))
-
-
-def _match_diagnostics(table: TableName, batch: PreparedBatch, outcome: Outcome) -> list[Diagnostic]:
-    """Return ME039 and ME043: one diagnostic per file, with the count."""
-    diagnostics = []
-    for file, matches in zip(batch.batch.files, outcome.matches, strict=False):
-        place = f"{table.folder}/{file.path}"
-        if matches.duplicate_inserts:
-            diagnostics.append(diagnose("ME039", place, count=matches.duplicate_inserts))
-        if matches.multi_row_changes:
-            diagnostics.append(diagnose("ME043", place, count=matches.multi_row_changes))
-    return diagnostics
 
 
 def _context(known: Progress, snapshot: TableSnapshot | None) -> TableContext:
