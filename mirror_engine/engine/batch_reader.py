@@ -11,7 +11,6 @@ from mirror_engine.events import Event, FileRead
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose
 from mirror_engine.landing_zone.listing import partition_of
-from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.tables.base import ChangeBatch, FileRows
 from mirror_engine.tables.reading.request import ReadFile
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.tables.passthrough import PassthroughReader

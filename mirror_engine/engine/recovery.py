@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.tables.base import TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, TableSnapshot
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,11 @@ class DeltaFolders:
     """The folders of Delta tables in `ROOT/Tables`.
 
     Attributes:
-        existing: all that contain a Delta table, readable or not.
         foreign: those of another program, or copies of a mirrored table.
         damaged: those whose log cannot be read, and why.
         unread: those that could not be read this time, and why; their tables wait.
     """
 
-    existing: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
     damaged: Mapping[str, TableDamaged] = field(default_factory=dict)
     unread: Mapping[str, TransientError] = field(default_factory=dict)
@@ -47,14 +45,14 @@ def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFol
         context: of the engine.
         skip_unchanged: whether logs are not read whose newest commit is the one noted by `note_logs`.
     """
-    folders = context.writer.tables()
-    unchanged = _unchanged(context) & {*folders} if skip_unchanged else set()
-    found = _read(context, {*folders} - unchanged)
-    found = replace(found, existing=found.existing | unchanged)
-    for table in context.ledger.tables():
-        if context.delta_folder(table) not in found.existing:
-            reconcile(context, table, None)
-    return found
+    known = context.ledger.tables()
+    stamps = {table: _stamp(context, table, progress) for table, progress in known.items()} if skip_unchanged else {}
+    unchanged = {
+        context.delta_folder(table)
+        for table, (name, stamp) in stamps.items()
+        if stamp and stamp == context.ledger.get_property(name)
+    }
+    return _read(context, {*context.writer.tables(), *map(context.delta_folder, known)} - unchanged)
 
 
 def note_logs(context: EngineContext) -> None:
@@ -64,16 +62,6 @@ def note_logs(context: EngineContext) -> None:
             name, stamp = _stamp(context, table, progress)
             if stamp and stamp != context.ledger.get_property(name):
                 context.ledger.set_property(name, stamp)
-
-
-def _unchanged(context: EngineContext) -> set[str]:
-    """Return the Delta folders whose newest commit is the noted one."""
-    stamps = {table: _stamp(context, table, progress) for table, progress in context.ledger.tables().items()}
-    return {
-        context.delta_folder(table)
-        for table, (name, stamp) in stamps.items()
-        if stamp and stamp == context.ledger.get_property(name)
-    }
 
 
 def _stamp(context: EngineContext, table: TableName, progress: Progress) -> tuple[str, str]:
@@ -86,48 +74,46 @@ def _stamp(context: EngineContext, table: TableName, progress: Progress) -> tupl
 def rescan(context: EngineContext, found: DeltaFolders, in_progress: Iterable[TableName] = ()) -> DeltaFolders:
     """Read the damaged and unread folders again, except those of tables in progress: they may have been restored."""
     busy = {context.delta_folder(table) for table in in_progress}
-    unsure = {*found.damaged, *found.unread} - busy
-    again = _read(context, unsure)
-    for table in context.ledger.tables():
-        if context.delta_folder(table) in unsure - again.existing:
-            reconcile(context, table, None)
+    again = _read(context, {*found.damaged, *found.unread} - busy)
     damaged = {**again.damaged, **{folder: found.damaged[folder] for folder in busy & found.damaged.keys()}}
     unread = {**again.unread, **{folder: found.unread[folder] for folder in busy & found.unread.keys()}}
-    return DeltaFolders(found.existing | again.existing, found.foreign | again.foreign, damaged, unread)
+    return DeltaFolders(found.foreign | again.foreign, damaged, unread)
 
 
 def _read(context: EngineContext, folders: Iterable[str]) -> DeltaFolders:
-    existing, foreign, damaged, unread = set(), set(), {}, {}
+    foreign, damaged, unread = set(), {}, {}
     for folder in folders:
-        existing.add(folder)
         try:
-            state = context.writer.snapshot(folder)
-            if state is None:
-                existing.remove(folder)
-            elif not _is_ours(context, folder, state):
+            if not _reconcile_folder(context, folder):
                 foreign.add(folder)
-        except TableDamaged as error:
+        except TableDamaged as error:  # noqa: PERF203 - one try per folder is the purpose
             damaged[folder] = error
         except TransientError as error:
             unread[folder] = error
-    return DeltaFolders(frozenset(existing), frozenset(foreign), damaged, unread)
+    return DeltaFolders(frozenset(foreign), damaged, unread)
 
 
-def _is_ours(context: EngineContext, folder: str, state: TableSnapshot) -> bool:
-    """Whether a Delta table is one of this mirror; if so, the ledger is reconciled with it."""
-    _adopt_identity(context, state)
+def _reconcile_folder(context: EngineContext, folder: str) -> bool:
+    """Reconcile the ledger with the log of a Delta folder, or its absence; False for another program's, or a copy."""
+    state = context.writer.snapshot(folder)
+    if state is None:
+        for table in context.ledger.tables():
+            if context.delta_folder(table) == folder:
+                reconcile(context, table, None)
+        return True
+    if state.record:
+        _adopt_identity(context, state.record)
     owner = owner_of(context, folder, state)
-    if owner is not None:
+    if owner:
         reconcile(context, owner, state)
     return owner is not None
 
 
-def _adopt_identity(context: EngineContext, state: TableSnapshot) -> None:
+def _adopt_identity(context: EngineContext, record: BatchRecord) -> None:
     """Copy the identity of the mirror from a table into an empty ledger."""
-    if state.record and not context.ledger.get_property(MIRROR):
-        context.ledger.set_property(MIRROR, state.record.mirror)
-    if state.record and not context.ledger.get_property(ROOT_IDENTITY):
-        context.ledger.set_property(ROOT_IDENTITY, state.record.root_identity)
+    for name, value in ((MIRROR, record.mirror), (ROOT_IDENTITY, record.root_identity)):
+        if not context.ledger.get_property(name):
+            context.ledger.set_property(name, value)
 
 
 def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | None) -> None:
@@ -138,8 +124,11 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         StorageUnavailable: it is not certain that they are durable.
     """
     known = context.ledger.progress(table)
-    if state is None and known and known.has_table:
-        _lost(context, table, known)
+    if state is None and known and known.has_table:  # it was removed: what is still in its folder is read again
+        context.ledger.forget(table)
+        if known.rows_processed:
+            lost = diagnose("ME069", table.folder, count=known.rows_processed)
+            context.emit(DiagnosticRaised(table, lost))
     if state is None or state.record is None or state.record.folder != table.folder:
         return
     recorded = state.record.progress
@@ -154,29 +143,17 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         for path, file in recorded.applied.items()
     }
     older = earlier.applied if earlier and earlier.batch < recorded.batch else {}
-    applied = {**_files_of_commits(context, table), **older, **applied}  # later entries override earlier ones
-    recorded = replace(recorded, applied=applied, delta_version=state.record_version)
-    recorded = replace(recorded, external_change_version=changed)
+    # of older files, the newest record has only those that were in the folder (LZ-3.6)
+    commits = context.writer.history(folder)
+    archived = {path: AppliedFile("", "", commit.version, 0, 0) for commit in commits for path in commit.files}
+    applied = {**archived, **older, **applied}  # later entries override earlier ones
+    recorded = replace(recorded, applied=applied, delta_version=state.record_version, external_change_version=changed)
     if earlier:
         recorded = replace(
             recorded, pending_etags=earlier.pending_etags, rejection=earlier.rejection, diagnostics=earlier.diagnostics
         )
     context.ledger.record(table, recorded)
     context.emit(ProgressRebuilt(table, state.record_version))
-
-
-def _files_of_commits(context: EngineContext, table: TableName) -> dict[str, AppliedFile]:
-    """Return applied files by commit: the newest record has only those that were in the folder (LZ-3.6)."""
-    history = context.writer.history(context.delta_folder(table))
-    return {path: AppliedFile("", "", commit.version, 0, 0) for commit in history for path in commit.files}
-
-
-def _lost(context: EngineContext, table: TableName, progress: Progress) -> None:
-    """Forget a table that was removed: it is rebuilt from the files that are still in its folder."""
-    context.ledger.forget(table)
-    if progress.rows_processed:
-        report = diagnose("ME069", table.folder, count=progress.rows_processed)
-        context.emit(DiagnosticRaised(table, report))
 
 
 def rebuild(

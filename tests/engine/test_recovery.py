@@ -63,7 +63,7 @@ def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeyp
     with shop.engine() as running:
         before = running.context.ledger.progress(ORDERS)
         monkeypatch.setattr(shop.writer, "snapshot", snapshot)
-        assert recover(running.context) == DeltaFolders(frozenset({"dbo/Orders"}), unread={"dbo/Orders": unavailable})
+        assert recover(running.context) == DeltaFolders(unread={"dbo/Orders": unavailable})
         assert running.context.ledger.progress(ORDERS) == before
 
 
@@ -159,7 +159,7 @@ def test_a_table_at_hand_is_not_looked_at_again(tmp_path, monkeypatch):
     shop = Shop(tmp_path)
     shop.orders().initial_load(row(1))
     shop.sync()
-    unsure = DeltaFolders(frozenset({"dbo/Orders"}), damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
+    unsure = DeltaFolders(damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
     with shop.engine() as running:
         assert rescan(running.context, unsure).damaged == {}
         monkeypatch.setattr(shop.writer, "snapshot", None)
