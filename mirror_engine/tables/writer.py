@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirror_engine.errors import CommitConflict
 from mirror_engine.tables.base import DeltaWriter, Outcome, with_method
@@ -28,7 +28,8 @@ from mirror_engine.tables.merge.key_matches import count_matches
 from mirror_engine.tables.scratch import ScratchCleanup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import pyarrow as pa
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, MatchCounts, TableSnapshot
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
+
+    Maintenance: TypeAlias = tuple[Callable[[], tuple[int, int]], Callable[[], object]]  # compact: files added, removed
 
 
 class LocalDeltaWriter(DeltaWriter):
@@ -67,6 +70,10 @@ class LocalDeltaWriter(DeltaWriter):
             CommitConflict: another writer was first, or changed rows since the snapshot; nothing was committed.
             CommitFailed: the engine could not do it; nothing was committed.
         """
+
+    @abstractmethod
+    def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> AbstractContextManager[Maintenance]:
+        """How a table is compacted, and how vacuumed; both commits say the newest record again (`record_again`)."""
 
     def stage(self, batch: ChangeBatch) -> Stage:  # noqa: ARG002 - an engine may choose by it
         """The function that makes net changes of a batch."""
@@ -171,6 +178,23 @@ class LocalDeltaWriter(DeltaWriter):
         self._tables.retire(table)
         self.forget(self._tables.path(table))
 
+    def maintain(
+        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, Any]:
+        log = open_log(self._tables.path(table))
+        if log is None:
+            return {}
+        folder, since = log.folder, log.version
+        with self.maintenance(table, log, retention_hours) as (compact, vacuum):
+            added, removed = compact()
+            make_durable(folder, since)  # what it replaced may go now
+            before = _count_parquet(folder)
+            if not is_wanted():
+                vacuum()
+        _sweep(folder, retention_hours)
+        make_durable(folder, since)  # VACUUM commits, too
+        return {"files_added": added, "files_removed": removed, "files_deleted": before - _count_parquet(folder)}
+
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
     ) -> pa.Table | None:
@@ -205,12 +229,12 @@ def record_again(log: DeltaLog) -> str:
     return ""
 
 
-def count_parquet(folder: Path) -> int:
+def _count_parquet(folder: Path) -> int:
     """Data files in a table's folder, whether they are part of the table or not."""
     return sum(1 for file in folder.rglob("*.parquet") if "_delta_log" not in file.relative_to(folder).parts)
 
 
-def sweep(folder: Path, retention_hours: float) -> None:
+def _sweep(folder: Path, retention_hours: float) -> None:
     """Delete files that a killed deltalake did not finish, once they are as old as what VACUUM deletes."""
     for file in folder.rglob("*#[0-9]*"):
         is_unfinished = file.name.rpartition("#")[0].endswith((".parquet", ".json", "_last_checkpoint"))

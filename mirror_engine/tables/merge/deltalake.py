@@ -6,8 +6,9 @@ by name, with help, before anything is written.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -20,19 +21,19 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE
 from mirror_engine.tables.log.commit import record_only
 from mirror_engine.tables.log.data_commit import commit_properties, committing, meaning
-from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.snapshot import open_log, read_footer
+from mirror_engine.tables.log.snapshot import read_footer
 from mirror_engine.tables.log.tables_folder import readable_by_deltalake
-from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again, sweep
+from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from mirror_engine.landing_zone.schema import Column
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.writer import Maintenance
 
 _FEATURES = frozenset(
     {
@@ -83,40 +84,31 @@ class DeltalakeWriter(LocalDeltaWriter):
             if handle.version() == before:  # without effect: deltalake commits nothing
                 record_only(log, record)
 
-    def maintain(
-        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
-    ) -> Mapping[str, Any]:
-        folder = self._tables.path(table)
-        log = open_log(folder)
-        if log is None:
-            return {}
+    @contextmanager
+    def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> Iterator[Maintenance]:
         _check_mergeable(table, log)
-        handle = _handle(log)
-        since, properties = log.version, CommitProperties(custom_metadata={"userMetadata": record_again(log)})
-        try:
+        handle, properties = _handle(log), CommitProperties(custom_metadata={"userMetadata": record_again(log)})
+
+        def compact() -> tuple[int, int]:
             metrics = handle.optimize.compact(
                 target_size=_TARGET_BYTES,
                 writer_properties=_writer_properties(log),
                 commit_properties=properties,
             )
-            make_durable(folder, since)  # what it replaced may be deleted now
-            before = count_parquet(folder)
-            if not is_wanted():
-                handle.vacuum(
-                    retention_hours=int(retention_hours),
-                    dry_run=False,
-                    enforce_retention_duration=False,
-                    commit_properties=properties,
-                )
+            return metrics["numFilesAdded"], metrics["numFilesRemoved"]
+
+        def vacuum() -> object:
+            return handle.vacuum(
+                retention_hours=int(retention_hours),
+                dry_run=False,
+                enforce_retention_duration=False,
+                commit_properties=properties,
+            )
+
+        try:
+            yield compact, vacuum
         except (DeltaError, OSError) as error:
             raise meaning(table, log, error, _SPARK_HELP) from error
-        sweep(folder, retention_hours)
-        make_durable(folder, since)
-        return {
-            "files_added": metrics["numFilesAdded"],
-            "files_removed": metrics["numFilesRemoved"],
-            "files_deleted": before - count_parquet(folder),
-        }
 
 
 def _handle(log: DeltaLog) -> DeltaTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,15 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import ROLE, stage_here
 from mirror_engine.tables.log.commit import allow_vectors
-from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.history import refuse_external_change
 from mirror_engine.tables.log.record import to_metadata
-from mirror_engine.tables.log.snapshot import count_rows, open_log
+from mirror_engine.tables.log.snapshot import count_rows
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions, confs
-from mirror_engine.tables.writer import LocalDeltaWriter, count_parquet, record_again, sweep
+from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import Column as SparkColumn
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.writer import Maintenance
 
 DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
 MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than rewriting their files
@@ -112,15 +113,17 @@ class SparkDeltaWriter(LocalDeltaWriter):
         with spark_failures(log.folder.name, "reduction to net changes"), self.sessions.lent() as spark:
             return stage_on_executors(spark, batch, log, folder)
 
-    def maintain(
-        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
-    ) -> Mapping[str, Any]:
-        folder = self._tables.path(table)
-        log = open_log(folder)
-        if log is None:
-            return {}
-        with spark_failures(table, "maintenance"), self.sessions.lent() as spark:
-            return compact_and_vacuum(spark, folder, log, retention_hours, is_wanted)
+    @contextmanager
+    def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> Iterator[Maintenance]:
+        target = f"delta.{quoted(str(log.folder))}"  # DeltaTable's own methods cannot quote a backtick
+        settings = {**_MAINTENANCE_SETTINGS, _METADATA: record_again(log)}
+        with spark_failures(table, "maintenance"), self.sessions.lent() as spark, confs(spark, settings):
+
+            def compact() -> tuple[int, int]:
+                metrics = spark.sql(f"OPTIMIZE {target}").collect()[0]["metrics"]
+                return metrics["numFilesAdded"], metrics["numFilesRemoved"]
+
+            yield compact, lambda: spark.sql(f"VACUUM {target} RETAIN {retention_hours:f} HOURS")
 
     def forget(self, folder: Path) -> None:
         """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""
@@ -219,26 +222,3 @@ def _literal(value: int | str, word: str) -> SparkColumn:
     from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     return f.lit(value) if isinstance(value, str) else f.expr(f"{value}{_INTEGER_SUFFIXES[word]}")
-
-
-def compact_and_vacuum(
-    spark: SparkSession, folder: Path, log: DeltaLog, retention_hours: float, is_wanted: Callable[[], bool]
-) -> Mapping[str, Any]:
-    """OPTIMIZE, then VACUUM, unless the table is wanted; how many files were added, removed from it, and deleted.
-
-    The commits say the newest record again: log cleanup may take the one that said it first.
-    """
-    table = f"delta.{quoted(str(folder))}"  # DeltaTable's own methods cannot quote a backtick
-    with confs(spark, {**_MAINTENANCE_SETTINGS, _METADATA: record_again(log)}):
-        metrics = spark.sql(f"OPTIMIZE {table}").collect()[0]["metrics"]
-        make_durable(folder, log.version)  # what it replaced may go now
-        before = count_parquet(folder)
-        if not is_wanted():
-            spark.sql(f"VACUUM {table} RETAIN {retention_hours:f} HOURS")
-    sweep(folder, retention_hours)
-    make_durable(folder, log.version)  # VACUUM commits, too
-    return {
-        "files_added": metrics["numFilesAdded"],
-        "files_removed": metrics["numFilesRemoved"],
-        "files_deleted": before - count_parquet(folder),
-    }

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from delta_scenario import Scenario, known_log, schema_of
+from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log import durability as durable
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.merge.spark import SparkDeltaWriter, compact_and_vacuum
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,42 +215,15 @@ def test_a_commit_is_brought_to_the_disk_where_log_cleanup_took_those_before_it(
     assert tmp_path / "_delta_log" / f"{2:020}.json" in synced
 
 
-class CompactingSpark:
-    """As far as maintenance needs a session: deltalake does the work."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.conf = self
-
-    def get(self, name: str, default: None) -> None:
-        """Nothing is set."""
-
-    def set(self, name: str, value: str) -> None:
-        """Nothing heeds it."""
-
-    def unset(self, name: str) -> None:
-        """Nothing heeds it."""
-
-    def sql(self, statement: str) -> CompactingSpark:
-        if statement.startswith("OPTIMIZE"):
-            DeltaTable(str(self.folder)).optimize.compact()
-        else:
-            DeltaTable(str(self.folder)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-        return self
-
-    def collect(self) -> list[dict[str, dict[str, int]]]:
-        return [{"metrics": {"numFilesAdded": 1, "numFilesRemoved": 2}}]
-
-
 @needs_proc
 def test_all_that_maintenance_commits_is_on_the_disk(tmp_path: Path, synced: list[Path]) -> None:
-    append(tmp_path, "mon")
-    append(tmp_path, "mon")
-    before = set(tmp_path.rglob("*"))
-    log = known_log(tmp_path)
-    done = compact_and_vacuum(CompactingSpark(tmp_path), tmp_path, log, 0.0, lambda: False)
+    folder = tmp_path / "Tables" / "T"
+    append(folder, "mon")
+    append(folder, "mon")
+    before = set(folder.rglob("*"))
+    done = DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch").maintain("T", 0.0)
     assert done["files_deleted"] == 2
-    new = set(tmp_path.rglob("*")) - before
+    new = set(folder.rglob("*")) - before
     assert len(new) == 4  # a data file, and the commits of OPTIMIZE and of VACUUM's start and end
     assert new <= set(synced)
 
