@@ -38,13 +38,15 @@ class Work(NamedTuple):
 
 
 WORKS = {
-    "load": Work("initial load, 5M rows x 10 columns, 5 files, new table", bulk.load),
+    "load": Work("initial load, 5M rows x 10 columns, 5 files, new table, whole process", bulk.load),
     "merge": Work("MERGE of 100,000 net changes, random keys, into those 5M", bulk.merge),
     "newest": Work("the same with keys in the newest 4 %", bulk.newest),
-    "tiny": Work("3 changes into 1,000 rows, warm session", many.tiny),
-    "backlog": Work("backlog: 1,000 files x 100 rows, repeated keys", many.backlog),
+    "tiny": Work("3 changes into 1,000 rows, warm", many.tiny),
+    "backlog": Work("backlog: 1,000 files x 100 rows, repeated keys, whole process", many.backlog),
     "collapse": Work("collapse of 5M changes over 1M keys x 10 columns in 50 files", collapse.collapse),
-    "start": Work("start to first applied file, `sync`, tiny zone", start.start, is_alone=True),
+    "start": Work(
+        "start to first applied file and first MERGE, whole processes, tiny zone", start.start, is_alone=True
+    ),
     "arrival": Work("file lands -> row visible, `run`, one file a second", arrival.arrival, is_alone=True),
     "idle": Work("1,000 idle tables", idle.idle),
     "growth": Work("growth: 1M -> 5M -> 20M rows, keys in the newest part", growth.growth),

@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import Any
 
 ENGINES = {
-    "mirror": ("speed.engines", "MirrorEngine"),
+    "spark-engine": ("speed.engines", "SparkEngine"),
+    "deltalake-engine": ("speed.engines", "DeltalakeEngine"),
     "waiting": ("speed.waiting", "Empty"),
     "collapse": ("speed.collapsing", "Collapsing"),
     "delta-rs": ("speed.engines", "DeltaRs"),

@@ -1,8 +1,12 @@
-"""The engines that are compared, each with the commands it takes; every time is taken inside the call, warm."""
+"""The engines that are compared, each with the commands it takes; every time is taken inside the call, warm.
+
+`python -m speed.engines TABLE FILE ...` is the bare delta-rs script: one append as a whole process.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +32,13 @@ HEAP = "4g"
 
 
 class MirrorEngine:
-    """Commands of the peer `mirror`: the product, through its public surface.
+    """Commands of a peer that is the product, through its public surface, with one merge engine.
 
     Args:
         writer: makes the writer of a ROOT; by default the product's own.
     """
+
+    merge_engine: str
 
     def __init__(self, writer: Callable[[Path], DeltaWriter] | None = None) -> None:
         self._writer = writer
@@ -70,9 +76,21 @@ class MirrorEngine:
     def _opened(self, root: str) -> Mirror:
         writer = self._writer(Path(root)) if self._writer else None
         listen = lambda event: self._heard.append((time.perf_counter(), event))  # noqa: E731 - a listener is a callable
-        config = load(Path(root), {"driver_memory": HEAP}, os.environ)
+        config = load(Path(root), {"driver_memory": HEAP, "merge_engine": self.merge_engine}, os.environ)
         self._open[root] = Mirror(root, config, writer=writer, listeners=[listen])
         return self._open[root]
+
+
+class SparkEngine(MirrorEngine):
+    """Commands of the peer `spark-engine`."""
+
+    merge_engine = "spark"
+
+
+class DeltalakeEngine(MirrorEngine):
+    """Commands of the peer `deltalake-engine`."""
+
+    merge_engine = "deltalake"
 
 
 class DeltaRs:
@@ -107,3 +125,7 @@ def _last_per_key(changes: pa.Table) -> pa.Table:
     placed = changes.select([KEY]).append_column("place", pa.array(range(changes.num_rows)))
     last = placed.group_by(KEY).aggregate([("place", "max")])
     return changes if last.num_rows == changes.num_rows else changes.take(last.column("place_max"))
+
+
+if __name__ == "__main__":
+    DeltaRs().append(sys.argv[1], sys.argv[2:])

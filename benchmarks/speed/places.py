@@ -65,15 +65,15 @@ def fresh(source: Path, target: Path) -> Path:
     return target
 
 
-def mirrored_load(bench: Bench, name: str, files: Sequence[Path]) -> Path:
-    """A ROOT whose one table holds the files."""
+def mirrored_load(bench: Bench, peer: str, name: str, files: Sequence[Path]) -> Path:
+    """A ROOT whose one table holds the files, as an engine of ours made it."""
 
     def make(root: Path) -> None:
         zone(root)
         land(root, files)
-        bench.ask("mirror", "once", root=root)
+        bench.ask(peer, "once", root=root)
 
-    return prepared(bench.home / "prepared" / f"mirror-{name}", make)
+    return prepared(bench.home / "prepared" / f"{peer}-{name}", make)
 
 
 def appended(bench: Bench, peer: str, name: str, files: Sequence[Path]) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.landing_zone.detection import ChangeFileName
 from speed.peers import environment
 from speed.places import land
+from speed.programs import MIRROR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-RUN = (sys.executable, "-m", "mirror_engine.cli.main", "run")
 MAX_SECONDS = 300.0
 
 
 class Run:
     """A context manager: the engine at work on a ROOT, ended as a service manager would."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, merge_engine: str) -> None:
         self._root = root
+        self._merge_engine = merge_engine
         self._landed: dict[tuple[str, str], float] = {}
         self._committed: dict[tuple[str, str], float] = {}
         self._all_there = threading.Condition()
 
     def __enter__(self) -> Self:
-        command = [*RUN, str(self._root), "--log-format", "json"]
+        command = [*MIRROR, "run", str(self._root), "--log-format", "json", "--merge-engine", self._merge_engine]
         self._process = subprocess.Popen(  # noqa: S603 - our own
             command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment(), text=True
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from speed import equality, floor
 from speed.bench import Told
 from speed.places import TABLE, appended, fresh, land, mirrored, mirrored_load
+from speed.programs import seconds_of, sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,21 +41,33 @@ class Changed:
         self._before = before
         self._expected = equality.of_query(floor.after(base, [*before, *changes]))
 
-    def mirror(self, shown: str = "mirror") -> Turn:
-        """The product: the whole of `sync`, in a session that is warm."""
-        source = mirrored_load(self._bench, self._name, self._base)
+    def mirror(self, peer: str, shown: str = "") -> Turn:
+        """The product with one merge engine: the whole of `sync`, in a session that is warm."""
+        source = mirrored_load(self._bench, peer, self._name, self._base)
 
         def turn(place: Path) -> Told:
             fresh(source, place)
             for files in ([], self._before):  # the first learns that ROOT was copied
                 land(place, files)
-                self._bench.ask("mirror", "once", root=place)
+                self._bench.ask(peer, "once", root=place)
             self._be_quiet()
             land(place, self._changes)
-            told = self._bench.ask("mirror", "once", root=place)
-            time.sleep(QUIET_SECONDS)  # what it prepares for the next change burdens nobody else's turn
-            self._bench.ask("mirror", "close", root=place)
-            return Told({shown: told["seconds"]}, mirrored(place), self._expected)
+            told = self._bench.ask(peer, "once", root=place)
+            self._bench.ask(peer, "close", root=place)
+            return Told({shown or peer: told["seconds"]}, mirrored(place), self._expected)
+
+        return turn
+
+    def process(self, merge_engine: str) -> Turn:
+        """The product as users start it: `mirror-engine sync` as a whole process."""
+        peer = f"{merge_engine}-engine"
+        source = mirrored_load(self._bench, peer, self._name, self._base)
+
+        def turn(place: Path) -> Told:
+            fresh(source, place)
+            land(place, [*self._before, *self._changes])
+            seconds = seconds_of(sync(place, merge_engine))
+            return Told({f"{peer}, whole process": seconds}, mirrored(place), self._expected)
 
         return turn
 

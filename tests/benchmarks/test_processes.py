@@ -9,9 +9,9 @@ import pytest
 
 from speed import running
 from speed.places import zone
+from speed.programs import seconds_of, until_applied
 from speed.rows import initial_load
 from speed.running import Run
-from speed.works.start import seconds_of, until_applied
 
 APPLY = """
 import sys, time

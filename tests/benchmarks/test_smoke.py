@@ -10,7 +10,7 @@ import pytest
 from speed.bench import Bench
 from speed.catalogue import WORKS
 from speed.collapsing import Collapsing
-from speed.engines import DeltaRs, MirrorEngine
+from speed.engines import DeltalakeEngine, DeltaRs, SparkEngine
 from speed.floor import Floor
 from speed.notebook import Notebook
 from speed.peers import Here
@@ -22,13 +22,14 @@ ONE_MERGE = replace(SMALL, load_files=1, backlog_sample=1)  # Spark's time is de
 
 @pytest.mark.spark
 def test_the_mirror_the_notebook_and_deltars_come_to_the_same_rows(tmp_path, spark, mirror_writer):
-    mirror = MirrorEngine(mirror_writer)
-    peers = Here(mirror=mirror, notebook=Notebook(spark.newSession()), delta_rs=DeltaRs(), floor=Floor())
+    ours = {"spark_engine": SparkEngine(mirror_writer), "deltalake_engine": DeltalakeEngine()}
+    peers = Here(**ours, notebook=Notebook(spark.newSession()), delta_rs=DeltaRs(), floor=Floor())
     bench = Bench(tmp_path, ONE_MERGE, 1, peers)
-    found = {name: WORKS[name].run(bench).figures.rounds for name in ("load", "backlog")}
-    mirror.end()
-    assert set(found["load"]) > {"mirror", "notebook", "delta-rs", "notebook that appends"}
-    assert set(found["backlog"]) == {"mirror", "notebook", "delta-rs", "DuckDB rewrites all"}
+    found = {name: WORKS[name].run(bench).figures.rounds for name in ("load", "merge")}
+    for engine in ours.values():
+        engine.end()
+    assert set(found["load"]) > {"deltalake-engine", "spark-engine", "notebook", "delta-rs script"}
+    assert set(found["merge"]) == {"deltalake-engine", "spark-engine", "notebook", "delta-rs", "DuckDB rewrites all"}
 
 
 @pytest.mark.slow

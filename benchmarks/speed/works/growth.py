@@ -34,7 +34,7 @@ def growth(bench: Bench) -> Line:
             Goal(f"flat (≤ {FLAT} x) from the smallest to the largest table", flat, at_most=FLAT),
             Goal(f"{shown_count(most)} changes at most {times:.0f} x {shown_count(least)}", longer, at_most=times),
         ),
-        "changes -> rows in the table; the product alone",
+        "changes -> rows in the table; the product alone, with Spark",
     )
 
 
@@ -47,7 +47,7 @@ def _turns(bench: Bench, files: int, counts: tuple[int, ...]) -> dict[str, Turn]
         folder = bench.home / "data" / f"growth-{count}-{changes}"
         change = rows.net_changes(folder, files + 1, newest, changes)
         name = _named(bench, files, changes)
-        turns[name] = Changed(bench, f"load-{count}", base, [change]).mirror(name)
+        turns[name] = Changed(bench, f"load-{count}", base, [change]).mirror("spark-engine", name)
     return turns
 
 

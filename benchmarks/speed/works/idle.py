@@ -50,7 +50,7 @@ def idle(bench: Bench) -> Line:
     return Line(
         figures,
         (
-            Goal("cycle ≤ 1 s", figures.median("a cycle"), " s", at_most=1),
+            Goal("cycle ≤ 0.3 s", figures.median("a cycle"), " s", at_most=0.3),
             Goal("under 5 % of one core", 100 * statistics.median(shares), " %", at_most=5),
         ),
         f"looking every {sizes.idle_poll_seconds:g} s; a change is seen: until its batch begins",
