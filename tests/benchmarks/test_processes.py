@@ -47,10 +47,10 @@ def test_a_process_that_fails_is_no_time():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 def test_the_wait_of_each_file_is_told_also_where_several_share_a_commit(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "RUN", [sys.executable, "-c", COMMIT])
+    monkeypatch.setattr(running, "MIRROR", [sys.executable, "-c", COMMIT])
     files = initial_load(tmp_path / "data", 3, 3)
     zone(tmp_path)
-    with Run(tmp_path) as run:
+    with Run(tmp_path, "deltalake") as run:
         for file in files:
             run.land("Orders", file)
         begun = time.time()
