@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.detection import ChangeFileName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,7 +137,7 @@ def _kept(folder: Path, wanted: Iterable[tuple[Any, ...]], files: int) -> list[P
         making = folder.with_name(folder.name + ".making")
         making.mkdir(parents=True, exist_ok=True)
         for number, make, *given in wanted:
-            pq.write_table(make(*given), making / str(ChangeFileName(number, "parquet")))
+            pq.write_table(make(*given), making / f"{number:020}.parquet")
         making.rename(folder)
     found = sorted(folder.iterdir())
     assert len(found) == files, f"{folder}: made with other sizes"

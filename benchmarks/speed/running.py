@@ -10,7 +10,6 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.landing_zone.detection import ChangeFileName
 from speed.peers import environment
 from speed.places import land
 from speed.programs import MIRROR
@@ -82,5 +81,5 @@ class Run:
         first, last = (int(told[end].partition(".")[0]) for end in ("first", "last"))
         with self._all_there:
             for number in range(first, last + 1):
-                self._committed[told["table"], str(ChangeFileName(number, "parquet"))] = at
+                self._committed[told["table"], f"{number:020}.parquet"] = at
             self._all_there.notify_all()
