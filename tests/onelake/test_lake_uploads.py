@@ -84,17 +84,6 @@ def test_parts_beyond_the_flush_are_dropped_unless_they_are_retained(zone: ZoneC
                 zone.flush("T/f", 6)
 
 
-def test_a_concurrent_writer_makes_the_flush_fail(zone: ZoneClient) -> None:
-    created = zone.create("T/f")
-    zone.append("T/f", 0, b"mine")
-    zone.put("T/f", b"theirs")
-    with refused(StorageErrorCode.ConditionNotMet):
-        zone.flush("T/f", 4, matching(created))
-    with refused(StorageErrorCode.InvalidFlushPosition):
-        zone.flush("T/f", 10)
-    assert zone.read("T/f") == b"theirs"
-
-
 def test_appends_follow_a_rename_and_are_lost_with_their_file(zone: ZoneClient) -> None:
     zone.create("T/f")
     zone.append("T/f", 0, b"abc")

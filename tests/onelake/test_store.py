@@ -1,45 +1,65 @@
-"""The store's storage: staged files, publishing, rename, trash; what the lake's own tests cannot see."""
+"""The store's storage: staged files, publishing, rename, trash; links, failing calls, and what stays open."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from lakes import refused
 
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.onelake import store
+from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.errors import StorageErrorCode as Code
 from mirror_engine.onelake.store import LocalStore, StagedFile
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from mirror_engine.storage.base import Entry
-
+STAGING = ".mirror-engine/staging"
 OUTSIDE = ["..", "../x", "a/..", "./a", "/a", "a//b", "a\0b", "\udcff"]
 NOW = 1_700_000_000_123_456_789
+FILLED = {"a": None, "a/f": b"abc", "empty": None, "f": b"x"}
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> LocalStore:
-    """The file f, the folders a (with a file f), empty."""
-    storage = LocalStore(tmp_path / "root")
-    put(storage, "f", b"x")
-    put(storage, "a/f", b"abc")
-    storage.make_folder("empty")
-    return storage
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_bytes(b"secret")
+    return folder
 
 
-def staged(storage: LocalStore, content: bytes) -> StagedFile:
+@pytest.fixture
+def root(tmp_path: Path, outside: Path) -> Path:
+    """Holds what `FILLED` says, and the links `folder` and `file` that lead out of it."""
+    root = tmp_path / "root"
+    storage = LocalStore(root)
+    for path in ("a", "empty"):
+        storage.make_folder(path)
+    for path, content in (("f", b"x"), ("a/f", b"abc")):
+        storage.publish(staged(storage, content), path, NOW)
+    (root / "folder").symlink_to(outside)
+    (root / "file").symlink_to(outside / "secret")
+    return root
+
+
+@pytest.fixture
+def storage(root: Path) -> LocalStore:
+    return LocalStore(root)
+
+
+def staged(storage: LocalStore, content: bytes = b"x") -> StagedFile:
     file = StagedFile(storage)
     file.write(content)
     return file
-
-
-def put(storage: LocalStore, path: str, content: bytes) -> Entry:
-    storage.make_folder(path.rpartition("/")[0])
-    return storage.publish(staged(storage, content), path, NOW)
 
 
 def tree(storage: LocalStore, folder: str = "") -> dict[str, bytes | None]:
@@ -55,31 +75,34 @@ def tree(storage: LocalStore, folder: str = "") -> dict[str, bytes | None]:
     return found
 
 
-FILLED = {"a": None, "a/f": b"abc", "empty": None, "f": b"x"}
+PARENT = Code.RenameDestinationParentPathNotFound
 REJECTED: list[tuple[Code, Callable[[LocalStore, str], Any], list[str]]] = [
     (Code.PathConflict, lambda s, path: s.make_folder(path), ["f", "f/below"]),
-    (Code.PathConflict, lambda s, path: s.publish(staged(s, b""), path, NOW), ["a"]),
-    (Code.PathNotFound, lambda s, path: s.publish(staged(s, b""), path, NOW), ["b/f", "f/g", "", *OUTSIDE]),
-    (Code.RenameDestinationParentPathNotFound, lambda s, path: s.rename("a/f", path), ["b/f", "a/f/g", *OUTSIDE]),
-    (Code.SourcePathNotFound, lambda s, path: s.rename(path, "a/g"), ["a/g", "b", "", *OUTSIDE]),
+    (Code.PathNotFound, lambda s, path: s.make_folder(path), ["folder", "folder/new", "file/new", *OUTSIDE]),
+    (Code.PathConflict, lambda s, path: s.publish(staged(s), path, NOW), ["a"]),
+    (Code.PathNotFound, lambda s, path: s.publish(staged(s), path, NOW), ["b/f", "f/g", "folder/f", "", *OUTSIDE]),
+    (PARENT, lambda s, path: s.rename("a/f", path), ["b/f", "a/f/g", "folder/f", *OUTSIDE]),
+    (Code.SourcePathNotFound, lambda s, path: s.rename(path, "g"), ["a/g", "b", "file", "folder/secret", "", *OUTSIDE]),
     (Code.PathConflict, lambda s, path: s.rename("f", path), ["a", "empty"]),
-    (Code.PathConflict, lambda s, path: s.rename("a", path), ["f"]),
+    (Code.PathConflict, lambda s, path: s.rename("a", path), ["f", "file"]),
     (Code.PathAlreadyExists, lambda s, path: s.rename("a", path), ["empty"]),
     (Code.PathAlreadyExists, lambda s, path: s.rename("empty", path), ["a"]),
     (Code.InvalidRenameSourcePath, lambda s, path: s.rename("a", path), ["a", "a/b"]),
-    (Code.PathNotFound, lambda s, path: s.touch(path, NOW), ["a", "a/g", "b/f", "", *OUTSIDE]),
-    (Code.PathNotFound, lambda s, path: s.move_to_trash(path), ["b", "a/b", "", *OUTSIDE]),
+    (Code.PathNotFound, lambda s, path: s.touch(path, NOW), ["a", "b/f", "file", "folder/secret", "", *OUTSIDE]),
+    (Code.PathNotFound, lambda s, path: s.move_to_trash(path), ["b", "file", "folder", "folder/secret", "", *OUTSIDE]),
 ]
 
 
 @pytest.mark.parametrize(("code", "attempt", "paths"), REJECTED)
-def test_calls_that_fail_change_nothing(
-    storage: LocalStore, code: Code, attempt: Callable[[LocalStore, str], Any], paths: list[str]
+def test_calls_that_fail_change_nothing_inside_or_behind_a_link(
+    storage: LocalStore, outside: Path, code: Code, attempt: Callable[[LocalStore, str], Any], paths: list[str]
 ) -> None:
+    before = (outside / "secret").stat()
     for path in paths:
         with refused(code):
             attempt(storage, path)
     assert tree(storage) == FILLED
+    assert ([path.name for path in outside.iterdir()], (outside / "secret").stat()) == (["secret"], before)
 
 
 def test_a_folder_is_created_with_its_parents_and_keeps_its_identity(storage: LocalStore) -> None:
@@ -98,33 +121,38 @@ def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(stor
     file.discard()
     with reader:
         assert (reader.read(), file.size) == (b"abcdef", 6)
-    assert storage.list(".mirror-engine/staging") in (None, [])
+    assert storage.list(STAGING) == []
 
 
 def test_a_published_file_has_the_given_time_and_outlives_its_staged_file(storage: LocalStore) -> None:
-    file = staged(storage, b"new")
-    entry = storage.publish(file, "a/g", NOW)
+    with staged(storage, b"new") as file:
+        entry = storage.publish(file, "a/g", NOW)
     assert (entry.name, entry.kind, entry.size, entry.modified_ns) == ("g", Kind.FILE, 3, NOW)
     assert storage.stat("a/g") == entry
-    file.discard()
     assert tree(storage) == {**FILLED, "a/g": b"new"}
 
 
 def test_rename_and_touch_keep_the_identity(storage: LocalStore) -> None:
-    before, folder = storage.stat("a/f"), storage.stat("a")
-    assert before is not None
-    assert folder is not None
+    file, folder = storage.stat("a/f"), storage.stat("a")
     storage.rename("a/f", "f")
     storage.touch("f", NOW + 5)
     storage.rename("a", "empty/b")
-    after, moved = storage.stat("f"), storage.stat("empty/b")
-    assert after is not None
-    assert moved is not None
-    assert (after.identity, after.modified_ns, moved.identity) == (before.identity, NOW + 5, folder.identity)
+    touched, moved = storage.stat("f"), storage.stat("empty/b")
+    assert (touched.identity, touched.modified_ns, moved.identity) == (file.identity, NOW + 5, folder.identity)
     assert tree(storage) == {"empty": None, "empty/b": None, "f": b"abc"}
 
 
-def test_trash_disappears_at_once_and_is_removed_later(storage: LocalStore) -> None:
+def test_publishing_and_renaming_over_a_link_replace_the_link(storage: LocalStore, outside: Path) -> None:
+    storage.publish(staged(storage, b"new"), "file", 0)
+    storage.rename("f", "folder")
+    assert tree(storage) == {"a": None, "a/f": b"abc", "empty": None, "file": b"new", "folder": b"x"}
+    assert (outside / "secret").read_bytes() == b"secret"
+
+
+def test_trash_disappears_at_once_and_is_removed_later_but_for_what_its_links_lead_to(
+    root: Path, storage: LocalStore, outside: Path
+) -> None:
+    (root / "a/link").symlink_to(outside)
     for path in ("a", "f"):
         discard = storage.move_to_trash(path)
         assert storage.stat(path) is None
@@ -134,5 +162,94 @@ def test_trash_disappears_at_once_and_is_removed_later(storage: LocalStore) -> N
     storage.move_to_trash("empty")
     storage.remove_stale()
     assert tree(storage) == {}
-    assert storage.list(".mirror-engine/staging") in (None, [])
-    assert put(storage, "c", b"y").size == 1
+    assert storage.list(STAGING) is None
+    assert (outside / "secret").exists()
+
+
+def test_only_its_owner_may_look_at_what_is_staged(root: Path) -> None:
+    modes = [stat.S_IMODE((root / path).stat().st_mode) for path in [".mirror-engine", STAGING]]
+    assert modes == [0o700, 0o700]
+
+
+def test_a_staging_folder_that_is_a_link_is_not_followed(root: Path, storage: LocalStore, outside: Path) -> None:
+    storage.remove_stale()
+    (root / STAGING).symlink_to(outside)
+    with pytest.raises(StorageUnavailable):
+        staged(storage)
+    assert [path.name for path in outside.iterdir()] == ["secret"]
+
+
+def test_content_is_on_the_disk_before_its_name_is_shown(
+    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    fsync = os.fsync
+
+    def spied(opened: int) -> None:
+        synced.append((stat.S_ISREG(os.fstat(opened).st_mode), (root / "new").exists()))
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", spied)
+    storage.publish(staged(storage), "new", 0)
+    assert synced == [(True, False)]
+
+
+def test_a_failing_disk_is_unavailable_and_shows_nothing(
+    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    calls: dict[str, list[Any]] = {
+        "fsync": [lambda: storage.publish(file, "f", 0), lambda: storage.make_folder("new")],
+        "replace": [lambda: storage.publish(file, "f", 0)],
+        "rename": [partial(storage.rename, "f", "g"), partial(storage.move_to_trash, "a")],
+        "utime": [partial(storage.touch, "f", 1), lambda: storage.publish(file, "f", 0)],
+        "open": [partial(storage.make_folder, "a"), lambda: staged(storage)],
+    }
+    for name, attempts in calls.items():
+        for attempt in attempts:
+            file = staged(storage, b"new")
+            with monkeypatch.context() as patched:
+                patched.setattr(os, name, full)
+                with pytest.raises(StorageUnavailable, match="No space") as problem:
+                    attempt()
+            assert problem.value.help == "Free space on the disk."
+            file.discard()
+    assert (root / "f").read_bytes() == b"x"
+    assert list((root / STAGING).iterdir()) == []
+
+
+def test_a_folders_inode_is_kept_until_the_clock_of_births_has_moved_on(
+    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[tuple[float, int]] = []
+    monkeypatch.setattr(
+        store.time, "sleep", lambda seconds: waited.append((seconds, len(list((root / STAGING).iterdir()))))
+    )
+    storage.move_to_trash("a")()
+    assert waited == [(store.TICK_SECONDS, 1)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="a Linux interface")
+def test_no_call_leaves_anything_open(storage: LocalStore) -> None:
+    def everything() -> None:
+        with staged(storage) as file:
+            file.seal()
+            file.open().close()
+            storage.publish(file, "a/f", 0)
+        storage.touch("a/f", 1)
+        for _, attempt, paths in REJECTED:
+            for path in paths:
+                with suppress(StorageApiError):
+                    attempt(storage, path)
+        storage.move_to_trash("a")()
+        storage.make_folder("a")
+
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    everything()
+    before = opened()
+    everything()
+    assert opened() == before
