@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -18,14 +17,6 @@ from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.store import LocalStore
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from mirror_engine.onelake.address import Address
-    from mirror_engine.onelake.conditions import Properties
-    from mirror_engine.onelake.errors import StorageErrorCode
-
 DFS = "https://onelake.dfs.fabric.microsoft.com"
 BLOB = "https://onelake.blob.fabric.microsoft.com"
 ITEM = "orders.MountedRelationalDatabase"
@@ -37,59 +28,59 @@ SECOND = 1_000_000_000
 class ZoneClient:
     """A lake, and short words for what a publisher does to it."""
 
-    def __init__(self, storage: LocalStore, **options: Any) -> None:
+    def __init__(self, storage, **options):
         self.storage = storage
         self.items = Items(storage)
         self.items.ensure("ws", "db")
         self.options = EmulatorOptions()
-        self.lost_files: list[str] = []
+        self.lost_files = []
         ticks = count(1_700_000_000 * SECOND, 1000)
         options.setdefault("clock", lambda: next(ticks))
         self.lake = Lake(storage, self.items, self.options, on_lost_file=self.lost_files.append, **options)
 
-    def at(self, path: str) -> Address:
+    def at(self, path):
         return self.raw(f"/{ZONE}/{path}")
 
-    def raw(self, path: str) -> Address:
+    def raw(self, path):
         return self.lake.address(path.encode())
 
-    def create(self, path: str, conditions: Conditions = NONE) -> Properties:
+    def create(self, path, conditions=NONE):
         return self.lake.create_file(self.at(path), conditions)
 
-    def append(self, path: str, position: int, content: bytes) -> Properties:
+    def append(self, path, position, content):
         with self.lake.receive() as body:
             body.write(content)
             return self.lake.append(self.at(path), position, body)
 
-    def flush(self, path: str, position: int, conditions: Conditions = NONE) -> Properties:
+    def flush(self, path, position, conditions=NONE):
         return self.lake.flush(self.at(path), position, conditions)
 
-    def put(self, path: str, content: bytes, conditions: Conditions = NONE) -> Properties:
+    def put(self, path, content, conditions=NONE):
         with self.lake.receive() as body:
             body.write(content)
             return self.lake.put(self.at(path), body, conditions)
 
-    def put_block(self, path: str, block_id: str, content: bytes) -> None:
+    def put_block(self, path, block_id, content):
         with self.lake.receive() as body:
             body.write(content)
             self.lake.put_block(self.at(path), block_id, body)
 
-    def rename(self, source: str, target: str, conditions: Conditions = NONE) -> Properties:
+    def rename(self, source, target, conditions=NONE):
         return self.lake.rename(self.at(source), self.at(target), conditions)
 
-    def properties(self, path: str) -> Properties:
+    def properties(self, path):
         return self.lake.properties(self.at(path))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path):
         _, reader = self.lake.read(self.at(path))
         with reader:
             return reader.read()
 
-    def names(self, path: str = "") -> list[str]:
+    def names(self, path=""):
         above = self.at(path)
         return [line.name.removeprefix(f"{above.shown}/") for line in self.lake.list(above)]
 
-    def engine_sees(self, path: str) -> bytes | None:
+    def engine_sees(self, path):
         """A file's content in the store's folder; None where it is absent."""
         try:
             with self.storage.open(f"{ZONE}/{path}") as file:
@@ -99,21 +90,21 @@ class ZoneClient:
 
 
 @contextmanager
-def refused(code: StorageErrorCode) -> Iterator[None]:
+def refused(code):
     """A block that is refused with just that fault."""
     with pytest.raises(StorageApiError) as problem:
         yield
     assert problem.value.code is code
 
 
-def matching(properties: Properties) -> Conditions:
+def matching(properties):
     return Conditions.of({"if-match": properties.etag})
 
 
 ABSENT_ONLY = Conditions.of({"if-none-match": "*"})
 
 
-def onelake(folder: Path) -> TestClient:
+def onelake(folder):
     """A client of a OneLake with the item `shop/orders`, without a network; `.lake` is its lake."""
     storage = LocalStore(folder)
     lake = Lake(storage, Items(storage), EmulatorOptions())
@@ -123,6 +114,6 @@ def onelake(folder: Path) -> TestClient:
     return client
 
 
-def parsed(document: bytes) -> ET.Element:
+def parsed(document):
     """Parse an XML answer."""
     return ET.fromstring(document)  # noqa: S314 - the emulator wrote it

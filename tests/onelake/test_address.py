@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 from lakes import refused
 
-from mirror_engine.onelake.address import Address, inside, parse
+from mirror_engine.onelake.address import inside, parse
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.store import LocalStore
 
 
 @pytest.fixture(scope="module")
-def items(tmp_path_factory: pytest.TempPathFactory) -> Items:
+def items(tmp_path_factory):
     items = Items(LocalStore(tmp_path_factory.mktemp("store")))
     items.ensure("my ws", "db")
     items.ensure("my ws", "onelake.db")
     return items
 
 
-def parts(path: bytes, items: Items) -> tuple[str, ...]:
+def parts(path, items):
     return parse(path, items).parts
 
 
@@ -34,13 +34,13 @@ def parts(path: bytes, items: Items) -> tuple[str, ...]:
         b"/my%20ws/db.MirroredDatabase/Files/LandingZone/T",
     ],
 )
-def test_all_spellings_of_a_path_are_one_place(path: bytes, items: Items) -> None:
+def test_all_spellings_of_a_path_are_one_place(path, items):
     address = parse(path, items)
     assert address.path == "my ws/db/Files/LandingZone/T"
     assert address.item == items.item(address.workspace, "db")
 
 
-def test_guids_name_the_same_folders_in_any_case(items: Items) -> None:
+def test_guids_name_the_same_folders_in_any_case(items):
     known = parse(b"/my%20ws/db/Files/x", items)
     assert known.item is not None
     for spelled in (str.lower, str.upper):
@@ -48,7 +48,7 @@ def test_guids_name_the_same_folders_in_any_case(items: Items) -> None:
         assert parse(path, items).path == known.path
 
 
-def test_an_address_remembers_how_the_client_wrote_it(items: Items) -> None:
+def test_an_address_remembers_how_the_client_wrote_it(items):
     address = parse(b"/onelake/my%20ws/db.MirroredDatabase/Files/a%20b", items)
     assert address.written == ("my ws", "db.MirroredDatabase", "Files", "a b")
     assert address.shown == "db.MirroredDatabase/Files/a b"
@@ -59,7 +59,7 @@ def test_an_address_remembers_how_the_client_wrote_it(items: Items) -> None:
     ("raw", "name"),
     [(b"a%2Bb", "a+b"), (b"a+b", "a+b"), (b"p=1%20%24x", "p=1 $x"), (b"%C3%A9", "é"), (b"%252e%252e", "%2e%2e")],
 )
-def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw: bytes, name: str, items: Items) -> None:
+def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw, name, items):
     assert parts(b"/my%20ws/db/Files/" + raw, items) == ("Files", name)
 
 
@@ -70,18 +70,18 @@ def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw: bytes, name: str
 @pytest.mark.parametrize(
     "place", [b"/%s", b"/onelake/%s/db", b"/my%%20ws/%s", b"/my%%20ws/db/%s/x", b"/my%%20ws/db/Files/%s"]
 )
-def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place: bytes, segment: bytes, items: Items) -> None:
+def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place, segment, items):
     with refused(StorageErrorCode.InvalidUri):
         parse(place % segment, items)
 
 
 @pytest.mark.parametrize("path", [b"", b"/", b"//", b"/onelake", b"/onelake/"])
-def test_a_path_without_a_workspace_is_none(path: bytes, items: Items) -> None:
+def test_a_path_without_a_workspace_is_none(path, items):
     with refused(StorageErrorCode.InvalidUri):
         parse(path, items)
 
 
-def test_unknown_workspaces_and_items_have_different_errors(items: Items) -> None:
+def test_unknown_workspaces_and_items_have_different_errors(items):
     with refused(StorageErrorCode.WorkspaceNotFound):
         parse(b"/LandingZone/T/_1.parquet", items)
     with refused(StorageErrorCode.ArtifactNotFound):
@@ -98,24 +98,24 @@ def test_unknown_workspaces_and_items_have_different_errors(items: Items) -> Non
         b"/my%20ws/db/%2Emirror-engine",
     ],
 )
-def test_what_the_engine_keeps_for_itself_is_not_there(path: bytes, items: Items) -> None:
+def test_what_the_engine_keeps_for_itself_is_not_there(path, items):
     with refused(StorageErrorCode.PathNotFound):
         parse(path, items)
 
 
 @pytest.mark.parametrize("path", ["Files/LandingZone", "Files/LandingZone/T", "Tables/dbo"])
-def test_clients_write_below_files_and_tables(path: str, items: Items) -> None:
+def test_clients_write_below_files_and_tables(path, items):
     assert parse(b"/my ws/db/" + path.encode(), items).is_open
 
 
 @pytest.mark.parametrize(
     "path", ["", "/db", "/db/Files", "/db/Tables", "/db/Other/x", "/db/files/x", "/db/LandingZone/T"]
 )
-def test_clients_write_nowhere_else(path: str, items: Items) -> None:
+def test_clients_write_nowhere_else(path, items):
     assert not parse(b"/my ws" + path.encode(), items).is_open
 
 
-def test_a_directory_is_looked_for_below_the_path_with_or_without_outer_slashes(items: Items) -> None:
+def test_a_directory_is_looked_for_below_the_path_with_or_without_outer_slashes(items):
     workspace, item = parse(b"/my%20ws", items), parse(b"/my%20ws/db", items)
     expected = parse(b"/my%20ws/db/Files/x", items)
     for found in (
@@ -128,8 +128,8 @@ def test_a_directory_is_looked_for_below_the_path_with_or_without_outer_slashes(
 
 
 @pytest.mark.parametrize("directory", ["..", "Files/../..", "Files/a\\b", "Files/\0"])
-def test_a_directory_leaves_its_path_as_little_as_a_path_the_store(directory: str, items: Items) -> None:
-    folder: Address = parse(b"/my%20ws/db", items)
+def test_a_directory_leaves_its_path_as_little_as_a_path_the_store(directory, items):
+    folder = parse(b"/my%20ws/db", items)
     with refused(StorageErrorCode.InvalidUri):
         inside(folder, directory, items)
     with refused(StorageErrorCode.ArtifactNotFound):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from lakes import DFS, ITEM, LANDING, onelake
 
+from mirror_engine.onelake.errors import StorageErrorCode
+
 URL = f"{DFS}/{LANDING}"
 
 
@@ -25,24 +27,18 @@ def upload(client, path, content):
     return client.patch(f"{path}?action=flush&position={len(content)}")
 
 
-def test_a_created_file_shows_at_once_with_no_bytes(client):
-    made = client.put(f"{URL}/T/1.parquet?resource=file")
+def test_a_file_shows_at_once_and_its_data_after_the_flush(client):
+    made = client.put(f"{URL}/T/1.csv?resource=file")
     assert (made.status_code, made.content) == (201, b"")
-    seen = client.head(f"{URL}/T/1.parquet")
-    assert (seen.status_code, seen.headers["content-length"], seen.headers["etag"]) == (200, "0", made.headers["etag"])
-    assert seen.headers["x-ms-resource-type"] == "file"
-
-
-def test_appended_data_is_visible_after_the_flush(client):
-    client.put(f"{URL}/T/1.csv?resource=file")
-    created = client.head(f"{URL}/T/1.csv").headers["etag"]
+    seen = client.head(f"{URL}/T/1.csv").headers
+    assert (seen["content-length"], seen["etag"], seen["x-ms-resource-type"]) == ("0", made.headers["etag"], "file")
     assert client.patch(f"{URL}/T/1.csv?action=append&position=3", content=b"def").status_code == 202
     assert client.patch(f"{URL}/T/1.csv?action=append&position=0", content=b"abc").status_code == 202
     assert client.get(f"{URL}/T/1.csv").content == b""
-    flushed = client.patch(f"{URL}/T/1.csv?action=flush&position=6&close=true", headers={"If-Match": created})
+    flushed = client.patch(f"{URL}/T/1.csv?action=flush&position=6&close=true", headers={"If-Match": seen["etag"]})
     assert flushed.status_code == 200
     assert client.get(f"{URL}/T/1.csv").content == b"abcdef"
-    assert flushed.headers["etag"] == client.head(f"{URL}/T/1.csv").headers["etag"] != created
+    assert flushed.headers["etag"] == client.head(f"{URL}/T/1.csv").headers["etag"] != seen["etag"]
 
 
 @pytest.mark.parametrize("method", ["PATCH", "PUT", "POST"])
@@ -55,44 +51,62 @@ def test_an_append_may_flush_and_hadoop_sends_patches_under_another_method(clien
     assert client.get(f"{URL}/T/1.csv").content == b"abc"
 
 
+NEW, OLD = f"{LANDING}/T/new", f"{LANDING}/T/x"
+
+
+def renaming(source, **headers):
+    return {"headers": {"x-ms-rename-source": source, **headers}}
+
+
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("method", "target", "sent", "expected"),
     [
-        (("PUT", "resource=file", b"x", {}), (400, "ContentLengthMustBeZero")),
-        (("PATCH", "action=append&position=0", b"x", {}), (404, "PathNotFound")),
-        (("PATCH", "action=flush&position=0", b"", {}), (404, "PathNotFound")),
-        (("PATCH", "action=append&position=-1", b"x", {}), (400, "InvalidQueryParameterValue")),
-        (("PATCH", "action=append", b"x", {}), (400, "InvalidQueryParameterValue")),
-        (("PATCH", "action=setAccessControl", b"", {}), (400, "UnsupportedQueryParameter")),
-        (("PATCH", "action=setAccessControlRecursive", b"", {}), (400, "UnsupportedQueryParameter")),
-        (("PUT", "resource=other", b"", {}), (400, "InvalidQueryParameterValue")),
-        (("PUT", "", b"", {}), (400, "MissingRequiredHeader")),
-        (("DELETE", "", b"", {}), (404, "PathNotFound")),
-        (("GET", "", b"", {}), (404, "PathNotFound")),
-        (("PUT", "", b"", {"x-ms-rename-source": f"/{LANDING}/no"}), (404, "SourcePathNotFound")),
-        (("PUT", "", b"", {"x-ms-rename-source": "/LandingZone/T/_1.parquet"}), (404, "SourcePathNotFound")),
-        (("PUT", "", b"", {"x-ms-rename-source": f"https://else.example/{LANDING}/T"}), (400, "InvalidSourceUri")),
-        (("OPTIONS", "", b"", {}), (405, "UnsupportedHttpVerb")),
+        ("PUT", f"{NEW}?resource=file", {"content": b"x"}, "ContentLengthMustBeZero"),
+        ("PUT", f"{NEW}?resource=other", {}, "InvalidQueryParameterValue"),
+        ("PUT", f"{NEW}?resource=filesystem", {}, "ManagedFolderOperationNotAllowed"),
+        ("PUT", NEW, {}, "MissingRequiredHeader"),
+        ("PATCH", f"{NEW}?action=append&position=0", {"content": b"x"}, "PathNotFound"),
+        ("PATCH", f"{OLD}?action=append&position=-1", {"content": b"x"}, "InvalidQueryParameterValue"),
+        ("PATCH", f"{OLD}?action=append", {"content": b"x"}, "InvalidQueryParameterValue"),
+        ("PATCH", f"{OLD}?action=append&position=0", {"content": b""}, "InvalidHeaderValue"),
+        ("PATCH", f"{OLD}?action=flush&position=3", {"content": b"x"}, "ContentLengthMustBeZero"),
+        ("PATCH", f"{OLD}?action=setAccessControl", {}, "UnsupportedQueryParameter"),
+        ("PATCH", f"{OLD}?action=setAccessControlRecursive", {}, "UnsupportedQueryParameter"),
+        ("OPTIONS", OLD, {}, "UnsupportedHttpVerb"),
+        ("POST", OLD, {"headers": {"x-ms-lease-action": "steal"}}, "InvalidHeaderValue"),
+        ("DELETE", f"{LANDING}/T", {}, "DirectoryNotEmpty"),
+        ("DELETE", "shop?recursive=true", {}, "ManagedFolderOperationNotAllowed"),
+        ("GET", f"{NEW}?resource=filesystem", {}, "PathNotFound"),
+        ("GET", f"{LANDING}/T?resource=filesystem&continuation=%21%21", {}, "InvalidQueryParameterValue"),
+        ("GET", f"no/{ITEM}/Files/x", {}, "WorkspaceNotFound"),
+        ("GET", f"shop/{ITEM}/Files/a%2Fb", {}, "InvalidUri"),
+        # what OneLake does not know is not taken for the file
+        ("GET", f"{OLD}?comp=blocklist", {}, "UnsupportedQueryParameter"),
+        ("GET", f"{OLD}?comp=tags", {}, "UnsupportedQueryParameter"),
+        ("DELETE", f"{OLD}?comp=tags", {}, "UnsupportedQueryParameter"),
+        # conditions
+        ("PUT", f"{OLD}?resource=file", {"headers": {"If-None-Match": "*"}}, "PathAlreadyExists"),
+        ("PATCH", f"{OLD}?action=flush&position=3", {"headers": {"If-Match": '"0x8D1"'}}, "ConditionNotMet"),
+        ("PUT", NEW, renaming(f"/{OLD}", **{"x-ms-source-if-match": '"0x1"'}), "SourceConditionNotMet"),
+        # sources
+        ("PUT", NEW, renaming(f"/{LANDING}/no"), "SourcePathNotFound"),
+        ("PUT", NEW, renaming("/LandingZone/T/_1.parquet"), "SourcePathNotFound"),
+        ("PUT", NEW, renaming(f"https://else.example/{OLD}"), "InvalidSourceUri"),
+        ("PUT", f"{LANDING}/no/x", renaming(f"/{OLD}"), "RenameDestinationParentPathNotFound"),
     ],
 )
-def test_what_cannot_be_is_refused(client, asked, expected):
-    method, query, content, headers = asked
-    assert code(client.request(method, f"{URL}/T/x?{query}", content=content, headers=headers)) == expected
+def test_what_cannot_be_is_refused_and_changes_nothing(client, method, target, sent, expected):
+    upload(client, f"{DFS}/{OLD}", b"abc")
+    answer = client.request(method, f"{DFS}/{target}", **sent)
+    assert code(answer) == (StorageErrorCode[expected].status, expected)
+    assert client.get(f"{DFS}/{OLD}").content == b"abc"
+    assert client.head(f"{DFS}/{NEW}").status_code == 404
 
 
-def test_conditions_on_what_is_there(client):
-    upload(client, f"{URL}/T/x", b"abc")
-    none = {"If-None-Match": "*"}
-    assert code(client.put(f"{URL}/T/x?resource=file", headers=none)) == (409, "PathAlreadyExists")
-    assert code(client.put(f"{URL}/T/x?resource=directory")) == (409, "PathConflict")
-    other = {"If-Match": '"0x8D0000000000000"'}
-    assert code(client.patch(f"{URL}/T/x?action=flush&position=3", headers=other)) == (412, "ConditionNotMet")
-    assert code(client.patch(f"{URL}/T/x?action=flush&position=9")) == (400, "InvalidFlushPosition")
-    assert code(client.patch(f"{URL}/T/x?action=append&position=0", content=b"")) == (400, "InvalidHeaderValue")
-    known = client.get(f"{URL}/T/x", headers={"If-None-Match": client.head(f"{URL}/T/x").headers["etag"]})
+def test_a_current_copy_is_not_sent_again(client):
+    etag = upload(client, f"{DFS}/{OLD}", b"abc").headers["etag"]
+    known = client.get(f"{DFS}/{OLD}", headers={"If-None-Match": etag})
     assert (known.status_code, known.content) == (304, b"")
-    wrong = {"x-ms-rename-source": f"/{LANDING}/T/x", "x-ms-source-if-match": '"0x1"'}
-    assert code(client.put(f"{URL}/T/y", headers=wrong)) == (412, "SourceConditionNotMet")
 
 
 @pytest.mark.parametrize(
@@ -115,8 +129,6 @@ def test_a_file_is_renamed_in_all_the_ways_that_clients_write(client, source):
     after = client.head(f"{URL}/T/y").headers
     assert (after["etag"], after["last-modified"]) == (before["etag"], before["last-modified"])
     assert client.head(f"{URL}/T/%C3%BC").status_code == 404
-    no_parent = client.put(f"{URL}/Nowhere/x", headers={"x-ms-rename-source": f"/{LANDING}/T/y"})
-    assert code(no_parent) == (404, "RenameDestinationParentPathNotFound")
 
 
 def test_a_range_is_read(client):
@@ -165,7 +177,6 @@ def test_listings_at_any_depth(client):
         "group": "$superuser",
         "permissions": "---------",
     }
-    assert code(client.get(f"{URL}/no?resource=filesystem")) == (404, "PathNotFound")
 
 
 def test_long_listings_come_in_pages(client):
@@ -179,8 +190,6 @@ def test_long_listings_come_in_pages(client):
         if not token:
             break
     assert seen == [f"{ITEM}/Files/LandingZone/T/{number} ü+%" for number in range(7)]
-    bad = client.get(f"{URL}/T?resource=filesystem&continuation=%21%21")
-    assert code(bad) == (400, "InvalidQueryParameterValue")
 
 
 def test_folders_are_made_and_deleted(client):
@@ -190,30 +199,9 @@ def test_folders_are_made_and_deleted(client):
     assert client.head(f"{URL}/T").headers["x-ms-meta-hdi_isfolder"] == "true"
     upload(client, f"{URL}/T/x", b"abc")
     assert client.head(f"{URL}/T").headers["etag"] == made.headers["etag"]
-    assert code(client.delete(f"{URL}/T")) == (409, "DirectoryNotEmpty")
     assert client.delete(f"{URL}/T?recursive=true&paginated=true").status_code == 200
     assert client.head(f"{URL}/T").status_code == 404
     assert client.put(f"{URL}/T?resource=directory").headers["etag"] != made.headers["etag"]
-
-
-@pytest.mark.parametrize("path", ["shop", f"shop/{ITEM}", f"shop/{ITEM}/Files", f"shop/{ITEM}/Tables"])
-def test_managed_folders_are_fabrics(client, path):
-    assert code(client.delete(f"{DFS}/{path}?recursive=true")) == (403, "ManagedFolderOperationNotAllowed")
-    assert client.head(f"{DFS}/{path}").status_code == 200
-    assert code(client.put(f"{DFS}/{path}?resource=file"))[0] == 403
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "expected"),
-    [
-        ("GET", f"no/{ITEM}/Files/x", (404, "WorkspaceNotFound")),
-        ("PUT", "shop/Files/LandingZone/T?resource=directory", (404, "ArtifactNotFound")),
-        ("GET", f"shop/{ITEM}/Files/%2e%2e/x", (400, "InvalidUri")),
-        ("GET", f"shop/{ITEM}/Files/a%2Fb", (400, "InvalidUri")),
-    ],
-)
-def test_unknown_places_are_named(client, method, path, expected):
-    assert code(client.request(method, f"{DFS}/{path}")) == expected
 
 
 def test_a_workspace_answers_head(client):
@@ -253,7 +241,6 @@ def test_properties_and_leases_have_no_effect(client):
     assert (acquired.status_code, len(acquired.headers["x-ms-lease-id"])) == (201, 36)
     assert acquired.headers["etag"] == client.head(f"{URL}/T/x").headers["etag"]
     assert client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "release"}).status_code == 200
-    assert code(client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "steal"}))[0] == 400
     assert client.get(f"{URL}/T/x").content == b"abc"
 
 
@@ -262,12 +249,4 @@ def test_a_method_is_overridden_by_none_that_is_answered_otherwise_on_the_wire(c
     for method, meant in (("POST", "HEAD"), ("POST", "GET"), ("GET", "DELETE"), ("HEAD", "DELETE")):
         answer = client.request(method, f"{URL}/T/x", headers={"X-HTTP-Method-Override": meant})
         assert answer.status_code == (405 if method == "POST" else 200)
-    assert client.get(f"{URL}/T/x").content == b"abc"
-
-
-@pytest.mark.parametrize(("method", "component"), [("GET", "blocklist"), ("GET", "tags"), ("DELETE", "tags")])
-def test_a_component_that_onelake_does_not_know_is_not_taken_for_the_file(client, method, component):
-    upload(client, f"{URL}/T/x", b"abc")
-    refused = client.request(method, f"{URL}/T/x?comp={component}")
-    assert (refused.status_code, refused.headers["x-ms-error-code"]) == (400, "UnsupportedQueryParameter")
     assert client.get(f"{URL}/T/x").content == b"abc"

@@ -73,7 +73,7 @@ def served(tmp_path):
         close()
 
 
-def test_the_engine_learns_late_of_a_new_name(served) -> None:
+def test_the_engine_learns_late_of_a_new_name(served):
     at = served("delay_visibility seconds=0.8 from=engine path=*.csv")
     at.arm()
     begun = time.monotonic()
@@ -83,7 +83,7 @@ def test_the_engine_learns_late_of_a_new_name(served) -> None:
     assert time.monotonic() - begun >= 0.8
 
 
-def test_the_engine_learns_late_of_a_drop_and_then_sees_what_came_in_its_place(served) -> None:
+def test_the_engine_learns_late_of_a_drop_and_then_sees_what_came_in_its_place(served):
     at = served("detect_delay seconds=0.8 path=*/Orders")
     at.arm()
     at.publish("1,1")
@@ -101,7 +101,7 @@ def test_the_engine_learns_late_of_a_drop_and_then_sees_what_came_in_its_place(s
     assert [report["errorCode"] for report in at.pool.tables(at.item)] == [""]
 
 
-def test_poll_mid_upload_shows_the_engine_an_empty_file(served) -> None:
+def test_poll_mid_upload_shows_the_engine_an_empty_file(served):
     at = served("poll_mid_upload operation=create path=*/0*.csv", poll_interval_seconds=60)
     at.arm()
     at.client.create(FIRST)
@@ -110,7 +110,7 @@ def test_poll_mid_upload_shows_the_engine_an_empty_file(served) -> None:
     assert at.rows() in (None, [])
 
 
-def test_a_poll_sees_what_the_request_has_done(served) -> None:
+def test_a_poll_sees_what_the_request_has_done(served):
     at = served("poll_mid_upload operation=rename", poll_interval_seconds=60)
     at.arm()
     at.publish("1,1")

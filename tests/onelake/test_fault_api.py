@@ -25,7 +25,7 @@ def controlled(store, *, has_fault_api=True, token=None):
         yield server.connection, Client(urlsplit(server.connection.http).port, [])
 
 
-def test_faults_are_added_shown_counted_and_cleared(tmp_path) -> None:
+def test_faults_are_added_shown_counted_and_cleared(tmp_path):
     with controlled(tmp_path) as (info, client):
         reported = info.environment
         assert reported["MIRROR_ENGINE_FAULT_API"] == f"{info.http}{FAULT_API_PATH}"
@@ -44,7 +44,7 @@ def test_faults_are_added_shown_counted_and_cleared(tmp_path) -> None:
         assert client("PUT", "Workspace/Mirror/Files/x?resource=file").status == 201
 
 
-def test_one_bad_line_and_nothing_is_added(tmp_path) -> None:
+def test_one_bad_line_and_nothing_is_added(tmp_path):
     with controlled(tmp_path) as (info, client):
         known = {"X_Mirror_Engine_Fault_Token": info.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]}
         refused = client("POST", FAULT_API_PATH[1:], b"throttle\nthrotle\n", **known)
@@ -56,7 +56,7 @@ def test_one_bad_line_and_nothing_is_added(tmp_path) -> None:
         assert json.loads(client("GET", FAULT_API_PATH[1:], **known).body) == []
 
 
-def test_the_fault_api_requires_this_run_s_token(tmp_path) -> None:
+def test_the_fault_api_requires_this_run_s_token(tmp_path):
     with controlled(tmp_path) as (first, _):
         yesterday = first.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]
     with controlled(tmp_path) as (info, client):
@@ -67,7 +67,7 @@ def test_the_fault_api_requires_this_run_s_token(tmp_path) -> None:
         assert client("HEAD", "Workspace/Mirror").status == 200
 
 
-def test_the_fault_api_is_off_by_default_and_never_on_https(tmp_path) -> None:
+def test_the_fault_api_is_off_by_default_and_never_on_https(tmp_path):
     with controlled(tmp_path, has_fault_api=False) as (info, client):
         assert "MIRROR_ENGINE_FAULT_API" not in info.environment
         assert client("GET", FAULT_API_PATH[1:]).status == 404
@@ -82,7 +82,7 @@ def test_the_fault_api_is_off_by_default_and_never_on_https(tmp_path) -> None:
             assert status_of(rest_of(safe)) == 404
 
 
-def test_the_fault_api_requires_the_emulator_token_too(tmp_path) -> None:
+def test_the_fault_api_requires_the_emulator_token_too(tmp_path):
     with controlled(tmp_path, token="0123456789abcdef") as (info, client):  # noqa: S106 - a test's own
         known = {"X_Mirror_Engine_Fault_Token": info.environment["MIRROR_ENGINE_FAULT_API_TOKEN"]}
         assert client("GET", FAULT_API_PATH[1:], **known).status == 401

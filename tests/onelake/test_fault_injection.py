@@ -20,14 +20,14 @@ RETRIES = {"initial_backoff": 0, "increment_base": 0, "random_jitter_range": 0, 
 KEY = {"account_name": "onelake", "account_key": "a2V5"}
 
 
-def sdk(client, path: str = FILE, prefix: str = "/onelake"):
+def sdk(client, path=FILE, prefix="/onelake"):
     """A file client of the datalake SDK that retries at once."""
     service = DataLakeServiceClient(f"http://127.0.0.1:{client.port}{prefix}", KEY, **RETRIES)
     return service.get_file_system_client("shop").get_file_client(path.removeprefix("shop/"))
 
 
 @pytest.mark.parametrize(("status", "code"), [(429, "TooManyRequests"), (503, "ServerBusy")])
-def test_throttled_requests_have_no_effect_and_a_retry_after_header(tmp_path, status, code) -> None:
+def test_throttled_requests_have_no_effect_and_a_retry_after_header(tmp_path, status, code):
     with faulty(tmp_path, f"throttle status={status} retry-after=7 method=PUT path=*/Orders/* nth=2 count=2") as client:
         answers = [client("PUT", f"{TABLE}/{number}.csv?resource=file") for number in range(4)]
         assert [answer.status for answer in answers] == [201, status, status, 201]
@@ -36,14 +36,14 @@ def test_throttled_requests_have_no_effect_and_a_retry_after_header(tmp_path, st
         assert [fault[1:] for fault in client.reported] == [("PUT", f"{TABLE}/{number}.csv") for number in (1, 2)]
 
 
-def test_a_throttled_body_is_not_kept(tmp_path) -> None:
+def test_a_throttled_body_is_not_kept(tmp_path):
     with faulty(tmp_path, "throttle operation=append") as client:
         client.create(FILE)
         assert client("PATCH", f"{FILE}?action=append&position=0", b"x" * 3_000_000).status == 503
         assert client("PATCH", f"{FILE}?action=flush&position=3000000").code == "InvalidFlushPosition"
 
 
-def test_faults_of_the_rest_api(tmp_path) -> None:
+def test_faults_of_the_rest_api(tmp_path):
     throttles = ("throttle status=429 retry-after=5 operation=rest", "throttle operation=rest nth=2")
     with faulty(tmp_path / "a", *throttles) as client:
         first = client("GET", "v1/workspaces", Host=FABRIC)
@@ -70,7 +70,7 @@ def test_faults_of_the_rest_api(tmp_path) -> None:
         ("put", ("PUT", FILE), {"x_ms_blob_type": "BlockBlob"}, 0),
     ],
 )
-def test_a_request_whose_response_is_lost_has_its_effect(tmp_path, operation, request_line, headers, length) -> None:
+def test_a_request_whose_response_is_lost_has_its_effect(tmp_path, operation, request_line, headers, length):
     method, target = request_line
     with faulty(tmp_path, f"lost_response operation={operation}") as client:
         client.upload(f"{TABLE}/_1.csv", b"new")
@@ -85,7 +85,7 @@ def test_a_request_whose_response_is_lost_has_its_effect(tmp_path, operation, re
             assert (retried.status, retried.code) == (404, "SourcePathNotFound")
 
 
-def test_a_lost_request_has_no_effect(tmp_path) -> None:
+def test_a_lost_request_has_no_effect(tmp_path):
     with faulty(tmp_path, "lost_request method=PUT") as client:
         with pytest.raises(RESET):
             client.create(FILE)
@@ -95,7 +95,7 @@ def test_a_lost_request_has_no_effect(tmp_path) -> None:
 
 @pytest.mark.parametrize("size", [10, 5_000_000])
 @pytest.mark.parametrize("cut_after", [0, 100_000])
-def test_a_cut_body_has_no_effect(tmp_path, size, cut_after) -> None:
+def test_a_cut_body_has_no_effect(tmp_path, size, cut_after):
     with faulty(tmp_path, f"cut_body bytes={cut_after} method=PUT") as client:
         with pytest.raises(RESET):
             client("PUT", FILE, b"x" * size, x_ms_blob_type="BlockBlob")
@@ -104,7 +104,7 @@ def test_a_cut_body_has_no_effect(tmp_path, size, cut_after) -> None:
     assert not any((tmp_path / ".mirror-engine/staging").iterdir())
 
 
-def test_a_slow_flush_shows_the_old_length_until_it_ends(tmp_path) -> None:
+def test_a_slow_flush_shows_the_old_length_until_it_ends(tmp_path):
     with faulty(tmp_path, "slow_flush seconds=0.6 nth=2 count=3") as client:
         client.upload(FILE, b"one")
         client("PATCH", f"{FILE}?action=append&position=3", b"two")
@@ -124,7 +124,7 @@ def test_a_slow_flush_shows_the_old_length_until_it_ends(tmp_path) -> None:
             assert time.monotonic() - started >= 0.6
 
 
-def test_a_folder_in_use_cannot_be_deleted_for_a_while(tmp_path) -> None:
+def test_a_folder_in_use_cannot_be_deleted_for_a_while(tmp_path):
     with faulty(tmp_path, "folder_in_use path=*/Orders for=0.5") as client:
         client.create(FILE)
         assert client("DELETE", FILE).status == 200  # a file is never in use
@@ -134,7 +134,7 @@ def test_a_folder_in_use_cannot_be_deleted_for_a_while(tmp_path) -> None:
         assert client("DELETE", f"{TABLE}?recursive=true").status == 200
 
 
-def test_token_expired_answers_401_with_a_challenge(tmp_path) -> None:
+def test_token_expired_answers_401_with_a_challenge(tmp_path):
     with faulty(tmp_path, "token_expired nth=2") as client:
         assert client("HEAD", TABLE).status == 200
         rejected = client("GET", f"{TABLE}?resource=filesystem")
@@ -144,7 +144,7 @@ def test_token_expired_answers_401_with_a_challenge(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("channel", ["lists", "head"])
-def test_a_new_name_is_delayed_for_one_channel_only(tmp_path, channel) -> None:
+def test_a_new_name_is_delayed_for_one_channel_only(tmp_path, channel):
     def listed():
         answer = client("GET", f"shop?resource=filesystem&recursive=false&directory={TABLE[5:]}")
         return [path["name"].rpartition("/")[2] for path in json.loads(answer.body)["paths"]]
@@ -158,7 +158,7 @@ def test_a_new_name_is_delayed_for_one_channel_only(tmp_path, channel) -> None:
         assert (client.length(FILE), listed()) == (3, ["1.csv"])
 
 
-def test_known_names_and_names_of_rejected_requests_are_not_hidden(tmp_path) -> None:
+def test_known_names_and_names_of_rejected_requests_are_not_hidden(tmp_path):
     with faulty(tmp_path, "delay_visibility seconds=60 count=all path=*.csv nth=2") as client:
         client.create(FILE)
         client.create(FILE)
@@ -168,7 +168,7 @@ def test_known_names_and_names_of_rejected_requests_are_not_hidden(tmp_path) -> 
         assert client.length(f"{TABLE}/2.csv") == 1
 
 
-def test_poll_mid_upload_scans_after_the_request(tmp_path) -> None:
+def test_poll_mid_upload_scans_after_the_request(tmp_path):
     scans = []
 
     faults = [f"poll_mid_upload operation={operation}" for operation in ("create", "append nth=2", "flush")]
@@ -184,7 +184,7 @@ def test_poll_mid_upload_scans_after_the_request(tmp_path) -> None:
         assert scans[2:] == [("shop/orders", 6)]
 
 
-def test_same_mtime_and_shuffle_ties_change_times_and_no_etags(tmp_path) -> None:
+def test_same_mtime_and_shuffle_ties_change_times_and_no_etags(tmp_path):
     names = [f"{number}.csv" for number in range(6)]
 
     def times(*faults):
@@ -202,7 +202,7 @@ def test_same_mtime_and_shuffle_ties_change_times_and_no_etags(tmp_path) -> None
     assert first != sorted(first)
 
 
-def test_the_datalake_sdk_survives_throttling_and_lost_requests(tmp_path) -> None:
+def test_the_datalake_sdk_survives_throttling_and_lost_requests(tmp_path):
     faults = ["throttle operation=append", "lost_request operation=flush", "cut_body bytes=1000 operation=append nth=2"]
     with faulty(tmp_path, *faults) as client:
         sdk(client).upload_data(b"x" * 5000, overwrite=True)
@@ -222,7 +222,7 @@ def test_the_datalake_sdk_survives_throttling_and_lost_requests(tmp_path) -> Non
         ),
     ],
 )
-def test_the_datalake_sdk_fails_where_retries_do_not_help(tmp_path, fault, attempt, status, injected) -> None:
+def test_the_datalake_sdk_fails_where_retries_do_not_help(tmp_path, fault, attempt, status, injected):
     with faulty(tmp_path, fault) as client:
         client("PUT", f"{ZONE}/_tmp", b"new", x_ms_blob_type="BlockBlob")
         with pytest.raises(HttpResponseError) as error:

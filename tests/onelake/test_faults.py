@@ -12,14 +12,14 @@ from mirror_engine.errors import UsageError
 from mirror_engine.onelake.faults import NAMES, OPERATIONS, EmulatorOptions, FaultRule, parse_fault
 
 
-def test_all_words_of_a_fault_are_read() -> None:
+def test_all_words_of_a_fault_are_read():
     fault = parse_fault("throttle status=429 retry-after=2 method=put path=/*/Orders/* operation=create nth=3 count=2")
     assert (fault.fault, fault.method, fault.path, fault.operations) == ("throttle", "PUT", "*/Orders/*", ("create",))
     assert (fault.nth, fault.count, fault.duration_seconds) == (3, 2, None)
     assert fault.options == {"status": "429", "retry-after": 2}
 
 
-def test_words_left_out_have_their_usual_meaning() -> None:
+def test_words_left_out_have_their_usual_meaning():
     fault = parse_fault("throttle")
     assert (fault.method, fault.path, fault.nth, fault.count, fault.operations) == ("*", "*", 1, 1, None)
     assert fault.options == {"status": "503", "retry-after": 1}
@@ -28,7 +28,7 @@ def test_words_left_out_have_their_usual_meaning() -> None:
     assert parse_fault("folder_in_use for=1.5").duration_seconds == 1.5
 
 
-def test_a_path_with_spaces_is_quoted_as_in_a_shell() -> None:
+def test_a_path_with_spaces_is_quoted_as_in_a_shell():
     assert parse_fault("lost_request 'path=*/My Orders/*'").path == "*/My Orders/*"
 
 
@@ -56,14 +56,14 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell() -> None:
         ("cut_body bytes=-1", "bytes is '-1'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_can(text, reported) -> None:
+def test_what_cannot_be_meant_is_refused_with_what_can(text, reported):
     with pytest.raises(UsageError) as refused:
         parse_fault(text)
     assert reported in str(refused.value)
     assert refused.value.help
 
 
-def test_the_specification_s_faults_are_all_there() -> None:
+def test_the_specification_s_faults_are_all_there():
     assert set(NAMES) == {
         "delay_visibility",
         "throttle",
@@ -80,7 +80,7 @@ def test_the_specification_s_faults_are_all_there() -> None:
     }
 
 
-def test_every_fault_is_documented_with_an_example_that_can_be_given() -> None:
+def test_every_fault_is_documented_with_an_example_that_can_be_given():
     page = (Path(__file__).parents[2] / "docs/emulator.md").read_text(encoding="utf-8")
     examples = re.findall(r"^\| `(\w+)` \|.*\| `([^`]+)` \|$", page, re.MULTILINE)
     assert {name for name, _ in examples} == set(NAMES)
@@ -88,7 +88,7 @@ def test_every_fault_is_documented_with_an_example_that_can_be_given() -> None:
     assert [word for word in OPERATIONS if f"`{word}`" not in page] == []
 
 
-def test_a_fault_begins_with_the_nth_matching_request_and_ends_after_count() -> None:
+def test_a_fault_begins_with_the_nth_matching_request_and_ends_after_count():
     fault = FaultRule("throttle", "PUT", "ws/db/*/T/*", nth=2, count=2)
     options = EmulatorOptions(faults=[fault])
     assert options.faults_of("GET", "ws/db/Files/T/f") == []
@@ -97,14 +97,14 @@ def test_a_fault_begins_with_the_nth_matching_request_and_ends_after_count() -> 
     assert matched == [[], [fault], [fault], [], []]
 
 
-def test_without_a_method_and_path_every_request_counts_and_case_does() -> None:
+def test_without_a_method_and_path_every_request_counts_and_case_does():
     every, upper = FaultRule("slow_flush", count=9), FaultRule("lost_response", path="WS/*", count=9)
     options = EmulatorOptions(faults=[every, upper])
     assert options.faults_of("DELETE", "ws/x") == [every]
     assert options.faults_of("GET", "WS/x") == [every, upper]
 
 
-def test_a_duration_begins_with_the_first_matching_request(monkeypatch) -> None:
+def test_a_duration_begins_with_the_first_matching_request(monkeypatch):
     fault = FaultRule("folder_in_use", nth=2, duration_seconds=5.0)
     options, matched = EmulatorOptions(faults=[fault]), []
     for now in (0.0, 100.0, 103.0, 104.9, 105.0, 106.0):

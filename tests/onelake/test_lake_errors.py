@@ -21,7 +21,7 @@ OTHER_SOURCE = Conditions.of({"x-ms-source-if-match": '"other"'}, SOURCE)
 
 
 @pytest.fixture
-def filled(zone: ZoneClient) -> ZoneClient:
+def filled(zone):
     """The files T/f and T/g, an empty folder U, another item, a folder outside of Files and Tables."""
     zone.put("T/f", b"abc")
     zone.put("T/g", b"other")
@@ -31,7 +31,7 @@ def filled(zone: ZoneClient) -> ZoneClient:
     return zone
 
 
-ATTEMPTS: list[tuple[Code, Attempt]] = [
+ATTEMPTS = [
     # create
     (Code.PathAlreadyExists, lambda z: z.lake.create_folder(z.at("U"), ABSENT_ONLY)),
     (Code.PathConflict, lambda z: z.lake.create_folder(z.at("T/f"))),
@@ -100,7 +100,7 @@ ATTEMPTS: list[tuple[Code, Attempt]] = [
 
 
 @pytest.mark.parametrize(("code", "attempt"), ATTEMPTS, ids=lambda value: getattr(value, "name", ""))
-def test_rejected_requests_change_nothing(filled: ZoneClient, code: Code, attempt: Attempt) -> None:
+def test_rejected_requests_change_nothing(filled, code, attempt):
     with refused(code):
         attempt(filled)
     assert (filled.names(), filled.names("T")) == (["T", "U"], ["f", "g"])
@@ -109,7 +109,7 @@ def test_rejected_requests_change_nothing(filled: ZoneClient, code: Code, attemp
 
 
 @pytest.mark.parametrize("path", ["/ws", "/ws/db", "/ws/db/Files", "/ws/db/Tables", "/ws/db/Other", "/ws/db/Other/x"])
-def test_managed_folders_cannot_be_changed(filled: ZoneClient, path: str) -> None:
+def test_managed_folders_cannot_be_changed(filled, path):
     managed, file, lake = filled.raw(path), filled.at("T/f"), filled.lake
     with lake.receive() as body:
         body.write(b"x")
@@ -134,7 +134,7 @@ def test_managed_folders_cannot_be_changed(filled: ZoneClient, path: str) -> Non
     assert [entry.name for entry in lake.list(filled.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
 
 
-def test_managed_folder_changes_can_be_allowed(zone: ZoneClient) -> None:
+def test_managed_folder_changes_can_be_allowed(zone):
     zone.options.allow_managed_folder_changes = True
     zone.lake.create_folder(zone.raw("/ws/db/Other"))
     zone.lake.rename(zone.raw("/ws/db/Other"), zone.raw("/ws/db/More"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,18 +13,14 @@ from lakes import ZONE, ZoneClient, matching, refused
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.store import LocalStore
 
-if TYPE_CHECKING:
-    from mirror_engine.onelake.address import Address
-    from mirror_engine.onelake.lake import ListedPath
+
+def names(lines):
+    return [line.name for line in lines]
 
 
-def names(lines: object) -> list[str]:
-    return [line.name for line in lines]  # type: ignore[attr-defined]
-
-
-def test_listed_names_are_relative_to_the_workspace(zone: ZoneClient) -> None:
+def test_listed_names_are_relative_to_the_workspace(zone):
     zone.put("T/f", b"abc")
-    for item in ("db", "db.MirroredDatabase", zone.at("").item.id):  # type: ignore[union-attr]
+    for item in ("db", "db.MirroredDatabase", zone.at("").item.id):
         folder = zone.raw(f"/onelake/ws/{item}/Files/LandingZone")
         (line,) = zone.lake.list(folder)
         assert line.name == f"{item}/Files/LandingZone/T"
@@ -33,7 +28,7 @@ def test_listed_names_are_relative_to_the_workspace(zone: ZoneClient) -> None:
         assert names(zone.lake.list(folder, recursive=True)) == [line.name, f"{line.name}/f"]
 
 
-def test_a_workspace_lists_its_items_and_their_content(zone: ZoneClient) -> None:
+def test_a_workspace_lists_its_items_and_their_content(zone):
     zone.items.ensure("ws", "a")
     zone.storage.write("ws/stray", b"x")
     zone.storage.make_folder("ws/.hidden")
@@ -47,7 +42,7 @@ def test_a_workspace_lists_its_items_and_their_content(zone: ZoneClient) -> None
     ]
 
 
-def test_whole_names_are_sorted_by_code_point(zone: ZoneClient) -> None:
+def test_whole_names_are_sorted_by_code_point(zone):
     for path in ("a/b", "a.txt", "a0", "a/a/z", "B", "é", "_x", "a-"):
         zone.put(f"T/{path}", b"")
     found = [name.partition("/T/")[2] for name in names(zone.lake.list(zone.at("T"), recursive=True))]
@@ -62,12 +57,12 @@ TREES = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=
 
 @settings(deadline=None, max_examples=50)  # each example is a store on disk
 @given(tree=TREES, start=st.lists(PARTS, max_size=4).map("/".join) | st.sampled_from(["a/", "a/a/", "z"]))
-def test_a_listing_may_start_at_any_name_whether_it_is_there_or_not(tree: set[str], start: str) -> None:
+def test_a_listing_may_start_at_any_name_whether_it_is_there_or_not(tree, start):
     with TemporaryDirectory() as folder:
         check_listings(ZoneClient(LocalStore(Path(folder))), tree, start)
 
 
-def check_listings(zone: ZoneClient, tree: set[str], start: str) -> None:
+def check_listings(zone, tree, start):
     for path in tree:
         zone.lake.create_folder(zone.at(path))
     above = zone.at("").shown
@@ -82,12 +77,10 @@ def check_listings(zone: ZoneClient, tree: set[str], start: str) -> None:
     assert len(names(zone.lake.list(zone.at(""), recursive=True))) == len(folders)
 
 
-def test_a_listing_from_a_late_name_looks_into_no_folder_before_it(
-    zone: ZoneClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_from_a_late_name_looks_into_no_folder_before_it(zone, monkeypatch):
     for table in range(20):
         zone.put(f"T{table:02}/f", b"")
-    looked: list[str] = []
+    looked = []
     listing = zone.storage.list
     monkeypatch.setattr(zone.storage, "list", lambda path: looked.append(path) or listing(path))
     start = f"{ZONE.removeprefix('ws/')}/T18/f"
@@ -95,7 +88,7 @@ def test_a_listing_from_a_late_name_looks_into_no_folder_before_it(
     assert looked == [ZONE, f"{ZONE}/T18", f"{ZONE}/T19"]
 
 
-def test_a_folder_that_goes_away_during_a_listing_is_left_out(zone: ZoneClient) -> None:
+def test_a_folder_that_goes_away_during_a_listing_is_left_out(zone):
     for table in ("A", "B"):
         zone.put(f"{table}/f", b"")
     lines = zone.lake.list(zone.at(""), recursive=True)
@@ -105,7 +98,7 @@ def test_a_folder_that_goes_away_during_a_listing_is_left_out(zone: ZoneClient) 
     assert [name.rpartition("/")[2] for name in names(lines)] == ["B"]
 
 
-def test_properties_are_those_of_files_folders_items_and_workspaces(zone: ZoneClient) -> None:
+def test_properties_are_those_of_files_folders_items_and_workspaces(zone):
     put = zone.put("T/f", b"abc")
     assert (put.is_folder, put.size) == (False, 3)
     assert all(
@@ -113,7 +106,7 @@ def test_properties_are_those_of_files_folders_items_and_workspaces(zone: ZoneCl
     )
 
 
-def test_content_comes_with_the_properties_it_has(zone: ZoneClient) -> None:
+def test_content_comes_with_the_properties_it_has(zone):
     put = zone.put("T/f", b"abc")
     properties, reader = zone.lake.read(zone.at("T/f"), matching(put))
     with reader:
@@ -125,13 +118,11 @@ def test_content_comes_with_the_properties_it_has(zone: ZoneClient) -> None:
 
 
 @pytest.mark.parametrize("change", ["replace", "delete"])
-def test_a_file_that_changes_while_it_is_opened_is_never_sent_with_another_ones_tag(
-    zone: ZoneClient, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_a_file_that_changes_while_it_is_opened_is_never_sent_with_another_ones_tag(zone, monkeypatch, change):
     zone.put("T/f", b"old")
     opened = zone.storage.open
 
-    def raced(path: str) -> object:
+    def raced(path):
         monkeypatch.setattr(zone.storage, "open", opened)
         if change == "replace":
             zone.put("T/f", b"newer")
@@ -149,16 +140,16 @@ def test_a_file_that_changes_while_it_is_opened_is_never_sent_with_another_ones_
         assert (properties, reader.read()) == (zone.properties("T/f"), b"newer")
 
 
-def test_what_the_engine_is_just_writing_is_not_listed(zone: ZoneClient) -> None:
+def test_what_the_engine_is_just_writing_is_not_listed(zone):
     zone.storage.write("ws/db/.mirror-engine/ledger.sqlite", b"x")
     zone.storage.write("ws/db/Files/.mirror-engine-0123", b"x")
-    workspace: Address = zone.raw("/ws")
+    workspace = zone.raw("/ws")
     assert not any(".mirror-engine" in name for name in names(zone.lake.list(workspace, recursive=True)))
     assert names(zone.lake.list(zone.raw("/ws/db"))) == ["db/Files", "db/Tables"]
 
 
 @pytest.fixture
-def linked(tmp_path: Path) -> ZoneClient:
+def linked(tmp_path):
     """A lake with links that lead out of it."""
     outside = tmp_path / "outside"
     (outside / "T").mkdir(parents=True)
@@ -174,8 +165,8 @@ def linked(tmp_path: Path) -> ZoneClient:
     return zone
 
 
-def test_links_are_not_listed(linked: ZoneClient) -> None:
-    lines: list[ListedPath] = list(linked.lake.list(linked.at(""), recursive=True))
+def test_links_are_not_listed(linked):
+    lines = list(linked.lake.list(linked.at(""), recursive=True))
     assert [line.name.rpartition("/")[2] for line in lines] == ["f"]
     assert names(linked.lake.list(linked.raw("/ws"))) == ["db"]
     assert [workspace.name for workspace in linked.items.workspaces()] == ["ws"]
@@ -186,7 +177,7 @@ def test_links_are_not_listed(linked: ZoneClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["folder", "file", "nowhere", "folder/T", "folder/T/secret", "folder/new", "file/x"])
-def test_links_are_not_followed_by_anything(linked: ZoneClient, tmp_path: Path, path: str) -> None:
+def test_links_are_not_followed_by_anything(linked, tmp_path, path):
     at, file = linked.at(path), linked.at("f")
     with linked.lake.receive() as body:
         body.write(b"x")
@@ -216,7 +207,7 @@ def test_links_are_not_followed_by_anything(linked: ZoneClient, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("path", ["folder", "file", "folder/T/secret", "folder/new"])
-def test_nothing_is_renamed_by_way_of_a_link(linked: ZoneClient, tmp_path: Path, path: str) -> None:
+def test_nothing_is_renamed_by_way_of_a_link(linked, tmp_path, path):
     with pytest.raises(Exception, match="does not exist"):
         linked.rename(path, "g")
     with pytest.raises(Exception, match="does not exist"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from lakes import ABSENT_ONLY, ZoneClient, matching, refused
@@ -13,19 +12,16 @@ from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.uploads import assemble
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 pytestmark = pytest.mark.slow
 
 WRITERS = 8
 
 
-def at_once(attempt: Callable[[int], Any]) -> list[Any]:
+def at_once(attempt):
     """What each of eight writers got; the fault, where it was refused."""
     start = threading.Barrier(WRITERS)
 
-    def one(number: int) -> Any:
+    def one(number):
         start.wait()
         try:
             return attempt(number)
@@ -36,16 +32,16 @@ def at_once(attempt: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(one, range(WRITERS)))
 
 
-def slowly() -> int:
+def slowly():
     time.sleep(0.005)
     return time.time_ns()
 
 
 @pytest.mark.parametrize("way", ["create", "put", "blocks", "copy", "rename", "folder"])
-def test_of_eight_writers_racing_for_a_name_one_wins(zone: ZoneClient, way: str) -> None:
+def test_of_eight_writers_racing_for_a_name_one_wins(zone, way):
     zone = ZoneClient(zone.storage, clock=slowly)  # between a condition and what it guards the others have time
 
-    def attempt(number: int) -> object:
+    def attempt(number):
         own = f"T/_{number}"
         if way == "create":
             return zone.create("T/1.csv", ABSENT_ONLY)
@@ -67,7 +63,7 @@ def test_of_eight_writers_racing_for_a_name_one_wins(zone: ZoneClient, way: str)
     assert outcomes.count(StorageErrorCode.PathAlreadyExists) == WRITERS - 1
 
 
-def test_of_eight_writers_that_change_what_they_know_one_wins(zone: ZoneClient) -> None:
+def test_of_eight_writers_that_change_what_they_know_one_wins(zone):
     known = matching(zone.put("T/f", b""))
     outcomes = at_once(lambda number: zone.put("T/f", bytes([number]), known))
     (winner,) = (number for number, outcome in enumerate(outcomes) if not isinstance(outcome, StorageErrorCode))
@@ -75,7 +71,7 @@ def test_of_eight_writers_that_change_what_they_know_one_wins(zone: ZoneClient) 
     assert zone.read("T/f") == bytes([winner])
 
 
-def test_eight_unconditional_renames_onto_one_name_all_succeed(zone: ZoneClient) -> None:
+def test_eight_unconditional_renames_onto_one_name_all_succeed(zone):
     for number in range(WRITERS):
         zone.put(f"T/_{number}", bytes([number]))
     outcomes = at_once(lambda number: zone.rename(f"T/_{number}", "T/1.csv"))
@@ -83,14 +79,14 @@ def test_eight_unconditional_renames_onto_one_name_all_succeed(zone: ZoneClient)
     assert len(zone.lost_files) == WRITERS - 1
 
 
-def test_eight_appends_side_by_side_all_count(zone: ZoneClient) -> None:
+def test_eight_appends_side_by_side_all_count(zone):
     zone.create("T/f")
     at_once(lambda number: zone.append("T/f", number * 1000, bytes([number]) * 1000))
     zone.flush("T/f", WRITERS * 1000)
     assert zone.read("T/f") == b"".join(bytes([number]) * 1000 for number in range(WRITERS))
 
 
-def test_a_commit_asked_for_again_while_it_is_still_made_succeeds_as_the_first_one(zone: ZoneClient) -> None:
+def test_a_commit_asked_for_again_while_it_is_still_made_succeeds_as_the_first_one(zone):
     for _ in range(5):
         zone.create("T/f")
         zone.append("T/f", 0, b"abc")
@@ -105,12 +101,12 @@ def test_a_commit_asked_for_again_while_it_is_still_made_succeeds_as_the_first_o
     assert zone.lake._uploads.used_bytes == 0
 
 
-def test_no_reader_ever_sees_a_torn_file(zone: ZoneClient) -> None:
+def test_no_reader_ever_sees_a_torn_file(zone):
     zone.put("T/f", b"0" * 5000)
-    torn: list[bytes] = []
+    torn = []
     done = threading.Event()
 
-    def read() -> None:
+    def read():
         while not done.is_set():
             properties, reader = zone.lake.read(zone.at("T/f"))
             with reader:
@@ -118,7 +114,7 @@ def test_no_reader_ever_sees_a_torn_file(zone: ZoneClient) -> None:
             if len(content) != properties.size or len(set(content)) != 1:
                 torn.append(content)
 
-    def write(number: int) -> None:
+    def write(number):
         content = bytes([65 + number])
         for turn in range(5):
             zone.put("T/f", content * (5000 + number))
@@ -135,7 +131,7 @@ def test_no_reader_ever_sees_a_torn_file(zone: ZoneClient) -> None:
     assert torn == []
 
 
-def test_a_slow_body_blocks_no_other_request(zone: ZoneClient) -> None:
+def test_a_slow_body_blocks_no_other_request(zone):
     with zone.lake.receive() as slow:
         slow.write(b"x")
         with ThreadPoolExecutor(1) as pool:
@@ -143,13 +139,11 @@ def test_a_slow_body_blocks_no_other_request(zone: ZoneClient) -> None:
     assert zone.read("T/f") == b"abc"
 
 
-def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_content(
-    zone: ZoneClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_content(zone, monkeypatch):
     zone.put("T/f", b"abc")
     zone.append("T/f", 3, b"def")
 
-    def raced(*arguments: Any) -> Any:
+    def raced(*arguments):
         zone.put("T/f", b"newer")
         return assemble(*arguments)
 
@@ -160,20 +154,18 @@ def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_conte
 
 
 @pytest.mark.parametrize("step", ["publish", "rename", "touch", "move_to_trash", "open"])
-def test_a_path_that_disappears_between_two_steps_is_absent(
-    zone: ZoneClient, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_path_that_disappears_between_two_steps_is_absent(zone, monkeypatch, step):
     """The engine moves processed files away without asking."""
     zone.put("T/f", b"abc")
     zone.append("T/f", 3, b"def")
     call = getattr(zone.storage, step)
 
-    def raced(*arguments: Any) -> Any:
+    def raced(*arguments):
         monkeypatch.setattr(zone.storage, step, call)
         zone.storage.delete(zone.at("T").path)
         return call(*arguments)
 
-    attempts: dict[str, tuple[Callable[[], object], StorageErrorCode]] = {
+    attempts = {
         "publish": (lambda: zone.flush("T/f", 6), StorageErrorCode.PathNotFound),
         "rename": (lambda: zone.rename("T/f", "g"), StorageErrorCode.SourcePathNotFound),
         "touch": (lambda: zone.lake.set_metadata(zone.at("T/f")), StorageErrorCode.PathNotFound),

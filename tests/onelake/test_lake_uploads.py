@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 from lakes import ABSENT_ONLY, ZoneClient, matching, refused
@@ -13,11 +12,8 @@ from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.onelake.uploads import Limits
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_folders_and_files_are_created_with_their_parents(zone: ZoneClient) -> None:
+def test_folders_and_files_are_created_with_their_parents(zone):
     folder = zone.lake.create_folder(zone.at("S.schema/T/_FilesReadyToDelete"))
     assert folder.is_folder
     assert zone.lake.create_folder(zone.at("S.schema/T/_FilesReadyToDelete")).etag == folder.etag
@@ -43,9 +39,7 @@ def test_folders_and_files_are_created_with_their_parents(zone: ZoneClient) -> N
         (b"abc", [], 3, b"abc"),
     ],
 )
-def test_a_flush_commits_appends_in_any_order(
-    zone: ZoneClient, committed: bytes, appends: list[tuple[int, bytes]], position: int, content: bytes
-) -> None:
+def test_a_flush_commits_appends_in_any_order(zone, committed, appends, position, content):
     created = zone.put("T/f", committed)
     for start, part in appends:
         assert zone.append("T/f", start, part) == created
@@ -56,7 +50,7 @@ def test_a_flush_commits_appends_in_any_order(
 
 
 @pytest.mark.parametrize("position", [0, 2, 4, 6, 9, 11, -1])
-def test_a_flush_to_a_position_without_a_chain_of_parts_is_rejected(zone: ZoneClient, position: int) -> None:
+def test_a_flush_to_a_position_without_a_chain_of_parts_is_rejected(zone, position):
     zone.put("T/f", b"abc")
     zone.append("T/f", 3, b"de")
     zone.append("T/f", 7, b"hi")
@@ -70,7 +64,7 @@ def test_a_flush_to_a_position_without_a_chain_of_parts_is_rejected(zone: ZoneCl
     assert zone.read("T/f") == b"abcdefghi"
 
 
-def test_parts_beyond_the_flush_are_dropped_unless_they_are_retained(zone: ZoneClient) -> None:
+def test_parts_beyond_the_flush_are_dropped_unless_they_are_retained(zone):
     for retain in (False, True):
         zone.create("T/f")
         zone.append("T/f", 0, b"abc")
@@ -84,7 +78,7 @@ def test_parts_beyond_the_flush_are_dropped_unless_they_are_retained(zone: ZoneC
                 zone.flush("T/f", 6)
 
 
-def test_appends_follow_a_rename_and_are_lost_with_their_file(zone: ZoneClient) -> None:
+def test_appends_follow_a_rename_and_are_lost_with_their_file(zone):
     zone.create("T/f")
     zone.append("T/f", 0, b"abc")
     zone.rename("T/f", "T/g")
@@ -106,7 +100,7 @@ def test_appends_follow_a_rename_and_are_lost_with_their_file(zone: ZoneClient) 
     assert zone.lake._uploads.used_bytes == 0
 
 
-def test_blocks_become_a_file_in_the_order_of_the_list(zone: ZoneClient) -> None:
+def test_blocks_become_a_file_in_the_order_of_the_list(zone):
     for block_id, content in [("b", b"22"), ("a", b"xx"), ("c", b"3"), ("a", b"1")]:
         zone.put_block("T/f", block_id, content)
     assert zone.lake.put_block_list(zone.at("T/f"), ["a", "b", "a"]).size == 4
@@ -121,7 +115,7 @@ def test_blocks_become_a_file_in_the_order_of_the_list(zone: ZoneClient) -> None
         zone.lake.put_block_list(zone.at("T/f"), ["a"])
 
 
-def test_a_rejected_block_list_keeps_its_blocks(zone: ZoneClient) -> None:
+def test_a_rejected_block_list_keeps_its_blocks(zone):
     zone.put_block("T/f", "a", b"abc")
     with refused(StorageErrorCode.InvalidBlockList):
         zone.lake.put_block_list(zone.at("T/f"), ["a", "b"])
@@ -131,9 +125,7 @@ def test_a_rejected_block_list_keeps_its_blocks(zone: ZoneClient) -> None:
     assert zone.read("T/f") == b"abc"
 
 
-def test_a_repeated_block_list_changes_nothing_unless_the_file_changed(
-    zone: ZoneClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_block_list_changes_nothing_unless_the_file_changed(zone, monkeypatch):
     zone.put_block("T/f", "a", b"abc")
     first = zone.lake.put_block_list(zone.at("T/f"), ["a"])
     assert zone.lake.put_block_list(zone.at("T/f"), ["a"]) == first
@@ -152,7 +144,7 @@ def test_a_repeated_block_list_changes_nothing_unless_the_file_changed(
         zone.lake.put_block_list(zone.at("a"), ["x"])
 
 
-def test_a_copy_is_a_file_of_its_own_and_a_copied_folder_is_empty(zone: ZoneClient) -> None:
+def test_a_copy_is_a_file_of_its_own_and_a_copied_folder_is_empty(zone):
     source = zone.put("T/f", b"abc")
     assert zone.lake.copy(zone.at("T/f"), zone.at("U/g")).etag != source.etag
     assert (zone.read("U/g"), zone.read("T/f")) == (b"abc", b"abc")
@@ -160,7 +152,7 @@ def test_a_copy_is_a_file_of_its_own_and_a_copied_folder_is_empty(zone: ZoneClie
     assert zone.names("V") == []
 
 
-def test_an_interrupted_body_leaves_nothing(zone: ZoneClient) -> None:
+def test_an_interrupted_body_leaves_nothing(zone):
     zone.create("T/f")
     with suppress(ConnectionError), zone.lake.receive() as body:
         body.write(b"abc")
@@ -170,7 +162,7 @@ def test_an_interrupted_body_leaves_nothing(zone: ZoneClient) -> None:
     assert list(zone.storage.list(".mirror-engine/staging") or ()) == []
 
 
-def test_a_body_over_the_limit_is_rejected_with_and_without_a_length(tmp_path: Path) -> None:
+def test_a_body_over_the_limit_is_rejected_with_and_without_a_length(tmp_path):
     zone = ZoneClient(LocalStore(tmp_path), limits=Limits(body_bytes=5))
     zone.put("f", b"12345")
     with refused(StorageErrorCode.RequestBodyTooLarge):
@@ -181,7 +173,7 @@ def test_a_body_over_the_limit_is_rejected_with_and_without_a_length(tmp_path: P
     assert zone.lake._uploads.used_bytes == 0
 
 
-def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(tmp_path: Path) -> None:
+def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(tmp_path):
     zone = ZoneClient(LocalStore(tmp_path), limits=Limits(staging_bytes=10))
     zone.create("f")
     zone.append("f", 0, b"123456")
@@ -195,7 +187,7 @@ def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(tmp_
     assert (zone.read("f"), zone.read("g")) == (b"1234567890", b"1234567890")
 
 
-def test_uploads_expire(tmp_path: Path) -> None:
+def test_uploads_expire(tmp_path):
     zone = ZoneClient(LocalStore(tmp_path), limits=Limits(expiry_seconds=-1.0))
     zone.create("f")
     zone.append("f", 0, b"abc")
@@ -206,7 +198,7 @@ def test_uploads_expire(tmp_path: Path) -> None:
         zone.flush("f", 3)
 
 
-def test_uncommitted_files_of_an_earlier_process_are_deleted(zone: ZoneClient) -> None:
+def test_uncommitted_files_of_an_earlier_process_are_deleted(zone):
     zone.create("f")
     zone.append("f", 0, b"abc")
     again = ZoneClient(zone.storage)

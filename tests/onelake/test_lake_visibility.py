@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lakes import SECOND, ZONE, ZoneClient, matching, refused
 
 from mirror_engine.onelake.conditions import SOURCE, Conditions
@@ -12,14 +10,8 @@ from mirror_engine.onelake.store import LocalStore
 from mirror_engine.onelake.visibility import DeletedFolder, EngineView
 from mirror_engine.storage.local import LocalStorage
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
-    import pytest
-
-
-def test_a_created_file_shows_at_once_with_no_bytes_and_drops_the_old_content(zone: ZoneClient) -> None:
+def test_a_created_file_shows_at_once_with_no_bytes_and_drops_the_old_content(zone):
     for _ in range(2):
         zone.create("T/f")
         assert zone.names("T") == ["f"]
@@ -28,7 +20,7 @@ def test_a_created_file_shows_at_once_with_no_bytes_and_drops_the_old_content(zo
         zone.put("T/f", b"old")
 
 
-def test_what_is_not_committed_is_invisible(zone: ZoneClient) -> None:
+def test_what_is_not_committed_is_invisible(zone):
     created = zone.create("T/f")
     zone.append("T/f", 0, b"abc")
     zone.put_block("T/g", "a", b"abc")
@@ -40,7 +32,7 @@ def test_what_is_not_committed_is_invisible(zone: ZoneClient) -> None:
         assert zone.engine_sees("T/f") == b""
 
 
-def test_a_reader_keeps_what_it_opened_while_the_file_is_replaced(zone: ZoneClient) -> None:
+def test_a_reader_keeps_what_it_opened_while_the_file_is_replaced(zone):
     zone.put("T/f", b"old")
     before, reader = zone.lake.read(zone.at("T/f"))
     zone.append("T/f", 3, b"er")
@@ -50,7 +42,7 @@ def test_a_reader_keeps_what_it_opened_while_the_file_is_replaced(zone: ZoneClie
     assert zone.engine_sees("T/f") == b"older"
 
 
-def test_a_rename_keeps_tag_and_last_modified_of_files_and_folders(zone: ZoneClient) -> None:
+def test_a_rename_keeps_tag_and_last_modified_of_files_and_folders(zone):
     file, folder = zone.put("T/_f", b"abc"), zone.properties("T")
     assert zone.rename("T/_f", "T/f") == file == zone.properties("T/f")
     assert zone.rename("T", "U").etag == folder.etag == zone.properties("U").etag
@@ -58,7 +50,7 @@ def test_a_rename_keeps_tag_and_last_modified_of_files_and_folders(zone: ZoneCli
     assert zone.names() == ["U"]
 
 
-def test_a_rename_that_touches_changes_a_files_tag_and_time_only(zone: ZoneClient) -> None:
+def test_a_rename_that_touches_changes_a_files_tag_and_time_only(zone):
     zone.options.rename_updates_mtime = True
     file, folder = zone.put("T/_f", b"abc"), zone.properties("T")
     renamed = zone.rename("T/_f", "T/f")
@@ -68,7 +60,7 @@ def test_a_rename_that_touches_changes_a_files_tag_and_time_only(zone: ZoneClien
     assert zone.rename("T", "U").etag == folder.etag
 
 
-def test_a_file_lost_by_an_unconditional_rename_is_reported(zone: ZoneClient) -> None:
+def test_a_file_lost_by_an_unconditional_rename_is_reported(zone):
     for name in ("_1", "_2"):
         zone.put(f"T/{name}", name.encode())
     zone.rename("T/_1", "T/1.csv")
@@ -78,7 +70,7 @@ def test_a_file_lost_by_an_unconditional_rename_is_reported(zone: ZoneClient) ->
     assert zone.read("T/1.csv") == b"_2"
 
 
-def test_files_replaced_with_a_condition_are_not_reported(zone: ZoneClient) -> None:
+def test_files_replaced_with_a_condition_are_not_reported(zone):
     there, new = zone.put("T/f", b"old"), zone.put("T/_f", b"new")
     fresh = Conditions.of({"x-ms-source-if-match": new.etag}, SOURCE)
     zone.lake.rename(zone.at("T/_f"), zone.at("T/f"), matching(there), fresh)
@@ -90,7 +82,7 @@ def test_files_replaced_with_a_condition_are_not_reported(zone: ZoneClient) -> N
     assert zone.lost_files == []
 
 
-def test_a_files_tag_changes_with_content_and_metadata_only(zone: ZoneClient) -> None:
+def test_a_files_tag_changes_with_content_and_metadata_only(zone):
     tags = [zone.create("T/f").etag, zone.create("T/f").etag]
     zone.append("T/f", 0, b"abc")
     changes = (lambda: zone.flush("T/f", 3), *[lambda: zone.put("T/f", b"abc")] * 2)
@@ -107,7 +99,7 @@ def test_a_files_tag_changes_with_content_and_metadata_only(zone: ZoneClient) ->
     assert all(tag.startswith('"0x8D') and tag.endswith('"') and len(tag) == 19 for tag in tags)
 
 
-def test_a_folders_tag_outlasts_changes_inside_repeated_create_and_restart(zone: ZoneClient) -> None:
+def test_a_folders_tag_outlasts_changes_inside_repeated_create_and_restart(zone):
     before = zone.lake.create_folder(zone.at("T")).etag
     zone.put("T/f", b"abc")
     zone.rename("T/f", "T/g")
@@ -116,7 +108,7 @@ def test_a_folders_tag_outlasts_changes_inside_repeated_create_and_restart(zone:
     assert ZoneClient(zone.storage).properties("T").etag == before
 
 
-def test_a_folder_recreated_at_once_has_a_new_etag(zone: ZoneClient) -> None:
+def test_a_folder_recreated_at_once_has_a_new_etag(zone):
     tags = []
     for _ in range(5):
         tags.append(zone.lake.create_folder(zone.at("T")).etag)
@@ -125,15 +117,13 @@ def test_a_folder_recreated_at_once_has_a_new_etag(zone: ZoneClient) -> None:
     assert len(set(tags)) == 5
 
 
-def test_a_recursive_delete_shows_in_one_step_and_leaves_nothing_behind(
-    zone: ZoneClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recursive_delete_shows_in_one_step_and_leaves_nothing_behind(zone, monkeypatch):
     for path in ("T/a/f", "T/b/c/f", "T/f", "U/f"):
         zone.put(path, b"x")
     seen = []
     move_to_trash = zone.storage.move_to_trash
 
-    def watched(path: str) -> Callable[[], None]:
+    def watched(path):
         discard = move_to_trash(path)
         seen.append(zone.names())
         return discard
@@ -144,19 +134,19 @@ def test_a_recursive_delete_shows_in_one_step_and_leaves_nothing_behind(
     assert zone.storage.list(".mirror-engine/staging") == []
 
 
-def test_last_modified_keeps_its_full_resolution_and_order(zone: ZoneClient) -> None:
+def test_last_modified_keeps_its_full_resolution_and_order(zone):
     first, second = zone.put("T/a", b""), zone.put("T/b", b"")
     assert 0 < second.modified_ns - first.modified_ns < SECOND
     assert zone.storage.stat(f"{ZONE}/T/a").modified_ns == first.modified_ns
 
 
-def test_two_changes_in_one_tick_of_the_clock_have_different_tags(tmp_path: Path) -> None:
+def test_two_changes_in_one_tick_of_the_clock_have_different_tags(tmp_path):
     still = ZoneClient(LocalStore(tmp_path), clock=lambda: 5 * SECOND)
     tags = {still.put("f", b"").etag, *(still.lake.set_metadata(still.at("f")).etag for _ in range(3))}
     assert len(tags) == 4
 
 
-def test_the_engine_sees_a_kept_deleted_folder_instead_of_its_recreation(zone: ZoneClient) -> None:
+def test_the_engine_sees_a_kept_deleted_folder_instead_of_its_recreation(zone):
     zone.put("T/_metadata.json", b"old")
     folder, delays, at = DeletedFolder.of(zone.storage, f"{ZONE}/T"), zone.options.delays, "Files/LandingZone"
     view = EngineView(LocalStorage(zone.storage._root / "ws/db"), delays, "ws/db")

@@ -8,7 +8,6 @@ import stat
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from lakes import refused
@@ -20,9 +19,6 @@ from mirror_engine.onelake.errors import StorageErrorCode as Code
 from mirror_engine.onelake.store import LocalStore, StagedFile
 from mirror_engine.storage.base import Kind
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 STAGING = ".mirror-engine/staging"
 OUTSIDE = ["..", "../x", "a/..", "./a", "/a", "a//b", "a\0b", "\udcff"]
 NOW = 1_700_000_000_123_456_789
@@ -30,7 +26,7 @@ FILLED = {"a": None, "a/f": b"abc", "empty": None, "f": b"x"}
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Path:
+def outside(tmp_path):
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "secret").write_bytes(b"secret")
@@ -38,7 +34,7 @@ def outside(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def root(tmp_path: Path, outside: Path) -> Path:
+def root(tmp_path, outside):
     """Holds what `FILLED` says, and the links `folder` and `file` that lead out of it."""
     root = tmp_path / "root"
     storage = LocalStore(root)
@@ -52,19 +48,19 @@ def root(tmp_path: Path, outside: Path) -> Path:
 
 
 @pytest.fixture
-def storage(root: Path) -> LocalStore:
+def storage(root):
     return LocalStore(root)
 
 
-def staged(storage: LocalStore, content: bytes = b"x") -> StagedFile:
+def staged(storage, content=b"x"):
     file = StagedFile(storage)
     file.write(content)
     return file
 
 
-def tree(storage: LocalStore, folder: str = "") -> dict[str, bytes | None]:
+def tree(storage, folder=""):
     """Contents by path; None for a folder."""
-    found: dict[str, bytes | None] = {}
+    found = {}
     for entry in storage.list(folder) or ():
         path = f"{folder}/{entry.name}".strip("/")
         if entry.kind is Kind.FOLDER and entry.name != ".mirror-engine":
@@ -76,7 +72,7 @@ def tree(storage: LocalStore, folder: str = "") -> dict[str, bytes | None]:
 
 
 PARENT = Code.RenameDestinationParentPathNotFound
-REJECTED: list[tuple[Code, Callable[[LocalStore, str], Any], list[str]]] = [
+REJECTED = [
     (Code.PathConflict, lambda s, path: s.make_folder(path), ["f", "f/below"]),
     (Code.PathNotFound, lambda s, path: s.make_folder(path), ["folder", "folder/new", "file/new", *OUTSIDE]),
     (Code.PathConflict, lambda s, path: s.publish(staged(s), path, NOW), ["a"]),
@@ -94,9 +90,7 @@ REJECTED: list[tuple[Code, Callable[[LocalStore, str], Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("code", "attempt", "paths"), REJECTED)
-def test_calls_that_fail_change_nothing_inside_or_behind_a_link(
-    storage: LocalStore, outside: Path, code: Code, attempt: Callable[[LocalStore, str], Any], paths: list[str]
-) -> None:
+def test_calls_that_fail_change_nothing_inside_or_behind_a_link(storage, outside, code, attempt, paths):
     before = (outside / "secret").stat()
     for path in paths:
         with refused(code):
@@ -105,14 +99,14 @@ def test_calls_that_fail_change_nothing_inside_or_behind_a_link(
     assert ([path.name for path in outside.iterdir()], (outside / "secret").stat()) == (["secret"], before)
 
 
-def test_a_folder_is_created_with_its_parents_and_keeps_its_identity(storage: LocalStore) -> None:
+def test_a_folder_is_created_with_its_parents_and_keeps_its_identity(storage):
     entry = storage.make_folder("x/y/z")
     assert (entry.name, entry.kind) == ("z", Kind.FOLDER)
     assert storage.make_folder("x/y/z") == storage.stat("x/y/z") == entry
     assert storage.make_folder("").kind is Kind.FOLDER
 
 
-def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(storage: LocalStore) -> None:
+def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(storage):
     with staged(storage, b"abc") as file:
         file.write(memoryview(b"def"))
         file.seal()
@@ -124,7 +118,7 @@ def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(stor
     assert storage.list(STAGING) == []
 
 
-def test_a_published_file_has_the_given_time_and_outlives_its_staged_file(storage: LocalStore) -> None:
+def test_a_published_file_has_the_given_time_and_outlives_its_staged_file(storage):
     with staged(storage, b"new") as file:
         entry = storage.publish(file, "a/g", NOW)
     assert (entry.name, entry.kind, entry.size, entry.modified_ns) == ("g", Kind.FILE, 3, NOW)
@@ -132,7 +126,7 @@ def test_a_published_file_has_the_given_time_and_outlives_its_staged_file(storag
     assert tree(storage) == {**FILLED, "a/g": b"new"}
 
 
-def test_rename_and_touch_keep_the_identity(storage: LocalStore) -> None:
+def test_rename_and_touch_keep_the_identity(storage):
     file, folder = storage.stat("a/f"), storage.stat("a")
     storage.rename("a/f", "f")
     storage.touch("f", NOW + 5)
@@ -142,16 +136,14 @@ def test_rename_and_touch_keep_the_identity(storage: LocalStore) -> None:
     assert tree(storage) == {"empty": None, "empty/b": None, "f": b"abc"}
 
 
-def test_publishing_and_renaming_over_a_link_replace_the_link(storage: LocalStore, outside: Path) -> None:
+def test_publishing_and_renaming_over_a_link_replace_the_link(storage, outside):
     storage.publish(staged(storage, b"new"), "file", 0)
     storage.rename("f", "folder")
     assert tree(storage) == {"a": None, "a/f": b"abc", "empty": None, "file": b"new", "folder": b"x"}
     assert (outside / "secret").read_bytes() == b"secret"
 
 
-def test_trash_disappears_at_once_and_is_removed_later_but_for_what_its_links_lead_to(
-    root: Path, storage: LocalStore, outside: Path
-) -> None:
+def test_trash_disappears_at_once_and_is_removed_later_but_for_what_its_links_lead_to(root, storage, outside):
     (root / "a/link").symlink_to(outside)
     for path in ("a", "f"):
         discard = storage.move_to_trash(path)
@@ -166,12 +158,12 @@ def test_trash_disappears_at_once_and_is_removed_later_but_for_what_its_links_le
     assert (outside / "secret").exists()
 
 
-def test_only_its_owner_may_look_at_what_is_staged(root: Path) -> None:
+def test_only_its_owner_may_look_at_what_is_staged(root):
     modes = [stat.S_IMODE((root / path).stat().st_mode) for path in [".mirror-engine", STAGING]]
     assert modes == [0o700, 0o700]
 
 
-def test_a_staging_folder_that_is_a_link_is_not_followed(root: Path, storage: LocalStore, outside: Path) -> None:
+def test_a_staging_folder_that_is_a_link_is_not_followed(root, storage, outside):
     storage.remove_stale()
     (root / STAGING).symlink_to(outside)
     with pytest.raises(StorageUnavailable):
@@ -179,13 +171,11 @@ def test_a_staging_folder_that_is_a_link_is_not_followed(root: Path, storage: Lo
     assert [path.name for path in outside.iterdir()] == ["secret"]
 
 
-def test_content_is_on_the_disk_before_its_name_is_shown(
-    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_is_on_the_disk_before_its_name_is_shown(root, storage, monkeypatch):
     synced = []
     fsync = os.fsync
 
-    def spied(opened: int) -> None:
+    def spied(opened):
         synced.append((stat.S_ISREG(os.fstat(opened).st_mode), (root / "new").exists()))
         fsync(opened)
 
@@ -194,13 +184,11 @@ def test_content_is_on_the_disk_before_its_name_is_shown(
     assert synced == [(True, False)]
 
 
-def test_a_failing_disk_is_unavailable_and_shows_nothing(
-    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
+def test_a_failing_disk_is_unavailable_and_shows_nothing(root, storage, monkeypatch):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    calls: dict[str, list[Any]] = {
+    calls = {
         "fsync": [lambda: storage.publish(file, "f", 0), lambda: storage.make_folder("new")],
         "replace": [lambda: storage.publish(file, "f", 0)],
         "rename": [partial(storage.rename, "f", "g"), partial(storage.move_to_trash, "a")],
@@ -220,10 +208,8 @@ def test_a_failing_disk_is_unavailable_and_shows_nothing(
     assert list((root / STAGING).iterdir()) == []
 
 
-def test_a_folders_inode_is_kept_until_the_clock_of_births_has_moved_on(
-    root: Path, storage: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waited: list[tuple[float, int]] = []
+def test_a_folders_inode_is_kept_until_the_clock_of_births_has_moved_on(root, storage, monkeypatch):
+    waited = []
     monkeypatch.setattr(
         store.time, "sleep", lambda seconds: waited.append((seconds, len(list((root / STAGING).iterdir()))))
     )
@@ -232,8 +218,8 @@ def test_a_folders_inode_is_kept_until_the_clock_of_births_has_moved_on(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="a Linux interface")
-def test_no_call_leaves_anything_open(storage: LocalStore) -> None:
-    def everything() -> None:
+def test_no_call_leaves_anything_open(storage):
+    def everything():
         with staged(storage) as file:
             file.seal()
             file.open().close()
@@ -246,7 +232,7 @@ def test_no_call_leaves_anything_open(storage: LocalStore) -> None:
         storage.move_to_trash("a")()
         storage.make_folder("a")
 
-    def opened() -> int:
+    def opened():
         return len(list(Path("/proc/self/fd").iterdir()))
 
     everything()
