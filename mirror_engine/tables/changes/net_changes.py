@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mirror_engine.landing_zone.change import RowMarker
@@ -22,7 +21,6 @@ Integers: TypeAlias = NDArray[np.int64]
 Markers: TypeAlias = NDArray[np.int8]
 Flags: TypeAlias = NDArray[np.bool_]
 
-_SPREAD = 4  # whole numbers that lie so close, in places per row, are counted off instead of hashed
 NO_KEY = -1  # the code of a row that matches nothing (LZ-4.8)
 
 
@@ -78,10 +76,7 @@ def key_codes(keys: pa.Table) -> KeyCodes:
     for index, column in enumerate(keys.columns):
         part = _dense(comparable(column))
         codes = part if index == 0 else _paired(codes, part)
-    first = np.full(_count(codes), len(codes), dtype=np.int64)
-    keyed = np.flatnonzero(codes >= 0)
-    np.minimum.at(first, codes[keyed], keyed)
-    return KeyCodes(codes, first)
+    return KeyCodes(codes, _first(codes, codes >= 0)[:-1])
 
 
 def net_changes(codes: Integers, markers: Markers) -> NetChanges:
@@ -131,53 +126,24 @@ def matched_rows(codes: Integers, markers: Markers, prior: Integers) -> Integers
         markers: per change its row marker.
         prior: per code how many rows of the key the table held before the batch.
     """
-    segments = _segments(codes, markers)
-    base = np.where(segments.is_first, prior[segments.codes], 0) if len(prior) else np.zeros(len(codes), dtype=np.int64)
     found = np.zeros(len(codes), dtype=np.int64)
-    found[segments.positions] = base + segments.inserts + (segments.begun_by_set & (base == 0))
-    found[codes < 0] = 0
-    return found
-
-
-@dataclass(frozen=True)
-class _KeySegments:
-    """Changes ordered by key, then position, cut into segments: each delete ends one. All columns of one length.
-
-    Attributes:
-        positions: of the change in the batch.
-        codes: its key's.
-        is_start: whether it begins a segment.
-        is_first: whether its segment is the key's first, the only one that knows rows from before the batch.
-        inserts: how many inserts came before it in its segment.
-        begun_by_set: whether its segment was begun by a 1 or 4 before it.
-    """
-
-    positions: Integers
-    codes: Integers
-    is_start: Flags
-    is_first: Flags
-    inserts: Integers
-    begun_by_set: Flags
-
-
-def _segments(codes: Integers, markers: Markers) -> _KeySegments:
+    if not len(prior):
+        return found
+    # ordered by key, then position, and cut into segments, each ended by a delete; values sort faster than argsort
     bits = len(codes).bit_length()
-    packed = np.sort((codes << bits) | np.arange(len(codes)))  # sorting values is several times faster than argsort
+    packed = np.sort((codes << bits) | np.arange(len(codes)))
     positions, ordered = packed & ((1 << bits) - 1), packed >> bits
     marker = markers[positions]
     new_key, is_start = np.ones((2, len(codes)), dtype=np.bool_)
     new_key[1:] = ordered[1:] != ordered[:-1]
     is_start[1:] = new_key[1:] | (marker[:-1] == RowMarker.DELETE)
-    start = np.flatnonzero(is_start)[np.cumsum(is_start) - 1]
-    before = np.cumsum(marker == RowMarker.INSERT) - (marker == RowMarker.INSERT)
-    return _KeySegments(
-        positions,
-        ordered,
-        is_start,
-        new_key[start],
-        before - before[start],
-        _sets(marker)[start] & ~is_start,
-    )
+    start = np.flatnonzero(is_start)[np.cumsum(is_start) - 1]  # of each change's segment
+    inserts = np.cumsum(marker == RowMarker.INSERT) - (marker == RowMarker.INSERT)
+    base = np.where(new_key[start], prior[ordered], 0)  # only a key's first segment knows rows from before the batch
+    begun_by_set = _sets(marker)[start] & ~is_start
+    found[positions] = base + inserts - inserts[start] + (begun_by_set & (base == 0))
+    found[codes < 0] = 0
+    return found
 
 
 def _sets(markers: Markers) -> Flags:
@@ -213,39 +179,20 @@ def _paired(left: Integers, right: Integers) -> Integers:
 
 def _dense(column: pa.ChunkedArray[Any]) -> Integers:
     """Codes of values, `NO_KEY` for NULL."""
-    if pa.types.is_null(column.type):
-        return np.full(len(column), NO_KEY, dtype=np.int64)
-    if pa.types.is_signed_integer(column.type) and len(column) and not column.null_count:
-        extremes = pc.min_max(column)
-        low, high = extremes["min"].as_py(), extremes["max"].as_py()
-        if high - low < _SPREAD * len(column):
-            return _ranks(column.to_numpy().astype(np.int64, copy=False) - low, high - low + 1)
     chunks: list[Any] = column.dictionary_encode().chunks  # one dictionary serves them all
     parts = [chunk.indices.fill_null(NO_KEY).to_numpy(zero_copy_only=False) for chunk in chunks]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64, copy=False)
 
 
-def _ranks(values: Integers, span: int) -> Integers:
-    """The place of each value among those that occur; they lie below `span`."""
-    occurs = np.zeros(span, dtype=np.bool_)
-    occurs[values] = True
-    ranks: Integers = (np.cumsum(occurs, dtype=np.int64) - 1)[values]
-    return ranks
-
-
 def comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     """A key column with equal bits where LZ-4.9 sees equal values, in a type without a 2 GB limit."""
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        return comparable(column.cast(kind.value_type))
     if pa.types.is_floating(kind):
         with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN like any other
             values = column.to_numpy() + 0.0  # -0.0 + 0.0 is 0.0
         values[np.isnan(values)] = np.nan
         bits = values.view(np.dtype(f"i{values.itemsize}"))
         return pa.chunked_array([pa.array(bits, mask=column.is_null().to_numpy())])
-    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+    if pa.types.is_string(kind):
         return column.cast(pa.large_string())
-    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
-        return column.cast(pa.large_binary())
-    return column
+    return column.cast(pa.large_binary()) if pa.types.is_binary(kind) else column

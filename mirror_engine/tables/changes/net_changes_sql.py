@@ -6,7 +6,7 @@ key, so that Spark may spread keys over executors and spill what does not fit in
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import RowMarker
@@ -18,7 +18,7 @@ from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRow
 from mirror_engine.tables.spark.session import confs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -99,34 +99,11 @@ def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, f
         RejectedFile: a file of the batch cannot be read after all.
         OSError: the folder cannot be written.
     """
-    keys = tuple(f"c{batch.schema.names.index(name)}" for name in batch.key_columns)
-    words, matches = _words(batch, keys), {}
-    with confs(spark, _SETTINGS), _views() as view:
-        view("changes", _changes(spark, batch, _laid_down(batch, folder / "landed")))
-        if keys:
-            view("target", _target(spark, batch, log))
-            view("held", _kept(spark.sql(_HELD.format(**words)), folder / "held"))
-            found = spark.sql(_MATCHES.format(**words)).collect()
-            matches = {row.file: MatchCounts(row.inserts, row.changes) for row in found}
-        if any(marker != RowMarker.INSERT for file in batch.files for marker in file.markers):
-            view("net", spark.sql(_NET.format(**words)))
-            staged = spark.sql(_SETTLED.format(**words))
-        else:
-            staged = spark.sql(_INSERTS.format(**words))
-        rows = _kept(staged.selectExpr(*_cells(batch), f"explode(roles) AS {ROLE}"), folder / "staged")
-        return _summed_up(
-            rows, keys, folder / "staged", tuple(matches.get(at, MatchCounts()) for at in range(len(batch.files)))
-        )
-
-
-def _cells(batch: ChangeBatch) -> list[str]:
-    return [f"c{place}" for place in range(len(batch.schema.columns))]
-
-
-def _words(batch: ChangeBatch, keys: Sequence[str]) -> Mapping[str, object]:
-    """What the texts above leave open."""
-    return {
-        "cells": ", ".join(_cells(batch)),
+    names = batch.schema.names
+    keys = [f"c{names.index(name)}" for name in batch.key_columns]
+    cells = [f"c{place}" for place in range(len(names))]
+    words = {
+        "cells": ", ".join(cells),
         "keys": ", ".join(keys),
         "complete": " AND ".join(f"{key} IS NOT NULL" for key in keys),
         "insert": RowMarker.INSERT.value,
@@ -134,23 +111,38 @@ def _words(batch: ChangeBatch, keys: Sequence[str]) -> Mapping[str, object]:
         "sets": f"{RowMarker.UPDATE.value}, {RowMarker.UPSERT.value}",
         **{role.name: role.value for role in Role},
     }
+    with confs(spark, _SETTINGS), ExitStack() as views:
+
+        def view(name: str, rows: DataFrame) -> None:
+            rows.createOrReplaceTempView(name)
+            views.callback(spark.catalog.dropTempView, name)
+
+        matches = {}
+        view("changes", _changes(spark, batch, folder / "landed"))
+        if keys:
+            view("target", _target(spark, batch, log))
+            view("held", _kept(spark.sql(_HELD.format(**words)), folder / "held"))
+            found = spark.sql(_MATCHES.format(**words)).collect()
+            matches = {row.file: MatchCounts(row.inserts, row.changes) for row in found}
+        has_changes = any(marker != RowMarker.INSERT for file in batch.files for marker in file.markers)
+        if has_changes:
+            view("net", spark.sql(_NET.format(**words)))
+        net = spark.sql((_SETTLED if has_changes else _INSERTS).format(**words))
+        rows = _kept(net.selectExpr(*cells, f"explode(roles) AS {ROLE}"), folder / "staged")
+        counts = tuple(matches.get(at, MatchCounts()) for at in range(len(batch.files)))
+        return _summed_up(rows, keys, folder / "staged", counts)
 
 
-def _laid_down(batch: ChangeBatch, folder: Path) -> list[str]:
-    """A Parquet file for the rows of each change file: the one that an executor wrote, or one of our own."""
+def _changes(spark: SparkSession, batch: ChangeBatch, folder: Path) -> DataFrame:
+    """All rows of the batch: the table's columns as `c0`, `c1` …, `marker`, `file` and their order, `pos`."""
     folder.mkdir(parents=True)
     paths = []
-    for place, file in enumerate(batch.files):
+    for place, file in enumerate(batch.files):  # in the file that an executor wrote, or in one of our own
         if isinstance(file.rows, ParquetRows) and file.rows.number == place:
-            paths.append(file.rows.path)
+            paths.append(str(file.rows.path))
         else:
-            paths.append(folder / file_name(place, "rows"))
-            write_rows(file.rows, paths[-1])
-    return list(map(str, paths))
-
-
-def _changes(spark: SparkSession, batch: ChangeBatch, paths: Sequence[str]) -> DataFrame:
-    """All rows of the batch: the table's columns as `c0`, `c1` …, `marker`, `file` and their order, `pos`."""
+            paths.append(str(folder / file_name(place, "rows")))
+            write_rows(file.rows, folder / file_name(place, "rows"))
     types = [f"{quoted(scratch_name(column.name))} {spark_type(column.type)}" for column in batch.schema.columns]
     reader = spark.read.schema(", ".join([*types, f"{MARKER} TINYINT"])).option("__globPaths__", "false")
     cells = [f"{quoted(scratch_name(name))} AS c{place}" for place, name in enumerate(batch.schema.names)]
@@ -183,19 +175,3 @@ def _summed_up(rows: DataFrame, keys: Sequence[str], folder: Path, matches: tupl
     cells = [column[0] for column in summary.columns]
     pairs = tuple(zip(cells[2::2], cells[3::2], strict=True))
     return StagedChanges(folder, cells[0].as_py(), frozenset(map(Role, cells[1].as_py())), pairs, matches)
-
-
-@contextmanager
-def _views() -> Iterator[Callable[[str, DataFrame], None]]:
-    """Gives rows a name for SQL, for a while."""
-    named: dict[str, DataFrame] = {}
-
-    def view(name: str, rows: DataFrame) -> None:
-        rows.createOrReplaceTempView(name)
-        named[name] = rows
-
-    try:
-        yield view
-    finally:
-        for name, rows in named.items():
-            rows.sparkSession.catalog.dropTempView(name)

@@ -5,6 +5,7 @@ Only keys and markers of the whole batch are in memory at once; full rows pass t
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import uuid
 from contextlib import contextmanager
@@ -20,143 +21,24 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import MatchCounts
-from mirror_engine.tables.changes.net_changes import (
-    NO_KEY,
-    KeyCodes,
-    NetChanges,
-    Role,
-    key_codes,
-    matched_rows,
-    net_changes,
-)
+from mirror_engine.tables.changes.net_changes import KeyCodes, NetChanges, Role, key_codes, matched_rows, net_changes
 from mirror_engine.tables.log.snapshot import scan
 from mirror_engine.tables.log.statistics import bounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from mirror_engine.tables.base import ChangeBatch, FileRows
+    from mirror_engine.tables.base import ChangeBatch
     from mirror_engine.tables.changes.net_changes import Integers, Markers
     from mirror_engine.tables.log.snapshot import DeltaLog
 
     Stage: TypeAlias = Callable[[ChangeBatch, DeltaLog, Path], "StagedChanges"]
-    from collections.abc import Mapping
-    from pathlib import Path
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from mirror_engine.tables.log.snapshot import DeltaLog
-
-_FILE_ROWS = 2_000_000
-_GROUP_BYTES = 16 * 1024 * 1024  # in memory
-
-
-class PartFileWriter:
-    """Files `part-00000.parquet`, `part-00001.parquet` … in a folder; complete once the context is left.
-
-    Args:
-        folder: where they come to lie.
-        schema: of every file.
-        options: of pyarrow's ParquetWriter.
-    """
-
-    def __init__(self, folder: Path, schema: pa.Schema, options: Mapping[str, Any]) -> None:
-        self._folder = folder
-        self.schema = schema
-        self._options = {"compression": "snappy", **options}
-        self._writer: pq.ParquetWriter | None = None
-        self._files = self._in_file = self._waiting_bytes = 0
-        self._waiting: list[pa.RecordBatch] = []
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Take the next rows.
-
-        Raises:
-            OSError: they cannot be written.
-        """
-        if not rows.num_rows:
-            return
-        self._waiting.append(rows)
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_bytes >= _GROUP_BYTES:
-            self._write_group()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._write_group()
-        finally:
-            self._close()
-
-    def _write_group(self) -> None:
-        if not self._waiting:
-            return
-        if self._writer is None:
-            path = self._folder / f"part-{self._files:05}.parquet"
-            self._writer = pq.ParquetWriter(path, self.schema, **self._options)
-            self._files += 1
-        group = pa.Table.from_batches(self._waiting, self.schema)
-        self._writer.write_table(group, row_group_size=group.num_rows)
-        self._in_file += group.num_rows
-        self._waiting, self._waiting_bytes = [], 0
-        if self._in_file >= _FILE_ROWS:
-            self._close()
-
-    def _close(self) -> None:
-        writer, self._writer, self._in_file = self._writer, None, 0
-        if writer is not None:
-            writer.close()
-
-
-_CHUNK_ROWS = 1_000_000
-_BATCH_ROWS = 524_288  # each batch is filtered by all keys
-
-
-def prior_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> Integers:
-    """Per key of a batch, how many rows of it the table holds before.
-
-    Args:
-        keys: the key columns, one row per change.
-        codes: of these keys.
-        log: the table before the batch.
-    """
-    prior = np.zeros(codes.count, dtype=np.int64)
-    if codes.count and set(keys.column_names) <= set(log.schema.names):
-        wanted = keys.take(codes.first_position)
-        for chunk in _chunks(log, wanted):
-            both = key_codes(pa.concat_tables([wanted, chunk.cast(wanted.schema)])).codes
-            seen = both[codes.count :]
-            found = np.bincount(seen[seen >= 0], minlength=int(both.max()) + 1)
-            prior += found[both[: codes.count]]
-    return prior
-
-
-def _chunks(log: DeltaLog, wanted: pa.Table) -> Iterator[pa.Table]:
-    """The table's keys that may be among those wanted, in pieces of a bounded size."""
-    first = wanted.column(0).combine_chunks()
-    waiting: list[pa.RecordBatch] = []
-    for batch in scan(log, wanted.column_names, bounds_of(wanted), _BATCH_ROWS):
-        # a filter by equal bits would lose a NaN or a zero of the other sign
-        found = batch if pa.types.is_floating(first.type) else batch.filter(pc.is_in(batch.column(0), value_set=first))
-        if found.num_rows:
-            waiting.append(found)
-        if sum(rows.num_rows for rows in waiting) >= _CHUNK_ROWS:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
-
 
 ROLE = "role"  # the last column of the staged Parquet: a `net_changes.Role`
+_FILE_ROWS = 2_000_000
+_GROUP_BYTES = 16 * 1024 * 1024  # in memory
+_BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys of the changes
 
 
 @dataclass(frozen=True)
@@ -186,15 +68,6 @@ class StagedChanges:
         return bool(self.roles - {Role.INSERT})
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """The keys and markers of a batch, and how many rows each file has."""
-
-    columns: pa.Table
-    markers: Markers
-    counts: Integers
-
-
 @contextmanager
 def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path, stage: Stage | None = None) -> Iterator[StagedChanges]:
     """Stage the net changes of a batch as Parquet; removed on leaving the context.
@@ -222,25 +95,77 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path, stage: Stage | None
 
 def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
     """Make net changes of a batch in this process, and write them to Parquet."""
-    keys = _keys(batch)
-    codes = key_codes(keys.columns) if batch.key_columns else _no_keys(len(keys.markers))
-    prior = prior_rows(keys.columns, codes, log)
-    matched = matched_rows(codes.codes, keys.markers, prior)
-    net = without_absent_keys(net_changes(codes.codes, keys.markers), codes.codes, prior)
-    folder.mkdir(parents=True)
-    roles = _roles(net)
-    is_data = roles == {Role.INSERT} and log.can_add_files(batch.schema)
-    with _parts(batch, folder, is_data=is_data) as parts:
-        rows = _write_rows(batch, net, parts)
+    keys, markers, counts = _keys_and_markers(batch)
+    codes = key_codes(keys)
+    prior = prior_rows(keys, codes, log)
+    matched = matched_rows(codes.codes, markers, prior)
+    net = without_absent_keys(net_changes(codes.codes, markers), codes.codes, prior)
     matching = net.position[net.role != Role.INSERT]
-    bounds = tuple(_bounds(column, matching) for column in keys.columns.columns)
-    return StagedChanges(folder, rows, roles, bounds, _match_counts(keys, matched), is_data)
+    # every copy is a row of the role INSERT, whatever it is a copy of
+    copied = {Role.INSERT} if np.any(net.copies) else set()
+    roles = frozenset({*map(Role, np.unique(net.role[net.role != Role.INSERT]).tolist()), *copied})
+    is_data = roles == {Role.INSERT} and log.can_add_files(batch.schema)
+    schema, options = _data_files(batch) if is_data else _source_of_a_merge(batch)
+    folder.mkdir(parents=True)
+    rows = _write_parts(_staged_rows(batch, net, schema), folder, schema, options)
+    bounds = tuple(_bounds(column, matching) for column in keys.columns)
+    return StagedChanges(folder, rows, roles, bounds, _match_counts(markers, matched, counts), is_data)
 
 
-def _roles(net: NetChanges) -> frozenset[Role]:
-    """The roles of the staged rows: every copy is a row of the role INSERT, whatever it is a copy of."""
-    matching = frozenset(map(Role, np.unique(net.role[net.role != Role.INSERT]).tolist()))
-    return matching | {Role.INSERT} if np.any(net.copies) else matching
+def _keys_and_markers(batch: ChangeBatch) -> tuple[pa.Table, Markers, Integers]:
+    """Key columns and markers of every change, and how many rows each file has."""
+    types = {column.name: arrow_type(column.type) for column in batch.schema.columns}
+    schema = pa.schema([*((name, types[name]) for name in batch.key_columns), (MARKER_COLUMN, pa.int8())])
+    tables = [
+        pa.Table.from_batches((rows.select(schema.names) for rows in file.rows.batches(schema.names)), schema)
+        for file in batch.files
+    ]
+    whole = pa.concat_tables([schema.empty_table(), *tables])
+    counts = np.array([table.num_rows for table in tables], dtype=np.int64)
+    return whole.select(list(batch.key_columns)), whole[MARKER_COLUMN].to_numpy(), counts
+
+
+def prior_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> Integers:
+    """Per key of a batch, how many rows of it the table holds before.
+
+    Args:
+        keys: the key columns, one row per change.
+        codes: of these keys.
+        log: the table before the batch.
+    """
+    prior = np.zeros(codes.count, dtype=np.int64)
+    if codes.count and set(keys.column_names) <= set(log.schema.names):
+        wanted = keys.take(codes.first_position)
+        for chunk in _tables(_possible_keys(log, wanted)):
+            both = key_codes(pa.concat_tables([wanted, chunk.cast(wanted.schema)])).codes
+            seen = both[codes.count :]
+            found = np.bincount(seen[seen >= 0], minlength=int(both.max()) + 1)
+            prior += found[both[: codes.count]]
+    return prior
+
+
+def _possible_keys(log: DeltaLog, wanted: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The table's keys that may be among those wanted."""
+    first = wanted.column(0).combine_chunks()
+    for batch in scan(log, wanted.column_names, bounds_of(wanted), _BATCH_ROWS):
+        # a filter by equal bits would lose a NaN or a zero of the other sign
+        is_floating = pa.types.is_floating(first.type)
+        yield batch if is_floating else batch.filter(pc.is_in(batch.column(0), value_set=first))
+
+
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows in tables of about `_GROUP_BYTES`."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            waiting_bytes += batch.nbytes
+        if waiting_bytes >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def without_absent_keys(net: NetChanges, codes: Integers, prior: Integers) -> NetChanges:
@@ -263,28 +188,32 @@ def without_absent_keys(net: NetChanges, codes: Integers, prior: Integers) -> Ne
     return NetChanges(net.position[left], role[left].astype(np.int8), copies[left])
 
 
-def _keys(batch: ChangeBatch) -> _Keys:
-    """Reads the key columns and markers of every file."""
-    fields = [(name, arrow_type(_type_of(batch, name))) for name in batch.key_columns]
-    tables, markers, counts = [], [np.empty(0, dtype=np.int8)], []
-    for file in batch.files:
-        count = 0
-        for rows in file.rows.batches([*batch.key_columns, MARKER_COLUMN]):
-            columns = [_column(rows, name, kind) for name, kind in fields]
-            tables.append(pa.Table.from_arrays(columns, schema=pa.schema(fields)))
-            markers.append(rows.column(rows.schema.get_field_index(MARKER_COLUMN)).to_numpy(zero_copy_only=False))
-            count += rows.num_rows
-        counts.append(count)
-    whole = pa.concat_tables(tables) if fields and tables else pa.schema(fields).empty_table()
-    return _Keys(whole, np.concatenate(markers).astype(np.int8), np.array(counts, dtype=np.int64))
+def _data_files(batch: ChangeBatch) -> tuple[pa.Schema, dict[str, Any]]:
+    """Schema and writer's options of data files of the table."""
+    schema = pa.schema([(column.name, arrow_type(column.type)) for column in batch.schema.columns])
+    # Spark skips row groups by bounds, which leave NaN out, and by dictionaries, where -0.0 is not 0.0
+    plain = [field.name for field in schema if not pa.types.is_floating(field.type)]
+    return schema, {"store_schema": False, "write_statistics": plain, "use_dictionary": plain}
 
 
-def _no_keys(count: int) -> KeyCodes:
-    return KeyCodes(np.full(count, NO_KEY, dtype=np.int64), np.empty(0, dtype=np.int64))
+def _source_of_a_merge(batch: ChangeBatch) -> tuple[pa.Schema, dict[str, Any]]:
+    fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
+    return pa.schema([*fields, (ROLE, pa.int8())]), {"use_dictionary": False, "write_statistics": False}
 
 
-def _type_of(batch: ChangeBatch, name: str) -> str:
-    return next(column.type for column in batch.schema.columns if column.name == name)
+def _staged_rows(batch: ChangeBatch, net: NetChanges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows that count: of each net change one where it matches, then its copies."""
+    first = 0
+    for rows in (rows for file in batch.files for rows in file.rows.batches()):
+        low, high = np.searchsorted(net.position, (first, first + rows.num_rows))
+        position, role, copies = net.position[low:high] - first, net.role[low:high], net.copies[low:high]
+        matching = role != Role.INSERT
+        copied = np.repeat(position, copies)
+        taken = rows.take(pa.array(np.concatenate([position[matching], copied])))
+        cells = [_column(taken, column.name, arrow_type(column.type)) for column in batch.schema.columns]
+        roles = pa.array(np.concatenate([role[matching], np.full(len(copied), Role.INSERT, dtype=np.int8)]))
+        yield pa.RecordBatch.from_arrays([*cells, roles][: len(schema)], schema=schema)
+        first += rows.num_rows
 
 
 def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array[Any]:
@@ -292,51 +221,18 @@ def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array[Any]
     return pa.nulls(rows.num_rows, kind) if place < 0 else rows.column(place)
 
 
-def _parts(batch: ChangeBatch, folder: Path, *, is_data: bool) -> PartFileWriter:
-    """Where the rows are laid down: as data files of the table, or as the source of a commit by Spark."""
-    if is_data:
-        schema = pa.schema([(column.name, arrow_type(column.type)) for column in batch.schema.columns])
-        # Spark skips row groups by bounds, which leave NaN out, and by dictionaries, where -0.0 is not 0.0
-        plain = [field.name for field in schema if not pa.types.is_floating(field.type)]
-        return PartFileWriter(
-            folder, schema, {"store_schema": False, "write_statistics": plain, "use_dictionary": plain}
-        )
-    fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
-    return PartFileWriter(
-        folder, pa.schema([*fields, (ROLE, pa.int8())]), {"use_dictionary": False, "write_statistics": False}
-    )
-
-
-def _write_rows(batch: ChangeBatch, net: NetChanges, parts: PartFileWriter) -> int:
-    """Writes the rows that count; returns how many there are."""
-    fields = [(column.name, arrow_type(column.type)) for column in batch.schema.columns]
-    written = first = 0
-    for rows in _rows(batch.files):
-        low, high = np.searchsorted(net.position, (first, first + rows.num_rows))
-        places, roles = _repeated(net, slice(low, high))
-        taken = rows.take(pa.array(places - first))
-        first += rows.num_rows
-        columns = [_column(taken, name, kind) for name, kind in fields]
-        made = [*columns, pa.array(roles)][: len(parts.schema)]
-        parts.add(pa.RecordBatch.from_arrays(made, schema=parts.schema))
-        written += len(places)
+def _write_parts(batches: Iterable[pa.RecordBatch], folder: Path, schema: pa.Schema, options: dict[str, Any]) -> int:
+    """Write `part-00000.parquet`, `part-00001.parquet` … with a row group for each table; returns how many rows."""
+    tables, written = _tables(batches), 0
+    for part, first in enumerate(tables):
+        with pq.ParquetWriter(folder / f"part-{part:05}.parquet", schema, compression="snappy", **options) as writer:
+            end = written + _FILE_ROWS
+            for group in itertools.chain([first], tables):
+                writer.write_table(group, row_group_size=group.num_rows)
+                written += group.num_rows
+                if written >= end:
+                    break
     return written
-
-
-def _rows(files: Sequence[FileRows]) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        yield from file.rows.batches()
-
-
-def _repeated(net: NetChanges, part: slice) -> tuple[Integers, NDArray[np.int8]]:
-    """The staged rows of some net changes: one where it matches, then its copies."""
-    position, role, copies = net.position[part], net.role[part], net.copies[part]
-    matching = role != Role.INSERT
-    copied = np.repeat(position, copies)
-    return (
-        np.concatenate([position[matching], copied]),
-        np.concatenate([role[matching], np.full(len(copied), Role.INSERT, dtype=np.int8)]),
-    )
 
 
 def _bounds(column: pa.ChunkedArray[Any], matching: Integers) -> tuple[Any, Any]:
@@ -344,10 +240,10 @@ def _bounds(column: pa.ChunkedArray[Any], matching: Integers) -> tuple[Any, Any]
     return found["min"], found["max"]
 
 
-def _match_counts(keys: _Keys, matched: Integers) -> tuple[MatchCounts, ...]:
-    inserts = keys.markers == RowMarker.INSERT
-    ends = np.cumsum(keys.counts)
-    spans = [slice(end - count, end) for end, count in zip(ends, keys.counts, strict=True)]
+def _match_counts(markers: Markers, matched: Integers, counts: Integers) -> tuple[MatchCounts, ...]:
+    inserts = markers == RowMarker.INSERT
+    ends = np.cumsum(counts)
+    spans = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
     return tuple(
         MatchCounts(
             int(np.count_nonzero(inserts[span] & (matched[span] > 0))),

@@ -244,22 +244,6 @@ def test_a_null_float_is_no_key_and_nan_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "column",
-    [
-        pa.array(["b", None, "a", "b"]).dictionary_encode(),
-        pa.array(["b", None, "a", "b"], pa.string_view()),
-        pa.array(["b", None, "a", "b"], pa.large_string()),
-        pa.array([b"b", None, b"a", b"b"], pa.binary(1)),
-        pa.array([0.0, None, 1.0, -0.0]).dictionary_encode(),
-    ],
-    ids=str,
-)
-def test_other_carriers_of_a_type_are_compared_by_value(column: pa.Array) -> None:
-    numbered = key_codes(pa.table({"k": column}))
-    assert numbered.codes.tolist() == [0, NO_KEY, 1, 0]
-
-
-@pytest.mark.parametrize(
     "values",
     [[7, -3, 7, 5, -3], [2**62, -(2**62), 2**62, 0, -(2**62)], [-(2**63), 2**63 - 1, -(2**63), 0, 2**63 - 1]],
     ids=["close together", "far apart", "as far as can be"],

@@ -150,7 +150,7 @@ def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:
 
 
 def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_engine.tables.changes.staged._CHUNK_ROWS", 1)
+    monkeypatch.setattr("mirror_engine.tables.changes.staged._GROUP_BYTES", 1)
     table_of(tmp_path / "T", [(1, "x", 0)])
     append(tmp_path / "T", [(2, "x", 0)])
     log = open_log(tmp_path / "T")
