@@ -25,7 +25,8 @@ def test_the_examples_of_the_page_pass(pytester: pytest.Pytester) -> None:
     for name, text in FILES.items():
         (pytester.path / name).write_text(text, encoding="utf-8")
     pytester.syspathinsert()
-    pytester.runpytest_inprocess("-W", "error").assert_outcomes(passed=5)
+    options = ("-p", "no:cacheprovider", "-W", "error", "--strict-markers")
+    pytester.runpytest_inprocess(*options).assert_outcomes(passed=5)
 
 
 def test_the_report_of_the_page_is_the_one_printed() -> None:
