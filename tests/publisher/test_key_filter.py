@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from decimal import Decimal
 
 import pyarrow as pa
@@ -18,40 +18,26 @@ NOON = datetime(2026, 11, 2, 12, tzinfo=timezone.utc)
 @pytest.mark.parametrize(
     ("text", "kind", "value", "other"),
     [
-        ("42", pa.int64(), 42, 43),
         (" +042 ", pa.int8(), 42, -42),
-        ("-1", pa.int16(), -1, 1),
-        ("7", pa.int32(), 7, 8),
         ("a=b", pa.string(), "a=b", "A=B"),
         ("", pa.string(), "", " "),
         ("1.50", pa.decimal128(9, 2), Decimal("1.5"), Decimal("1.51")),
         ("-0", pa.float64(), 0.0, 1.0),
         ("nan", pa.float64(), math.nan, 0.0),
         ("0.1", pa.float32(), 0.1, 0.2),
-        ("TRUE", pa.bool_(), True, False),
-        ("2026-11-02", pa.date32(), date(2026, 11, 2), date(2026, 11, 3)),
         ("2026-11-02T13:00:00+01:00", pa.timestamp("us", "UTC"), NOON, NOON.replace(hour=13)),
-        ("2026-11-02 12:00:00", pa.timestamp("us"), NOON.replace(tzinfo=None), NOON.replace(tzinfo=None, hour=13)),
         ("AQI=", pa.binary(), b"\1\2", b"\1"),
     ],
 )
 def test_a_key_is_found_by_its_typed_value_and_null_never(text, kind, value, other) -> None:
+    """Every type is read as in an expected table (`test_expected_table.py`)."""
     rows = pa.RecordBatch.from_arrays([pa.array([other, value, None, value], kind)], ["Id"])
     assert rows_with_key({"id": text}, rows).to_pylist() == [False, True, False, True]
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "word"),
-    [
-        ("4.5", pa.int64(), "long"),
-        ("128", pa.int8(), "byte"),
-        ("1.555", pa.decimal128(9, 2), r"decimal\(9,2\)"),
-        ("much", pa.decimal128(9, 2), r"decimal\(9,2\)"),
-        ("yes", pa.bool_(), "boolean"),
-        ("2.11.2026", pa.date32(), "date"),
-        ("noon", pa.timestamp("us"), "timestamp_ntz"),
-        ("?", pa.binary(), "binary"),
-    ],
+    [("4.5", pa.int64(), "long"), ("much", pa.decimal128(9, 2), r"decimal\(9,2\)"), ("?", pa.binary(), "binary")],
 )
 def test_a_value_of_another_type_is_refused_with_the_type(text, kind, word) -> None:
     with pytest.raises(UsageError, match=f"no value of type {word}"):

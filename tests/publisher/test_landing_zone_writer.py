@@ -32,25 +32,26 @@ def names(publisher: LandingZoneWriter) -> list[str]:
 
 
 def test_files_are_numbered_one_by_one_and_no_temporary_name_is_left(publisher: LandingZoneWriter) -> None:
-    orders = publisher.table("Sales.Orders", keys=["id"])
-    orders.initial_load({"id": 1})
-    assert orders.insert({"id": 2}) == "Sales.schema/Orders/00000000000000000002.parquet"
-    orders.skip_numbers(2)
-    orders.delete({"id": 1})
-    numbers = (1, 2, 5)
-    files = [f"Sales.schema/Orders/{number:020d}.parquet" for number in numbers]
-    assert names(publisher) == [*files, "Sales.schema/Orders/_metadata.json"]
+    orders = publisher.table("Sales.Orders", partitioned=True)
+    for number in (1, 2):
+        path = f"Sales.schema/Orders/day=1/{number:020d}.parquet"
+        assert orders.initial_load({"id": 1}, partition="day=1") == path
+    orders.skip_numbers(2, "day=1")
+    assert orders.insert({"id": 2}, partition="day=1").endswith("5.parquet")
+    assert orders.insert({"id": 2}, partition="day=2").endswith("1.parquet")
+    files = [f"day={day}/{number:020d}.parquet" for day, number in ((1, 1), (1, 2), (1, 5), (2, 1))]
+    assert names(publisher) == [f"Sales.schema/Orders/{name}" for name in ("_metadata.json", *files)]
+    orders.drop()
+    assert names(publisher) == []
+    assert orders.initial_load({"id": 1}, partition="day=1").endswith("1.parquet")
 
 
-def test_a_partition_has_its_own_numbers(publisher: LandingZoneWriter) -> None:
-    visits = publisher.table("Visits", partitioned=True)
-    visits.initial_load({"id": 1}, partition="day=1")
-    assert visits.initial_load({"id": 2}, partition="day=2") == "Visits/day=2/00000000000000000001.parquet"
-
-
-def test_changes_carry_their_marker_in_the_last_column(publisher: LandingZoneWriter) -> None:
+def test_a_file_has_the_columns_the_name_and_the_time_asked_for(publisher: LandingZoneWriter) -> None:
     orders = publisher.table("Orders", keys=["id"], types={"id": pa.int32(), "note": pa.string()})
-    path = orders.apply_changes((0, {"id": 1, "note": "a"}), (2, {"id": 1}))
+    changes = (0, {"id": 1, "note": "a"}), (2, {"id": 1})
+    path = orders.apply_changes(*changes, name="a.parquet", modified_ns=1_700_000_000_000_000_001)
+    assert path == "Orders/a.parquet"
+    assert (publisher.path / path).stat().st_mtime_ns == 1_700_000_000_000_000_001
     table = pq.read_table(publisher.path / path)
     assert table.column_names == ["id", "note", "__rowMarker__"]
     assert table.to_pylist()[1] == {"id": 1, "note": None, "__rowMarker__": 2}
@@ -84,13 +85,6 @@ def test_metadata_holds_the_options(publisher: LandingZoneWriter) -> None:
     }
 
 
-def test_a_file_has_the_name_and_the_time_asked_for(publisher: LandingZoneWriter) -> None:
-    orders = publisher.table("Orders", strategy="LastUpdateTimeFileDetection")
-    path = orders.initial_load({"id": 1}, name="a.parquet", modified_ns=1_700_000_000_000_000_001)
-    assert path == "Orders/a.parquet"
-    assert (publisher.path / path).stat().st_mtime_ns == 1_700_000_000_000_000_001
-
-
 def test_put_makes_a_new_file_and_write_in_place_does_not(publisher: LandingZoneWriter) -> None:
     publisher.put("Orders/a", b"long content")
     with (publisher.path / "Orders/a").open("rb") as kept:  # so that its inode number is not used again
@@ -100,14 +94,6 @@ def test_put_makes_a_new_file_and_write_in_place_does_not(publisher: LandingZone
         assert (publisher.path / "Orders/a").read_bytes() == b"b"
         publisher.put("Orders/a", b"c")
         assert (publisher.path / "Orders/a").stat().st_ino != first
-
-
-def test_numbers_of_a_dropped_folder_begin_again(publisher: LandingZoneWriter) -> None:
-    orders = publisher.table("Orders")
-    orders.initial_load({"id": 1})
-    orders.drop()
-    assert names(publisher) == []
-    assert orders.initial_load({"id": 1}).endswith("1.parquet")
 
 
 @given(st.lists(st.tuples(st.text(max_size=9) | st.none(), st.integers(0, 9) | st.none()), max_size=4))

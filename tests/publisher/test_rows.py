@@ -9,12 +9,9 @@ import pytest
 from mirror_engine.publisher.testing.mirror import MAX_DIFFERENCES, Rows
 
 
-def test_rows_are_sorted_by_key_then_by_all_columns() -> None:
+def test_rows_are_sorted_by_key_then_by_all_columns_null_first_nan_last() -> None:
     rows = Rows([{"note": "b", "id": 2}, {"note": "a", "id": 2}, {"note": "z", "id": 1}], keys=["id"])
     assert rows == [{"note": "z", "id": 1}, {"note": "a", "id": 2}, {"note": "b", "id": 2}]
-
-
-def test_null_sorts_first_and_nan_last() -> None:
     rows = Rows([{"x": math.nan}, {"x": 1.0}, {"x": None}])
     assert [repr(row["x"]) for row in rows] == ["None", "1.0", "nan"]
 
