@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,15 @@ SIGNAL_EXIT = 128  # of a command that a signal ended, as shells say it: 128 and
 MAX_PORT = 65532  # the proxy's; http, https and the page take the next three
 _PACKAGES = ("cryptography", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
 _STORE = "Folder of workspaces and items"
+
+
+def _fault(text: str) -> Any:
+    from mirror_engine.onelake.faults import parse_fault
+
+    return parse_fault(text)
+
+
+# of `start` and `exec`, named as in `ServerPlan` and `EmulatorOptions`
 _OPTIONS = (
     click.option("--workspace", metavar="NAME", help="Workspace to create or use.  [default: the first one]"),
     click.option("--item", metavar="NAME", help="Mirrored database to create or use.  [default: the first one]"),
@@ -45,9 +55,7 @@ _OPTIONS = (
         help="Tables of a stopped item that starts again: rebuild as Fabric, or resume.",
     ),
     click.option(
-        "--allow-managed-folder-changes",
-        is_flag=True,
-        help="Let clients create, rename and delete managed folders.",
+        "--allow-managed-folder-changes", is_flag=True, help="Let clients create, rename and delete managed folders."
     ),
     click.option("--rename-updates-mtime", is_flag=True, help="A rename sets Last-Modified."),
     click.option(
@@ -57,20 +65,20 @@ _OPTIONS = (
         help="Batch requests of the Blob API: reject as OneLake, or accept.",
     ),
     click.option(
+        "faults",
         "--inject-fault",
         metavar="FAULT",
+        type=_fault,
         multiple=True,
         help="Inject a fault: 'throttle status=429 path=*/Orders/* nth=3' (repeatable).",
     ),
-    click.option("--fault-api", is_flag=True, help="Let clients change faults while it runs."),
+    click.option("has_fault_api", "--fault-api", is_flag=True, help="Let clients change faults while it runs."),
 )
+_DIFFERENCES = ("allow_managed_folder_changes", "rename_updates_mtime", "blob_batch", "faults")
 
 
 def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `start` and `exec`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), function)
 
 
 @command(root="own", config=ALL)
@@ -101,13 +109,13 @@ def start(
     token: str | None,
     token_file: Path | None,
     port: int,
-    log_format: str,
-    log_level: str,
     *,
     allow_remote: bool,
     detach: bool,
     foreground: bool,
-    **emulator: Any,
+    log_format: str,
+    log_level: str,
+    **served: Any,
 ) -> int:
     """Start a local OneLake for your publisher.
 
@@ -130,13 +138,12 @@ def start(
             raise UsageError(message, "give a file with one token") from None
     listening = Listening(host, token, port, allow_remote=allow_remote)
     if detach and not foreground:
-        _plan(store, config, listening, emulator)  # wrong faults are a usage error here
         words = [*click.get_current_context().obj, "--foreground"]
         _print_info(running(store) or start_detached(store, words, os.environ))
         return exits.SUCCESS
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     writer = log.Log(log_format, log.level_of(log_level))
-    with Stopping() as stopping, _server(store, config, listening, emulator, writer) as server:
+    with Stopping() as stopping, _server(store, config, listening, writer, **served) as server:
         _print_info(server.connection)
         stopping.wait()
     return stopping.exit_code(exits.SUCCESS)
@@ -199,7 +206,7 @@ def _print_info(info: ConnectionInfo, *, exports_only: bool = False) -> None:
 @click.option(
     "--wait", type=DURATION, help="After COMMAND succeeded, wait at most this long until its files are applied."
 )
-def exec_(store: Path, config: Config, program: tuple[str, ...], wait: float | None, **emulator: Any) -> int:
+def exec_(store: Path, config: Config, program: tuple[str, ...], wait: float | None, **served: Any) -> int:
     """Run one command in that environment.
 
     The emulator starts before it and stops after it. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID tell the
@@ -214,7 +221,7 @@ def exec_(store: Path, config: Config, program: tuple[str, ...], wait: float | N
     _check_packages()
     from mirror_engine.onelake.connection import Listening
 
-    with _server(store, config, Listening(), emulator, log.Log()) as server:
+    with _server(store, config, Listening(), log.Log(), **served) as server:
         return _run(program, server.connection.around(os.environ)) or _finish(server, wait)
 
 
@@ -257,32 +264,12 @@ def _finish(server: Server, seconds: float | None) -> int:
     return exits.SUCCESS
 
 
-def _plan(store: Path, config: Config, listening: Any, emulator: Mapping[str, Any]) -> Any:
-    from mirror_engine.onelake.faults import EmulatorOptions, parse_fault
-    from mirror_engine.onelake.serving import ServerPlan
-
-    options = EmulatorOptions(
-        allow_managed_folder_changes=emulator["allow_managed_folder_changes"],
-        rename_updates_mtime=emulator["rename_updates_mtime"],
-        blob_batch=emulator["blob_batch"],
-        faults=[parse_fault(text) for text in emulator["inject_fault"]],
-    )
-    return ServerPlan(
-        store,
-        emulator["workspace"],
-        emulator["item"],
-        has_engines=not emulator["storage_only"],
-        listening=listening,
-        options=options,
-        config=config,
-        has_fault_api=emulator["fault_api"],
-        resumes=emulator["on_restart"] == "resume",
-    )
-
-
-def _server(store: Path, config: Config, listening: Any, emulator: Mapping[str, Any], writer: log.Log) -> Server:
+def _server(
+    store: Path, config: Config, listening: Any, writer: log.Log, *, storage_only: bool, on_restart: str, **served: Any
+) -> Server:
     """The emulator, whose errors, faults and rejected requests are logged."""
-    from mirror_engine.onelake.serving import Server
+    from mirror_engine.onelake.faults import EmulatorOptions
+    from mirror_engine.onelake.serving import Server, ServerPlan
 
     def log_fault(fault: str, method: str, path: str) -> None:
         writer.write("warning", "fault_injected", {"fault": fault, "method": method, "path": path})
@@ -291,10 +278,10 @@ def _server(store: Path, config: Config, listening: Any, emulator: Mapping[str, 
         level, name, fields = log.log_record(event)
         writer.write(level, name, {"mirror": item.path, **fields})
 
-    plan = _plan(store, config, listening, emulator)
-    plan.options.on_fault = log_fault
+    options = EmulatorOptions(on_fault=log_fault, **{name: served.pop(name) for name in _DIFFERENCES})
+    engines: dict[str, Any] = {"has_engines": not storage_only, "resumes": on_restart == "resume", "config": config}
     return Server(
-        plan,
+        ServerPlan(store, listening=listening, options=options, **engines, **served),
         on_error=lambda message: writer.write("error", "emulator_error", {"message": message}),
         on_event=log_event,
         on_rejected=lambda request: writer.write("warning", *request.to_json()),

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from mirror_engine import __version__
+from mirror_engine.cli.inspection import NO_FOLDERS
 from mirror_engine.cli.output import STYLES, bullet, line, table_json
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 MAX_OF_A_CODE = 5  # places of one code that text shows in one table
 LANDING_ZONE = "landing zone"  # name of what belongs to no table
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_GITHUB_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+_SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_IN_A_MESSAGE = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
+_IN_A_PROPERTY = {**_IN_A_MESSAGE, ord(":"): "%3A", ord(","): "%2C"}
+_NOT_XML = re.compile("[\ufffe\uffff]")  # control characters are escaped before
+_STATE_STYLES = {"caught_up": "green", "halted": "bold red", "blocked": "bold red"}
 
 
 def line_of(diagnostic: Diagnostic, table: TableReport) -> int | None:
@@ -51,9 +59,16 @@ def _severity(diagnostic: Diagnostic) -> Severity:
     return Severity.ERROR if blocks_progress(diagnostic) else diagnostic.severity
 
 
+def _often(times: int) -> str:
+    return f" ({times:,} times)" if times > 1 else ""
+
+
 def _message(diagnostic: Diagnostic, times: int) -> str:
-    often = f" ({times:,} times)" if times > 1 else ""
-    return f"{diagnostic.full_message}{often}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
+    return f"{diagnostic.full_message}{_often(times)}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
+
+
+def _name(table: TableReport) -> str:
+    return table.name if table.name == LANDING_ZONE else TableName.from_folder(table.name).normalized
 
 
 def _encodable(text: str) -> str:
@@ -63,21 +78,12 @@ def _encodable(text: str) -> str:
 
 def as_json(reports: Sequence[ValidationReport], default_schema: str) -> dict[str, Any]:
     """All reports as plain values."""
-    targets = []
-    for report in reports:
-        target = report.to_json()
-        names = [TableName.from_folder(table.name) for table in report.tables]
-        target["tables"] = [
-            {**(reference := table_json(name, default_schema)), **table, **reference}
-            for table, name in zip(target["tables"], names, strict=True)
-        ]
-        targets.append(target)
+    targets = [report.to_json() for report in reports]
+    for target, report in zip(targets, reports, strict=True):
+        references = (table_json(TableName.from_folder(table.name), default_schema) for table in report.tables)
+        pairs = zip(references, target["tables"], strict=True)
+        target["tables"] = [{**reference, **table, **reference} for reference, table in pairs]
     return {"ok": all(target["ok"] for target in targets), "targets": targets}
-
-
-_GITHUB_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
-_IN_A_MESSAGE = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
-_IN_A_PROPERTY = {**_IN_A_MESSAGE, ord(":"): "%3A", ord(","): "%2C"}
 
 
 def github(*reports: ValidationReport) -> str:
@@ -95,66 +101,48 @@ def github(*reports: ValidationReport) -> str:
     return "".join(lines)
 
 
-_NOT_XML = re.compile("[\ufffe\uffff]")  # control characters are escaped before
-
-
 def junit(*reports: ValidationReport) -> str:
     """JUnit XML: a test suite for each table, a test case for each path; what is below `fail_on` fails nothing."""
     root = ET.Element("testsuites", name="mirror-engine validate")
     for report in reports:
         zone = (TableReport(LANDING_ZONE, "", diagnostics=report.diagnostics),) if report.diagnostics else ()
         for table in (*zone, *report.tables):
-            suite = _suite(table, report)
-            if len(reports) > 1:
-                suite.set("name", _xml_text(f"{report.landing_zone}/{_name(table)}"))
-            root.append(suite)
+            name = f"{report.landing_zone}/{_name(table)}" if len(reports) > 1 else _name(table)
+            root.append(_suite(table, report, name))
     for number in ("tests", "failures", "errors"):
         root.set(number, str(sum(int(suite.get(number, "0")) for suite in root)))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _name(table: TableReport) -> str:
-    return table.name if table.name == LANDING_ZONE else TableName.from_folder(table.name).normalized
-
-
-def _suite(table: TableReport, report: ValidationReport) -> ET.Element:
+def _suite(table: TableReport, report: ValidationReport, name: str) -> ET.Element:
     unapplied = dict(table.not_applied)
     findings: dict[str, list[Counted]] = {path: [] for path in (*table.files, *unapplied)}
     for found, times in table.diagnostics:
         findings.setdefault(found.path, []).append((found, times))
-    suite = ET.Element("testsuite", name=_xml_text(_name(table)))
+    suite = ET.Element("testsuite", name=_xml_text(name))
     if table.state:
         properties = ET.SubElement(suite, "properties")
-        for name, value in (("state", table.state), ("rows", str(table.rows))):
-            ET.SubElement(properties, "property", name=name, value=_xml_text(value))
-    cases = []
+        for fact, value in (("state", table.state), ("rows", str(table.rows))):
+            ET.SubElement(properties, "property", name=fact, value=_xml_text(value))
     for path, counted in findings.items():
-        case = _case(table, path, counted, report)
-        if path in unapplied and case.find("failure") is None:
+        case = ET.SubElement(suite, "testcase", classname=_xml_text(_name(table)), name=_xml_text(path or LANDING_ZONE))
+        failing = [entry for entry in counted if report.fails(entry[0])]
+        passing = [entry for entry in counted if not report.fails(entry[0])]
+        if failing:
+            failure = {"type": failing[0][0].code, "message": _xml_text(_message(*failing[0]))}
+            ET.SubElement(case, "failure", failure).text = _xml_lines(failing)
+        elif path in unapplied:
             # a file of a table that stopped fails with it; one that waits for metadata was not checked yet
             reason = _xml_text(f"not applied: {unapplied[path]}")
-            failure = ET.Element("failure", type="not applied", message=reason)
-            case.insert(0, failure if table.is_stuck else ET.Element("skipped", message=reason))
-        cases.append(case)
-    suite.extend(cases)
-    failures, skipped = (str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "skipped"))
-    for name, value in {"tests": str(len(cases)), "failures": failures, "errors": "0", "skipped": skipped}.items():
-        suite.set(name, value)
+            kind, more = ("failure", {"type": "not applied"}) if table.is_stuck else ("skipped", {})
+            ET.SubElement(case, kind, more, message=reason)
+        if passing:
+            ET.SubElement(case, "system-out").text = _xml_lines(passing)
+    kinds = {"tests": "testcase", "failures": "testcase/failure", "errors": "error", "skipped": "testcase/skipped"}
+    for number, path in kinds.items():
+        suite.set(number, str(len(suite.findall(path))))
     return suite
-
-
-def _case(table: TableReport, path: str, counted: Sequence[Counted], report: ValidationReport) -> ET.Element:
-    case = ET.Element("testcase", classname=_xml_text(_name(table)), name=_xml_text(path or LANDING_ZONE))
-    failing = [entry for entry in counted if report.fails(entry[0])]
-    if failing:
-        first = failing[0][0]
-        failure = ET.SubElement(case, "failure", type=first.code, message=_xml_text(_message(*failing[0])))
-        failure.text = _xml_lines(failing)
-    passing = [entry for entry in counted if not report.fails(entry[0])]
-    if passing:
-        ET.SubElement(case, "system-out").text = _xml_lines(passing)
-    return case
 
 
 def _xml_lines(counted: Sequence[Counted]) -> str:
@@ -163,10 +151,6 @@ def _xml_lines(counted: Sequence[Counted]) -> str:
 
 def _xml_text(text: str) -> str:
     return _NOT_XML.sub("\ufffd", printable(text))
-
-
-SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
 def sarif(*reports: ValidationReport) -> str:
@@ -204,15 +188,14 @@ def _sarif_result(diagnostic: Diagnostic, times: int, number: int | None, path: 
         location["region"] = {"startLine": number}
     # the same in every run that finds the same thing in the same place, however the counts in its message change
     place = (diagnostic.code, diagnostic.path, str(diagnostic.row or ""), diagnostic.column or "")
+    fingerprint = hashlib.sha256(_encodable("\0".join(place)).encode()).hexdigest()[:32]
     return {
         "ruleId": diagnostic.code,
         "level": _SARIF_LEVELS[_severity(diagnostic)],
         "message": {"text": _message(diagnostic, times)},
         "locations": [{"physicalLocation": location}],
         "occurrenceCount": times,
-        "partialFingerprints": {
-            "mirrorEngineDiagnostic/v1": hashlib.sha256(_encodable("\0".join(place)).encode()).hexdigest()[:32]
-        },
+        "partialFingerprints": {"mirrorEngineDiagnostic/v1": fingerprint},
     }
 
 
@@ -227,19 +210,19 @@ def text(report: ValidationReport) -> Iterator[RenderableType]:
         if table.fabric_error:
             yield bullet("Fabric:", table.fabric_error, "dim")
     if not (report.tables or report.diagnostics):
-        yield line("The landing zone has no table folders.")
-    yield line("")
+        yield NO_FOLDERS
+    yield ""
     yield from _summary(report)
 
 
 def _heading(table: TableReport) -> RenderableType:
     from rich.text import Text
 
-    style = {"caught_up": "green", "halted": "bold red", "blocked": "bold red"}.get(table.state, "yellow")
     total = len(table.files) + len(table.not_applied)
     applied = f"{len(table.files)} of {count(total, 'file')} applied" if table.not_applied else count(total, "file")
     numbers = f", {applied} ({count(table.rows, 'row')})" if total else ""
-    return Text.assemble(line(_name(table), "bold"), ": ", line(table.state.replace("_", " "), style), numbers)
+    state = line(table.state.replace("_", " "), _STATE_STYLES.get(table.state, "yellow"))
+    return Text.assemble(line(_name(table), "bold"), ": ", state, numbers)
 
 
 def _findings(diagnostics: Iterable[Counted], table: TableReport, report: ValidationReport) -> Iterator[RenderableType]:
@@ -247,25 +230,21 @@ def _findings(diagnostics: Iterable[Counted], table: TableReport, report: Valida
     for found, times in sorted(diagnostics, key=lambda counted: -SEVERITY_ORDER.index(counted[0].severity)):
         by_code.setdefault(found.code, []).append((found, times))
     for same in by_code.values():
-        first = same[0][0]
         for found, times in same[:MAX_OF_A_CODE]:
-            often = f" ({times:,} times)" if times > 1 else ""
             label = f"{found.severity.value}[{found.code}]:"
             rules = f" ({', '.join(found.rules)})"
-            yield bullet(label, f"{found.message}{often}{rules}", mark_style=STYLES[found.severity])
-            if location := _location(found, line_of(found, table), report):
-                yield bullet("  -->", location)
+            yield bullet(label, f"{found.message}{_often(times)}{rules}", mark_style=STYLES[found.severity])
+            place, number = report.path_of(found), line_of(found, table)
+            if number is not None:
+                place += f":{number}" + ("" if found.row is None else f" (row {found.row})")
+            elif found.row is not None:
+                place += f", row {found.row}"
+            if place:
+                yield bullet("  -->", place)
         if len(same) > MAX_OF_A_CODE:
-            yield bullet("  ...", f"and {len(same) - MAX_OF_A_CODE:,} more {first.code}", "dim")
-        if first.help:
-            yield bullet("  help:", first.help)
-
-
-def _location(found: Diagnostic, number: int | None, report: ValidationReport) -> str:
-    place = report.path_of(found)
-    if number is not None:
-        return f"{place}:{number}" + ("" if found.row is None else f" (row {found.row})")
-    return place if found.row is None else f"{place}, row {found.row}"
+            yield bullet("  ...", f"and {len(same) - MAX_OF_A_CODE:,} more {same[0][0].code}", "dim")
+        if help := same[0][0].help:
+            yield bullet("  help:", help)
 
 
 def _summary(report: ValidationReport) -> Iterator[RenderableType]:
@@ -284,9 +263,9 @@ def _summary(report: ValidationReport) -> Iterator[RenderableType]:
     elif files or pending or report.suppressed:
         yield line(f"No problems found ({checked}).", "green")
     else:
-        yield line(f"Nothing has landed yet ({checked}).")
+        yield f"Nothing has landed yet ({checked})."
     if report.suppressed:
         yield line(f"{count(report.suppressed, 'finding')} suppressed.", "dim")
     if severities:
-        worst = max((found for found, _ in report.all()), key=lambda found: SEVERITY_ORDER.index(found.severity))
+        worst = next(found for found, _ in report.all() if found.severity is severities[0])
         yield line(f"For details: mirror-engine explain {worst.code}", "dim")
