@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,13 +66,21 @@ class DryRun:
         self._ledger = ledger or Ledger.fresh()
         self.context = EngineContext(storage, writer, self._ledger, config, time.time, listener)
         self.poller = Poller(storage, config)
-        reader = BatchReader(ChangeFileReader(storage, config, mode), config, listener, writer.prepare)
+        self._is_over = False
+
+        def emit(event: Event) -> None:
+            if self._is_over:  # Ctrl+C: the batch ends with the file that was being read
+                raise CancelledError
+            listener(event)
+
+        reader = BatchReader(ChangeFileReader(storage, config, mode), config, emit, writer.prepare)
         self._engine = Engine(self.context, self.poller, reader, Janitor(storage, config, time.time))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._is_over = True
         self._engine.close()
         self._ledger.close()
 
