@@ -41,7 +41,12 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaWriter:
         return MemoryDeltaWriter()
     if request.param == "deltalake":
         return DeltalakeWriter(tmp_path / "root" / "Tables", tmp_path / "root" / "engine" / "scratch")
-    spark_writer: SparkDeltaWriter = request.getfixturevalue("spark_writer")
+    return request.getfixturevalue("fresh")
+
+
+@pytest.fixture
+def fresh(spark_writer: SparkDeltaWriter) -> SparkDeltaWriter:
+    """The Spark writer, without tables."""
     for table in spark_writer.tables():
         spark_writer.drop(table)
     return spark_writer

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from writers_under_test import spark_writer, tables, writer
+from writers_under_test import fresh, spark_writer, tables, writer
 
-__all__ = ["spark_writer", "tables", "writer"]
+__all__ = ["fresh", "spark_writer", "tables", "writer"]

@@ -26,7 +26,6 @@ from mirror_engine.tables.log.snapshot import DeltaLog
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -67,15 +66,6 @@ EDGES = [
     "Large >= 10000000000000000000000000000000000001",
     "Share > 1e300",
 ]
-
-
-@pytest.fixture
-def fresh(spark_writer: SparkDeltaWriter) -> Iterator[SparkDeltaWriter]:
-    for table in spark_writer.tables():
-        spark_writer.drop(table)
-    yield spark_writer
-    for table in spark_writer.tables():
-        spark_writer.drop(table)
 
 
 def maker(table: Scenario) -> str:
@@ -169,7 +159,6 @@ def add_a_part(table: Scenario, log: DeltaLog, schema: TableSchema = SIMPLE) -> 
 def test_inserts_are_committed_without_spark_with_their_transaction_and_record(table: Scenario) -> None:
     outcome = table.change((0, 1, "Linz"), (0, 2, None))
     assert (outcome.operation, outcome.version) == ("APPEND", 1)
-    assert table.found() == [(1, "Linz"), (2, None)]
     assert opened(table).table.transaction_version(table.record().application) == 1
     state = table.writer.snapshot(table.table)
     assert state is not None
@@ -178,13 +167,16 @@ def test_inserts_are_committed_without_spark_with_their_transaction_and_record(t
     assert protocol_faults(opened(table).folder) == []
 
 
-def test_checkpoints_are_written_when_they_are_due(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_come_with_rows_and_without(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
     table.change((0, 1, "Linz"))
-    table.change((0, 2, "Wels"))
-    assert (opened(table).folder / "_delta_log" / "_last_checkpoint").exists()
-    assert protocol_faults(opened(table).folder) == []
-    assert table.found() == [(1, "Linz"), (2, "Wels")]
+    for _ in range(2):
+        table.change((2, 9, None))
+    log = opened(table)
+    found = sorted(path.name for path in (log.folder / "_delta_log").glob("*.checkpoint.parquet"))
+    assert found == [f"{version:020}.checkpoint.parquet" for version in (1, 3)]
+    assert protocol_faults(log.folder) == []
+    assert table.found() == [(1, "Linz")]
 
 
 @pytest.mark.parametrize(
@@ -197,28 +189,6 @@ def test_files_of_other_columns_or_types_are_not_added(table: Scenario, other: T
     with pytest.raises(CommitConflict, match="columns"):
         add_a_part(table, opened(table), other)
     assert opened(table).version == 0
-
-
-def test_a_handle_older_than_another_commit_of_the_mirror_adds_nothing(table: Scenario) -> None:
-    table.create()
-    stale = opened(table)
-    table.change((0, 1, "Linz"))
-    table.batch = 7
-    with pytest.raises(CommitConflict):
-        add_a_part(table, stale)
-    assert table.found() == [(1, "Linz")]
-
-
-def test_a_commit_whose_checkpoint_failed_is_a_commit(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    table.create()
-    commit = DeltaTable.create_write_transaction
-
-    def commit_and_fail(*arguments: Any, **options: Any) -> None:
-        commit(*arguments, **options)
-        raise DeltaError("no checkpoint")
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", commit_and_fail)
-    assert table.change((0, 1, "Linz")).version == 1
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Break = Callable[[Path], object]
 
-pytestmark = pytest.mark.slow
-
 
 def log_file(folder: Path, name: str) -> Path:
     return folder / "_delta_log" / name
@@ -294,6 +292,7 @@ def test_a_table_that_conforms_has_no_faults(sample: Path) -> None:
     assert protocol_faults(sample) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "change"), [case[::2] for case in CASES], ids=[f"{r}: {what}" for r, what, _ in CASES]
 )

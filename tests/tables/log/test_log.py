@@ -61,18 +61,6 @@ def foreign_append(folder: Path, number: int) -> None:
     write_deltalake(str(folder), table, mode="append")
 
 
-def test_creating_reading_and_recording_start_no_jvm(reading: SparkDeltaWriter) -> None:
-    table = Scenario(reading, SIMPLE, ["Id"])
-    table.create()
-    table.change((2, 1, None))
-    assert reading.row_count("dbo/T") == 0
-    assert table.found() == []
-    assert [entry.operation for entry in reading.history("dbo/T")] == ["WRITE", "CREATE TABLE"]
-    reading.drop("dbo/T")
-    assert reading.tables() == []
-    reading.close()
-
-
 HARD_NAMES = [
     "a%20b",
     "%41",
@@ -215,18 +203,6 @@ def test_a_file_system_without_hard_links_takes_no_commit_and_the_error_says_so(
     assert [path.name for path in (folder / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
-def test_commits_without_rows_write_checkpoints_when_they_are_due(tmp_path: Path) -> None:
-    folder = made(tmp_path / "T")
-    log = known_log(folder)
-    interval = int(log.table.metadata().configuration["delta.checkpointInterval"])
-    for version in range(1, interval):
-        put_commit(folder, version, [{"commitInfo": {}}]) if version < interval - 1 else record_only(
-            known_log(folder), record(1)
-        )
-    assert (folder / "_delta_log" / f"{interval - 1:020}.checkpoint.parquet").exists()
-    assert known_log(folder).snapshot().record == record(1)
-
-
 def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path: Path) -> None:
     folder, ahead = made(tmp_path / "T"), now_ms() + 60_000
     metadata = json.loads(commit(folder, 0).read_text().splitlines()[2])["metaData"]
@@ -239,54 +215,6 @@ def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path: Path) -> No
     evolve(known_log(folder), schema_of("Id", "City:string", "new"))
     said = [json.loads(commit(folder, version).read_text().splitlines()[0]) for version in (2, 3)]
     assert [each["commitInfo"]["inCommitTimestamp"] for each in said] == [ahead + 1, ahead + 2]
-
-
-@pytest.mark.parametrize(
-    ("first", "then", "expected"),
-    [
-        (["Id!"], [], (1, 2, None, None)),
-        (["a b"], [], (2, 5, None, None)),
-        (["n:timestamp_ntz"], [], (3, 7, ["timestampNtz"], ["appendOnly", "invariants", "timestampNtz"])),
-        (["Id"], ["a b"], (2, 5, None, None)),
-        (["Id"], ["n:timestamp_ntz"], (3, 7, ["timestampNtz"], ["appendOnly", "invariants", "timestampNtz"])),
-        (
-            ["n:timestamp_ntz"],
-            ["a b"],
-            (3, 7, ["columnMapping", "timestampNtz"], ["appendOnly", "columnMapping", "invariants", "timestampNtz"]),
-        ),
-        (
-            ["a b"],
-            ["n:timestamp_ntz"],
-            (
-                3,
-                7,
-                ["columnMapping", "timestampNtz"],
-                [
-                    "appendOnly",
-                    "changeDataFeed",
-                    "checkConstraints",
-                    "columnMapping",
-                    "generatedColumns",
-                    "invariants",
-                    "timestampNtz",
-                ],
-            ),
-        ),
-    ],
-)
-def test_a_table_asks_of_its_readers_what_its_columns_need(
-    tmp_path: Path, first: list[str], then: list[str], expected: tuple[object, ...]
-) -> None:
-    assert create_table(tmp_path, schema_of(*first), record())
-    log = known_log(tmp_path)
-    evolve(log, schema_of(*first, *then))
-    log = known_log(tmp_path)
-    assert log.schema == schema_of(*first, *then)
-    protocol = log.table.protocol()
-    listed = [
-        None if names is None else sorted(names) for names in (protocol.reader_features, protocol.writer_features)
-    ]
-    assert (protocol.min_reader_version, protocol.min_writer_version, *listed) == expected
 
 
 def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path) -> None:
@@ -375,36 +303,6 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(
         reading.drop("dbo/T")
     assert "file system" in failed.value.help
     assert reading.row_count("dbo/T") == 0
-
-
-def test_chosen_rows_are_all_that_is_kept_of_any_version_and_file(reading: SparkDeltaWriter) -> None:
-    folder = reading._tables.path("dbo/T")
-    for number in range(4):
-        foreign_append(folder, number)
-
-    def even(batch: pa.RecordBatch) -> pa.Array:
-        return pa.array([number % 2 == 0 for number in batch.column("Id").to_pylist()], pa.bool_())
-
-    for version, limit, expected in ((None, None, [0, 2]), (1, None, [0]), (None, 1, 1), (None, 0, 0)):
-        found = reading.rows("dbo/T", version=version, limit=limit, where=even)
-        assert found is not None
-        if isinstance(expected, int):
-            assert found.num_rows == expected
-        else:
-            assert sorted(found["Id"].to_pylist()) == expected
-    none = reading.rows("dbo/T", where=lambda batch: pa.array([False] * batch.num_rows, pa.bool_()))
-    assert none is not None
-    assert (none.schema.names, none.num_rows) == (["Id", "City"], 0)
-
-
-def test_a_limit_counts_across_data_files(reading: SparkDeltaWriter) -> None:
-    folder = reading._tables.path("dbo/T")
-    for number in range(4):
-        foreign_append(folder, number)
-    for limit in range(6):
-        found = reading.rows("dbo/T", limit=limit)
-        assert found is not None
-        assert found.num_rows == min(limit, 4)
 
 
 @pytest.mark.parametrize(

@@ -171,13 +171,16 @@ def test_rows_added_since_the_snapshot_are_a_conflict(writer: DeltalakeWriter, m
     assert table.found() == [*[(1, "Graz")] * 3, (1, "Linz")]
 
 
-def test_a_merge_whose_checkpoint_failed_is_a_commit(writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("change", [(1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)], ids=["merge", "append", "no rows"])
+def test_a_commit_whose_checkpoint_failed_is_a_commit(
+    writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch, change: tuple[Any, ...]
+) -> None:
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "3")
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     (writer._tables.path(table.table) / "_delta_log" / f"{2:020}.checkpoint.parquet" / "in the way").mkdir(parents=True)
-    assert table.change((1, 1, "Wels")).version == 2
-    assert table.found() == [(1, "Wels")]
+    assert table.change(change).version == 2
+    assert writer.snapshot(table.table).record_version == 2  # type: ignore[union-attr]
 
 
 def test_a_missing_data_file_is_damage_whatever_is_done(writer: DeltalakeWriter) -> None:

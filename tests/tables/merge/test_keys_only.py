@@ -72,12 +72,13 @@ def test_a_key_book_tells_what_replay_does(
     assert (book.row_count, list(map(asdict, effects))) == (row_count, list(map(asdict, expected)))
 
 
-def test_keys_in_any_order_are_held_once_eight_bytes_each() -> None:
-    ids = np.random.default_rng(1).permutation(3_000_000).astype(np.uint64)
+def test_keys_in_any_order_are_held_once_eight_bytes_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_book, "CHANGES_PER_CHUNK", 100_000)
+    ids = np.random.default_rng(1).permutation(400_000).astype(np.uint64)
     rows = KeyRows(["Id"])
     tracemalloc.start()
     try:
-        for part in np.array_split(ids, 100):
+        for part in np.array_split(ids, 20):
             markers = pa.repeat(pa.scalar(0, pa.int8()), len(part))
             rows.add(pa.record_batch({"Id": pa.array(part.view(np.int64)), MARKER_COLUMN: markers}))
         book = KeyIndex()

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 SIMPLE = schema_of("Id", "City:string")
 
 
-@pytest.fixture
-def fresh(spark_writer: SparkDeltaWriter) -> Iterator[SparkDeltaWriter]:
-    for table in spark_writer.tables():
-        spark_writer.drop(table)
-    yield spark_writer
-    for table in spark_writer.tables():
-        spark_writer.drop(table)
-
-
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "name",

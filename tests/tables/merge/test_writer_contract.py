@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 from mirror_engine.errors import CommitConflict, UsageError
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, DeltaWriter, MatchCounts
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 SIMPLE = schema_of("Id!", "City:string")
 UTC = dt.timezone.utc
@@ -128,38 +127,24 @@ def test_every_pair_of_markers_on_every_count_of_rows(writer: DeltaWriter) -> No
     assert outcome.matches == (met,)
 
 
-def test_what_rows_met_is_told_file_by_file(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("Id", "City:string"), ["Id"])
-    table.create()
-    table.change((0, 1, "a"), (0, 1, "b"), (0, 2, "c"))
-    first = table.file(SIMPLE.names, (0, 2, "d"), (0, 3, "e"))
-    second = table.file(SIMPLE.names)
-    third = table.file(SIMPLE.names, (1, 1, "f"), (2, 2, None), (0, 2, "g"), (4, None, "h"), (0, 3, "i"))
-    outcome = table.apply(first, second, third)
-    assert outcome.matches == (MatchCounts(1, 0), MatchCounts(0, 0), MatchCounts(1, 2))
+def test_a_column_that_a_file_lacks_becomes_null(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id", "a", "b"), ["Id"])
+    table.change((0, 1, 2, 3), (0, 2, 2, 3), (0, 3, 2, 3))
+    table.apply(
+        table.file(["b", "Id"], (1, 30, 1), (4, 40, 4)),
+        table.file(["Id"], (2, 2)),
+        table.file(["b", "a", "Id"], (4, 7, 8, 4), (1, 9, 9, 5)),
+    )
+    assert table.found() == [(1, None, 30), (3, 2, 3), (4, 8, 7), (5, 9, 9)]
 
 
-def test_an_insert_then_an_update_of_a_held_key_leaves_two_rows(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    table.change((0, 1, "a"))
-    table.change((0, 1, "b"), (1, 1, "c"))
-    assert table.found() == [(1, "c"), (1, "c")]
-
-
-def test_a_null_in_a_key_matches_nothing(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("a", "b:string", "v"), ["a", "b"])
-    table.create()
-    table.change((0, 1, None, 1), (0, None, "x", 2), (0, 1, "x", 3))
-    table.change((1, 1, None, 4), (4, None, None, 5), (2, None, "x", 6), (2, 1, None, 7), (1, 1, "x", 8))
-    assert table.found() == sorted([(1, None, 1), (None, "x", 2), (1, None, 4), (None, None, 5), (1, "x", 8)], key=repr)
-
-
-def test_composite_keys_match_as_a_whole(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("Order", "Line:string", "v"), ["Order", "Line"])
-    table.create()
-    table.change((0, 1, "1", 1), (0, 1, "2", 2), (0, 11, "", 3))
-    table.change((1, 1, "2", 20), (2, 11, "", None), (4, 1, "12", 30))
-    assert table.found() == [(1, "1", 1), (1, "12", 30), (1, "2", 20)]
+def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
+    table = Scenario(writer, schema_of("Id", "City:string"))
+    table.change((0, 1, "a"), (0, 1, "a"), (0, 2, "c"))
+    assert table.change((0, 1, "b"), (0, None, None)).matches == (MatchCounts(),)
+    table.keys = ("Id",)
+    assert table.change((1, 1, "z")).matches == (MatchCounts(0, 1),)
+    assert table.found() == [*[(1, "z")] * 3, (2, "c"), (None, None)]
 
 
 def test_keys_compare_by_typed_value(writer: DeltaWriter) -> None:
@@ -170,44 +155,6 @@ def test_keys_compare_by_typed_value(writer: DeltaWriter) -> None:
     outcome = table.change((1, math.nan, "a", 10), (1, 0.0, "a", 20), (2, 1.5, "a", None), (0, 1.5, "A", 40))
     assert sorted(row[2] for row in table.found()) == [4, 5, 10, 20, 40]
     assert outcome.matches == (MatchCounts(1, 0),)
-
-
-def test_a_column_the_file_lacks_becomes_null(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("Id", "a", "b"), ["Id"])
-    table.create()
-    table.change((0, 1, 2, 3), (0, 2, 2, 3))
-    table.apply(table.file(["b", "Id"], (1, 30, 1), (4, 40, 3)))
-    assert table.found() == [(1, None, 30), (2, 2, 3), (3, None, 40)]
-
-
-def test_files_of_one_batch_may_have_other_columns_each(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("Id", "a", "b"), ["Id"])
-    table.create()
-    table.apply(
-        table.file(["Id", "a"], (0, 1, 10), (0, 2, 20)),
-        table.file(["Id"], (2, 1)),
-        table.file(["b", "a", "Id"], (4, 7, 8, 2), (1, 9, 9, 3)),
-    )
-    assert table.found() == [(2, 8, 7), (3, 9, 9)]
-
-
-def test_a_keyless_table_takes_every_insert(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("a", "b:string"))
-    table.create()
-    table.change((0, 1, "x"), (0, 1, "x"))
-    outcome = table.change((0, 1, "x"), (0, None, None))
-    assert table.found() == sorted([(1, "x"), (1, "x"), (1, "x"), (None, None)], key=repr)
-    assert outcome.matches == (MatchCounts(),)
-
-
-def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE)
-    table.create()
-    table.change((0, 1, "a"), (0, 1, "b"), (0, 2, "c"))
-    table.keys = ("Id",)
-    outcome = table.change((1, 1, "z"))
-    assert table.found() == [(1, "z"), (1, "z"), (2, "c")]
-    assert outcome.matches == (MatchCounts(0, 1),)
 
 
 def test_the_first_batch_may_make_the_table(writer: DeltaWriter) -> None:
@@ -233,13 +180,6 @@ def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tup
     assert table.found() == [(1, "a")]
     with pytest.raises(CommitConflict):
         writer.apply("dbo/T", ChangeBatch((), SIMPLE, ("Id",)), table.record())
-
-
-def test_a_batch_without_files_is_recorded(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    outcome = table.apply()
-    assert outcome.matches == ()
-    assert writer.row_count("dbo/T") == 0
 
 
 def test_a_batch_goes_in_once(writer: DeltaWriter) -> None:
@@ -407,20 +347,10 @@ def test_values_of_every_type_survive_append_and_merge(writer: DeltaWriter) -> N
     assert pa.types.is_decimal128(found.schema.field("c_decimal(38,10)").type)
 
 
-@pytest.mark.parametrize("word", [word for word in VALUES if word != "boolean"])
-def test_a_column_of_every_type_can_be_a_key(word: str) -> None:
-    _key_of_type(MemoryDeltaWriter(), [word])
-
-
-@pytest.mark.spark
-def test_columns_of_all_types_can_be_keys_together(spark_writer: SparkDeltaWriter) -> None:
-    spark_writer.drop("dbo/T")
-    _key_of_type(spark_writer, list(VALUES))
-
-
-def _key_of_type(writer: DeltaWriter, words: list[str]) -> None:
-    table = Scenario(writer, schema_of(*[f"k_{word}:{word}" for word in words], "v"), [f"k_{word}" for word in words])
-    keys = list(zip(*(VALUES[word] for word in words), strict=True))
+def test_columns_of_all_types_can_be_keys_together(writer: DeltaWriter) -> None:
+    names = [f"k_{word}" for word in VALUES]
+    table = Scenario(writer, schema_of(*[f"k_{word}:{word}" for word in VALUES], "v"), names)
+    keys = list(zip(*VALUES.values(), strict=True))
     table.create()
     table.change(*[(0, *key, place) for place, key in enumerate(keys)])
     outcome = table.change(*[(1, *key, place + 10) for place, key in enumerate(keys)])
@@ -494,53 +424,33 @@ def test_history_names_the_files_of_each_commit(writer: DeltaWriter) -> None:
     assert [entry.version for entry in writer.history("dbo/T", limit=2)] == [3, 2]
 
 
-def test_every_version_can_be_looked_at(writer: DeltaWriter) -> None:
+def test_rows_may_be_chosen_of_any_version_and_limited(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
-    table.change((0, 1, "a"))
-    table.change((1, 1, "b"), (0, 2, "c"))
-    table.change((2, 1, None))
-    assert [table.found(version) for version in range(4)] == [[], [(1, "a")], [(1, "b"), (2, "c")], [(2, "c")]]
-    for missing in (-1, 4, 10**9):
+    for first in (0, 4, 7):
+        table.change(*[(0, number, "x") for number in range(first, first + 3)])
+    table.change((2, 8, None), (1, 5, "y"))
+    assert writer.row_count("dbo/T") == 8
+    assert [len(table.found(version)) for version in range(5)] == [0, 3, 6, 9, 8]
+    for missing in (-1, 5, 10**9):
         with pytest.raises(UsageError, match="no version"):
             writer.rows("dbo/T", version=missing)
-
-
-def test_a_limit_gives_so_many_rows(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
-    table.change(*[(0, number, "x") for number in range(10)])
-    for limit, expected in ((0, 0), (3, 3), (10, 10), (99, 10)):
-        rows = writer.rows("dbo/T", limit=limit)
-        assert rows is not None
-        assert rows.num_rows == expected
-
-
-def test_rows_may_be_chosen_and_deleted_ones_never_are(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
-    table.change(*[(0, number, "x") for number in range(10)])
-    table.change((2, 8, None), (1, 3, "y"))
 
     def late(batch: pa.RecordBatch) -> pa.Array[Any]:
         return pc.greater(batch.column("Id"), 5)
 
-    for limit, expected in ((None, 3), (2, 2), (0, 0)):
-        rows = writer.rows("dbo/T", limit=limit, where=late)
+    for version, limit, where, expected in (
+        (None, 0, None, 0),
+        (None, 3, None, 3),
+        (None, 5, None, 5),
+        (None, 99, None, 8),
+        (None, None, late, 3),
+        (None, 2, late, 2),
+        (3, None, late, 4),
+    ):
+        rows = writer.rows("dbo/T", version=version, limit=limit, where=where)
         assert rows is not None
-        assert rows.num_rows == expected
-        assert {6, 7, 9}.issuperset(rows["Id"].to_pylist())
-    before = writer.rows("dbo/T", version=1, where=late)
-    assert before is not None
-    assert before.num_rows == 4
-
-
-def test_rows_are_counted(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
-    table.change(*[(0, number, "x") for number in range(10)])
-    table.change((2, 1, None), (0, 0, "y"))
-    assert writer.row_count("dbo/T") == 10
+        assert (rows.num_rows, tuple(rows.schema.names)) == (expected, SIMPLE.names)
+        assert where is None or {6, 7, 8, 9}.issuperset(rows["Id"].to_pylist())
 
 
 def test_tables_of_any_schema_are_listed(writer: DeltaWriter) -> None:
@@ -610,13 +520,15 @@ def test_the_memory_writer_does_what_replay_says(batches: list[list[list[tuple[i
     assert (found, [m for of_batch in met for m in of_batch]) == _replayed(batches)
 
 
-@pytest.mark.spark
+@pytest.mark.parametrize("engine", ["deltalake", pytest.param("spark", marks=pytest.mark.spark)])
 @settings(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(batches=BATCHES.filter(lambda batches: len(batches) == 2))
-def test_the_spark_writer_does_what_the_memory_writer_does(
-    spark_writer: SparkDeltaWriter, batches: list[list[list[tuple[int, Any, Any]]]]
+def test_the_other_writers_do_what_the_memory_writer_does(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str, batches: list[list[list[tuple[int, Any, Any]]]]
 ) -> None:
-    spark_writer.drop("dbo/T")
-    assert _run(spark_writer, batches) == _run(MemoryDeltaWriter(), batches)
+    local = DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch")
+    writer = local if engine == "deltalake" else request.getfixturevalue("spark_writer")
+    writer.drop("dbo/T")
+    assert _run(writer, batches) == _run(MemoryDeltaWriter(), batches)
