@@ -129,19 +129,6 @@ def test_a_failed_start_is_one_line_and_leaves_the_process_as_it_was(  # noqa: P
 
 
 @pytest.mark.spark
-def test_values_come_back_from_delta_as_they_went_in(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.sql(
-        "SELECT DATE'0001-01-01' AS d, TIMESTAMP'0001-01-01 00:00:00.000001' AS t, "
-        "TIMESTAMP_NTZ'1582-10-10 12:00:00' AS n, current_timezone() AS zone"
-    )
-    rows.write.format("delta").save(str(tmp_path / "Größe 表"))
-    assert (tmp_path / "Größe 表" / "_delta_log").is_dir()
-    table = child_session(spark).read.format("delta").load(str(tmp_path / "Größe 表"))
-    row = table.selectExpr("string(d)", "string(t)", "string(n)", "zone").first()
-    assert tuple(row or ()) == ("0001-01-01", "0001-01-01 00:00:00.000001", "1582-10-10 12:00:00", "UTC")
-
-
-@pytest.mark.spark
 def test_sessions_share_the_jvm_but_no_confs_and_only_the_last_one_ends_it(spark: SparkSession, tmp_path: Path) -> None:
     second = start_session(Config(), scratch=tmp_path / "scratch", log_file=tmp_path / "spark.log")
     assert second is not spark
