@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import DeltaWriter
 
 CONFIGS = st.builds(Config, max_batch_files=st.sampled_from([1000, 1, 2]))  # any cut of batches ends alike
-MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "300"))
+MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "200"))
 DELTALAKE_ZONES = int(os.environ.get("MIRROR_TEST_DELTALAKE_ZONES", "40"))
 SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "12"))
 NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
