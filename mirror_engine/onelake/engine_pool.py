@@ -75,32 +75,6 @@ class ShownItem:
         return bool(self.error) or self.status in _ACTIVE
 
 
-@dataclass(frozen=True)
-class _StoppedMarker:
-    """File in an item's folder that keeps it stopped across emulator restarts.
-
-    Attributes:
-        status: Stopped or Initialized.
-        default_schema: under which its tables outside a schema folder were written.
-    """
-
-    status: DatabaseStatus
-    default_schema: str
-
-    @staticmethod
-    def read(root: Path) -> _StoppedMarker | None:
-        """The marker; None for an item that is replicated."""
-        with suppress(FileNotFoundError):
-            content = json.loads((root / _MARKER).read_text(encoding="utf-8"))
-            return _StoppedMarker(DatabaseStatus(content["status"]), content["default_schema"])
-        return None
-
-    def write(self, root: Path) -> None:
-        path = root / _MARKER
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"status": self.status.value, "default_schema": self.default_schema}), "utf-8")
-
-
 @dataclass
 class _Engine:
     """One item's engine; its cycles are numbered from 1."""
@@ -172,7 +146,7 @@ class EnginePool:
     def start_all(self) -> None:
         """Start every item, except those that were stopped, or never started."""
         for item in self.items.all():
-            if not _StoppedMarker.read(self._root(item)):
+            if not self._marker(item):
                 self.start(item)
 
     def end(self) -> None:
@@ -231,7 +205,7 @@ class EnginePool:
                 return
             if engine.thread:
                 engine.thread.join()  # still at its last commit
-            marker = _StoppedMarker.read(self._root(item))
+            marker = self._marker(item)
             with self._lock:
                 engine.stop, engine.error, engine.status = threading.Event(), "", DatabaseStatus.STARTING
                 if self._has_engines:
@@ -284,13 +258,23 @@ class EnginePool:
     def _engine(self, item: Item) -> _Engine:
         with self._lock:
             if item.id not in self._engines:
-                marker = _StoppedMarker.read(self._root(item))
-                status = marker.status if marker else DatabaseStatus.INITIALIZED
+                marker = self._marker(item)
+                status = DatabaseStatus(marker["status"]) if marker else DatabaseStatus.INITIALIZED
                 self._engines[item.id] = _Engine(self._clock(), status)
             return self._engines[item.id]
 
+    def _marker(self, item: Item) -> Mapping[str, str] | None:
+        """What keeps an item Stopped or Initialized across restarts, with the schema its tables have."""
+        with suppress(FileNotFoundError):
+            marker: Mapping[str, str] = json.loads((self._root(item) / _MARKER).read_text(encoding="utf-8"))
+            return marker
+        return None
+
     def _mark_stopped(self, item: Item, status: DatabaseStatus) -> None:
-        _StoppedMarker(status, self._config_of(item).default_schema).write(self._root(item))
+        marker = {"status": status.value, "default_schema": self._config_of(item).default_schema}
+        path = self._root(item) / _MARKER
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(marker), encoding="utf-8")
 
     def _note_running(self, item: Item, engine: _Engine) -> None:
         with self._lock:
@@ -298,13 +282,13 @@ class EnginePool:
                 engine.status = DatabaseStatus.RUNNING
                 (self._root(item) / _MARKER).unlink(missing_ok=True)
 
-    def _run(self, item: Item, engine: _Engine, marker: _StoppedMarker | None) -> None:
+    def _run(self, item: Item, engine: _Engine, marker: Mapping[str, str] | None) -> None:
         """One engine from start to stop, on a thread of its own."""
         try:
             engine.started_cycle = engine.ended_cycle = 0
             listeners: list[Callable[[Event], None]] = [partial(self._on_event, item), engine.on_event]
-            if marker and marker.status is DatabaseStatus.STOPPED and not self._resumes:
-                config = replace(self._config_of(item), default_schema=marker.default_schema)
+            if marker and marker["status"] == DatabaseStatus.STOPPED and not self._resumes:
+                config = replace(self._config_of(item), default_schema=marker["default_schema"])
                 with self._mirror(item, listeners, config) as before:
                     before.rebuild()
             with self._mirror(item, listeners) as mirror:

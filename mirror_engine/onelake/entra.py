@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -70,15 +71,11 @@ def entra_app(secret: str | None = None) -> Starlette:
 
     Any tenant, client and secret passes; where `secret` is set, only that one as the client secret.
     """
-
-    async def token(request: Request) -> JSONResponse:
-        return await _token(request, secret)
-
     return Starlette(
         routes=[
             Route("/common/discovery/instance", _instances),
             Route("/{tenant}/v2.0/.well-known/openid-configuration", _configuration),
-            Route("/{tenant}/oauth2/v2.0/token", token, methods=["POST"]),
+            Route("/{tenant}/oauth2/v2.0/token", partial(_token, secret), methods=["POST"]),
         ]
     )
 
@@ -112,7 +109,7 @@ async def _configuration(request: Request) -> JSONResponse:
     )
 
 
-async def _token(request: Request, secret: str | None) -> JSONResponse:
+async def _token(secret: str | None, request: Request) -> JSONResponse:
     try:
         body = await read_bounded(request.stream(), MAX_FORM_BYTES)
     except StorageApiError:

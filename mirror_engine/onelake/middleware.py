@@ -86,7 +86,9 @@ def observed(send: Send, on_start: Callable[[Message], object]) -> Send:
     return send_observed
 
 
-class RequestLog:
+def logged(
+    app: ASGIApp, on_rejected: Callable[[RejectedRequest], None], on_answered: Callable[[str, int], None]
+) -> ASGIApp:
     """Report rejected requests, except HEAD that finds nothing, and writes that say nothing of their length.
 
     Args:
@@ -95,30 +97,26 @@ class RequestLog:
         on_answered: gets every answer's method and status, on the event loop, too.
     """
 
-    def __init__(
-        self, app: ASGIApp, on_rejected: Callable[[RejectedRequest], None], on_answered: Callable[[str, int], None]
-    ) -> None:
-        self._app = app
-        self._on_rejected = on_rejected
-        self._on_answered = on_answered
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await self._app(scope, receive, observed(send, lambda start: self._report(scope, start)))
-
-    def _report(self, scope: Scope, start: Message) -> None:
+    def report(scope: Scope, start: Message) -> None:
         method, status = scope["method"], start["status"]
-        self._on_answered(method, status)
+        on_answered(method, status)
         request = method, host_of(scope["headers"]) or "", scope["raw_path"].decode("latin-1")
         if status >= _FIRST_ERROR:
             if (method, status) != ("HEAD", _NOT_FOUND):
                 code = next((value for name, value in start["headers"] if name in _CODE_HEADERS), b"")
-                self._on_rejected(RejectedRequest(*request, status, code.decode("latin-1")))
+                on_rejected(RejectedRequest(*request, status, code.decode("latin-1")))
         elif method in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
-            self._on_rejected(RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", True))
+            on_rejected(RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", True))
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, observed(send, lambda start: report(scope, start)))
+
+    return answer
 
 
-class Guard:
+def guarded(
+    app: ASGIApp, secret: str | None = None, *, allows_any_host: bool = False, serves_production_names: bool = True
+) -> ASGIApp:
     """Access control by host, origin and token.
 
     Args:
@@ -129,50 +127,34 @@ class Guard:
         serves_production_names: production's host names are answered, not only loopback's.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        secret: str | None = None,
-        *,
-        allows_any_host: bool = False,
-        serves_production_names: bool = True,
-    ) -> None:
-        self._app = app
-        self._secret = secret
-        self._allows_any_host = allows_any_host
-        self._serves_production_names = serves_production_names
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or reject it."""
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         host = host_of(scope["headers"])
+        is_production = serves_production_names and is_served(host or "")
         if host is None:
             await reject(scope, send, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
-        elif not self._knows(host):
+        elif not (allows_any_host or host in LOOPBACK_HOSTS or is_production):
             await reject(scope, send, 421, "InvalidUri", "The emulator does not serve that host name.")
         elif not _is_same_origin(scope):
             await reject(scope, send, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")
-        elif host not in LOGINS and not self._is_authorized(scope):
+        elif secret is not None and host not in LOGINS and not _carries(scope, secret):
             message = "The emulator requires the token it was started with."
             await reject(scope, send, 401, "Unauthorized", message, headers={"www-authenticate": CHALLENGE})
         else:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
 
-    def _knows(self, host: str) -> bool:
-        is_production = self._serves_production_names and is_served(host)
-        return self._allows_any_host or host in LOOPBACK_HOSTS or is_production
+    return answer
 
-    def _is_authorized(self, scope: Scope) -> bool:
-        if self._secret is None:
-            return True
-        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, credentials = header.decode("latin-1").partition(" ")
-        if scheme.lower() == "bearer":
-            return carries(credentials.strip(), self._secret)
-        try:
-            password = base64.b64decode(credentials, validate=True).partition(b":")[2]
-        except binascii.Error:
-            return False
-        return scheme.lower() == "basic" and hmac.compare_digest(password, self._secret.encode())
+
+def _carries(scope: Scope, secret: str) -> bool:
+    header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    scheme, _, credentials = header.decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer":
+        return carries(credentials.strip(), secret)
+    try:
+        password = base64.b64decode(credentials, validate=True).partition(b":")[2]
+    except binascii.Error:
+        return False
+    return scheme.lower() == "basic" and hmac.compare_digest(password, secret.encode())
 
 
 def _is_same_origin(scope: Scope) -> bool:
@@ -189,68 +171,55 @@ class BodyTooLarge(Exception):
     """A body has more bytes than allowed."""
 
 
-class Boundary:
-    """Bounds bodies in size and pauses (413, 408), and catches internal errors (500).
+def bounded(
+    app: ASGIApp,
+    on_error: Callable[[str], None],
+    *,
+    max_bytes: int = LIMITS.body_bytes,
+    pause_seconds: float = BODY_SECONDS,
+) -> ASGIApp:
+    """Bound bodies in size and in the pauses of their chunks (413, 408), and catch internal errors (500).
 
-    The log gets an internal error's type and code location; request content is never logged.
-
-    Args:
-        app: the application.
-        on_error: gets internal errors.
-        max_bytes: of a body.
-        pause_seconds: between two chunks of a body.
+    `on_error` gets an internal error's type and code location; request content is never logged.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        on_error: Callable[[str], None],
-        *,
-        max_bytes: int = LIMITS.body_bytes,
-        pause_seconds: float = BODY_SECONDS,
-    ) -> None:
-        self._app = app
-        self._on_error = on_error
-        self._max_bytes = max_bytes
-        self._pause_seconds = pause_seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            return
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         started: list[Message] = []
         try:
             announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-            if int(announced) > self._max_bytes:  # digits alone, or the parser had rejected it
+            if int(announced) > max_bytes:  # digits alone, or the parser had rejected it
                 raise BodyTooLarge  # noqa: TRY301 - answered below
-            await self._app(scope, self._bounded(receive), observed(send, started.append))
+            await app(scope, _limited(receive, max_bytes, pause_seconds), observed(send, started.append))
         except Exception as error:  # noqa: BLE001 - the outermost handler
             match error:
                 case BodyTooLarge():
-                    answer = 413, "RequestBodyTooLarge", "The request body is too large."
+                    rejection = 413, "RequestBodyTooLarge", "The request body is too large."
                 case asyncio.TimeoutError():
-                    answer = 408, "OperationTimedOut", "The request body stopped arriving."
+                    rejection = 408, "OperationTimedOut", "The request body stopped arriving."
                 case _:
-                    answer = 500, "InternalError", "Internal error of the emulator; see its log."
-                    self._on_error(_location(error))
+                    rejection = 500, "InternalError", "Internal error of the emulator; see its log."
+                    on_error(_location(error))
             if not started:
-                await reject(scope, send, *answer)
+                await reject(scope, send, *rejection)
 
-    def _bounded(self, receive: Receive) -> Receive:
-        left, has_more = self._max_bytes, True
+    return answer
 
-        async def receive_bounded() -> Message:
-            nonlocal left, has_more
-            if not has_more:
-                return await receive()
-            message = await asyncio.wait_for(receive(), self._pause_seconds)
-            left -= len(message.get("body", b""))
-            has_more = message.get("more_body", False)
-            if left < 0:
-                raise BodyTooLarge
-            return message
 
-        return receive_bounded
+def _limited(receive: Receive, max_bytes: int, pause_seconds: float) -> Receive:
+    left, has_more = max_bytes, True
+
+    async def receive_bounded() -> Message:
+        nonlocal left, has_more
+        if not has_more:
+            return await receive()
+        message = await asyncio.wait_for(receive(), pause_seconds)
+        left -= len(message.get("body", b""))
+        has_more = message.get("more_body", False)
+        if left < 0:
+            raise BodyTooLarge
+        return message
+
+    return receive_bounded
 
 
 def _location(error: Exception) -> str:

@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httptools
 import uvicorn
@@ -20,21 +20,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.errors import RESET_EXTENSION
 from mirror_engine.onelake.hosts import LOOPBACK, is_served
-from mirror_engine.onelake.middleware import Boundary, Guard, RejectedRequest, RequestLog
+from mirror_engine.onelake.middleware import RejectedRequest, bounded, guarded, logged
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
     from starlette.types import ASGIApp
-    from uvicorn.server import ServerState
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_HEADERS = 100
 MAX_CONNECTIONS = 256
-READ_BYTES = 1024**2  # from a connection at once
-CHUNK_BYTES = READ_BYTES // 2  # of a body, passed on at once
-CHUNK_SECONDS = 0.1  # after which a smaller chunk is passed on
 HEAD_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
 HANDSHAKE_SECONDS = 10.0
@@ -42,10 +38,6 @@ IDLE_SECONDS = 120  # between two requests of a connection
 SHUTDOWN_SECONDS = 3  # for responses in progress
 
 logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # the emulator logs for itself
-
-
-class HeadTooLarge(ValueError):
-    """The head of a request is longer than allowed."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -59,20 +51,10 @@ class LimitedProtocol(HttpToolsProtocol):
     _is_in_head = True
     _head_timer: asyncio.TimerHandle | None = None
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self.access_log = False  # it would write queries, which may hold signatures
-        self.lost = asyncio.Event()
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.max_size = READ_BYTES  # type: ignore[attr-defined] # a plain transport reads a quarter of it
+        self.access_log = False  # it would write queries, which may hold signatures
+        self.lost = asyncio.Event()
         self._start_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -97,23 +79,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._end_head()
         length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if length > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
-            raise HeadTooLarge  # the parser's caller answers 400
+            raise ValueError(length)  # the parser's caller answers 400
         super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        """Pass bodies on in large chunks, as each costs a turn of the loop and of a thread."""
-        cycle = self.cycle
-        if cycle.response_complete:
-            return
-        if cycle.body or len(body) < CHUNK_BYTES:
-            if not cycle.body:
-                self.loop.call_later(CHUNK_SECONDS, cycle.message_event.set)
-            cycle.body += body
-        else:
-            cycle.body = body  # type: ignore[assignment] # uvicorn makes bytes of it, which copies nothing
-        if len(cycle.body) >= CHUNK_BYTES:
-            self.flow.pause_reading()
-            cycle.message_event.set()
 
     def _start_head(self) -> None:
         self._is_in_head, self._head_bytes = True, 0
@@ -202,7 +169,7 @@ class Listeners:
         tls: see `authority`.
         listen: an address of this machine; http stays on loopback.
         port: of the proxy; http and https take the next two. 0 for any free ones.
-        secret: see `Guard`.
+        secret: see `guarded`.
         on_error: gets internal errors, without request content.
         on_answered: gets every answer's method and status.
         on_rejected: gets each rejected request and tunnel.
@@ -225,8 +192,9 @@ class Listeners:
         on_answered: Callable[[str, int], None] = lambda *_: None,
         on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
-        guard = Guard(Boundary(app, on_error), secret, allows_any_host=not ip_address(listen).is_loopback)
-        self._app = RequestLog(guard, on_rejected, on_answered)
+        allows_any_host = not ip_address(listen).is_loopback
+        guard = guarded(bounded(app, on_error), secret, allows_any_host=allows_any_host)
+        self._app = logged(guard, on_rejected, on_answered)
         self._on_rejected = on_rejected
         self._tls = tls
         self._listen = listen
@@ -317,7 +285,6 @@ def http_config(
         ws="none",
         lifespan="off",
         log_config=None,
-        access_log=False,
         proxy_headers=False,
         server_header=False,
         limit_concurrency=max_concurrency,

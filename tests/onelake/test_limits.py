@@ -11,7 +11,7 @@ from wire import connected, exchange, request, rest_of, running, status_of, trus
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import network as server
-from mirror_engine.onelake.middleware import Boundary
+from mirror_engine.onelake.middleware import bounded
 from mirror_engine.onelake.network import Listeners
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def emulator():
 @pytest.fixture
 def small():
     """Takes bodies of 1000 bytes, and waits a moment for their next piece."""
-    with running(Boundary(counting, pytest.fail, max_bytes=1000, pause_seconds=0.3)) as started:
+    with running(bounded(counting, pytest.fail, max_bytes=1000, pause_seconds=0.3)) as started:
         yield started
 
 

@@ -19,7 +19,7 @@ from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.monitoring.words import span
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.hosts import LOOPBACK
-from mirror_engine.onelake.middleware import Boundary, Guard, observed
+from mirror_engine.onelake.middleware import bounded, guarded, observed
 from mirror_engine.onelake.network import http_config, listening_socket
 from mirror_engine.onelake.page.metrics import Metrics
 from mirror_engine.onelake.page.pages import Pages
@@ -99,7 +99,8 @@ class Web:
         ]
         self.app = _with_headers(Starlette(routes=routes))
         self.port = port
-        guard = Guard(Boundary(self.app, on_error, max_bytes=MAX_BODY_BYTES), secret, serves_production_names=False)
+        bounds = bounded(self.app, on_error, max_bytes=MAX_BODY_BYTES)
+        guard = guarded(bounds, secret, serves_production_names=False)
         self._server = uvicorn.Server(http_config(guard, idle_seconds=IDLE_SECONDS, max_concurrency=MAX_CONNECTIONS))
 
     def start(self) -> None:
