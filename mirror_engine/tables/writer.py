@@ -16,7 +16,6 @@ from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.history import latest_external_change
 from mirror_engine.tables.log.record import (
     carried,
-    carried_from,
     commits_after,
     creation_record,
     from_metadata,
@@ -223,10 +222,8 @@ def _evolved(table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
 
 def record_again(log: DeltaLog) -> str:
     """The newest record, for a commit without files: log cleanup may delete the commit that carried it (LZ-4.18)."""
-    for version, metadata in log.user_metadata():
-        if from_metadata(metadata) is not None:
-            return str(metadata) if carried_from(metadata) is not None else carried(metadata, version)
-    return ""
+    _, version, metadata = log.newest_record()
+    return carried(metadata, version) if metadata else ""
 
 
 def _count_parquet(folder: Path) -> int:

@@ -1,7 +1,8 @@
 """Commits without rows: a table's creation, columns it did not have before, batches that change nothing.
 
 Their two or three lines of JSON are written here: Spark would take a second for them, its SQL cannot add a NOT NULL
-column to an empty table, and deltalake forgets table features (both measured).
+column to an empty table, and deltalake forgets table features (both measured). A function that raises has committed
+nothing: `CommitConflict` where another writer was first, `StorageUnavailable` where the log cannot be written.
 """
 
 from __future__ import annotations
@@ -35,12 +36,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from
 
 
 def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) -> None:
-    """Write the actions of one version of a table.
-
-    Raises:
-        CommitConflict: there is one of that version already.
-        StorageUnavailable: nothing was written.
-    """
+    """Write the actions of one version of a table."""
     text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
     target = commit_file(folder, version)
     passing = target.with_name(f".{uuid.uuid4().hex}.tmp")
@@ -75,9 +71,8 @@ VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 _INDEXED = "delta.dataSkippingNumIndexedCols"
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
-_MAPPED_READER, _MAPPED_WRITER = 2, 5
-_FEATURES_READER, _FEATURES_WRITER = 3, 7
-# which features a table without a list of them has, from which writer version on
+_LISTED_WRITER = 7  # the protocol version with a list of features
+# which features a table without such a list has, from which writer version on
 _OLD_FEATURES = {
     "appendOnly": 2,
     "invariants": 2,
@@ -128,24 +123,10 @@ def create_table(
 
     Returns:
         Whether it was created; False where there is one already.
-
-    Raises:
-        StorageUnavailable: nothing was written.
     """
     configuration = properties_of(schema, keys)
     fields = _fields(schema, {}, configuration)
-    described = {
-        "id": str(uuid.uuid4()),
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False),
-        "partitionColumns": list(schema.partition_columns),
-        "configuration": configuration,
-        "createdTime": now_ms(),
-    }
-    protocol = _protocol(
-        {"minReaderVersion": 1, "minWriterVersion": 2},
-        _features([column.type for column in schema.columns], configuration),
-    )
+    identity = {"id": str(uuid.uuid4()), "createdTime": now_ms()}
     added = [
         {
             "path": file.path.name,
@@ -157,10 +138,10 @@ def create_table(
         }
         for file in files
     ]
-    actions: list[Json] = [
+    actions = [
         _information("CREATE TABLE", configuration, to_metadata(record)),
-        {"protocol": protocol},
-        {"metaData": described},
+        {"protocol": _protocol({"minReaderVersion": 1, "minWriterVersion": 2}, fields, configuration)},
+        _metadata(identity, fields, schema.partition_columns, configuration),
         *({"add": action} for action in added),
         _transaction(record),
     ]
@@ -183,19 +164,14 @@ def evolve(log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) 
 
     Returns:
         The table's version after it.
-
-    Raises:
-        CommitConflict: another writer was first; nothing was written.
-        StorageUnavailable: nothing was written.
     """
-    known = log.fields
-    before = dict(log.table.metadata().configuration)
+    known, before = log.fields, dict(log.table.metadata().configuration)
+    has_all = known.keys() >= set(schema.names)
     configuration = before | _statistics(schema, key_columns, before)
-    if known.keys() >= set(schema.names) and configuration == before:
+    if has_all and configuration == before:
         return log.version
-    operation = "SET TBLPROPERTIES" if known.keys() >= set(schema.names) else "ADD COLUMNS"
     fields = _fields(schema, known, configuration)
-    return _replace_metadata(log, operation, fields, configuration)
+    return _replace_metadata(log, "SET TBLPROPERTIES" if has_all else "ADD COLUMNS", fields, configuration)
 
 
 def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
@@ -206,56 +182,37 @@ def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping
 
 
 def allow_vectors(log: DeltaLog) -> int:
-    """Let changes mark a table's rows as deleted instead of rewriting whole files, in a commit of its own.
-
-    Returns:
-        The table's version after it.
-
-    Raises:
-        CommitConflict: another writer was first; nothing was written.
-        StorageUnavailable: nothing was written.
-    """
+    """Let changes mark rows as deleted instead of rewriting whole files; returns the table's version after it."""
     configuration = {**log.table.metadata().configuration, VECTORS: "true"}
     return _replace_metadata(log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
 
 
 def _replace_metadata(log: DeltaLog, operation: str, fields: Sequence[Json], configuration: Mapping[str, str]) -> int:
     before, known = log.table.metadata(), log.table.protocol()
-    described = {
+    identity = {
         "id": before.id,
         "name": before.name,
         "description": before.description,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": list(fields)}, ensure_ascii=False),
-        "partitionColumns": list(before.partition_columns),
-        "configuration": configuration,
         "createdTime": before.created_time,
     }
-    actions: list[Json] = [{"metaData": {name: value for name, value in described.items() if value is not None}}]
     listed = {"readerFeatures": known.reader_features, "writerFeatures": known.writer_features}
     protocol = {
         "minReaderVersion": known.min_reader_version,
         "minWriterVersion": known.min_writer_version,
         **{name: sorted(features) for name, features in listed.items() if features is not None},
     }
-    wanted = _protocol(protocol, _features([field["type"] for field in fields], configuration))
-    if wanted != protocol:
-        actions.append({"protocol": wanted})
-    put_commit(log.folder, log.version + 1, [_information(operation, configuration, None, log), *actions])
+    wanted = _protocol(protocol, fields, configuration)
+    actions = [
+        _information(operation, configuration, None, log),
+        *([{"protocol": wanted}] if wanted != protocol else []),
+        _metadata(identity, fields, before.partition_columns, configuration),
+    ]
+    put_commit(log.folder, log.version + 1, actions)
     return log.version + 1
 
 
 def record_only(log: DeltaLog, record: BatchRecord) -> None:
-    """Commit a batch that changes no row: its record and transaction alone.
-
-    Args:
-        log: the table as the batch was held against it.
-        record: of the batch.
-
-    Raises:
-        CommitConflict: another writer was first; nothing was written.
-        StorageUnavailable: nothing was written.
-    """
+    """Commit a batch that changes no row of the table as it was: its record and transaction alone."""
     configuration, version = log.table.metadata().configuration, log.version + 1
     information = _information("WRITE", configuration, to_metadata(record), log)
     put_commit(log.folder, version, [information, _transaction(record)])
@@ -289,25 +246,37 @@ def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[
     return fields
 
 
-def _features(types: Sequence[object], configuration: Mapping[str, str]) -> set[str]:
-    mapped = {"columnMapping"} if configuration.get(_MAPPING_MODE, "none") != "none" else set()
-    naive = {"timestampNtz"} if "timestamp_ntz" in types else set()
-    vectors = {"deletionVectors"} if configuration.get(VECTORS) == "true" else set()
-    return mapped | naive | vectors
+def _metadata(
+    identity: Json, fields: Sequence[Json], partitions: Sequence[str], configuration: Mapping[str, str]
+) -> Json:
+    described = {
+        **{name: value for name, value in identity.items() if value is not None},
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": list(fields)}, ensure_ascii=False),
+        "partitionColumns": list(partitions),
+        "configuration": configuration,
+    }
+    return {"metaData": described}
 
 
-def _protocol(before: Json, features: set[str]) -> Json:
-    """The table's protocol, raised as far as the features need: by numbers while they have one, else by a list."""
+def _protocol(before: Json, fields: Sequence[Json], configuration: Mapping[str, str]) -> Json:
+    """The protocol, raised as far as a table needs: by numbers while they have its features, else by a list."""
+    needed = {
+        "columnMapping": configuration.get(_MAPPING_MODE, "none") != "none",
+        "timestampNtz": any(field["type"] == "timestamp_ntz" for field in fields),
+        "deletionVectors": configuration.get(VECTORS) == "true",
+    }
+    features = {name for name, is_needed in needed.items() if is_needed}
     reader, writer = before["minReaderVersion"], before["minWriterVersion"]
-    if writer < _FEATURES_WRITER and features <= {"columnMapping"}:
-        floor = (_MAPPED_READER, _MAPPED_WRITER) if features else (0, 0)
-        return {"minReaderVersion": max(reader, floor[0]), "minWriterVersion": max(writer, floor[1])}
-    old = {name for name, since in _OLD_FEATURES.items() if since <= writer} if writer < _FEATURES_WRITER else set()
+    if writer < _LISTED_WRITER and features <= {"columnMapping"}:
+        least = (2, 5) if features else (0, 0)
+        return {"minReaderVersion": max(reader, least[0]), "minWriterVersion": max(writer, least[1])}
+    old = {name for name, since in _OLD_FEATURES.items() if since <= writer} if writer < _LISTED_WRITER else set()
     writes = {*old, *before.get("writerFeatures", ()), *features, "invariants", "appendOnly"}
     reads = {*before.get("readerFeatures", ()), *features} | (writes & {"columnMapping"})
     return {
-        "minReaderVersion": _FEATURES_READER if reads else reader,
-        "minWriterVersion": _FEATURES_WRITER,
+        "minReaderVersion": 3 if reads else reader,
+        "minWriterVersion": _LISTED_WRITER,
         **({"readerFeatures": sorted(reads)} if reads else {}),
         "writerFeatures": sorted(writes),
     }

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from mirror_engine.tables.base import Chosen, HistoryEntry
+    from mirror_engine.tables.base import BatchRecord, Chosen, HistoryEntry
     from mirror_engine.tables.log.statistics import Bounds
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -133,20 +134,23 @@ class DeltaLog:
         return int(self.table.version() or 0)
 
     @property
+    def fields(self) -> Mapping[str, dict[str, Any]]:
+        """Each column as the log has it, by name."""
+        return {field["name"]: field for field in json.loads(self.table.schema().to_json())["fields"]}
+
+    @property
     def schema(self) -> TableSchema:
         """Columns in order."""
-        columns = tuple(Column(field.name, _type_word(field), field.nullable) for field in self.table.schema().fields)
-        return TableSchema(columns, tuple(self.table.metadata().partition_columns))
+        columns = []
+        for name, field in self.fields.items():
+            word = field["type"] if isinstance(field["type"], str) else json.dumps(field["type"])
+            columns.append(Column(name, word, field["nullable"]))
+        return TableSchema(tuple(columns), tuple(self.table.metadata().partition_columns))
 
     @property
     def physical_names(self) -> Mapping[str, str]:
         """The name of each column within the Parquet files: another one where columns are mapped."""
-        return {field.name: str(field.metadata.get(_PHYSICAL_NAME, field.name)) for field in self.table.schema().fields}
-
-    @property
-    def fields(self) -> Mapping[str, dict[str, Any]]:
-        """Each column as the log has it, by name."""
-        return {field["name"]: field for field in json.loads(self.table.schema().to_json())["fields"]}
+        return {name: str(field["metadata"].get(_PHYSICAL_NAME, name)) for name, field in self.fields.items()}
 
     def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
         """The files that make up this version, or those of them that may hold rows within some bounds.
@@ -206,20 +210,13 @@ class DeltaLog:
         Raises:
             TableDamaged: the log cannot be read.
         """
-        record, version = None, -1
+        record, version, _ = self.newest_record()
         with reading_log(self.folder):
-            for found, metadata in self.user_metadata():
-                record = from_metadata(metadata)
-                if record is not None:
-                    carried = carried_from(metadata)
-                    version = found if carried is None else carried
-                    break
-            return TableSnapshot(
-                self.version, self.schema, record, version, self.takes_files, lambda: count_rows(self), self
-            )
+            rows = partial(count_rows, self)
+            return TableSnapshot(self.version, self.schema, record, version, self.takes_files, rows, self)
 
-    def user_metadata(self) -> Iterator[tuple[int, Any]]:
-        """The `userMetadata` of each commit, newest first, back to where the log was cleaned up.
+    def newest_record(self) -> tuple[BatchRecord | None, int, str]:
+        """The newest record back to where the log was cleaned up, the version that holds its files, and its text.
 
         Raises:
             TableDamaged: a commit cannot be read.
@@ -227,7 +224,11 @@ class DeltaLog:
         """
         with reading_log(self.folder), contextlib.suppress(FileNotFoundError):
             for version in range(self.version, -1, -1):
-                yield version, read_commit(self.folder, version).metadata
+                metadata = read_commit(self.folder, version).metadata
+                if (record := from_metadata(metadata)) is not None:
+                    holding = carried_from(metadata)
+                    return record, version if holding is None else holding, str(metadata)
+        return None, -1, ""
 
     def history(self, limit: int | None) -> Sequence[HistoryEntry]:
         """The commits up to this version, newest first.
@@ -298,11 +299,6 @@ def open_known(table: str, folder: Path) -> DeltaLog:
     if log is None:
         raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
     return log
-
-
-def _type_word(field: Any) -> str:  # noqa: ANN401 - deltalake has no common class for types
-    word = json.loads(field.type.to_json())
-    return word if isinstance(word, str) else json.dumps(word)
 
 
 _BATCH_ROWS = 65_536
