@@ -22,19 +22,12 @@ MAX_SEGMENTS, MAX_CHARACTERS = 63, 1024  # of a whole path: OneLake's limits
 
 @dataclass(frozen=True)
 class Address:
-    """A path in a workspace, whether it exists or not.
+    """A path in a workspace, whether it exists or not."""
 
-    Attributes:
-        workspace: a known one.
-        item: None for the workspace itself.
-        parts: the decoded names below the item.
-        written: all decoded segments as the client wrote them, without `onelake`.
-    """
-
-    workspace: Workspace
-    item: Item | None
-    parts: tuple[str, ...]
-    written: tuple[str, ...]
+    workspace: Workspace  # a known one
+    item: Item | None  # None for the workspace itself
+    parts: tuple[str, ...]  # the decoded names below the item
+    written: tuple[str, ...]  # all decoded segments as the client wrote them, without `onelake`
 
     @property
     def path(self) -> str:

@@ -24,19 +24,12 @@ _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
 
 @dataclass(frozen=True)
 class Properties:
-    """Properties of a file or folder.
+    """Properties of a file or folder."""
 
-    Attributes:
-        is_folder: else it is a file.
-        size: in bytes; 0 for a folder.
-        modified_ns: Last-Modified in nanoseconds since 1970; clients get whole seconds.
-        identity: kept by a rename, new after deleting and creating again.
-    """
-
-    is_folder: bool
-    size: int
-    modified_ns: int
-    identity: str
+    is_folder: bool  # else it is a file
+    size: int  # in bytes; 0 for a folder
+    modified_ns: int  # Last-Modified in nanoseconds since 1970; clients get whole seconds
+    identity: str  # kept by a rename, new after deleting and creating again
 
     @staticmethod
     def of(entry: Entry) -> Properties:
@@ -52,19 +45,13 @@ class Properties:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditional headers; None where one is absent.
+    """Conditional headers; None where one is absent."""
 
-    Attributes:
-        if_match, if_none_match: entity tags without quotes, or `{"*"}`.
-        if_modified_since, if_unmodified_since: seconds since 1970.
-        error: what a condition that is not fulfilled is answered with.
-    """
-
-    if_match: frozenset[str] | None = None
+    if_match: frozenset[str] | None = None  # entity tags without quotes, or `{"*"}`
     if_none_match: frozenset[str] | None = None
-    if_modified_since: int | None = None
+    if_modified_since: int | None = None  # seconds since 1970
     if_unmodified_since: int | None = None
-    error: StorageErrorCode = StorageErrorCode.ConditionNotMet
+    error: StorageErrorCode = StorageErrorCode.ConditionNotMet  # what an unfulfilled one is answered with
 
     @staticmethod
     def of(headers: Mapping[str, str], prefix: str = "") -> Conditions:

@@ -14,6 +14,7 @@ from mirror_engine.onelake import faults
 from mirror_engine.onelake.conditions import SOURCE, Conditions, requested_range
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.requests import changed, file_chunks, http_date, operation, path_headers
+from mirror_engine.onelake.visibility import HEAD
 
 if TYPE_CHECKING:
     from mirror_engine.onelake.conditions import Properties
@@ -130,7 +131,10 @@ def _path_json(name: str, properties: Properties) -> dict[str, str]:
 @operation(faults.HEAD)
 def get_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Get Properties, Get Blob Properties: `HEAD`."""
-    properties = lake.visible_properties(lake.address(request.raw_path))
+    address = lake.address(request.raw_path)
+    if lake.options.delays.is_hidden(address.path, HEAD):
+        raise StorageApiError(StorageErrorCode.PathNotFound)
+    properties = lake.properties(address)
     request.conditions.check_read(properties)
     return Response(headers={**path_headers(properties), "Content-Length": str(properties.size)})
 

@@ -31,31 +31,18 @@ EVERY = "all"
 
 @dataclass
 class FaultRule:
-    """One fault, and the requests that get it.
+    """One fault, and the requests that get it."""
 
-    Attributes:
-        fault: its name (`throttle`, `lost_response` …).
-        method: of the requests; `*` for all.
-        path: a glob on their decoded path, from the workspace on.
-        nth: the first matching request that gets it, counted from 1.
-        count: how many requests in a row get it; None for all.
-        operations: of the requests; None for all.
-        duration_seconds: instead of `count`: all requests for so long after the first that got it.
-        options: of this fault (`{"seconds": 2.0}`).
-        text: as the user wrote it.
-        matched: how many requests matched so far.
-    """
-
-    fault: str
-    method: str = "*"
-    path: str = "*"
-    nth: int = 1
-    count: int | None = 1
-    operations: Collection[str] | None = None
-    duration_seconds: float | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    text: str = ""
-    matched: int = field(default=0, init=False)
+    fault: str  # its name (`throttle`, `lost_response` …)
+    method: str = "*"  # of the requests; `*` for all
+    path: str = "*"  # a glob on their decoded path, from the workspace on
+    nth: int = 1  # the first matching request that gets it, counted from 1
+    count: int | None = 1  # how many requests in a row get it; None for all
+    operations: Collection[str] | None = None  # of the requests; None for all
+    duration_seconds: float | None = None  # instead of `count`: all requests for so long after the first that got it
+    options: dict[str, Any] = field(default_factory=dict)  # of this fault (`{"seconds": 2.0}`)
+    text: str = ""  # as the user wrote it
+    matched: int = field(default=0, init=False)  # how many requests matched so far
     _since: float | None = field(default=None, init=False, repr=False)
 
     def matches(self, method: str, path: str, operations: Collection[str], now: float) -> bool:
@@ -75,23 +62,15 @@ class FaultRule:
 
 @dataclass
 class EmulatorOptions:
-    """How the emulator differs from OneLake; by default not at all.
+    """How the emulator differs from OneLake; by default not at all."""
 
-    Attributes:
-        allow_managed_folder_changes: let clients create, rename and delete managed folders.
-        rename_updates_mtime: a rename sets Last-Modified, and with it a file's ETag.
-        blob_batch: `reject`, or `accept`.
-        faults: the rules.
-        on_fault: gets each injected fault: the rule's text, the request's method and its path without the query.
-        poll: lets an item's engine scan its landing zone, and returns when it has.
-        delays: what lists, HEAD and engines do not see yet.
-    """
-
-    allow_managed_folder_changes: bool = False
-    rename_updates_mtime: bool = False
-    blob_batch: str = "reject"
+    allow_managed_folder_changes: bool = False  # let clients create, rename and delete managed folders
+    rename_updates_mtime: bool = False  # a rename sets Last-Modified, and with it a file's ETag
+    blob_batch: str = "reject"  # or "accept"
     faults: list[FaultRule] = field(default_factory=list)
+    # Gets each injected fault: the rule's text, the request's method and its path without the query
     on_fault: Callable[[str, str, str], None] = field(default=lambda *_: None, repr=False)
+    # Lets an item's engine scan its landing zone, and returns when it has
     poll: Callable[[Item], None] = field(default=lambda _: None, repr=False)
     delays: VisibilityDelays = field(default_factory=VisibilityDelays, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)

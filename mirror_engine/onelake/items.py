@@ -71,21 +71,13 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Item:
-    """A mirrored database: a folder in a workspace, a ROOT for the engine.
+    """A mirrored database: a folder in a workspace, a ROOT for the engine."""
 
-    Attributes:
-        id: its GUID.
-        name: the folder's, and the display name.
-        workspace: its workspace.
-        description: free text.
-        definition: `mirroring.json`; None where the REST API was given none.
-    """
-
-    id: str
-    name: str
-    workspace: Workspace
-    description: str = ""
-    definition: bytes | None = None
+    id: str  # its GUID
+    name: str  # the folder's, and the display name
+    workspace: Workspace  # its workspace
+    description: str = ""  # free text
+    definition: bytes | None = None  # `mirroring.json`; None where the REST API was given none
 
     @property
     def path(self) -> str:

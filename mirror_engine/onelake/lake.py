@@ -15,7 +15,7 @@ from mirror_engine.onelake.conditions import NONE, Properties
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.items import NameInUse, NameUnusable
 from mirror_engine.onelake.uploads import LIMITS, Limits, Uploads, assemble, contiguous_parts
-from mirror_engine.onelake.visibility import HEAD, LISTS, TIME_SHIFT
+from mirror_engine.onelake.visibility import LISTS, TIME_SHIFT
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -106,12 +106,6 @@ class Lake:
             raise StorageApiError(StorageErrorCode.PathNotFound)
         return found
 
-    def visible_properties(self, address: Address) -> Properties:
-        """The same; PathNotFound, too, while HEAD does not see a delayed name."""
-        if self.options.delays.is_hidden(address.path, HEAD):
-            raise StorageApiError(StorageErrorCode.PathNotFound)
-        return self.properties(address)
-
     def list(self, folder: Address, start_from: str = "", *, recursive: bool = False) -> Iterator[ListedPath]:
         """The entries of a folder (of a workspace: its items), by whole name in code point order: `a`, `a.txt`, `a/b`.
 
@@ -145,13 +139,14 @@ class Lake:
                 yield ListedPath(name, Properties.of(entry))
 
     def _visible(self, path: str) -> Sequence[Entry] | None:
-        entries = self.storage.list(path)
-        return entries and [entry for entry in entries if self._is_visible(path, entry)]
-
-    def _is_visible(self, path: str, entry: Entry) -> bool:
-        if entry.kind is Kind.OTHER or entry.name.startswith(ENGINE):
-            return False
-        return not self.options.delays.is_hidden(f"{path}/{entry.name}", LISTS)
+        entries, is_hidden = self.storage.list(path), self.options.delays.is_hidden
+        return entries and [
+            entry
+            for entry in entries
+            if entry.kind is not Kind.OTHER
+            and not entry.name.startswith(ENGINE)
+            and not is_hidden(f"{path}/{entry.name}", LISTS)
+        ]
 
     def read(self, address: Address, conditions: Conditions = NONE) -> tuple[Properties, BinaryIO]:
         """A file's properties and a seekable reader of just that content, for the caller to close; NotModified.

@@ -42,25 +42,15 @@ _ABSENT = frozenset(
 
 @dataclass(frozen=True)
 class LakeRequest:
-    """A storage request.
+    """A storage request."""
 
-    Attributes:
-        method: with `X-HTTP-Method-Override` applied.
-        host: without a port, in lower case.
-        raw_path: as sent, percent-encoded, without the query.
-        query: decoded, by name in lower case; a plus is a plus.
-        headers: by name in lower case.
-        body: its chunks as they arrive.
-        id: a GUID for the answer.
-    """
-
-    method: str
-    host: str
-    raw_path: bytes
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    body: AsyncIterator[bytes]
-    id: str = field(default_factory=lambda: str(uuid4()))
+    method: str  # with `X-HTTP-Method-Override` applied
+    host: str  # without a port, in lower case
+    raw_path: bytes  # as sent, percent-encoded, without the query
+    query: Mapping[str, str]  # decoded, by name in lower case; a plus is a plus
+    headers: Mapping[str, str]  # by name in lower case
+    body: AsyncIterator[bytes]  # its chunks as they arrive
+    id: str = field(default_factory=lambda: str(uuid4()))  # a GUID for the answer
 
     @staticmethod
     def of(request: Request) -> LakeRequest:
@@ -135,17 +125,11 @@ class LakeRequest:
 
 @dataclass(frozen=True)
 class Operation:
-    """What a request asks for; it runs on a worker thread.
+    """What a request asks for; it runs on a worker thread."""
 
-    Attributes:
-        name: by which fault rules know it; `""` where none can be injected.
-        run: gets lake, request, and the body where it takes one.
-        takes: the form of the body: none, all its bytes, or a staged file.
-    """
-
-    name: str
-    run: Callable[..., Response]
-    takes: Literal["", "bytes", "staged"]
+    name: str  # by which fault rules know it; `""` where none can be injected
+    run: Callable[..., Response]  # gets lake, request, and the body where it takes one
+    takes: Literal["", "bytes", "staged"]  # the form of the body: none, all its bytes, or a staged file
 
     async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
         if not self.takes:

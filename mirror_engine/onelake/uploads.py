@@ -24,17 +24,11 @@ RETRY_AFTER_SECONDS = 30
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of what clients may leave uncommitted.
+    """Limits of what clients may leave uncommitted."""
 
-    Attributes:
-        body_bytes: of one request.
-        staging_bytes: of all bodies that are arriving or uncommitted.
-        expiry_seconds: after which an upload without new parts is dropped.
-    """
-
-    body_bytes: int = 4 * GIB
-    staging_bytes: int = 64 * GIB
-    expiry_seconds: float = 24 * 3600
+    body_bytes: int = 4 * GIB  # of one request
+    staging_bytes: int = 64 * GIB  # of all bodies that are arriving or uncommitted
+    expiry_seconds: float = 24 * 3600  # after which an upload without new parts is dropped
 
 
 LIMITS = Limits()

@@ -28,17 +28,11 @@ TIME_SHIFT: ContextVar[Callable[[int], int]] = ContextVar("time_shift", default=
 
 @dataclass(frozen=True)
 class DeletedFolder:
-    """A folder as it was when it was deleted; paths are relative to the store.
+    """A folder as it was when it was deleted; paths are relative to the store."""
 
-    Attributes:
-        path: its own.
-        entries: by path, its own and all below it.
-        contents: of its metadata files, by path; other files cannot be read any more.
-    """
-
-    path: str
-    entries: Mapping[str, Entry]
-    contents: Mapping[str, bytes]
+    path: str  # its own
+    entries: Mapping[str, Entry]  # by path, its own and all below it
+    contents: Mapping[str, bytes]  # of its metadata files, by path; other files cannot be read any more
 
     @staticmethod
     def of(storage: Storage, path: str) -> DeletedFolder:
