@@ -75,6 +75,12 @@ def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place, segment, 
         parse(place % segment, items)
 
 
+@pytest.mark.parametrize("deep", [b"/a" * 512, b"/a" * 60, (b"/" + b"a" * 250) * 4])
+def test_paths_that_are_too_deep_or_long_are_rejected(deep, items):
+    with refused(StorageErrorCode.InvalidUri):
+        parse(b"/my%20ws/db/Files/LandingZone" + deep, items)
+
+
 @pytest.mark.parametrize("path", [b"", b"/", b"//", b"/onelake", b"/onelake/"])
 def test_a_path_without_a_workspace_is_none(path, items):
     with refused(StorageErrorCode.InvalidUri):

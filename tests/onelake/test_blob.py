@@ -82,6 +82,10 @@ def test_blocks_show_when_their_list_is_put(client):
     assert code(again) == (400, "InvalidBlockList")
 
 
+LAUGHS = """<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<BlockList><Latest>&b;</Latest></BlockList>"""
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -89,13 +93,20 @@ def test_blocks_show_when_their_list_is_put(client):
         b"no xml",
         b"<Other/>",
         b"<BlockList><Odd>1</Odd></BlockList>",
-        b'<!DOCTYPE BlockList [<!ENTITY a "b">]><BlockList><Latest>&a;</Latest></BlockList>',
-        '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE x><BlockList/>'.encode("utf-16"),
-        b"\xff\xfe<",
+        b"<BlockList>" + b"<a>" * 10_000,
+        LAUGHS.encode(),
+        LAUGHS.replace("?>", ' encoding="utf-16"?>').encode("utf-16"),
+        b'<!DOCTYPE l [<!ENTITY x SYSTEM "file:///etc/passwd">]><BlockList><Latest>&x;</Latest></BlockList>',
+        b"\x00\xff",
     ],
 )
-def test_what_is_no_block_list_is_refused(client, document):
+def test_what_is_no_block_list_or_unfolds_is_refused(client, document):
     assert code(client.put(f"{URL}/T/x?comp=blocklist", content=document)) == (400, "InvalidXmlDocument")
+
+
+def test_a_block_list_is_read_up_to_a_limit(client):
+    document = b"<BlockList><Latest>QQ==</Latest></BlockList>" + b" " * (4 << 20)
+    assert code(client.put(f"{URL}/T/x?comp=blocklist", content=document)) == (413, "RequestBodyTooLarge")
 
 
 def test_a_copy_is_done_when_it_is_answered(client):
@@ -187,3 +198,28 @@ def test_a_batch_s_boundary_may_hold_any_letter_of_base64(client, shown):
     client.lake.options.blob_batch = "accept"
     assert delete_both(client, "batch_G/x+B", shown).status_code == 202
     assert client.head(f"{URL}/T/x").status_code == 404
+
+
+PART = b"--b\r\nContent-Type: application/http\r\n\r\nDELETE %s HTTP/1.1\r\n\r\n"
+NESTED = [b"--b%d\r\nContent-Type: multipart/mixed; boundary=b%d\r\n\r\n" % (n, n + 1) for n in range(2_000)]
+
+
+@pytest.mark.parametrize(
+    ("body", "statuses"),
+    [
+        (PART % b"/x" * 300 + b"--b--", {400}),
+        (b"--b\r\n" + b"x" * (5 << 20), {413}),
+        (b"".join(NESTED).replace(b"--b0\r\n", b"--b\r\n", 1), {202, 400}),
+    ],
+)
+def test_a_batch_that_unfolds_without_end_is_refused(client, body, statuses):
+    client.lake.options.blob_batch = "accept"
+    kind = {"Content-Type": "multipart/mixed; boundary=b"}
+    assert client.post(f"{BLOB}/shop?restype=container&comp=batch", content=body, headers=kind).status_code in statuses
+
+
+def test_a_batch_leaves_the_store_as_little_as_a_request(client):
+    client.lake.options.blob_batch = "accept"
+    kind, escaping = {"Content-Type": "multipart/mixed; boundary=b"}, PART % f"/{LANDING}/%2e%2e/x".encode() + b"--b--"
+    answer = client.post(f"{BLOB}/shop?restype=container&comp=batch", content=escaping, headers=kind)
+    assert b"HTTP/1.1 400" in answer.content
