@@ -113,17 +113,7 @@ class FaultKind(str, Enum):
 
 
 class FaultyFiles(ZoneFiles):
-    """`ZoneFiles` with one fault, injected once.
-
-    Args:
-        path: the zone's folder.
-        kind: of the fault.
-        number: at which change file, counted from 1.
-        concurrent: what happens concurrently, for the kinds that need it.
-
-    Attributes:
-        has_occurred: whether the fault was injected.
-    """
+    """`ZoneFiles` with one fault, injected once: at the change file of a number, counted from 1."""
 
     def __init__(
         self,
@@ -273,14 +263,7 @@ Publish = Callable[[Source, ZoneFiles, MutableMapping[str, Any]], object]
 class Harness:
     """One variant's source, landing zone and mirror; a context manager that removes the zone at the end.
 
-    Args:
-        publish: the publisher under test.
-        config: the mirror's options.
-
-    Attributes:
-        source: the table to copy.
-        state: what the publisher keeps between its runs.
-        zone: the landing zone.
+    `state` is what the publisher keeps between its runs.
     """
 
     def __init__(self, publish: Publish, config: Config | None = None) -> None:
@@ -361,13 +344,7 @@ class Harness:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One failure scenario.
-
-    Attributes:
-        name: what happens, in a few words.
-        variants: each runs it in a harness of its own; returns whether what was to happen did happen.
-        help: what a publisher does that passes it.
-    """
+    """One failure scenario; each variant runs in a harness of its own, and returns whether it did happen."""
 
     name: str
     variants: tuple[Callable[[Harness], bool], ...]
@@ -420,14 +397,9 @@ def _rapid_changes(harness: Harness) -> bool:
 
 
 def _fault(harness: Harness, kind: FaultKind, *, number: int = 1, is_loaded: bool = True, rows: int = 0) -> bool:
-    """A fault at a change file; the source goes on meanwhile.
+    """A fault at a change file, after the initial load or in it; the source goes on meanwhile.
 
-    Args:
-        harness: where it happens.
-        kind: of the fault.
-        number: of the change file.
-        is_loaded: whether the initial load is done before.
-        rows: inserted besides, so that there is a file of that number.
+    `rows` are inserted besides, so that there is a file of that number.
     """
 
     def concurrent() -> None:

@@ -71,16 +71,7 @@ class _FileWriter(KeyWriter):
 
 
 def trace_file(trace: TraceContext, name: str) -> FileReport:
-    """Replay a table and report on one file.
-
-    Args:
-        trace: the table.
-        name: the file's path from the table folder, its name alone, or its number.
-
-    Raises:
-        UsageError: there is no such file, or there are several.
-        TransientError: something could not be read for now.
-    """
+    """Replay a table and report on one file, given as `find_file` takes it; raises `UsageError` or `TransientError`."""
     path = find_file(trace, name)
     place, actual = f"{trace.name.folder}/{path}", trace.files.get(path)
     writer, start = _FileWriter(), replay_start(trace)
@@ -117,11 +108,7 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
 
 
 def find_file(trace: TraceContext, name: str) -> str:
-    """Return a change file's path from the table folder, by path, name or number.
-
-    Raises:
-        UsageError: there is no such file, or there are several.
-    """
+    """A change file's path from the table folder, by path, name or number; raises `UsageError` unless there is one."""
     paths = sorted({*trace.files, *(file.path for file in trace.listing.files)})
     wanted = name.removeprefix(f"{trace.name.folder}/").strip("/")
     number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0

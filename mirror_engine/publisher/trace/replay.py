@@ -104,11 +104,7 @@ class TraceContext:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The key columns of the metadata; empty in a keyless table.
-
-        Raises:
-            UsageError: the table is not configured.
-        """
+        """The key columns of the metadata; empty in a keyless table; raises `UsageError` without metadata."""
         metadata = self.listing.usable
         if metadata is None and self.context.config.missing_metadata == "wait":
             raise UsageError(
@@ -128,12 +124,7 @@ class TraceContext:
 
 
 def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
-    """The table of that name, in any case.
-
-    Raises:
-        UnknownTable: the zone has none of that name.
-        StorageUnavailable: it could not be read.
-    """
+    """The table of that name, in any case; raises `UnknownTable` or `StorageUnavailable`."""
     context, zone = snapshot.context, snapshot.zone
     listings = {context.delta_folder(listing.name): listing for listing in zone.tables}
     delta_folder = find_table(table, list(listings), context.config.delta_default_schema)
@@ -187,23 +178,11 @@ def _as_applied(
 
 
 def replay_table(
-    trace: TraceContext,
-    start: ReplayStart | None,
-    writer: DeltaWriter,
-    mode: ReadMode,
-    storage: Storage | None = None,
+    trace: TraceContext, start: ReplayStart | None, writer: DeltaWriter, mode: ReadMode, storage: Storage | None = None
 ) -> TableStatus:
-    """Replay all that can be replayed, and return the status of the table then.
+    """Replay all that can be replayed into an empty writer, and return the status of the table then.
 
-    Args:
-        trace: the table.
-        start: where to start; None: at the first file.
-        writer: an empty one, in memory.
-        mode: what is kept of the rows; it must suit the writer.
-        storage: another arrangement of the files.
-
-    Raises:
-        TransientError: something could not be read for now.
+    `mode` must suit the writer; `storage` is another arrangement of the files. Raises `TransientError`.
     """
     ledger = Ledger.fresh()
     if start:
@@ -241,14 +220,7 @@ def file_state(trace: TraceContext, replayed: FileStatus) -> FileStatus:
 def read_pending(trace: TraceContext, path: str, writer: DeltaWriter, mode: ReadMode) -> FileRows | None:
     """Read a file that cannot be applied yet by itself; None if it was deleted, or breaks the protocol.
 
-    Args:
-        trace: the table.
-        path: of the file, from the table folder.
-        writer: holds the table as far as it was replayed.
-        mode: what is kept of its rows.
-
-    Raises:
-        StorageUnavailable: it could not be read for now.
+    The writer holds the table as far as it was replayed. Raises `StorageUnavailable`.
     """
     file = next((file for file in trace.listing.files if file.path == path), None)
     if file is None:

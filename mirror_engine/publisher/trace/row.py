@@ -147,17 +147,8 @@ def parse_key(
 ) -> dict[str, str]:
     """Parse a key: `COLUMN=VALUE` for each column; of a single key column `VALUE` alone will do, and may hold `=`.
 
-    Args:
-        arguments: of the command line.
-        table: its name, for messages.
-        key_columns: of the metadata.
-        columns: all known columns of the table: a name before `=` may be one of them by mistake.
-
-    Returns:
-        The values by key column, as `_metadata.json` spells it.
-
-    Raises:
-        UsageError: a column is no key column, or one is missing.
+    Returns the texts by key column, as `_metadata.json` spells it. A name before `=` may be one of the table's other
+    `columns` by mistake. Raises `UsageError` for a column that is no key column, or is missing.
     """
     if not key_columns:
         raise UsageError(
@@ -185,8 +176,7 @@ def parse_key(
 def rows_with_key(key: Mapping[str, str], batch: pa.RecordBatch) -> pa.Array[Any]:
     """Which rows have a key, as booleans; rows with NULL in it, or without a column of it, never do (LZ-4.8).
 
-    Raises:
-        UsageError: a value is not of its column's type.
+    Raises `UsageError` where a value is not of its column's type.
     """
     matches: pa.Array[Any] = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
     columns = {folded(name): name for name in batch.schema.names}
@@ -292,16 +282,7 @@ def _plain(cell: pa.Scalar[Any]) -> object:
 
 
 def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
-    """Replay the changes to one key.
-
-    Args:
-        trace: the table.
-        key: as `parse_key` takes it.
-
-    Raises:
-        UsageError: the table has no such key.
-        TransientError: something could not be read for now.
-    """
+    """Replay the changes to one key, given as `parse_key` takes it; raises `UsageError` or `TransientError`."""
     delta_folder = trace.status.delta_folder
     state = trace.context.writer.snapshot(delta_folder) if trace.commits else None
     declared = trace.listing.usable.declared_columns if trace.listing.usable else ()
