@@ -16,7 +16,7 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
 TYPES = {"Id": pa.int64()}
-FIRST, SECOND, THIRD = (f"{number:020}.parquet" for number in (1, 2, 3))
+FIRST, SECOND, THIRD, FOURTH = (f"{number:020}.parquet" for number in (1, 2, 3, 4))
 
 
 @pytest.fixture
@@ -42,12 +42,9 @@ def not_applied(mirror, file, *names):
     return [(found.table, found.message) for found in file_not_applied(mirror.status(), file, names, "dbo")]
 
 
-def test_an_empty_zone_has_not_caught_up(mirror) -> None:
+def test_a_table_has_caught_up_once_all_files_are_applied(mirror, publisher) -> None:
     assert behind(mirror) == [("", "", "the landing zone has no table folder yet")]
-
-
-def test_a_table_has_caught_up_once_all_files_are_applied(mirror, items) -> None:
-    items.insert({"Id": 1})
+    publisher.table("Items", keys=["Id"], types=TYPES).insert({"Id": 1})
     ((table, state, reason),) = behind(mirror)
     assert (table, state) == ("Items", "loading")
     assert reason.startswith("Items: 1 file pending")
@@ -59,9 +56,10 @@ def test_a_table_has_caught_up_once_all_files_are_applied(mirror, items) -> None
 def test_a_named_table_must_exist(mirror, items) -> None:
     items.insert({"Id": 1})
     mirror.sync()
-    assert behind(mirror, "Items", "Sales.Orders") == [
-        ("Sales.Orders", "", "Sales.Orders: the landing zone has no such table folder yet")
-    ]
+    message = "Sales.Orders: the landing zone has no such table folder yet"
+    assert behind(mirror, "Items", "Sales.Orders") == [("Sales.Orders", "", message)]
+    (found,) = tables_not_caught_up(mirror.status(), ["Itmes"], "dbo")
+    assert found.help.startswith("did you mean dbo.Items? ")
 
 
 def test_a_table_without_files_counts_only_if_it_is_named(mirror, items, publisher) -> None:
@@ -72,35 +70,34 @@ def test_a_table_without_files_counts_only_if_it_is_named(mirror, items, publish
     assert behind(mirror, "Empty") == [("Empty", "empty", "Empty has metadata but no change files")]
 
 
-def test_files_without_metadata_are_pending(mirror, items, tmp_path) -> None:
-    items.insert({"Id": 1})
-    (tmp_path / "Files/LandingZone/Items/_metadata.json").unlink()
-    ((_, state, reason),) = behind(mirror)
-    assert state == "unconfigured"
-    assert "ME008" in reason
-    assert not tables_not_caught_up(mirror.status(), (), "dbo")[0].needs_attention
-
-
-def test_halted_and_blocked_tables_need_attention(mirror, items, publisher) -> None:
+def test_a_table_that_cannot_go_on_needs_attention(mirror, items, publisher) -> None:
+    publisher.folder("Bare").land(b"", name=FIRST)
     orders = publisher.table("Orders", keys=["Id"], types=TYPES)
     items.land(b"")
     orders.skip_numbers()
     orders.insert({"Id": 1})
     mirror.sync()
     found = {one.table: one for one in tables_not_caught_up(mirror.status(), (), "dbo")}
-    assert found["Items"].state == "halted"
-    assert "ME023" in found["Items"].message
-    assert FIRST in found["Orders"].message
-    assert all(one.needs_attention and one.help for one in found.values())
+    assert {name: (one.state, one.needs_attention) for name, one in found.items()} == {
+        "Bare": ("unconfigured", False),
+        "Items": ("halted", True),
+        "Orders": ("blocked", True),
+    }
+    for name, part in (("Bare", "ME008"), ("Items", "ME023"), ("Orders", FIRST)):
+        assert part in found[name].message
+        assert found[name].help
 
 
-def test_a_file_is_named_by_path_or_name(mirror, items) -> None:
+@pytest.mark.parametrize("name", ["2", "0002", SECOND, f"Items/{SECOND}", "Items/2"])
+def test_a_file_is_named_by_path_name_or_number_landed_or_not(mirror, items, name) -> None:
     items.insert({"Id": 1})
-    for name in (FIRST, f"Items/{FIRST}"):
-        assert not_applied(mirror, name) == [("Items", f"Items: {FIRST} is pending: ready for the next cycle")]
     mirror.sync()
-    for name in (FIRST, f"Items/{FIRST}"):
-        assert not_applied(mirror, name) == not_applied(mirror, name, "Items") == []
+    assert not_applied(mirror, "1") == not_applied(mirror, FIRST) == []
+    assert not_applied(mirror, name) == [("Items", f"Items: {SECOND} has not landed yet")]
+    items.insert({"Id": 2})
+    assert not_applied(mirror, name) == [("Items", f"Items: {SECOND} is pending: ready for the next cycle")]
+    mirror.sync()
+    assert not_applied(mirror, name) == not_applied(mirror, name, "Items") == []
 
 
 def test_a_file_that_was_moved_away_stays_applied(mirror, items, tmp_path) -> None:
@@ -116,24 +113,25 @@ def test_a_file_that_was_moved_away_stays_applied(mirror, items, tmp_path) -> No
     assert file_not_applied(forgetful, FIRST.replace("parquet", "csv"), (), "dbo") != ()
 
 
-def test_an_ignored_file_is_never_applied(mirror, items) -> None:
+def test_a_file_that_is_never_applied_needs_attention(mirror, items) -> None:
     items.insert({"Id": 1})
+    items.insert({"Id": 2})
+    mirror.sync()
+    items.insert({"Id": 3}, name=FIRST)
     items.put("2.parquet", b"")
-    mirror.sync()
-    (found,) = file_not_applied(mirror.status(), "Items/2.parquet", (), "dbo")
-    assert "ME020" in found.message
-    assert found.needs_attention
-
-
-def test_a_rejected_file_and_those_after_it_need_attention(mirror, items) -> None:
     items.land(b"")
-    items.insert({"Id": 1})
+    items.insert({"Id": 4})
     mirror.sync()
-    rejected, pending = (file_not_applied(mirror.status(), name, (), "dbo")[0] for name in (FIRST, SECOND))
-    assert rejected.message == f"Items: {FIRST} is rejected: file is empty (0 bytes)"
-    assert "halted" in pending.message
-    assert rejected.needs_attention
-    assert pending.needs_attention
+    overwritten = "applied: file was overwritten after it was applied; the new content is ignored"
+    for name, message in {
+        FIRST: f"Items: {FIRST} is {overwritten}",
+        "2.parquet": "Items: 2.parquet: ignored: 1 digit, expected 20 [ME020]",
+        THIRD: f"Items: {THIRD} is rejected: file is empty (0 bytes)",
+        FOURTH: f"Items: {FOURTH} is pending: the table is halted at Items/{THIRD}",
+    }.items():
+        (found,) = file_not_applied(mirror.status(), name, (), "dbo")
+        assert (found.message, found.needs_attention) == (message, True)
+    assert not_applied(mirror, SECOND) == []
 
 
 def test_a_file_name_that_several_tables_have_is_ambiguous(mirror, items, publisher) -> None:
@@ -144,36 +142,3 @@ def test_a_file_name_that_several_tables_have_is_ambiguous(mirror, items, publis
     assert len(not_applied(mirror, FIRST, "Orders")) == 1
     assert not_applied(mirror, THIRD) == [("", f"{THIRD} has not landed yet")]
     assert not_applied(mirror, FIRST, "Nowhere") == [("", f"{FIRST} has not landed yet")]
-
-
-@pytest.mark.parametrize("number", ["2", "0002"])
-def test_a_file_may_be_named_by_its_number_landed_or_not(mirror, items, number) -> None:
-    items.insert({"Id": 1})
-    mirror.sync()
-    assert not_applied(mirror, "1") == []
-    assert not_applied(mirror, number) == [("Items", f"Items: {SECOND} has not landed yet")]
-    items.insert({"Id": 2})
-    assert not_applied(mirror, number)[0][1].startswith(f"Items: {SECOND} is pending")
-    assert not_applied(mirror, f"Items/{number}")[0][1].startswith(f"Items: {SECOND} is pending")
-    mirror.sync()
-    assert not_applied(mirror, number) == []
-
-
-def test_a_misspelled_table_is_suggested(mirror, items) -> None:
-    items.insert({"Id": 1})
-    (found,) = tables_not_caught_up(mirror.status(), ["Itmes"], "dbo")
-    assert found.help.startswith("did you mean dbo.Items? ")
-
-
-def test_a_file_that_replaced_an_applied_one_is_never_applied(mirror, items) -> None:
-    items.insert({"Id": 1})
-    items.insert({"Id": 2})
-    mirror.sync()
-    items.insert({"Id": 3}, name=FIRST)
-    (found,) = file_not_applied(mirror.status(), FIRST, (), "dbo")
-    assert (
-        found.message
-        == f"Items: {FIRST} is applied: file was overwritten after it was applied; the new content is ignored"
-    )
-    assert found.needs_attention
-    assert not_applied(mirror, SECOND) == []
