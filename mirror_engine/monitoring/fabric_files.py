@@ -55,11 +55,7 @@ def fabric_message(
 ) -> tuple[str, str]:
     """Fabric's error code and message for a rejection, shapes E1 to E6 and E10.
 
-    Args:
-        diagnostic: the error; its path is from the landing zone's top.
-        table: the halted table.
-        artifact: the mirrored database's GUID.
-        default_schema: the Delta schema of tables outside a schema folder, `""` for none.
+    `artifact` is the mirrored database's GUID; `default_schema` that of tables outside a schema folder, or `""`.
     """
     details, found = dict(diagnostic.details), diagnostic.full_message
     reading_metadata = f"Exception reading the metadata file: {METADATA_FILE}, Exception: "
@@ -141,17 +137,9 @@ def artifact_id(mirror: str) -> str:
 def write(
     storage: Storage, tables: Sequence[FabricTable], *, mirror: str, now: float, default_schema: str = "dbo"
 ) -> None:
-    """Rewrite both files, each atomically (LZ-9.1); call it after each cycle.
+    """Rewrite both files, each atomically (LZ-9.1); of all table folders, unconfigured ones are left out (LZ-9.6).
 
-    Args:
-        storage: of ROOT.
-        tables: every table folder; unconfigured ones are left out (LZ-9.6).
-        mirror: this ROOT's mirror id.
-        now: seconds since 1970.
-        default_schema: the Delta schema of tables outside a schema folder, `""` for none.
-
-    Raises:
-        StorageUnavailable: a file could not be written.
+    `mirror` is this ROOT's mirror id, `now` in seconds since 1970. Raises `StorageUnavailable`.
     """
     entries = [
         _entry(table, mirror, now, default_schema) for table in tables if not isinstance(table.state, Unconfigured)
@@ -161,22 +149,14 @@ def write(
 
 
 def write_stopped(storage: Storage, *, now: float) -> None:
-    """Set the status in both files to `Stopped`; everything else stays as last written.
-
-    Raises:
-        StorageUnavailable: a file could not be read or written.
-    """
+    """Set the status in both files to `Stopped`; all else stays as last written. Raises `StorageUnavailable`."""
     tables = [{**entry, "status": "Stopped"} for entry in read_tables(storage)]
     _write_json(storage, TABLES_FILE, {"tables": tables})
     _write_json(storage, REPLICATOR_FILE, {**replicator(now, table_count=len(tables)), "status": "Stopped"})
 
 
 def read_tables(storage: Storage) -> list[dict[str, Any]]:
-    """The entries of `tables.json`; none if it was never written or has another form.
-
-    Raises:
-        StorageUnavailable: the file could not be read.
-    """
+    """The entries of `tables.json`; none if it was never written or has another form. Raises `StorageUnavailable`."""
     try:
         with storage.open(TABLES_FILE) as file:
             entries = json.loads(file.read(_MAX_BYTES))["tables"]
@@ -186,10 +166,9 @@ def read_tables(storage: Storage) -> list[dict[str, Any]]:
 
 
 def last_heartbeat(storage: Storage) -> float | None:
-    """Seconds since 1970 of the last heartbeat; None if none was ever written or it cannot be parsed.
+    """Seconds since 1970 of the last heartbeat; None if there is none, or none that can be parsed.
 
-    Raises:
-        StorageUnavailable: the file could not be read.
+    Raises `StorageUnavailable`.
     """
     try:
         with storage.open(REPLICATOR_FILE) as file:
@@ -251,11 +230,7 @@ class MonitoringFiles:
         self._written_at = 0.0
 
     def write(self, plans: Mapping[TableName, Plan]) -> None:
-        """Rewrite both files after a cycle if they changed, and with each heartbeat.
-
-        Raises:
-            StorageUnavailable: they could not be written.
-        """
+        """Rewrite both files after a cycle if they changed, and with each heartbeat; raises `StorageUnavailable`."""
         context, ledger = self._context, self._context.ledger
         tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
         if tables == self._written and time.monotonic() - self._written_at < HEARTBEAT_SECONDS:

@@ -186,11 +186,7 @@ class MirrorStatus:
 def mirror_status(
     root: Path, context: EngineContext, zone: ZoneListing, plans: Mapping[TableName, Plan], *, engine_running: bool
 ) -> MirrorStatus:
-    """Status of a mirror.
-
-    Raises:
-        StorageUnavailable: the last heartbeat could not be read.
-    """
+    """Status of a mirror; raises `StorageUnavailable` where the last heartbeat cannot be read."""
     ledger = context.ledger
     files = {listing.name: listing.files for listing in zone.tables}
     next_scan = ledger.get_property(NEXT_POLL) if engine_running else None

@@ -47,13 +47,9 @@ class UnmetCondition:
 
 
 def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_schema: str) -> tuple[UnmetCondition, ...]:
-    """The tables that have not caught up.
+    """The tables that have not caught up, of those named in any spelling; without names of all, and at least one.
 
-    Args:
-        status: of the mirror now.
-        names: of tables that must be there, in any spelling; without any: all there are, and at least one. A folder
-            without change files counts only if it is named.
-        default_schema: the Delta schema of tables outside a schema folder.
+    A folder without change files counts only if it is named.
     """
     if not names:
         if not status.tables:
@@ -73,14 +69,8 @@ def file_not_applied(
 ) -> tuple[UnmetCondition, ...]:
     """Why a change file is not in its table; empty once it is.
 
-    Args:
-        status: of the mirror now.
-        file: its path from the landing zone (`Items/00000000000000000001.parquet`) or table folder, or its number.
-        names: of tables that may own it; without any: all.
-        default_schema: the Delta schema of tables outside a schema folder.
-
-    Raises:
-        UsageError: several tables have such a file.
+    `file` is its path from the landing zone (`Items/00000000000000000001.parquet`) or table folder, or its number;
+    `names` are those of tables that may own it, all by default. Raises `UsageError` where several tables have it.
     """
     tables = list(status.tables)
     if names:

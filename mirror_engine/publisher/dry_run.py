@@ -40,15 +40,10 @@ MAX_RETRY_SECONDS = 4.0
 
 
 class DryRun:
-    """An engine over a landing zone that it only reads, with a ledger in memory.
+    """An engine over a landing zone that it only reads, with a ledger in memory: no progress by default.
 
-    Args:
-        storage: of the zone; nothing is written to it.
-        config: all options; those about cleanup have no effect.
-        writer: of the tables.
-        mode: how thoroughly files are read, and where their rows go: it must suit the writer.
-        listener: called with every event.
-        ledger: the progress at the start; none by default. It is closed at the end.
+    `mode`, which says how thoroughly files are read and where their rows go, must suit the writer. Options about
+    cleanup have no effect.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -85,15 +80,10 @@ class DryRun:
         self._ledger.close()
 
     def cycle(self, stop: threading.Event) -> CycleResult:
-        """Run one cycle of the engine."""
         return self._engine.cycle(stop)
 
     def run(self) -> MirrorStatus:
-        """Replay all that can be replayed, and return the status of every table.
-
-        Raises:
-            TransientError: the zone, or a table of it, could not be read for now.
-        """
+        """Replay all that can be replayed, and return the status of every table; raises `TransientError`."""
         deadline = time.monotonic() + MAX_RETRY_SECONDS
         stop = threading.Event()
         reasons: dict[TableName | None, TransientError] = {}

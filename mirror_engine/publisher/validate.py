@@ -180,15 +180,10 @@ def _diagnostics_json(diagnostics: tuple[Counted, ...]) -> list[dict[str, Any]]:
 def check_landing_zone(
     target: ValidationTarget, tie_orders: int = 0, whole_file_bytes: float = math.inf
 ) -> ValidationReport:
-    """Report what Fabric would make of a target.
+    """Report what Fabric would make of a target; raises `TransientError`.
 
-    Args:
-        target: the files to check.
-        tie_orders: in how many other orders files of one time are applied, to see whether it matters (ME079).
-        whole_file_bytes: of larger files only the columns are read that `keys_only` needs.
-
-    Raises:
-        TransientError: something could not be read for now.
+    Files of one time are applied in `tie_orders` other orders, to see whether it matters (ME079). Of files larger than
+    `whole_file_bytes` only the columns are read that `keys_only` needs.
     """
     zone = Poller(target.storage, target.config).scan()
     if _is_cleaned_up(target, zone):
@@ -215,13 +210,7 @@ def _is_cleaned_up(target: ValidationTarget, zone: ZoneListing) -> bool:
 def watch(target: ValidationTarget, stop: threading.Event, found: Callable[[Diagnostic], None]) -> ValidationReport:
     """Check a target again and again until `stop` is set, then once more; the report has all diagnostics.
 
-    Args:
-        target: the files to check.
-        stop: ends the watching.
-        found: called with each diagnostic when it is raised first.
-
-    Raises:
-        TransientError: at the last check, something could not be read.
+    `found` is called with each diagnostic when it is raised first. Raises `TransientError` from the last check.
     """
     by_table: defaultdict[str, list[Diagnostic]] = defaultdict(list)
 
@@ -388,11 +377,7 @@ class Baseline:
 
 
 def write_baseline(path: Path, reports: Iterable[ValidationReport]) -> int:
-    """Write every diagnostic of the reports to a baseline file; returns how many.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Write every diagnostic of the reports to a baseline file; returns how many. Raises `UsageError`."""
     entries = {_baseline_entry(path.parent, report, diagnostic) for report in reports for diagnostic, _ in report.all()}
     content = [dict(zip(_BASELINE_FIELDS, entry, strict=True)) for entry in sorted(entries, key=repr)]
     try:
