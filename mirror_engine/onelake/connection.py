@@ -80,9 +80,8 @@ class Listening:
     def reached_at(self) -> str:
         """The address for programs on this machine."""
         address = ip_address(self.address)
-        if address.is_unspecified:
-            address = ip_address(LOOPBACK if address.version == 4 else "::1")  # noqa: PLR2004 - IPv4
-        return f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IPv6
+        text = {4: LOOPBACK, 6: "::1"}[address.version] if address.is_unspecified else self.address
+        return f"[{text}]" if ":" in text else text
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
-"""Entra's part: what a client with its own credentials asks for, and nothing else."""
+"""Entra's part: what a client with its own credentials asks for, and the stand-in for `az` that prints a token."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
+import subprocess
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -11,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from wire import exchange, request, running, status_of
 
-from mirror_engine.onelake.entra import entra_app
+from mirror_engine.onelake.entra import az, entra_app, install_az
 from mirror_engine.onelake.hosts import LOGINS
 
 if TYPE_CHECKING:
@@ -41,11 +43,7 @@ def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(emulator: Listener
     form = urlencode(GRANT | {"scope": "https://storage.azure.com/.default"}).encode()
     status, reported = asked(emulator, "POST", "/any-tenant/oauth2/v2.0/token", form)
     assert status == 200
-    assert {name: reported[name] for name in ("token_type", "expires_in", "ext_expires_in")} == {
-        "token_type": "Bearer",
-        "expires_in": 3599,
-        "ext_expires_in": 3599,
-    }
+    assert (reported["token_type"], reported["expires_in"], reported["ext_expires_in"]) == ("Bearer", 3599, 3599)
     found = claims(reported["access_token"])
     assert (found["aud"], found["tid"], found["appid"]) == ("https://storage.azure.com", "any-tenant", "c")
     assert found["exp"] - found["iat"] == 3599
@@ -57,17 +55,16 @@ def test_the_form_may_be_in_the_query(emulator: Listeners) -> None:
     assert (status, reported["token_type"]) == (200, "Bearer")
 
 
-@pytest.mark.parametrize("grant", ["password", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code", "x"])
-def test_other_grants_are_refused(emulator: Listeners, grant) -> None:
-    form = urlencode(GRANT | {"grant_type": grant}).encode()
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        *((urlencode(GRANT | {"grant_type": grant}).encode(), "unsupported_grant_type") for grant in ("password", "x")),
+        *((form, "invalid_request") for form in (b"", b"grant_type", b"\xff\xfe=%zz&&&=", b"grant_type=&client_id=c")),
+    ],
+)
+def test_other_grants_and_forms_without_one_are_refused(emulator: Listeners, form, error) -> None:
     status, reported = asked(emulator, "POST", "/t/oauth2/v2.0/token", form)
-    assert (status, reported["error"], reported["error_codes"]) == (400, "unsupported_grant_type", [70003])
-
-
-@pytest.mark.parametrize("form", [b"", b"grant_type", b"\xff\xfe=%zz&&&=", b"grant_type=&client_id=c"])
-def test_a_form_without_a_grant_is_refused(emulator: Listeners, form) -> None:
-    status, reported = asked(emulator, "POST", "/t/oauth2/v2.0/token", form)
-    assert (status, reported["error"]) == (400, "invalid_request")
+    assert (status, reported["error"]) == (400, error)
 
 
 def test_a_form_without_end_is_refused(emulator: Listeners) -> None:
@@ -85,3 +82,33 @@ def test_the_documents_of_discovery_name_entra_s_own_endpoints(emulator: Listene
         "https://login.microsoftonline.com/common/v2.0/.well-known/openid-configuration"
     )
     assert "login.microsoftonline.com" in instances["metadata"][0]["aliases"]
+
+
+def test_az_prints_a_token_as_json_or_bare(capsys) -> None:
+    assert az(["account", "get-access-token", "--output", "json", "--scope", "https://x/.default"]) == 0
+    reported = json.loads(capsys.readouterr().out)
+    assert set(reported) == {"accessToken", "expiresOn", "expires_on", "subscription", "tenant", "tokenType"}
+    assert reported["tokenType"] == "Bearer"
+    assert 3500 < reported["expires_on"] - time.time() <= 3600
+    assert az(["account", "get-access-token", "--resource", "https://x", "-o", "tsv", "--query", "accessToken"]) == 0
+    bare = capsys.readouterr().out
+    assert bare.count(".") == 2
+    assert len(bare.split()) == 1
+
+
+@pytest.mark.parametrize("words", [[], ["login"], ["account"], ["account", "show"], ["storage", "blob", "list"]])
+def test_az_refuses_everything_else(words, capsys) -> None:
+    assert az(words) == 2
+    assert "mirror-engine" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_az_ignores_files_of_the_current_folder(tmp_path) -> None:
+    folder = tmp_path / "it's a folder" / "bin"
+    folder.parent.mkdir()
+    install_az(folder)
+    (tmp_path / "json.py").write_text("raise SystemExit('not this one')")
+    environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
+    words = ["az", "account", "get-access-token", "--tenant", "t"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["tenant"] == "t"

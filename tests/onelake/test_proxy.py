@@ -53,49 +53,36 @@ def test_a_name_of_the_closed_list_ends_in_the_endpoint(emulator: Listeners, hos
     assert answer.endswith(host.encode())
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "example.com:443",
-        "localhost:443",
-        "127.0.0.1:443",
-        "[::1]:443",
-        "169.254.169.254:443",
-        "microsoft.com:443",
-        "fabric.microsoft.com:443",
-        "app.fabric.microsoft.com:443",
-        "evil.dfs.fabric.microsoft.com:443",
-        "dfs.fabric.microsoft.com:443",
-        "a.onelake.dfs.fabric.microsoft.com:443",
-        "a-b-onelake.dfs.fabric.microsoft.com:443",
-        "-onelake.dfs.fabric.microsoft.com:443",
-        f"{ONELAKE}.evil.example:443",
-        f"{ONELAKE}.:443",
-        f"{ONELAKE.upper()}:443",
-        f"evil.example/{ONELAKE}:443",
-        f"user@{ONELAKE}:443",
-        f"{ONELAKE}:80",
-        f"{ONELAKE}:4433",
-        f"{ONELAKE}:0443",
-        f"{ONELAKE}:",
-        ONELAKE,
-        f"https://{ONELAKE}:443",
-        f"{ONELAKE}:443:443",
-        "login.microsoftonline.com.evil.example:443",
-        "xlogin.microsoftonline.com:443",
-    ],
+FOREIGN = (
+    "example.com localhost 127.0.0.1 [::1] 169.254.169.254 microsoft.com fabric.microsoft.com app.fabric.microsoft.com"
 )
+LIKE_OURS = [
+    "evil.dfs.fabric.microsoft.com",
+    "dfs.fabric.microsoft.com",
+    "a.onelake.dfs.fabric.microsoft.com",
+    "a-b-onelake.dfs.fabric.microsoft.com",
+    "-onelake.dfs.fabric.microsoft.com",
+    f"{ONELAKE}.evil.example",
+    f"{ONELAKE}.",
+    ONELAKE.upper(),
+    f"evil.example/{ONELAKE}",
+    f"user@{ONELAKE}",
+    f"https://{ONELAKE}",
+    f"{ONELAKE}:443",
+    "login.microsoftonline.com.evil.example",
+    "xlogin.microsoftonline.com",
+]
+PORTS = [f"{ONELAKE}{port}" for port in (":80", ":4433", ":0443", ":", "")]
+
+
+@pytest.mark.parametrize("target", [*(f"{host}:443" for host in [*FOREIGN.split(), *LIKE_OURS]), *PORTS])
 def test_every_other_target_is_refused_and_the_connection_closed(emulator: Listeners, target) -> None:
-    assert status_of(exchange(emulator.proxy_port, connect(target))) in {400, 403}
+    answer = exchange(emulator.proxy_port, connect(target))
+    assert status_of(answer) in {400, 403}
+    assert b"HTTPS_PROXY" in answer  # what the proxy is for
 
 
-def test_a_refusal_says_what_the_proxy_is_for(emulator: Listeners) -> None:
-    answer = exchange(emulator.proxy_port, connect("example.org:443"))
-    assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
-    assert b"HTTPS_PROXY" in answer
-
-
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE"])
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
 @pytest.mark.parametrize(
     "target", [f"http://{ONELAKE}/", f"{ONELAKE}:443", "http://example.com/", "http://127.0.0.1:22/", "/"]
 )

@@ -72,24 +72,17 @@ def test_rejected_requests_are_reported_without_secrets(reported, tmp_path) -> N
         f"x-ms-copy-source: https://a/?sig={HUSH}",
         f"x-ms-client-request-id: {HUSH}",
     )
-    targets = (
-        f"/shop/x?sig={HUSH}",
-        f"http://{HUSH}:{HUSH}@localhost/shop/x?{HUSH}",
-        f"/shop/x?a=b&sig={HUSH}%00#{HUSH}",
-    )
-    bodies = [f"Content-Length: {len(HUSH)}"]
+    authority = f"http://{HUSH}:{HUSH}@localhost/shop/x?{HUSH}"
+    targets = (f"/shop/x?sig={HUSH}", authority, f"/shop/x?a=b&sig={HUSH}%00#{HUSH}")
     with running(onelake(tmp_path).app, secret=TOKEN, on_rejected=reported.append) as locked:
         for target in targets:
             for header in secrets:
-                asked = request("PUT", target, "localhost", header, *bodies, body=HUSH.encode())
-                exchange(locked.http_port, asked)
-                exchange(
-                    locked.http_port, asked.replace(b"\r\n\r\n", f"\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
-                )
+                for token in ("X: none", f"Authorization: Bearer {TOKEN}"):
+                    headers = (header, f"Content-Length: {len(HUSH)}", token)
+                    exchange(locked.http_port, request("PUT", target, "localhost", *headers, body=HUSH.encode()))
             exchange(locked.proxy_port, request("GET", target, "localhost", *secrets))
-        exchange(
-            locked.proxy_port, request("CONNECT", f"{HUSH}:{HUSH}@a:443", "a", f"Proxy-Authorization: Basic {HUSH}")
-        )
+        to_others = request("CONNECT", f"{HUSH}:{HUSH}@a:443", "a", f"Proxy-Authorization: Basic {HUSH}")
+        exchange(locked.proxy_port, to_others)
         exchange(locked.proxy_port, f"{HUSH} {HUSH}\r\n\r\n".encode())
     assert len(reported) > len(targets) * len(secrets)
     assert HUSH not in repr(reported)
