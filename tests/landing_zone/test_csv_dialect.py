@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, AnyStr
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, TextDialect
+from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, TextDialect, decoded
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ DIALECTS = st.builds(
 CELLS = st.none() | st.text("ab \"'\\/,;|\t\r\nN\u00e4\U0001f600", max_size=6) | st.just("N/A")
 
 
-def pieces(text: str, cuts: Sequence[int]) -> list[str]:
+def pieces(text: AnyStr, cuts: Sequence[int]) -> list[AnyStr]:
     edges = [0, *sorted({cut % (len(text) + 1) for cut in cuts}), len(text)]
     return [text[start:end] for start, end in itertools.pairwise(edges)]
 
@@ -89,25 +89,12 @@ def test_only_one_carriage_return_belongs_to_the_line_end() -> None:
         assert read("h\r\na\r\r\nb\r\n", None, cuts)[0] == [["h"], ["a\r"], ["b"]]
 
 
-def test_null_value_is_null_only_outside_quotes() -> None:
-    assert rows('a,b,c\r\nN/A,"N/A",\r\n', null_value="N/A") == [[None, "N/A", None]]
-
-
 def test_a_header_is_never_null() -> None:
     assert read("N/A,b,\r\n", TextDialect(null_value="N/A"))[0] == [["N/A", "b", ""]]
 
 
 def test_without_a_quote_character_quotes_are_data() -> None:
     assert rows('a,b\r\n"x,y"\r\n', quote="") == [['"x', 'y"']]
-
-
-@pytest.mark.parametrize("escape", ["", '"'])
-def test_without_an_escape_only_doubled_quotes_free_a_quote(escape: str) -> None:
-    assert rows('a,b\r\n"x\\","y""z"\r\n', escape=escape) == [["x\\", 'y"z']]
-
-
-def test_a_foreign_character_may_escape() -> None:
-    assert rows("a,b\r\n'it/'s','//'\r\n", quote="'", escape="/") == [["it's", "/"]]
 
 
 def test_blank_lines_are_skipped_and_not_counted() -> None:
@@ -266,3 +253,40 @@ def test_any_cut_of_any_text_gives_the_same_outcome(text: str, dialect: TextDial
             return refusal.message
 
     assert outcome(()) == outcome(cuts) == outcome(range(len(text)))
+
+
+# --- encodings
+
+CODECS = ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "cp1252", "shift-jis", "gb18030", "ascii", "iso8859-1"]
+
+
+def decoding(content: bytes, codec: str, cuts: list[int]) -> tuple[str, bool]:
+    """The text that was given, and whether it went on to the end."""
+    given_texts = []
+    try:
+        for text in decoded(pieces(content, cuts), codec):
+            given_texts.append(text)  # noqa: PERF402 - what came before the fault counts
+    except UnicodeDecodeError:
+        return "".join(given_texts), False
+    return "".join(given_texts), True
+
+
+@given(st.text(max_size=20), st.sampled_from(CODECS), st.lists(st.integers(0, 80), max_size=8))
+def test_text_survives_every_cut(text: str, codec: str, cuts: list[int]) -> None:
+    content = text.encode(codec, "ignore")
+    assert decoding(content, codec, cuts) == (content.decode(codec).removeprefix("\ufeff"), True)
+
+
+@given(st.text("ab\n\u00e4\u3042", max_size=12), st.sampled_from(["utf-8", "utf-16-le", "shift-jis"]), st.data())
+def test_all_good_text_is_given_before_a_bad_byte(text: str, codec: str, data: st.DataObject) -> None:
+    content = text.encode(codec, "ignore")
+    bad = {"utf-8": b"\xff", "utf-16-le": b"\x00\xdcx\x00", "shift-jis": b"\xff\xff"}[codec]
+    cuts = data.draw(st.lists(st.integers(0, 60), max_size=6))
+    assert decoding(content + bad + b"a\x00b\x00", codec, cuts) == (content.decode(codec), False)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [1, 2, 3]])
+def test_only_the_first_byte_order_mark_is_dropped(cuts: list[int]) -> None:
+    assert decoding("\ufeffa\ufeff".encode(), "utf-8", cuts) == ("a\ufeff", True)
+    assert decoding(b"", "utf-8", cuts) == ("", True)
+    assert decoding(b"\xfe\xff\x00a", "utf-16-le", cuts) == ("a", True)

@@ -53,52 +53,34 @@ def test_a_cell_means_its_value(kind: str, text: str, value: object) -> None:
     assert type(parser(kind)(text)) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "fault"),
-    [
-        ("short", "32768", "out of range"),
-        ("integer", "-2147483649", "out of range"),
-        ("long", "9223372036854775808", "out of range"),
-        ("long", "9" * 10_000, "out of range"),
-        ("double", "1e309", "out of range"),
-        ("float", "3.5e38", "out of range"),
-        ("integer", "1.0", "format"),
-        ("integer", "1e3", "format"),
-        ("integer", "1_000", "format"),
-        ("integer", "1,000", "format"),
-        ("integer", "0x1F", "format"),
-        ("integer", "\u0663", "format"),
-        ("integer", "\u00a01", "format"),
-        ("integer", "- 1", "format"),
-        ("integer", "  ", "format"),
-        ("double", "1,5", "format"),
-        ("double", "inf", "format"),
-        ("double", "1e", "format"),
-        ("double", "0x1p3", "format"),
-        ("boolean", "1", "format"),
-        ("boolean", "yes", "format"),
-        ("boolean", " true", "format"),
-        ("timestamp", "2024-02-30T00:00:00Z", "format"),
-        ("timestamp", "2024-01-01T24:00:00Z", "format"),
-        ("timestamp", "2024-01-01T00:00:00+15:00", "format"),
-        ("timestamp", "2024-01-01T00:00:00+05:75", "format"),
-        ("timestamp", "0001-01-01T00:00:00+01:00", "format"),
-        ("timestamp", "0000-01-01T00:00:00Z", "format"),
-        ("timestamp", "01/02/2024", "format"),
-        ("timestamp", "20240101T000000Z", "format"),
-        ("timestamp", "2024-1-1", "format"),
-        ("date", "2024-02-29T08:00:00", "format"),
-        ("date", "2023-02-29", "format"),
-        ("date", "29.02.2024", "format"),
-        ("time", "8:00:00", "format"),
-        ("time", "24:00:00", "format"),
-        ("binary", "AAE", "format"),
-        ("binary", "AA EC", "format"),
-        ("binary", "A-_=", "format"),
-        ("binary", "====", "format"),
+INVALID = {
+    ("short", "out of range"): ["32768"],
+    ("integer", "out of range"): ["-2147483649"],
+    ("long", "out of range"): ["9223372036854775808", "9" * 10_000],
+    ("double", "out of range"): ["1e309"],
+    ("float", "out of range"): ["3.5e38"],
+    ("integer", "format"): ["1.0", "1e3", "1_000", "1,000", "0x1F", "\u0663", "\u00a01", "- 1", "  "],
+    ("double", "format"): ["1,5", "inf", "1e", "0x1p3"],
+    ("boolean", "format"): ["1", "yes", " true"],
+    ("timestamp", "format"): [
+        "2024-02-30T00:00:00Z",
+        "2024-01-01T24:00:00Z",
+        "2024-01-01T00:00:00+15:00",
+        "2024-01-01T00:00:00+05:75",
+        "0001-01-01T00:00:00+01:00",
+        "0000-01-01T00:00:00Z",
+        "01/02/2024",
+        "20240101T000000Z",
+        "2024-1-1",
     ],
-)
-def test_a_cell_of_another_form_is_rejected(kind: str, text: str, fault: str) -> None:
+    ("date", "format"): ["2024-02-29T08:00:00", "2023-02-29", "29.02.2024"],
+    ("time", "format"): ["8:00:00", "24:00:00"],
+    ("binary", "format"): ["AAE", "AA EC", "A-_=", "===="],
+}
+
+
+@pytest.mark.parametrize(("kind", "fault", "text"), [(*key, text) for key, texts in INVALID.items() for text in texts])
+def test_a_cell_of_another_form_is_rejected(kind: str, fault: str, text: str) -> None:
     with pytest.raises(CellFault) as caught:
         parser(kind)(text)
     assert caught.value.fault == fault

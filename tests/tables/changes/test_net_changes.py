@@ -119,63 +119,6 @@ def test_net_changes_are_ordered_and_at_most_one_of_a_key_takes_part_in_matching
     assert all(copies == 0 for copies in net.copies[net.role == Role.DELETE])
 
 
-@given(logs, logs, tables)
-def test_two_batches_one_after_the_other_end_as_one(first: Log, second: Log, held: list[int | None]) -> None:
-    table = [(key, -1 - origin) for origin, key in enumerate(held)]
-    whole = [*first, *second]
-    keys = [key_of(code) for code, _ in whole]
-    markers = [marker for _, marker in whole]
-    cut = len(first)
-    middle = merged(table, keys[:cut], net_changes(*arrays([code for code, _ in first], markers[:cut])))
-    net = net_changes(*arrays([code for code, _ in second], markers[cut:]))
-    shifted = NetChanges(net.position + cut, net.role, net.copies)
-    assert merged(list(middle.elements()), keys, shifted) == replayed(table, keys, markers)[0]
-
-
-def last_operation_wins(log: tuple[int, ...]) -> NetChanges:
-    role = Role.DELETE if log[-1] == DELETE else Role.SET
-    return NetChanges(np.array([len(log) - 1]), np.array([role], dtype=np.int8), np.array([0]))
-
-
-def test_the_last_operation_per_key_is_not_what_a_run_of_changes_does() -> None:
-    counter_example = (INSERT, UPDATE)  # on a table that holds the key: two equal rows, not one
-    table = [(0, -1)]
-    assert replayed(table, [0, 0], list(counter_example))[0] == {(0, 1): 2}
-    assert merged(table, [0, 0], last_operation_wins(counter_example)) == {(0, 1): 1}
-    assert merged(table, [0, 0], net_changes(*arrays([0, 0], [INSERT, UPDATE]))) == {(0, 1): 2}
-
-
-def test_the_last_operation_per_key_goes_wrong_on_many_short_logs() -> None:
-    wrong = 0
-    cases = [(log, prior) for log in short_logs(4) if log for prior in range(2)]
-    for log, prior in cases:
-        table = [(0, -1 - copy) for copy in range(prior)]
-        keys = [0] * len(log)
-        wrong += merged(table, keys, last_operation_wins(log)) != replayed(table, keys, list(log))[0]
-    assert (wrong, len(cases)) == (225, 680)
-
-
-def test_the_roles_of_spark_and_delta_chapter_5() -> None:
-    def net(*log: int) -> list[tuple[int, Role, int]]:
-        found = net_changes(*arrays([0] * len(log), list(log)))
-        return [(int(p), Role(r), int(c)) for p, r, c in zip(found.position, found.role, found.copies, strict=True)]
-
-    assert net(UPSERT, UPDATE) == [(1, Role.SET, 0)]
-    assert net(INSERT, UPDATE) == [(1, Role.SET_ONLY, 1)]
-    assert net(UPDATE, INSERT, UPSERT) == [(2, Role.SET, 1)]
-    assert net(INSERT, INSERT) == [(0, Role.INSERT, 1), (1, Role.INSERT, 1)]
-    assert net(UPDATE, DELETE, INSERT) == [(1, Role.DELETE, 0), (2, Role.INSERT, 1)]
-    assert net(DELETE, UPDATE, INSERT, UPDATE) == [(0, Role.DELETE, 0), (3, Role.INSERT, 2)]
-    assert net(DELETE, INSERT, UPDATE) == [(0, Role.DELETE, 0), (2, Role.INSERT, 1)]
-
-
-def test_rows_without_a_key_are_appended_and_never_deleted() -> None:
-    net = net_changes(*arrays([NO_KEY] * 4, [INSERT, UPDATE, DELETE, UPSERT]))
-    assert net.position.tolist() == [0, 1, 3]
-    assert set(net.role) == {Role.INSERT}
-    assert net.copies.tolist() == [1, 1, 1]
-
-
 def test_no_change_at_all_is_no_net_change() -> None:
     codes, markers = arrays([], [])
     assert len(net_changes(codes, markers).position) == 0
@@ -237,22 +180,6 @@ def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(
 def test_all_bit_patterns_of_nan_are_one_key() -> None:
     bits = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001], dtype=np.uint64)
     assert key_codes(pa.table({"k": bits.view(np.float64)})).codes.tolist() == [0, 0, 0]
-
-
-def test_a_null_float_is_no_key_and_nan_is_one() -> None:
-    assert key_codes(pa.table({"k": pa.array([None, float("nan"), None])})).codes.tolist() == [NO_KEY, 0, NO_KEY]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [[7, -3, 7, 5, -3], [2**62, -(2**62), 2**62, 0, -(2**62)], [-(2**63), 2**63 - 1, -(2**63), 0, 2**63 - 1]],
-    ids=["close together", "far apart", "as far as can be"],
-)
-def test_whole_numbers_have_one_code_each_however_far_apart(values: list[int]) -> None:
-    column = pa.chunked_array([pa.array(values[:2], pa.int64()), pa.array(values[2:], pa.int64())])
-    codes = key_codes(pa.table({"k": column})).codes.tolist()
-    assert sorted(set(codes)) == [0, 1, 2]
-    assert len(set(zip(values, codes, strict=True))) == 3
 
 
 def test_an_all_null_column_and_a_keyless_table_match_nothing() -> None:

@@ -8,6 +8,7 @@ import math
 import shutil
 import tempfile
 from collections import defaultdict
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,11 @@ from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
+
+    from mirror_engine.landing_zone.schema import TableSchema
 
 SCHEMA = schema_of("a", "b:string", "v")
 KEYS = ("a", "b")
@@ -98,29 +103,30 @@ def test_staged_changes_do_to_any_table_what_replay_says(before: list[Any], file
         assert met.multi_row_changes == sum(marker != 0 and count > 1 for marker, count in pairs)
 
 
+@contextmanager
+def staged_over(
+    folder: Path, held: list[tuple[Any, ...]], *changes: tuple[Any, ...], schema: TableSchema = SCHEMA
+) -> Iterator[StagedChanges]:
+    """A file of changes, each a marker and cells, staged over a table that holds these rows."""
+    log = table_of(folder / "T", held)
+    keys = KEYS if schema.find("b") else KEYS[:1]
+    file = file_rows("f", schema, schema.names, *changes)
+    with staged(ChangeBatch((file,), schema, keys), log, folder / "scratch") as ready:
+        yield ready
+
+
 def test_copies_are_rows_to_insert_though_nothing_else_is(tmp_path: Path) -> None:
-    log = table_of(tmp_path / "T", [(1, "x", 0)])
-    file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1), (1, 1, "x", 2))
-    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+    with staged_over(tmp_path, [(1, "x", 0)], (0, 1, "x", 1), (1, 1, "x", 2)) as ready:
         assert merged([(1, "x", 0)], ready) == [(1, "x", 2), (1, "x", 2)]
 
 
-def test_changes_of_keys_the_table_lacks_are_an_append(tmp_path: Path) -> None:
-    log = table_of(tmp_path / "T", [(1, "x", 0)])
-    file = file_rows("f", SCHEMA, SCHEMA.names, (4, 2, "x", 1), (2, 3, "x", 2), (0, 4, "x", 3), (1, 4, "x", 4))
-    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
-        assert not ready.matches
-        assert ready.rows == 2
-
-
 def test_changes_of_held_keys_need_no_insert_clause(tmp_path: Path) -> None:
-    log = table_of(tmp_path / "T", [(1, "x", 0), (2, "x", 0), (3, "x", 0)])
-    file = file_rows("f", SCHEMA, SCHEMA.names, (4, 1, "x", 1), (2, 2, "x", 2), (2, 9, "x", 3), (1, 3, "x", 4))
-    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+    held = [(1, "x", 0), (2, "x", 0), (3, "x", 0)]
+    changes = (4, 1, "x", 1), (2, 2, "x", 2), (2, 9, "x", 3), (1, 3, "x", 4)
+    with staged_over(tmp_path, held, *changes) as ready:
         assert ready.roles == {Role.SET_ONLY, Role.DELETE}
-        assert ready.bounds[0] == (pa.scalar(1, pa.int32()), pa.scalar(3, pa.int32())), (
-            "what the table lacks widens no bound"
-        )
+        widest = (pa.scalar(1, pa.int32()), pa.scalar(3, pa.int32()))
+        assert ready.bounds[0] == widest, "what the table lacks widens no bound"
 
 
 def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path: Path) -> None:
@@ -161,50 +167,40 @@ def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch:
 
 
 def test_bounds_are_those_of_the_keys_that_match(tmp_path: Path) -> None:
-    log = table_of(tmp_path / "T", [(1, "x", 0), (2, "y", 0)])
-    file = file_rows("f", SCHEMA, SCHEMA.names, (1, 2, "y", 1), (1, 1, "x", 2), (0, 9, "z", 3))
-    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+    changes = (1, 2, "y", 1), (1, 1, "x", 2), (0, 9, "z", 3)
+    with staged_over(tmp_path, [(1, "x", 0), (2, "y", 0)], *changes) as ready:
         assert ready.matches
         assert [(low.as_py(), high.as_py()) for low, high in ready.bounds] == [(1, 2), ("x", "y")]
 
 
-def test_a_large_batch_is_laid_down_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_written_as_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirror_engine.tables.changes.staged._FILE_ROWS", 4)
     monkeypatch.setattr("mirror_engine.tables.changes.staged._GROUP_BYTES", 1)
-    log = table_of(tmp_path / "T", [(0, "x", 0)])
-    file = file_rows("f", SCHEMA, SCHEMA.names, *[(4, place, "x", place) for place in range(11)])
-    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+    with staged_over(tmp_path, [(0, "x", 0)], *[(4, place, "x", place) for place in range(11)]) as ready:
         parts = [pq.read_table(part) for part in sorted(ready.folder.iterdir())]
     assert [part.num_rows for part in parts] == [6, 5]
     assert np.concatenate([part["c2"].to_numpy() for part in parts]).tolist() == list(range(11))
     assert parts[0].column_names == ["c0", "c1", "c2", ROLE]
 
 
-def test_rows_that_match_nothing_lie_ready_as_data_files_of_the_table(tmp_path: Path) -> None:
-    log = table_of(tmp_path / "T", [(1, "x", 0)])
-    files = [file_rows(str(n), SCHEMA, SCHEMA.names, (0, n, "x", n)) for n in range(3)]
-    with staged(ChangeBatch(tuple(files), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
-        assert ready.is_data
+def test_rows_that_match_nothing_are_staged_as_data_files_of_the_table(tmp_path: Path) -> None:
+    changes = (4, 2, "x", 1), (2, 3, "x", 2), (0, 4, "x", 3), (1, 4, "x", 4)
+    with staged_over(tmp_path, [(1, "x", 0)], *changes) as ready:
+        assert (ready.is_data, ready.matches, ready.rows) == (True, False, 2)
         (part,) = map(pq.ParquetFile, ready.folder.iterdir())
     assert part.schema_arrow == pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.int32())])
     assert part.metadata.num_row_groups == 1
 
 
-def test_what_is_laid_down_for_a_mapped_table_is_left_to_spark(tmp_path: Path) -> None:
-    log = table_of(tmp_path / "T", [])
-    schema = schema_of("a", "b:string", "v", "odd name")
-    file = file_rows("f", schema, schema.names, (0, 1, "x", 1, 1))
-    with staged(ChangeBatch((file,), schema, KEYS), log, tmp_path / "scratch") as ready:
-        assert not ready.is_data
-        assert not ready.matches
+def test_what_is_staged_for_a_mapped_table_is_left_to_spark(tmp_path: Path) -> None:
+    with staged_over(tmp_path, [], (0, 1, "x", 1, 1), schema=schema_of("a", "b:string", "v", "odd name")) as ready:
+        assert (ready.is_data, ready.matches) == (False, False)
 
 
 def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(tmp_path: Path) -> None:
     """Spark holds NaN for the highest value, and finds 0.0 where -0.0 is: it would pass over rows by either."""
     schema = schema_of("a", "d:double", "f:float")
-    log = table_of(tmp_path / "T", [])
-    file = file_rows("f", schema, schema.names, (0, 1, math.nan, 1.0), (0, 2, 1.0, math.nan))
-    with staged(ChangeBatch((file,), schema, ("a",)), log, tmp_path / "scratch") as ready:
+    with staged_over(tmp_path, [], (0, 1, math.nan, 1.0), (0, 2, 1.0, math.nan), schema=schema) as ready:
         (part,) = map(pq.ParquetFile, ready.folder.iterdir())
     group = part.metadata.row_group(0)
     assert [group.column(at).is_stats_set for at in range(3)] == [True, False, False]
