@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-
     from mirror_engine.landing_zone.schema import Column
 
 _PLAIN: dict[str, pa.DataType] = {
@@ -70,23 +69,16 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(column.name, arrow_type(column.type), column.nullable) for column in columns])
 
 
-class _NoPandas:
-    """A finder that says there is no pandas."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002 - as finders are called
-        """See `importlib.abc.MetaPathFinder`."""
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-        return None
-
-
 def without_pandas() -> None:
     """Let Arrow ask for pandas now, once for the whole process, and not find it; others find it afterwards."""
-    finder = _NoPandas()
+
+    def not_found(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+    finder: Any = SimpleNamespace(find_spec=not_found)
     sys.meta_path.insert(0, finder)
     try:
-        import pyarrow as pa  # noqa: PLC0415 - only where it is wanted alone
-
         pa.scalar(0)
     finally:
         sys.meta_path.remove(finder)
