@@ -288,8 +288,8 @@ class DeltaWriter(Protocol):
         """End the session, if one was started."""
 
 
-STAGED, APPENDED, MERGED = "passthrough", "append", "merge"
-_METHODS = {"STAGE": STAGED, "APPEND": APPENDED, "WRITE": APPENDED, "MERGE": MERGED}
+STAGED = "passthrough"
+_METHODS = {"STAGE": STAGED, "APPEND": "append", "WRITE": "append", "MERGE": "merge"}
 
 
 @dataclass(frozen=True)

@@ -123,14 +123,12 @@ class LocalDeltaWriter(DeltaWriter):
         operation, matches = apply(table, batch, record, log)
         # commits of other programs since the last one are not known to be on disk
         self.make_durable(table, min(record.progress.delta_version, since))
-        for version, commit in commits_after(folder, since):  # Delta ignores a transaction that it knows
+        wanted = record.application, record.progress.batch, record.files
+        for version, commit in commits_after(folder, since):
             made = from_metadata(commit.metadata)
-            if made and (made.application, made.progress.batch, made.files) == (
-                record.application,
-                record.progress.batch,
-                record.files,
-            ):
+            if made and (made.application, made.progress.batch, made.files) == wanted:
                 return Outcome(version, matches, operation)
+        # Delta ignores a transaction that it knows
         raise CommitConflict(f"{table}: another writer committed this batch", "The next cycle reads the table again.")
 
     def _apply_rows(

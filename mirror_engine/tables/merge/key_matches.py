@@ -44,6 +44,6 @@ def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts
         for rows in scan(log, keys, wanted):
             inserts = pa.repeat(pa.scalar(RowMarker.INSERT.value, pa.int8()), rows.num_rows)
             held.add(rows.append_column(MARKER_COLUMN, inserts))
-        index.add([held.run])
-    effects = index.add(run.run for run in changes)
+        index.add([held])
+    effects = index.add(changes)
     return tuple(MatchCounts(found.duplicate_inserts, found.multi_row_changes) for found in effects)

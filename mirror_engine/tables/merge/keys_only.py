@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.schema import TableSchema
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, HistoryEntry
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, HistoryEntry
     from mirror_engine.tables.changes.net_changes import Flags
 
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -58,21 +58,6 @@ class ChangeEffects:
     first_unmatched_delete: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
-class KeySequence:
-    """The changes of one file in order; columns of one length.
-
-    Attributes:
-        keys: each change's key, as `key_hashes` numbers it; `KeyIndex` may sort and keep them.
-        whole: whether no part of the key is NULL.
-        markers: the effective row marker.
-    """
-
-    keys: Hashes
-    whole: Flags
-    markers: Markers
-
-
 class KeyIndex:
     """How many rows a table has of each key; 12 bytes a key, 8 where each comes once.
 
@@ -90,10 +75,10 @@ class KeyIndex:
         keyed = len(self._keys) if self._rows is None else int(self._rows.sum(dtype=np.int64))
         return keyed + self._without_key
 
-    def add(self, runs: Iterable[KeySequence]) -> list[ChangeEffects]:
+    def add(self, runs: Iterable[KeyRows]) -> list[ChangeEffects]:
         """Apply runs of changes, one after the other; returns their effects."""
         effects: list[ChangeEffects] = []
-        together: list[KeySequence] = []
+        together: list[KeyRows] = []
         waiting = 0
         for run in runs:
             count = len(run.keys)
@@ -107,7 +92,7 @@ class KeyIndex:
                 waiting += count
         return effects + self._add_mixed(together)
 
-    def _add_mixed(self, runs: Sequence[KeySequence]) -> list[ChangeEffects]:
+    def _add_mixed(self, runs: Sequence[KeyRows]) -> list[ChangeEffects]:
         """Any changes, all at once."""
         if not runs:
             return []
@@ -291,14 +276,16 @@ class KeyRows:
     """A `RowStore` of keys and markers, 10 bytes a row; each column is one array that grows in place.
 
     Attributes:
-        run: all of them.
+        keys: each change's key, as `key_hashes` numbers it; `KeyIndex` may sort and keep them.
+        whole: whether no part of the key is NULL.
+        markers: the effective row marker.
     """
 
     schema = pa.schema([(MARKER_COLUMN, pa.int8())])
 
     def __init__(self, key_columns: Collection[str]) -> None:
-        self.run = _no_keys()
         self._key_columns = key_columns
+        self.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
         if self._key_columns:
@@ -306,8 +293,7 @@ class KeyRows:
         else:
             keys, whole = np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, np.bool_)
         added = (keys, whole, batch.column(MARKER_COLUMN).to_numpy())
-        kept: tuple[NDArray[Any], ...] = (self.run.keys, self.run.whole, self.run.markers)
-        for known, more in zip(kept, added, strict=True):
+        for known, more in zip((self.keys, self.whole, self.markers), added, strict=True):
             known.resize(len(known) + len(more), refcheck=False)
             known[len(known) - len(more) :] = more
 
@@ -316,14 +302,10 @@ class KeyRows:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
         """The markers in order."""
-        yield pa.RecordBatch.from_arrays([pa.array(self.run.markers)], schema=self.schema)
+        yield pa.RecordBatch.from_arrays([pa.array(self.markers)], schema=self.schema)
 
     def close(self) -> None:
-        self.run = _no_keys()
-
-
-def _no_keys() -> KeySequence:
-    return KeySequence(np.empty(0, np.uint64), np.empty(0, np.bool_), np.empty(0, np.int8))
+        self.keys, self.whole, self.markers = np.empty(0, np.uint64), np.empty(0, np.bool_), np.empty(0, np.int8)
 
 
 @dataclass
@@ -371,7 +353,8 @@ class KeyWriter(InProcessWriter):
     ) -> Outcome:
         self.create(table, batch.schema, creation_record(record))
         known, counted = self._tables[table], self.effects.setdefault(table, {})
-        effects = known.keys.add([_run_of(file) for file in batch.files])
+        runs = [file.rows for file in batch.files if isinstance(file.rows, KeyRows)]  # `keys_only` makes no other
+        effects = known.keys.add(runs)
         counted.update(zip((file.path for file in batch.files), effects, strict=True))
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
         found = tuple(MatchCounts(effect.duplicate_inserts, effect.multi_row_changes) for effect in effects)
@@ -405,9 +388,3 @@ class KeyWriter(InProcessWriter):
     def maintain(self, *_: object, **__: object) -> Mapping[str, Any]:
         """There is nothing to tidy up."""
         return {}
-
-
-def _run_of(file: FileRows) -> KeySequence:
-    if not isinstance(file.rows, KeyRows):
-        raise TypeError("a KeyWriter takes rows of keys_only")
-    return file.rows.run

@@ -143,7 +143,9 @@ class MemoryDeltaWriter(InProcessWriter):
             last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
             if commits:
                 refuse_repeated(table, record, last.transactions.get(record.application))
-            keyed = _KeyedRows.of((_widened(row, batch.schema) for row in last.rows), batch.key_columns)
+            keyed = _KeyedRows.of(
+                ({name: row.get(name) for name in batch.schema.names} for row in last.rows), batch.key_columns
+            )
             matches = tuple(_matches(keyed, _changes(file, batch)) for file in batch.files)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
             operation = "STAGE" if batch.passthrough else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
@@ -164,7 +166,9 @@ class MemoryDeltaWriter(InProcessWriter):
     def latest_external_change(self, table: str, since: int) -> int:
         """See `DeltaWriter`; only `write_as_another` makes such commits."""
         commits = self._tables.get(table, [])
-        changing = (v for v in range(since + 1, len(commits)) if _is_foreign_change(commits[v], commits[v - 1]))
+        foreign = (at for at in range(since + 1, len(commits)) if from_metadata(commits[at].metadata) is None)
+        states = [(commit.rows, commit.schema) for commit in commits]
+        changing = (at for at in foreign if states[at] != states[at - 1])
         return max(changing, default=-1)
 
     def write_as_another(self, table: str, rows: Iterable[Row], operation: str = "WRITE") -> int:
@@ -218,10 +222,6 @@ class MemoryDeltaWriter(InProcessWriter):
         return {"files_added": 0, "files_removed": 0, "files_deleted": 0} if table in self._tables else {}
 
 
-def _is_foreign_change(commit: _Commit, before: _Commit) -> bool:
-    return from_metadata(commit.metadata) is None and (commit.rows, commit.schema) != (before.rows, before.schema)
-
-
 def _changes(file: FileRows, batch: ChangeBatch) -> Iterator[Change]:
     for rows in file.rows.batches():
         markers = rows.column(rows.schema.get_field_index(MARKER_COLUMN)).to_pylist()
@@ -250,10 +250,6 @@ def _carrier(kind: pa.DataType) -> pa.DataType:
     if not pa.types.is_temporal(kind):
         return kind
     return pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()
-
-
-def _widened(row: Row, schema: TableSchema) -> Row:
-    return row if len(row) == len(schema.columns) else {name: row.get(name) for name in schema.names}
 
 
 def _matches(keyed: _KeyedRows, changes: Iterator[Change]) -> MatchCounts:

@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
 from mirror_engine.tables.merge import keys_only as key_book
-from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyIndex, KeyRows, KeySequence, key_hashes
+from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyIndex, KeyRows, key_hashes
 
 FILES = st.lists(
     st.lists(st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4)), max_size=8), max_size=6
 )
 
 
-def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeySequence:
-    keys = np.array([key or 0 for _, key in changes], dtype=np.uint64)
-    whole = np.array([key is not None for _, key in changes], dtype=np.bool_)
-    markers = np.array([marker for marker, _ in changes], dtype=np.int8)
-    return KeySequence(keys, whole, markers)
+def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeyRows:
+    keys, markers = [key for _, key in changes], [int(marker) for marker, _ in changes]
+    rows = KeyRows(["Id"])
+    rows.add(pa.record_batch({"Id": pa.array(keys, pa.int64()), MARKER_COLUMN: pa.array(markers, pa.int8())}))
+    return rows
 
 
 def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int, list[ChangeEffects]]:
@@ -82,7 +82,7 @@ def test_keys_in_any_order_are_held_once_eight_bytes_each(monkeypatch: pytest.Mo
             markers = pa.repeat(pa.scalar(0, pa.int8()), len(part))
             rows.add(pa.record_batch({"Id": pa.array(part.view(np.int64)), MARKER_COLUMN: markers}))
         book = KeyIndex()
-        book.add([rows.run])
+        book.add([rows])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
