@@ -24,7 +24,7 @@ class DeferredWriter:
     """
 
     def __init__(self, tables: Path, make: Callable[[], DeltaWriter]) -> None:
-        self._tables = TablesFolder(tables, trash=tables)
+        self._tables = TablesFolder(tables, tables)
         self._make = make
         self._made: DeltaWriter | None = None
         self._lock = threading.Lock()

@@ -24,7 +24,6 @@ from mirror_engine.tables.log.record import (
 from mirror_engine.tables.log.snapshot import count_rows, open_known, open_log, read_rows
 from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
 from mirror_engine.tables.merge.key_matches import count_matches
-from mirror_engine.tables.scratch import ScratchCleanup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,9 +49,8 @@ class LocalDeltaWriter(DeltaWriter):
     """
 
     def __init__(self, tables: Path, scratch: Path) -> None:
-        self._tables = TablesFolder(tables, scratch.parent / "trash")
+        self._tables = TablesFolder(tables, scratch)
         self._scratch = scratch
-        self._cleanup = ScratchCleanup(self._tables, scratch)
 
     @abstractmethod
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
@@ -113,7 +111,7 @@ class LocalDeltaWriter(DeltaWriter):
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
     ) -> Outcome:
-        self._cleanup.clear()
+        self._tables.clear_leftovers()
         folder = self._tables.path(table)
         log: DeltaLog | None = snapshot.log if snapshot else open_log(folder)
         if log:

@@ -96,11 +96,7 @@ def now_ms() -> int:
 
 
 def history_entry(commit: Mapping[str, Any]) -> HistoryEntry:
-    """A commit as an entry of its table's history.
-
-    Args:
-        commit: version, timestamp, and what else its `commitInfo` says.
-    """
+    """A commit as an entry of its table's history; it has a version, a timestamp, and what its `commitInfo` says."""
     operation, metadata = commit.get("operation", ""), commit.get("userMetadata")
     entry = HistoryEntry(
         commit["version"],
@@ -138,7 +134,7 @@ def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
     Args:
         table: its folder, for the message.
         record: of the batch that is to be committed.
-        known: the newest transaction version of the record's application in the table; None for none.
+        known: the newest transaction version of its application in the table; None for none.
 
     Raises:
         CommitConflict: the table has this batch, or a later one; or another program made it since there was none.
@@ -208,7 +204,8 @@ def read_commit(folder: Path, version: int) -> Commit:
                 for kind, action in actions.items() if isinstance(actions, dict) else ():
                     if kind == "commitInfo" and isinstance(action, dict):
                         found.metadata, found.is_ours = action.get("userMetadata"), is_ours(action)
-                        found.in_commit_timestamp = int(action.get("inCommitTimestamp", 0))
+                        moment = action.get("inCommitTimestamp")
+                        found.in_commit_timestamp = moment if isinstance(moment, int) else 0
                     elif kind == "metaData":
                         found.describes = True
                     elif kind == "add":

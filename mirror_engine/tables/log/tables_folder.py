@@ -9,12 +9,14 @@ import hashlib
 import re
 import shutil
 import tempfile
+import threading
 import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.tables.scratch import remove_of_other_processes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +27,13 @@ _EASY_FOR_DELTALAKE = re.compile(r"[A-Za-z0-9_./ -]*")
 
 
 class TablesFolder:
-    """`ROOT/Tables`, and a trash on the same file system."""
+    """`ROOT/Tables`, and on the same file system a scratch folder with a trash next to it."""
 
-    def __init__(self, root: Path, trash: Path) -> None:
+    def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root.absolute()
-        self._trash = trash
+        self._scratch, self._trash = scratch, scratch.parent / "trash"
+        self._lock = threading.Lock()
+        self._is_clean = False
 
     def path(self, table: str) -> Path:
         """A table's folder.
@@ -76,9 +80,15 @@ class TablesFolder:
             ) from error
         shutil.rmtree(goes, ignore_errors=True)  # what stays is cleared at the next start
 
-    def clear_trash(self) -> None:
-        """Delete what earlier removals left."""
-        shutil.rmtree(self._trash, ignore_errors=True)
+    def clear_leftovers(self) -> None:
+        """Delete what killed processes left; once, and only by one that commits: it holds ROOT. Raises nothing."""
+        with self._lock:
+            if not self._is_clean:
+                shutil.rmtree(self._trash, ignore_errors=True)
+                for batch in self._scratch.glob("batch-*"):
+                    shutil.rmtree(batch, ignore_errors=True)
+                remove_of_other_processes([*self._scratch.glob("rows-*.arrow"), *self._scratch.glob("copy-*.parquet")])
+                self._is_clean = True
 
 
 def log_stamp(folder: Path, since: int) -> str:

@@ -306,7 +306,12 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"commitInfo": 7}', b'["commitInfo"]', b'{"commitInfo": {"userMetadata": {"mirror_engine": 1}}}']
+    "line",
+    [
+        b'{"commitInfo": 7}',
+        b'["commitInfo"]',
+        b'{"commitInfo": {"userMetadata": {"mirror_engine": 1}, "inCommitTimestamp": null}}',
+    ],
 )
 def test_a_commit_of_another_program_may_say_anything_of_itself(reading: SparkDeltaWriter, line: bytes) -> None:
     folder = made(reading._tables.path("dbo/T"))
