@@ -14,7 +14,7 @@ import pytest
 from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
-from mirror_engine.errors import ConcurrentModification, StorageUnavailable
+from mirror_engine.errors import ConcurrentModification
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.listing import LandedFile
@@ -186,10 +186,6 @@ def test_rows_of_a_rejected_file_leave_the_scratch_folder(strict: Zone) -> None:
     assert (error.diagnostic.code, list(strict.scratch.iterdir())) == ("ME040", [])
 
 
-def test_a_missing_key_column_is_rejected(zone: Zone) -> None:
-    assert zone.rejects(parquet(V=[1])).diagnostic.code == "ME018"
-
-
 # --- schema
 
 
@@ -204,11 +200,6 @@ def test_missing_columns_are_absent_and_new_ones_join(zone: Zone) -> None:
     assert rows(read) == [{"Id": 1, "Zip": "4020", MARKER_COLUMN: 1}]
     assert read.facts.schema == TableSchema((ID, CITY, Column("Zip", "string")))
     assert codes(read) == ["ME054", "ME041"]
-
-
-def test_another_type_is_rejected_even_in_delete_rows(zone: Zone) -> None:
-    content = parquet(**{"Id": [1], "City": [7], MARKER_COLUMN: [2]})
-    assert zone.rejects(content, facts=FILLED).diagnostic.code == "ME044"
 
 
 NOT_NULL = TableContext(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
@@ -386,19 +377,6 @@ def test_a_file_replaced_while_it_is_read_is_left_to_the_next_cycle(tmp_path: Pa
     storage.then = lambda: storage.delete(zone.where())
     with pytest.raises(ConcurrentModification):
         zone.reads(content)
-
-
-def test_a_read_that_fails_is_no_fault_of_the_file(tmp_path: Path) -> None:
-    class Broken(io.BytesIO):
-        def read(self, _size: int | None = -1) -> bytes:
-            raise StorageUnavailable("cannot read it")
-
-    class BrokenStorage(MemoryStorage):
-        def open(self, path: str) -> BinaryIO:  # noqa: ARG002 - as promised
-            return Broken()
-
-    with pytest.raises(StorageUnavailable):
-        Zone(tmp_path, storage=BrokenStorage()).reads(parquet(Id=[1]))
 
 
 def test_many_rows_are_spilled_and_rejected_ones_removed(zone: Zone) -> None:
