@@ -29,7 +29,7 @@ from mirror_engine.landing_zone.json_reader import (
 from mirror_engine.landing_zone.schema import Column, folded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from mirror_engine.landing_zone.json_reader import PropertyReader
 
@@ -51,33 +51,26 @@ class TextDialect:
     encoding: str = "utf-8"
 
 
-@dataclass(frozen=True)
-class RecordLimits:
-    """Limits of a record, and the path in messages.
+class RecordReader:
+    """Reader of records from pieces of text: the header first, raw; then rows of its width.
 
-    Attributes:
+    Args:
+        dialect: how the text is written.
         path: of the file, for messages.
         row_bytes: longest record, line ends inside it included, in bytes of UTF-8.
         strict: whether severities are those of `strict`.
-    """
-
-    path: str
-    row_bytes: int = 64 * 1024 * 1024
-    strict: bool = False
-
-
-class RecordReader:
-    """Reader of records from pieces of text: the header first, raw; then rows of its width.
 
     Attributes:
         row: how many records were completed after the header; -1 before it.
         other_line_ends: whether a record had another end than the dialect declares (ME062).
     """
 
-    def __init__(self, dialect: TextDialect, limits: RecordLimits) -> None:
+    def __init__(self, dialect: TextDialect, path: str, row_bytes: int = 1 << 26, *, strict: bool = False) -> None:
         self.row = -1
         self.other_line_ends = False
-        self._limits = limits
+        self._path = path
+        self._row_bytes = row_bytes
+        self._strict = strict
         self._end = "\r" if dialect.row_separator == "\r" else "\n"
         self._returns = dialect.row_separator == "\r\n"
         self._separator = dialect.column_separator
@@ -137,7 +130,7 @@ class RecordReader:
             self.other_line_ends = True
         if returned := line[-1:] == "\r":
             line = line[:-1]
-        if self._open or len(line) * 4 > self._limits.row_bytes:
+        if self._open or len(line) * 4 > self._row_bytes:
             self._bound(_utf8_length(line))
         if self._open or self._quote in line:
             cells = self._quoted(line)
@@ -192,15 +185,14 @@ class RecordReader:
         return at if at < len(line) else -1
 
     def _bound(self, more_bytes: int) -> None:
-        if self._bytes + more_bytes > self._limits.row_bytes:
-            limit = f"{self._limits.row_bytes} bytes"
+        if self._bytes + more_bytes > self._row_bytes:
+            limit = f"{self._row_bytes} bytes"
             raise self._rejected("the row", code="ME075", limit=limit, option="max_row_size")
 
     def _rejected(self, reason: str, code: str = "ME061", **details: str) -> RejectedFile:
         row = self.row + 1 if self.row >= 0 else None
         reason = reason if row else f"header: {reason}"
-        limits = self._limits
-        return RejectedFile(diagnose(code, limits.path, row=row, strict=limits.strict, reason=reason, **details))
+        return RejectedFile(diagnose(code, self._path, row=row, strict=self._strict, reason=reason, **details))
 
 
 def _utf8_length(text: str) -> int:
@@ -211,19 +203,15 @@ BOM = "\ufeff"
 _ALIASES = {
     "unicode": "utf-16-le",
     "utf-16": "utf-16-le",
-    "utf16": "utf-16-le",
     "ucs-2": "utf-16-le",
     "unicodefffe": "utf-16-be",
     "bigendianunicode": "utf-16-be",
     "utf-32": "utf-32-le",
-    "utf32": "utf-32-le",
     "utf-8-sig": "utf-8",
     "utf-8-bom": "utf-8",
     "utf-8 with bom": "utf-8",
     "utf-8 without bom": "utf-8",
     "iso-8859-8-i": "iso8859-8",
-    "macintosh": "mac-roman",
-    "us-ascii": "ascii",
 }
 # .NET's code pages that Python knows under their number alone
 _CODE_PAGE = re.compile(r"(?:windows|x-cp|ibm|cp|dos)-?0*(\d{3,5})", re.IGNORECASE)
@@ -326,10 +314,10 @@ def read_dialect(reader: PropertyReader, properties: JsonObject) -> TextDialect:
     default = TextDialect()
     reader.option(places, "FirstRowAsHeader", _header, True)
     return TextDialect(
-        reader.option(places, "RowSeparator", _choice(_ROW_SEPARATORS, "\\r\\n, \\n or \\r"), default.row_separator),
-        reader.option(places, "ColumnSeparator", _choice(_COLUMN_SEPARATORS, ", ; | or tab"), default.column_separator),
-        reader.option(places, "QuoteCharacter", _choice(_QUOTES, "\" ' or empty"), default.quote),
-        reader.option(places, "EscapeCharacter", _choice(_ESCAPES, '\\ / " or empty'), default.escape),
+        reader.option(places, "RowSeparator", by_name(_ROW_SEPARATORS, "\\r\\n, \\n or \\r"), default.row_separator),
+        reader.option(places, "ColumnSeparator", by_name(_COLUMN_SEPARATORS, ", ; | or tab"), default.column_separator),
+        reader.option(places, "QuoteCharacter", by_name(_QUOTES, "\" ' or empty"), default.quote),
+        reader.option(places, "EscapeCharacter", by_name(_ESCAPES, '\\ / " or empty'), default.escape),
         reader.option(places, "NullValue", text, default.null_value),
         reader.option(places, "Encoding", _encoding, default.encoding),
     )
@@ -383,15 +371,6 @@ def _read_column(reader: PropertyReader, entry: JsonObject, number: int) -> Colu
     kind = reader.property(entry, "DataType", by_name(TYPES), "string", called=f"DataType of column {called}")
     nullable = reader.property(entry, "IsNullable", boolean, False, called=f"IsNullable of column {called}")
     return Column(called, kind, nullable) if called else None
-
-
-def _choice(known: Mapping[str, str], allowed: str) -> Callable[[object], str]:
-    def meaning(value: object) -> str:
-        if isinstance(value, str) and value.casefold() in known:
-            return known[value.casefold()]
-        raise Unreadable(allowed)
-
-    return meaning
 
 
 def _header(value: object) -> bool:

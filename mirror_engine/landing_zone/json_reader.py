@@ -268,13 +268,13 @@ def one_of(known: type[Member]) -> Callable[[object], Member]:
     return by_name({member.value: member for member in known})
 
 
-def by_name(known: Mapping[str, Meaning]) -> Callable[[object], Meaning]:
-    """The meaning of a text, in any case."""
+def by_name(known: Mapping[str, Meaning], allowed: str = "") -> Callable[[object], Meaning]:
+    """The meaning of a text, in any case; `allowed` says which there are, in words."""
     folded = {name.casefold(): meaning for name, meaning in known.items()}
 
     def meaning(value: object) -> Meaning:
         if isinstance(value, str) and value.casefold() in folded:
             return folded[value.casefold()]
-        raise Unreadable(either(known))
+        raise Unreadable(allowed or either(known))
 
     return meaning

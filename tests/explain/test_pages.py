@@ -10,7 +10,7 @@ from reference_pages import rules_page
 
 from mirror_engine.explain.pages import explanation, parse, rules, rules_in
 from mirror_engine.landing_zone import metadata
-from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, TextDialect
+from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, diagnose, read_page
 
 HOME = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_fixed_examples_are_well_formed(page) -> None:
     if page.fixed.language == "json":
         json.loads(page.fixed.text)
     elif page.fixed.language == "csv":
-        reader = RecordReader(TextDialect(), RecordLimits("example", 1000, strict=False))
+        reader = RecordReader(TextDialect(), "example", 1000, strict=False)
         records = [record for several in reader.records(iter([page.fixed.text])) for record in several]
         assert len({len(record) for record in records}) == 1
     elif page.fixed.language == "python":

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, TextDialect, decoded
+from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect, decoded
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def pieces(text: AnyStr, cuts: Sequence[int]) -> list[AnyStr]:
 def read(
     text: str, dialect: TextDialect | None = None, cuts: Sequence[int] = (), row_bytes: int = 1 << 20
 ) -> tuple[list[Record], RecordReader]:
-    reader = RecordReader(dialect or TextDialect(), RecordLimits("Orders/1.csv", row_bytes))
+    reader = RecordReader(dialect or TextDialect(), "Orders/1.csv", row_bytes)
     return [record for records in reader.records(pieces(text, cuts)) for record in records], reader
 
 
@@ -148,7 +148,7 @@ def test_corrupt_text_is_rejected_at_its_row(text: str, fault: str) -> None:
 
 
 def test_rows_before_a_fault_are_given_first() -> None:
-    reader = RecordReader(TextDialect(), RecordLimits("f"))
+    reader = RecordReader(TextDialect(), "f")
     records = reader.records(["a\r\n1\r\n2\r\n3,4\r\n"])
     assert next(records) == [["a"], ["1"], ["2"]]
     with pytest.raises(RejectedFile):
@@ -181,7 +181,7 @@ def test_an_endless_row_is_rejected_early() -> None:
             taken.append("x" * 100)
             yield taken[-1]
 
-    reader = RecordReader(TextDialect(), RecordLimits("f", row_bytes=1000))
+    reader = RecordReader(TextDialect(), "f", row_bytes=1000)
     with pytest.raises(RejectedFile, match="ME075"):
         list(reader.records(endless()))
     assert len(taken) <= 12
@@ -201,7 +201,7 @@ def test_undecodable_bytes_are_rejected_at_their_row() -> None:
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "")
 
     with pytest.raises(RejectedFile, match="row 2: bytes that are not in the declared encoding"):
-        list(RecordReader(TextDialect(), RecordLimits("f")).records(texts()))
+        list(RecordReader(TextDialect(), "f").records(texts()))
 
 
 def written(records: list[list[str | None]], dialect: TextDialect, styles: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.csv_dialect import RecordLimits, RecordReader, decoded
+from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded
 from mirror_engine.landing_zone.csv_values import CellFault, parser
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import Column, folded
@@ -220,8 +220,8 @@ class TextChangeFile:
             self._note("ME058")
 
     def _reader(self) -> RecordReader:
-        limits = RecordLimits(self._path, self._config.max_row_size, self._config.strict)
-        return RecordReader(self._metadata.dialect, limits)
+        config = self._config
+        return RecordReader(self._metadata.dialect, self._path, config.max_row_size, strict=config.strict)
 
     def _records(self, reader: RecordReader) -> Iterator[list[Record]]:
         encoding = self._metadata.dialect.encoding
