@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from starlette.testclient import TestClient
 
-from mirror_engine.onelake.app import OneLake
+from mirror_engine.onelake.app import onelake_app
 from mirror_engine.onelake.conditions import NONE, Conditions
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.faults import EmulatorOptions
@@ -109,7 +109,7 @@ def onelake(folder):
     storage = LocalStore(folder)
     lake = Lake(storage, Items(storage), EmulatorOptions())
     lake.items.ensure("shop", "orders")
-    client = TestClient(OneLake(lake), DFS)
+    client = TestClient(onelake_app(lake), DFS)
     client.lake = lake
     return client
 

@@ -37,7 +37,6 @@ HONEST: dict[tuple[str, str], str] = {
     ("met", "mirror_engine/onelake/conditions.py"): "Azure's code ConditionNotMet",
     ("met", "mirror_engine/onelake/errors.py"): "Azure's code ConditionNotMet",
     ("met", "mirror_engine/onelake/lake.py"): "Azure's code ConditionNotMet",
-    ("the service", "mirror_engine/onelake/app.py"): "one of the emulator's HTTP services",
     ("the service", "mirror_engine/onelake/fabric_rest.py"): "Fabric's own message",
 }
 PLACES = ("mirror_engine", "docs", "README.md")

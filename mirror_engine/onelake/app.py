@@ -1,8 +1,7 @@
-"""One ASGI application for all services: `Host` selects the service, parameters and headers the operation."""
+"""The ASGI application for OneLake: parameters and headers of a request select the operation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect, Request
@@ -11,7 +10,6 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake import blob, dfs
 from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, StorageErrorCode, reset_connection
 from mirror_engine.onelake.fault_injection import with_faults
-from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of
 from mirror_engine.onelake.requests import Dialect, LakeRequest, dialect_of, response_headers
 
 if TYPE_CHECKING:
@@ -22,32 +20,13 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.requests import Operation
 
 
-@dataclass(frozen=True)
-class Services:
-    """Hand each request to the service that its `Host` names; on loopback to OneLake."""
+def onelake_app(lake: Lake) -> ASGIApp:
+    """The ASGI application for OneLake: both dialects over one lake."""
 
-    onelake: ASGIApp
-    entra: ASGIApp
-    fabric: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        host = host_of(scope["headers"])
-        app = self.entra if host in LOGINS else self.fabric if host == FABRIC else self.onelake
-        await app(scope, receive, send)
-
-
-class OneLake:
-    """ASGI application: both dialects over one lake."""
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         request = LakeRequest.of(Request(scope, receive))
         try:
-            response = await self._response(request, dialect_of(request))
+            response = await _response(lake, request, dialect_of(request))
         except ClientDisconnect:
             return
         except ConnectionReset:
@@ -55,17 +34,20 @@ class OneLake:
             return
         await response(scope, receive, send)
 
-    async def _response(self, request: LakeRequest, dialect: Dialect) -> Response:
-        try:
-            operation = await with_faults(self._lake, request, operation_of(request, dialect))
-            response = await operation(self._lake, request)
-        except StorageApiError as error:
-            return dialect.error_response(request, error)
-        except StorageUnavailable as error:
-            return dialect.error_response(request, StorageApiError(StorageErrorCode.ServerBusy, str(error)))
-        for name, value in response_headers(request).items():
-            response.headers.setdefault(name, value)
-        return response
+    return answer
+
+
+async def _response(lake: Lake, request: LakeRequest, dialect: Dialect) -> Response:
+    try:
+        operation = await with_faults(lake, request, operation_of(request, dialect))
+        response = await operation(lake, request)
+    except StorageApiError as error:
+        return dialect.error_response(request, error)
+    except StorageUnavailable as error:
+        return dialect.error_response(request, StorageApiError(StorageErrorCode.ServerBusy, str(error)))
+    for name, value in response_headers(request).items():
+        response.headers.setdefault(name, value)
+    return response
 
 
 _ANY = "PUT PATCH POST"  # Hadoop's client sends actions by PUT, too

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -100,12 +100,13 @@ class _Engine:
                 self.cycle_ended.notify_all()
 
 
+@dataclass(eq=False)
 class EnginePool:
     """Starts and stops replication of items; thread-safe, and all but `end`, `poll` and `forget` return soon.
 
-    Args:
+    Attributes:
         store: the folder of the items.
-        items: kept as an attribute.
+        items: of the store.
         config: for all items; an item's definition wins.
         has_engines: else items are started and stopped in name only.
         on_event: gets every event with its item, from any thread.
@@ -116,32 +117,19 @@ class EnginePool:
         clock: monotonic seconds.
     """
 
-    def __init__(  # noqa: PLR0913 - a composition root
-        self,
-        store: Path,
-        items: Items,
-        config: Config,
-        *,
-        has_engines: bool = True,
-        on_event: Callable[[Item, Event], None] = lambda *_: None,
-        on_failure: Callable[[str], None] = lambda _: None,
-        new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None,
-        delays: VisibilityDelays | None = None,
-        resumes: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self.items = items
-        self._config = config
-        self._has_engines = has_engines
-        self._on_event = on_event
-        self._on_failure = on_failure
-        self._new_writer = new_writer
-        self._delays = delays or VisibilityDelays()
-        self._resumes = resumes
-        self._clock = clock
-        self._engines: dict[str, _Engine] = {}
-        self._lock = threading.Lock()
+    store: Path
+    items: Items
+    config: Config
+    _: KW_ONLY
+    has_engines: bool = True
+    on_event: Callable[[Item, Event], None] = lambda *_: None
+    on_failure: Callable[[str], None] = lambda _: None
+    new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
+    delays: VisibilityDelays = field(default_factory=VisibilityDelays)
+    resumes: bool = False
+    clock: Callable[[], float] = time.monotonic
+    _engines: dict[str, _Engine] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def start_all(self) -> None:
         """Start every item, except those that were stopped, or never started."""
@@ -169,7 +157,7 @@ class EnginePool:
         """An item's status, and why its engine ended; `""` where it did not."""
         engine = self._engine(item)
         with self._lock:
-            is_new = engine.status is DatabaseStatus.INITIALIZED and self._clock() < engine.ready_at
+            is_new = engine.status is DatabaseStatus.INITIALIZED and self.clock() < engine.ready_at
             return (DatabaseStatus.INITIALIZING if is_new else engine.status), engine.error
 
     def tables(self, item: Item) -> Sequence[Mapping[str, Any]]:
@@ -182,7 +170,7 @@ class EnginePool:
         status, error = self.status(item)
         if error:
             return [UnmetCondition("", status.value, error, needs_attention=True)]
-        if status not in _ACTIVE or not self._has_engines:
+        if status not in _ACTIVE or not self.has_engines:
             return []
         with self._mirror(item) as mirror:
             try:
@@ -195,7 +183,7 @@ class EnginePool:
         """Register an item that the REST API created: Initializing for a moment, then Initialized."""
         with self._lock:
             self._mark_stopped(item, DatabaseStatus.INITIALIZED)
-            self._engines[item.id] = _Engine(self._clock() + INITIALIZING_SECONDS)
+            self._engines[item.id] = _Engine(self.clock() + INITIALIZING_SECONDS)
 
     def start(self, item: Item) -> None:
         """Start replication; idempotent. After a stop all tables are rebuilt (LZ-7.7)."""
@@ -208,11 +196,11 @@ class EnginePool:
             marker = self._marker(item)
             with self._lock:
                 engine.stop, engine.error, engine.status = threading.Event(), "", DatabaseStatus.STARTING
-                if self._has_engines:
+                if self.has_engines:
                     run = partial(self._run, item, engine, marker)
                     engine.thread = threading.Thread(target=run, name=f"mirror {item.name}")
                     engine.thread.start()
-            if not self._has_engines:
+            if not self.has_engines:
                 self._note_running(item, engine)
 
     def stop(self, item: Item) -> None:
@@ -245,22 +233,22 @@ class EnginePool:
                 engine.thread.join()
 
     def _root(self, item: Item) -> Path:
-        return self._store / item.path
+        return self.store / item.path
 
     def _mirror(
         self, item: Item, listeners: Sequence[Callable[[Event], None]] = (), config: Config | None = None
     ) -> Mirror:
         root = self._root(item)
-        storage = RetryingStorage(EngineView(LocalStorage(root), self._delays, item.path))
+        storage = RetryingStorage(EngineView(LocalStorage(root), self.delays, item.path))
         config = config or self._config_of(item)
-        return Mirror(root, config, writer=self._new_writer(item), storage=storage, listeners=listeners)
+        return Mirror(root, config, writer=self.new_writer(item), storage=storage, listeners=listeners)
 
     def _engine(self, item: Item) -> _Engine:
         with self._lock:
             if item.id not in self._engines:
                 marker = self._marker(item)
                 status = DatabaseStatus(marker["status"]) if marker else DatabaseStatus.INITIALIZED
-                self._engines[item.id] = _Engine(self._clock(), status)
+                self._engines[item.id] = _Engine(self.clock(), status)
             return self._engines[item.id]
 
     def _marker(self, item: Item) -> Mapping[str, str] | None:
@@ -286,8 +274,8 @@ class EnginePool:
         """One engine from start to stop, on a thread of its own."""
         try:
             engine.started_cycle = engine.ended_cycle = 0
-            listeners: list[Callable[[Event], None]] = [partial(self._on_event, item), engine.on_event]
-            if marker and marker["status"] == DatabaseStatus.STOPPED and not self._resumes:
+            listeners: list[Callable[[Event], None]] = [partial(self.on_event, item), engine.on_event]
+            if marker and marker["status"] == DatabaseStatus.STOPPED and not self.resumes:
                 config = replace(self._config_of(item), default_schema=marker["default_schema"])
                 with self._mirror(item, listeners, config) as before:
                     before.rebuild()
@@ -305,7 +293,7 @@ class EnginePool:
 
     def _fail(self, item: Item, engine: _Engine, message: str) -> None:
         engine.error = message
-        self._on_failure(f"replication of {item.path} ended: {message}")
+        self.on_failure(f"replication of {item.path} ended: {message}")
 
     def _finish(self, item: Item, engine: _Engine) -> None:
         if engine.status is DatabaseStatus.STOPPING:
@@ -318,8 +306,8 @@ class EnginePool:
 
     def _config_of(self, item: Item) -> Config:
         if item.definition is None:
-            return self._config
+            return self.config
         definition = read_definition(item.definition)
         options = {"default_schema": definition.default_schema, "vacuum_retention_days": definition.retention_days}
         changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        return replace(self._config, **changes)
+        return replace(self.config, **changes)

@@ -27,9 +27,7 @@ def is_served(host: str) -> bool:
 def host_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The request's host in lower case without its port; None unless there is exactly one `Host` header."""
     hosts = [value for name, value in headers if name == b"host"]
-    return without_port(hosts[0].decode("latin-1").lower()) if len(hosts) == 1 else None
-
-
-def without_port(authority: str) -> str:
-    """`localhost` of `localhost:8080`, `::1` of `[::1]:8080`."""
-    return authority[1:].partition("]")[0] if authority.startswith("[") else authority.partition(":")[0]
+    if len(hosts) != 1:
+        return None
+    host = hosts[0].decode("latin-1").lower()
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]

@@ -14,7 +14,7 @@ from mirror_engine.config import Config
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.onelake.app import OneLake, Services
+from mirror_engine.onelake.app import onelake_app
 from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import ConnectionInfo, Listening, StateFolder, write_private
 from mirror_engine.onelake.engine_pool import EnginePool
@@ -22,6 +22,7 @@ from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.fabric_rest import fabric_app
 from mirror_engine.onelake.fault_injection import FAULT_API_PATH, FabricFaults, FaultApi
 from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of
 from mirror_engine.onelake.items import Items, NameInUse, NameUnusable
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.network import Listeners
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
     from typing_extensions import Self
 
     from mirror_engine.events import Event
@@ -50,10 +51,20 @@ ANY_SECRET = "x"  # noqa: S105 - any will do
 NO_PROXY = "localhost,127.0.0.1"  # older clients fail on ::1
 
 
-def services(lake: Lake, engines: EnginePool, secret: str | None) -> Services:
-    """All services of an emulator; `secret` is the only client secret that Entra accepts, None for any."""
+def services(lake: Lake, engines: EnginePool, secret: str | None) -> ASGIApp:
+    """All services of an emulator, by `Host`; on loopback OneLake.
+
+    `secret` is the only client secret that Entra accepts, None for any.
+    """
     lake.options.poll = engines.poll
-    return Services(OneLake(lake), entra_app(secret), FabricFaults(fabric_app(engines), lake.options))
+    onelake, entra = onelake_app(lake), entra_app(secret)
+    others: dict[str | None, ASGIApp] = {FABRIC: FabricFaults(fabric_app(engines), lake.options)}
+    others |= dict.fromkeys(LOGINS, entra)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await others.get(host_of(scope["headers"]), onelake)(scope, receive, send)
+
+    return answer
 
 
 @dataclass(frozen=True)
@@ -84,50 +95,42 @@ class ServerPlan:
     resumes: bool = False
 
 
+@dataclass(eq=False)
 class Server:
     """A running emulator while entered.
 
-    Args:
+    Attributes:
         plan: what and how.
         on_error: gets messages about failures, without request content.
         on_event: gets every event of the engines, with its item.
         on_rejected: gets every rejected request.
-
-    Attributes:
-        connection: how it is reached.
+        connection: how it is reached, while entered.
 
     Raises:
         RootLocked: on entering, another process serves this STORE.
         UsageError: on entering, the store is not a folder, a name cannot be a folder's, or a port is in use.
     """
 
-    def __init__(
-        self,
-        plan: ServerPlan,
-        on_error: Callable[[str], None],
-        on_event: Callable[[Item, Event], None] = lambda *_: None,
-        on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
-    ) -> None:
-        self._plan = plan
-        self._on_error = on_error
-        self._on_event = on_event
-        self._on_rejected = on_rejected
-        self._state = StateFolder(plan.store)
+    plan: ServerPlan
+    on_error: Callable[[str], None]
+    on_event: Callable[[Item, Event], None] = lambda *_: None
+    on_rejected: Callable[[RejectedRequest], None] = lambda _: None
 
     def __enter__(self) -> Self:
-        plan = self._plan
+        plan, store = self.plan, self.plan.store.absolute()
+        self._state = StateFolder(store)
         with ExitStack() as stack:
             self._lock_store(stack)
-            storage = LocalStore(plan.store.absolute())
+            storage = LocalStore(store)
             items = Items(storage)
             item = self._default_item(items)
             self._engines = EnginePool(
-                plan.store.absolute(),
+                store,
                 items,
                 plan.config,
                 has_engines=plan.has_engines,
-                on_event=self._on_event,
-                on_failure=self._on_error,
+                on_event=self.on_event,
+                on_failure=self.on_error,
                 new_writer=plan.new_writer,
                 delays=plan.options.delays,
                 resumes=plan.resumes,
@@ -151,10 +154,10 @@ class Server:
         return [(item, condition) for item in items for condition in self._engines.unmet_conditions(item)]
 
     def _report_lost_file(self, path: str) -> None:
-        self._on_error(f"{printable(path)}: a rename without a condition replaced this file; its content is lost")
+        self.on_error(f"{printable(path)}: a rename without a condition replaced this file; its content is lost")
 
     def _lock_store(self, stack: ExitStack) -> None:
-        store = self._plan.store
+        store = self.plan.store
         zones = [*store.glob(ZONE), *store.glob(f"*/{ZONE}")]
         if zones:  # a ROOT, or a workspace: its `Files` would be served as an item
             raise UsageError(
@@ -178,7 +181,7 @@ class Server:
 
     def _default_item(self, items: Items) -> Item:
         """The named mirrored database, the first one, or a new one."""
-        plan = self._plan
+        plan = self.plan
         workspace = plan.workspace or next((workspace.name for workspace in items.workspaces()), WORKSPACE)
         present = items.workspace(workspace)
         first = next((item.name for item in items.items(present)), ITEM) if present else ITEM
@@ -193,19 +196,19 @@ class Server:
             raise UsageError(f"--workspace, --item: {error}", "Use a name that a folder can have.") from None
 
     def _listen(self, stack: ExitStack, application: ASGIApp, item: Item) -> ConnectionInfo:
-        plan, listening = self._plan, self._plan.listening
+        plan, listening = self.plan, self.plan.listening
         authority = create_authority(self._state.tls, listening.address)
         fault_api = FaultApi(application, plan.options) if plan.has_fault_api else None
-        page = Web(self._engines.shown, port=listening.page_port, secret=listening.token, on_error=self._on_error)
+        page = Web(self._engines.shown, port=listening.page_port, secret=listening.token, on_error=self.on_error)
         listeners = Listeners(
             fault_api or application,
             authority.context(),
             listen=listening.address,
             port=listening.port,
             secret=listening.token,
-            on_error=self._on_error,
+            on_error=self.on_error,
             on_answered=page.metrics.count_request,
-            on_rejected=self._on_rejected,
+            on_rejected=self.on_rejected,
         )
         for server in (listeners, page):
             server.start()
@@ -239,7 +242,7 @@ class Server:
             "NODE_USE_ENV_PROXY": "1",  # Node 22.21 and 24: fetch, too
             "AZURE_TENANT_ID": TENANT,
             "AZURE_CLIENT_ID": CLIENT,
-            "AZURE_CLIENT_SECRET": self._plan.listening.token or ANY_SECRET,
+            "AZURE_CLIENT_SECRET": self.plan.listening.token or ANY_SECRET,
             "FABRIC_WORKSPACE_ID": item.workspace.id,
             "FABRIC_MIRRORED_DATABASE_ID": item.id,
             "PATH": str(self._state.programs),

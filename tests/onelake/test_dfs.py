@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from lakes import DFS, ITEM, LANDING, onelake
 
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.errors import StorageErrorCode
 
 URL = f"{DFS}/{LANDING}"
@@ -254,3 +255,11 @@ def test_a_method_is_overridden_by_none_that_is_answered_otherwise_on_the_wire(c
         answer = client.request(method, f"{URL}/T/x", headers={"X-HTTP-Method-Override": meant})
         assert answer.status_code == (405 if method == "POST" else 200)
     assert client.get(f"{URL}/T/x").content == b"abc"
+
+
+def test_a_disk_that_fails_is_a_busy_server(client, monkeypatch):
+    def fail(*_):
+        raise StorageUnavailable("the disk is full")
+
+    monkeypatch.setattr(client.lake, "create_file", fail)
+    assert code(client.put(f"{URL}/T/1.csv?resource=file")) == (503, "ServerBusy")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from mirror_engine.config import Config
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
 from mirror_engine.onelake.fabric_rest import DOCUMENT, TABLES_PER_PAGE, fabric_app
 from mirror_engine.onelake.items import Items
@@ -210,6 +211,15 @@ def test_an_error_comes_with_the_status(client, pool, monkeypatch):
     monkeypatch.setattr(pool, "status", lambda _: (DatabaseStatus.RUNNING, "too many tables"))
     status = client.post(f"{at}/getMirroringStatus").json()
     assert status == {"status": "Running", "error": {"errorCode": "InternalError", "message": "too many tables"}}
+
+
+def test_a_disk_that_fails_is_a_busy_service(client, pool, monkeypatch):
+    def fail(*_):
+        raise StorageUnavailable("the disk is full")
+
+    monkeypatch.setattr(pool.items, "create", fail)
+    answer = client.post(client.items, json={"displayName": "x"})
+    assert (refused(answer), answer.headers["retry-after"]) == ((503, "ServiceUnavailable"), "1")
 
 
 def test_other_paths_and_methods_are_refused_in_the_same_form(client):

