@@ -6,7 +6,6 @@ import json
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
-from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
@@ -27,7 +26,7 @@ from mirror_engine.onelake.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from mirror_engine.onelake.address import Address
     from mirror_engine.onelake.conditions import Properties
@@ -54,25 +53,24 @@ def list_blobs(lake: Lake, request: LakeRequest) -> Response:
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "The only delimiter is /.")
     place = lake.address(request.raw_path)
     blobs = _blobs(lake, place, query.get("prefix", ""), start_from, one_level=bool(delimiter))
-    page = list(islice(blobs, limit + 1))
     root = ET.Element("EnumerationResults", ContainerName=place.written[0])  # with more, adlfs sees nothing
     for word, name in _ECHOED.items():
         if word in query:
             _text(root, name, query[word])
     listed = ET.SubElement(root, "Blobs")
-    for name, properties in page[:limit]:
+    for name, properties in blobs[:limit]:
         if not name.endswith(DELIMITER):
             _blob(ET.SubElement(listed, "Blob"), name, properties)
-    for name, _ in page[:limit]:
+    for name, _ in blobs[:limit]:
         if name.endswith(DELIMITER):
             _text(ET.SubElement(listed, "BlobPrefix"), "Name", name)
-    _text(root, "NextMarker", page[limit][0] if len(page) > limit else "")
+    _text(root, "NextMarker", blobs[limit][0] if len(blobs) > limit else "")
     return Response(ET.tostring(root, "utf-8", xml_declaration=True), media_type="application/xml;charset=utf-8")
 
 
 def _blobs(
     lake: Lake, place: Address, prefix: str, start_from: str, *, one_level: bool
-) -> Iterator[tuple[str, Properties]]:
+) -> Sequence[tuple[str, Properties]]:
     """Names that begin with a prefix, in order; of one level, a folder's name ends with the delimiter."""
     folder = lake.inside(place, prefix.rpartition(DELIMITER)[0])
     whole = f"{place.shown}/{prefix}" if place.shown else prefix
@@ -80,11 +78,11 @@ def _blobs(
         paths = lake.list(folder, "" if one_level else start_from, recursive=not one_level)
     except StorageApiError as error:
         if error.code is StorageErrorCode.PathNotFound:
-            return iter(())
+            return []
         raise
-    named = ((path.name + DELIMITER * (one_level and path.properties.is_folder), path.properties) for path in paths)
-    ordered = sorted(named, key=lambda pair: pair[0]) if one_level else named
-    return ((name, properties) for name, properties in ordered if name.startswith(whole) and name >= start_from)
+    named = [(path.name + DELIMITER * (one_level and path.properties.is_folder), path.properties) for path in paths]
+    matching = [(name, properties) for name, properties in named if name.startswith(whole) and name >= start_from]
+    return sorted(matching, key=lambda pair: pair[0])
 
 
 def _blob(blob: ET.Element, name: str, properties: Properties) -> None:

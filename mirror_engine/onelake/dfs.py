@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -108,7 +107,7 @@ def list_paths(lake: Lake, request: LakeRequest) -> Response:
         message = "continuation is not a token of this server."
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message) from problem
     folder = lake.inside(lake.address(request.raw_path), request.query.get("directory", ""))
-    paths = list(islice(lake.list(folder, start_from, recursive=request.flag("recursive")), limit + 1))
+    paths = lake.list(folder, start_from, recursive=request.flag("recursive"))
     response = JSONResponse({"paths": [_path_json(path.name, path.properties) for path in paths[:limit]]})
     if len(paths) > limit:
         response.headers["x-ms-continuation"] = base64.urlsafe_b64encode(paths[limit].name.encode()).decode()

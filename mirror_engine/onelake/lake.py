@@ -19,7 +19,7 @@ from mirror_engine.onelake.visibility import LISTS, TIME_SHIFT
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from mirror_engine.onelake.address import Address
     from mirror_engine.onelake.conditions import Conditions
@@ -106,11 +106,11 @@ class Lake:
             raise StorageApiError(StorageErrorCode.PathNotFound)
         return found
 
-    def list(self, folder: Address, start_from: str = "", *, recursive: bool = False) -> Iterator[ListedPath]:
+    def list(self, folder: Address, start_from: str = "", *, recursive: bool = False) -> Sequence[ListedPath]:
         """The entries of a folder (of a workspace: its items), by whole name in code point order: `a`, `a.txt`, `a/b`.
 
         Args:
-            folder: must exist; checked at once, not at the first step.
+            folder: must exist.
             start_from: the first name, inclusive, as `ListedPath.name` spells it.
             recursive: all files and folders below the folder, not only those directly in it.
         """
@@ -120,23 +120,18 @@ class Lake:
         if folder.item is None:
             items = {item.name for item in self.items.items(folder.workspace)}
             entries = [entry for entry in entries if entry.name in items]
-        prefix = f"{folder.shown}/" if folder.shown else ""
-        return self._walk(_steps(folder.path, prefix, entries), start_from, recursive=recursive)
-
-    def _walk(
-        self, steps: Iterator[tuple[str, str, Entry]], start_from: str, *, recursive: bool
-    ) -> Iterator[ListedPath]:
-        """Depth first, without recursion; a folder's entries sort at `name/`, after `name.txt`."""
-        pending = [steps]
+        listed = []
+        pending = [(folder.path, f"{folder.shown}/" if folder.shown else "", entries)]
         while pending:
-            name, path, entry = next(pending[-1], ("", "", None))
-            if entry is None:
-                pending.pop()
-            elif name.endswith("/"):
-                if recursive and (name >= start_from or start_from.startswith(name)):
-                    pending.append(_steps(path, name, self._visible(path) or ()))
-            elif name >= start_from:
-                yield ListedPath(name, Properties.of(entry))
+            path, prefix, entries = pending.pop()
+            for entry in entries:
+                name, below = f"{prefix}{entry.name}", f"{path}/{entry.name}"
+                if name >= start_from:
+                    listed.append(ListedPath(name, Properties.of(entry)))
+                is_due = f"{name}/" >= start_from or start_from.startswith(f"{name}/")
+                if recursive and is_due and entry.kind is Kind.FOLDER:
+                    pending.append((below, f"{name}/", self._visible(below) or ()))
+        return sorted(listed, key=lambda path: path.name)
 
     def _visible(self, path: str) -> Sequence[Entry] | None:
         entries, is_hidden = self.storage.list(path), self.options.delays.is_hidden
@@ -388,13 +383,6 @@ class Lake:
         """Never the same time twice: with the identity it makes the ETag."""
         self._last_ns = max(self._clock(), self._last_ns + 1)
         return TIME_SHIFT.get()(self._last_ns)
-
-
-def _steps(path: str, prefix: str, entries: Sequence[Entry]) -> Iterator[tuple[str, str, Entry]]:
-    """Names to list and, with a slash at the end, folders to enter, in code point order."""
-    steps = [(prefix + entry.name, f"{path}/{entry.name}", entry) for entry in entries]
-    steps += [(f"{name}/", below, entry) for name, below, entry in steps if entry.kind is Kind.FOLDER]
-    return iter(sorted(steps, key=lambda step: step[0]))
 
 
 def _check_no_folder(present: Properties | None) -> None:
