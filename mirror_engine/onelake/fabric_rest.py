@@ -19,7 +19,7 @@ from mirror_engine._version import __version__
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER
 from mirror_engine.onelake.engine_pool import DatabaseStatus
-from mirror_engine.onelake.errors import StorageApiError
+from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import (
     CorruptedPayload,
@@ -319,7 +319,7 @@ async def _error_response(_: Request, problem: Exception) -> Response:
     match problem:
         case FabricApiError():
             return problem.response()
-        case StorageApiError():  # of `read_bounded`
+        case StorageApiError(code=StorageErrorCode.RequestBodyTooLarge):
             error = FabricApiError(FabricErrorCode.RequestBodyTooLarge)
         case NameInUse():
             error = FabricApiError(FabricErrorCode.ItemDisplayNameAlreadyInUse)
