@@ -34,9 +34,6 @@ def test_throttled_requests_have_no_effect_and_a_retry_after_header(tmp_path, st
         assert (answers[1].code, answers[1].headers["Retry-After"]) == (code, "7")
         assert [client.length(f"{TABLE}/{number}.csv") for number in range(4)] == [0, None, None, 0]
         assert [fault[1:] for fault in client.reported] == [("PUT", f"{TABLE}/{number}.csv") for number in (1, 2)]
-
-
-def test_a_throttled_body_is_not_kept(tmp_path):
     with faulty(tmp_path, "throttle operation=append") as client:
         client.create(FILE)
         assert client("PATCH", f"{FILE}?action=append&position=0", b"x" * 3_000_000).status == 503

@@ -63,23 +63,6 @@ def test_what_cannot_be_meant_is_refused_with_what_can(text, reported):
     assert refused.value.help
 
 
-def test_the_specification_s_faults_are_all_there():
-    assert set(NAMES) == {
-        "delay_visibility",
-        "throttle",
-        "lost_response",
-        "lost_request",
-        "cut_body",
-        "slow_flush",
-        "poll_mid_upload",
-        "folder_in_use",
-        "detect_delay",
-        "same_mtime",
-        "shuffle_ties",
-        "token_expired",
-    }
-
-
 def test_every_fault_is_documented_with_an_example_that_can_be_given():
     page = (Path(__file__).parents[2] / "docs/emulator.md").read_text(encoding="utf-8")
     examples = re.findall(r"^\| `(\w+)` \|.*\| `([^`]+)` \|$", page, re.MULTILINE)

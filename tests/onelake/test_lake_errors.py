@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from lakes import ABSENT_ONLY, ZoneClient, refused
+from lakes import ABSENT_ONLY, refused
 
 from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import StorageErrorCode as Code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Attempt = Callable[[ZoneClient], object]
 
 OTHER_TAG = Conditions.of({"if-match": '"other"'})
 ANY_TAG = Conditions.of({"if-match": "*"})
@@ -34,8 +27,6 @@ def filled(zone):
 ATTEMPTS = [
     # create
     (Code.PathAlreadyExists, lambda z: z.lake.create_folder(z.at("U"), ABSENT_ONLY)),
-    (Code.PathConflict, lambda z: z.lake.create_folder(z.at("T/f"))),
-    (Code.PathConflict, lambda z: z.lake.create_folder(z.at("T/f/below"))),
     (Code.PathAlreadyExists, lambda z: z.create("T/f", ABSENT_ONLY)),
     (Code.PathAlreadyExists, lambda z: z.create("T", ABSENT_ONLY)),
     (Code.PathConflict, lambda z: z.create("T")),
@@ -68,13 +59,6 @@ ATTEMPTS = [
     (Code.PathNotFound, lambda z: z.lake.set_metadata(z.at("T/new"))),
     # rename
     (Code.SourcePathNotFound, lambda z: z.rename("T/new", "T/h")),
-    (Code.RenameDestinationParentPathNotFound, lambda z: z.rename("T/f", "V/f")),
-    (Code.RenameDestinationParentPathNotFound, lambda z: z.rename("T/f", "T/f/g")),
-    (Code.PathAlreadyExists, lambda z: z.rename("T", "U")),
-    (Code.PathConflict, lambda z: z.rename("T/f", "U")),
-    (Code.PathConflict, lambda z: z.rename("U", "T/f")),
-    (Code.InvalidRenameSourcePath, lambda z: z.rename("T", "T")),
-    (Code.InvalidRenameSourcePath, lambda z: z.rename("T", "T/inside")),
     (Code.PathAlreadyExists, lambda z: z.rename("T/f", "T/g", ABSENT_ONLY)),
     (Code.ConditionNotMet, lambda z: z.rename("T/f", "T/g", OTHER_TAG)),
     (Code.SourceConditionNotMet, lambda z: z.lake.rename(z.at("T/f"), z.at("T/g"), source_conditions=OTHER_SOURCE)),

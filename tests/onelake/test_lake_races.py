@@ -153,29 +153,3 @@ def test_a_file_replaced_while_its_pieces_are_put_together_keeps_the_newer_conte
     with refused(StorageErrorCode.PathNotFound):
         zone.flush("T/f", 6)
     assert zone.read("T/f") == b"newer"
-
-
-@pytest.mark.parametrize("step", ["publish", "rename", "touch", "move_to_trash", "open"])
-def test_a_path_that_disappears_between_two_steps_is_absent(zone, monkeypatch, step):
-    """The engine moves processed files away without asking."""
-    zone.put("T/f", b"abc")
-    zone.append("T/f", 3, b"def")
-    call = getattr(zone.storage, step)
-
-    def raced(*arguments):
-        monkeypatch.setattr(zone.storage, step, call)
-        zone.storage.delete(zone.at("T").path)
-        return call(*arguments)
-
-    attempts = {
-        "publish": (lambda: zone.flush("T/f", 6), StorageErrorCode.PathNotFound),
-        "rename": (lambda: zone.rename("T/f", "g"), StorageErrorCode.SourcePathNotFound),
-        "touch": (lambda: zone.lake.set_metadata(zone.at("T/f")), StorageErrorCode.PathNotFound),
-        "move_to_trash": (lambda: zone.lake.delete(zone.at("T/f")), StorageErrorCode.PathNotFound),
-        "open": (lambda: zone.lake.copy(zone.at("T/f"), zone.at("g")), StorageErrorCode.SourcePathNotFound),
-    }
-    attempt, fault = attempts[step]
-    monkeypatch.setattr(zone.storage, step, raced)
-    with refused(fault):
-        attempt()
-    assert zone.names() == []
