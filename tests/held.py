@@ -65,9 +65,9 @@ class HeldShop(Shop):
                 self.writer.let_all_go()
 
     @contextmanager
-    def at_work(self):
+    def at_work(self, **parts):
         """An engine; gives a function that runs a cycle."""
-        with self.engine() as running:
+        with self.engine(**parts) as running:
             yield lambda: running.cycle(NO_STOP, None, self.stuck(running)) or running.last
 
     def settle(self, running):

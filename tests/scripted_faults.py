@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import re
 import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -44,6 +46,24 @@ class Script:
                 result.close()
             raise StorageUnavailable(f"{name}: answer lost by script")
         return result
+
+
+class Failing(Script):
+    """A script in which calls fail by their words, such as `move .*Orders`, so many `times` or until `is_over`."""
+
+    def __init__(self, pattern: str, error: type[Exception] = StorageUnavailable, *, times: float = math.inf) -> None:
+        super().__init__()
+        self.pattern = pattern
+        self.error = error
+        self.times = times
+        self.is_over = False
+
+    def run(self, name: str, call: Callable[[], object]) -> object:
+        if re.match(self.pattern, name) and not self.is_over:
+            self.times -= 1
+            self.is_over = self.times <= 0
+            raise self.error(f"{name}: scripted")
+        return super().run(name, call)
 
 
 def faulty(port: _Port, script: Script) -> _Port:
