@@ -31,6 +31,13 @@ PASSED_OVER = {
     "staging folder": ({"_scratchPad/x": b"", "T/_scratchPad/x": b""}, ["ME082 _scratchPad", "ME082 T/_scratchPad"]),
     "file in a schema folder": ({"S.schema/x": b"", "S.schema/_x": b""}, ["ME002 S.schema/x", "ME082 S.schema/_x"]),
     "partner events out of place": ({"T/_partnerEvents.json": b"{}"}, ["ME006 T/_partnerEvents.json"]),
+    "partner events in a schema folder": (
+        {"S.schema/_partnerEvents.json": b"{}"},
+        ["ME006 S.schema/_partnerEvents.json"],
+    ),
+    "hidden table in a schema folder": ({f"S.schema/_Items/{name(1)}": b""}, ["ME005 S.schema/_Items"]),
+    "no or hidden partition": ({"T/day=/x": b"", "T/_k=v/x": b""}, ["ME003 T/day=", "ME082 T/_k=v"]),
+    "hidden file in a partition": ({"P/_metadata.json": PARTITIONED, "P/k=v/_x": b""}, ["ME021 P/k=v/_x"]),
     "unreadable partner events": ({"_partnerEvents.json": b"{"}, ["ME006 _partnerEvents.json"]),
     "folder without metadata": ({"U/x.parquet": b""}, ["ME008 U"]),
     "empty folder": ({"Empty/": None}, ["ME008 Empty"]),

@@ -39,169 +39,117 @@ FULL = Progress(
 )
 
 
+MANY = replace(FULL, applied={f"{number}.csv": AppliedFile("e", "d", 1, 1, 1) for number in range(2000)})
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "deep" / "ledger.sqlite"
 
 
-def reopened(ledger, path):
-    ledger.close()
-    return Ledger.open(path)
+def opened(path):
+    return closing(Ledger.open(path))
+
+
+def tables_after(path, *records):
+    """What a ledger knows, opened again, after these tables were recorded."""
+    with opened(path) as ledger:
+        for table, progress in records:
+            ledger.record(table, progress)
+    with opened(path) as ledger:
+        return ledger.tables()
 
 
 def test_everything_recorded_is_read_back(path):
-    ledger = Ledger.open(path)
-    ledger.record(ORDERS, FULL)
-    ledger.record(ITEMS, Progress("g2", "folder-2"))
-    ledger = reopened(ledger, path)
-    assert ledger.tables() == {ORDERS: FULL, ITEMS: Progress("g2", "folder-2")}
-    ledger.close()
+    tables = {ORDERS: FULL, ITEMS: Progress("g2", "folder-2"), TableName("", "Orders"): Progress("g3", "folder-3")}
+    assert tables_after(path, *tables.items()) == tables
 
 
 def test_applied_files_are_added_changed_and_forgotten_with_their_generation(path):
-    ledger = Ledger.open(path)
-    ledger.record(ORDERS, FULL)
     more = {**FULL.applied, "b.csv": AppliedFile("e9", "d9", 9, 9, 9), "c.csv": AppliedFile("e3", "d3", 5, 1, 5)}
-    ledger.record(ORDERS, replace(FULL, applied=more))
-    ledger = reopened(ledger, path)
-    assert ledger.progress(ORDERS).applied == more
-    ledger.record(ORDERS, replace(FULL, generation="g9", applied={"z.csv": more["c.csv"]}))
-    ledger = reopened(ledger, path)
-    assert list(ledger.progress(ORDERS).applied) == ["z.csv"]
-    ledger.record(ORDERS, replace(FULL, generation="g9", applied={}))
-    ledger = reopened(ledger, path)
-    assert ledger.progress(ORDERS).applied == {}
-    ledger.close()
+    assert tables_after(path, (ORDERS, FULL), (ORDERS, replace(FULL, applied=more)))[ORDERS].applied == more
+    for applied in ({"z.csv": more["c.csv"]}, {}):
+        again = tables_after(path, (ORDERS, replace(FULL, generation="g9", applied=applied)))
+        assert again[ORDERS].applied == applied
 
 
 def test_a_forgotten_table_is_not_known(path):
-    ledger = Ledger.open(path)
-    ledger.record(ORDERS, FULL)
-    ledger.forget(ORDERS)
-    ledger.forget(ITEMS)
-    ledger = reopened(ledger, path)
-    assert ledger.tables() == {}
-    ledger.close()
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL)
+        ledger.forget(ORDERS)
+        ledger.forget(ITEMS)
+    assert tables_after(path) == {}
 
 
-def test_tables_of_one_name_in_two_schemas_are_two(path):
-    ledger = Ledger.open(path)
-    tables = {TableName(schema, "Orders"): Progress(f"g-{schema}", "f") for schema in ("", "Sales", "Stock")}
-    for table, progress in tables.items():
-        ledger.record(table, progress)
-    ledger = reopened(ledger, path)
-    assert ledger.tables() == tables
-    ledger.close()
-
-
-def test_facts_and_the_mirrors_id_stay(path):
-    ledger = Ledger.open(path)
-    mirror = ledger.mirror
-    ledger.set_property("anchor", "a|b")
-    ledger = reopened(ledger, path)
-    assert (ledger.mirror, ledger.get_property("anchor"), ledger.get_property("unknown")) == (mirror, "a|b", "")
-    ledger.close()
-
-
-@pytest.mark.parametrize("harm", [b"", b"no database at all", None], ids=["emptied", "garbage", "truncated"])
-def test_a_damaged_ledger_is_put_aside_and_begun_again(path, harm):
-    ledger = Ledger.open(path)
-    ledger.record(ORDERS, FULL)
-    ledger.close()
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2] if harm is None else harm)
-    ledger = Ledger.open(path)
-    assert ledger.tables() == {}
-    ledger.record(ITEMS, Progress("g2", "folder-2"))
-    ledger = reopened(ledger, path)
-    assert list(ledger.tables()) == [ITEMS]
-    ledger.close()
+def test_properties_and_the_mirrors_id_stay(path):
+    with opened(path) as ledger:
+        mirror = ledger.mirror
+        ledger.set_property("anchor", "a|b")
+    with opened(path) as ledger:
+        assert (ledger.mirror, ledger.get_property("anchor"), ledger.get_property("unknown")) == (mirror, "a|b", "")
 
 
 def test_a_reader_sees_the_ledger_while_it_is_open_and_cannot_change_it(path):
-    ledger = Ledger.open(path)
-    ledger.record(ORDERS, FULL)
-    reader = Ledger.read(path)
-    assert reader.tables() == {ORDERS: FULL}
-    reader.forget(ORDERS)
-    reader.close()
-    assert ledger.tables() == {ORDERS: FULL}
-    ledger = reopened(ledger, path)
-    assert ledger.tables() == {ORDERS: FULL}
-    ledger.close()
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL)
+        with closing(Ledger.read(path)) as reader:
+            assert reader.tables() == {ORDERS: FULL}
+            reader.forget(ORDERS)
+        assert ledger.tables() == {ORDERS: FULL}
+    assert tables_after(path) == {ORDERS: FULL}
 
 
 def test_reading_no_ledger_finds_nothing_and_makes_nothing(path):
-    reader = Ledger.read(path)
-    assert reader.tables() == {}
-    reader.close()
+    with closing(Ledger.read(path)) as reader:
+        assert reader.tables() == {}
     assert not path.parent.exists()
 
 
-def changed_in(path, statement, *values):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement, values)
+def without_a_page(content):
+    return content[: -4096 - 2048] + bytes(2048) + content[-4096:]
+
+
+HARMS = {
+    "emptied": lambda _: b"",
+    "garbage": lambda _: b"no database at all",
+    "truncated": lambda content: content[: len(content) // 2],
+    "a page lost its bytes": without_a_page,
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_ledger_is_put_aside_and_begun_again(path, harm):
+    tables_after(path, (ORDERS, MANY))
+    path.write_bytes(HARMS[harm](path.read_bytes()))
+    assert tables_after(path) == {}
+    assert list(tables_after(path, (ITEMS, Progress("g2", "folder-2")))) == [ITEMS]
 
 
 WRONG = [
-    *(
-        {"batch": 1.0},
-        {"batch": True},
-        {"external_change_version": "3"},
-        {"generation": 7},
-        {"last_commit_at": float("inf")},
-        {"configured_at": {}},
-        {"missing_since": -1},
-    ),
-    *({"watermarks": {"": "7"}}, {"watermarks": {"": None}}, {"applied": []}, {"key_columns": [1]}),
+    *({"batch": 1.0}, {"batch": True}, {"external_change_version": "3"}, {"generation": 7}, {"markers_seen": 0}),
+    *({"last_commit_at": float("inf")}, {"configured_at": {}}, {"missing_since": -1}, {"pending_etags": {"a": 1}}),
+    *({"watermarks": {"": "7"}}, {"watermarks": {"": None}}, {"applied": []}, {"key_columns": [1]}, {"rejection": 1}),
     *({"declared_columns": [{"name": 1.5, "type": "string", "nullable": True}]}, {"naive_columns": [1]}),
-    *(
-        {"rejection": []},
-        {"rejection": 1},
-        {"pending_etags": {"a": 1}},
-        {"diagnostics": [[{"code": "ME999"}, 1]]},
-        {"markers_seen": 0},
-    ),
+    *({"rejection": []}, {"diagnostics": [[{"code": "ME999"}, 1]]}, {"naive_columns": "ab"}),
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_progress_of_other_types_is_no_progress(path, wrong):
-    ledger = Ledger.open(path)
-    ledger.record(ORDERS, FULL)
-    ledger.close()
-    changed_in(path, "UPDATE tables SET progress = ?", json.dumps({**FULL.to_json(), **wrong}))
-    assert Ledger.read(path).tables() == {}
-    assert Ledger.open(path).tables() == {}
-    assert path.with_name("damaged-ledger.sqlite").exists()
-
-
 @pytest.mark.parametrize(
-    ("column", "value"), [("etag", None), ("path", b"a"), ("version", "x"), ("rows", 1.5), ("modified_ns", None)]
+    ("statement", "value"),
+    [
+        *(("UPDATE tables SET progress = ?", {**FULL.to_json(), **wrong}) for wrong in WRONG),
+        *(("UPDATE tables SET progress = ?", head) for head in ("[" * 100_000, "1", "null", '"x"', b"{}")),
+        ("UPDATE applied SET etag = ?", None),
+        ("UPDATE applied SET path = ? WHERE path = 'a.csv'", b"a"),
+        ("UPDATE applied SET version = ?", "x"),
+        ("UPDATE applied SET rows = ?", 1.5),
+        ("UPDATE applied SET modified_ns = ?", None),
+    ],
 )
-def test_an_applied_file_of_other_types_is_none(path, column, value):
-    ledger = Ledger.open(path)
-    ledger.record(ORDERS, FULL)
-    ledger.close()
-    changed_in(path, f"UPDATE applied SET {column} = ? WHERE path = 'a.csv'", value)  # noqa: S608 - a column of the engine
-    assert Ledger.open(path).tables() == {}
-
-
-@pytest.mark.parametrize("head", ["[" * 100_000, "1", "null", '"x"', b"{}"], ids=lambda head: str(head)[:9])
-def test_progress_that_is_none_at_all_is_put_aside(path, head):
-    ledger = Ledger.open(path)
-    ledger.record(ORDERS, FULL)
-    ledger.close()
-    changed_in(path, "UPDATE tables SET progress = ?", head)
-    assert Ledger.open(path).tables() == {}
-
-
-def test_a_page_of_the_file_that_lost_its_bytes_is_seen_when_it_is_opened(path):
-    ledger = Ledger.open(path)
-    many = {f"{n}.csv": AppliedFile("e", "d", 1, 1, 1) for n in range(2000)}
-    ledger.record(ORDERS, replace(FULL, applied=many))
-    ledger.close()
-    content = bytearray(path.read_bytes())
-    content[-4096 - 2048 : -4096] = bytes(2048)
-    path.write_bytes(content)
-    assert Ledger.open(path).tables() == {}
+def test_values_of_other_types_are_no_progress(path, statement, value):
+    tables_after(path, (ORDERS, FULL))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, [json.dumps(value) if isinstance(value, dict) else value])
+    assert Ledger.read(path).tables() == {}
+    assert tables_after(path) == {}
+    assert path.with_name("damaged-ledger.sqlite").exists()

@@ -104,20 +104,6 @@ def recreate(storage: WatchedStorage, path: str) -> Callable[[], None]:
 
 
 class TestZone:
-    def test_the_newer_layout_is_read(self) -> None:
-        zone = look(zone_with(f"Items/{FIRST}"))
-        assert (zone.folder, folders(zone), zone.diagnostics) == (ZONE, ["Items"], ())
-        assert zone.identity
-
-    def test_a_lone_older_layout_is_read(self) -> None:
-        zone = look(zone_with(f"Items/{FIRST}", zone="LandingZone"))
-        assert (zone.folder, folders(zone), said(zone)) == ("LandingZone", ["Items"], [])
-
-    def test_of_both_layouts_the_newer_is_read(self) -> None:
-        storage = zone_with(f"Items/{FIRST}")
-        storage.put(f"LandingZone/Old/{FIRST}", b"x")
-        assert (folders(look(storage)), said(look(storage))) == (["Items"], [("ME001", "LandingZone")])
-
     def test_a_file_in_the_newer_zones_place_is_no_zone(self) -> None:
         storage = zone_with(f"Items/{FIRST}", zone="LandingZone")
         storage.put(ZONE, b"")
@@ -161,40 +147,11 @@ class TestTables:
         assert folders(zone) == ["R.schema/a", "S.schema/z", "A", "S.Schema", "b", "s"]
         assert zone.tables[1].name == TableName("S", "z")
 
-    def test_names_are_kept_as_spelled(self) -> None:
-        odd = ["a b", "x,;{}()=", "tab\t", "line\n", "$-", "Größe", "k=v", "A.schema/B.schema", "con", "%2e%2e", "~"]
-        assert sorted(folders(look(zone_with(*(f"{each}/{FIRST}" for each in odd))))) == sorted(odd)
-
     def test_an_empty_folder_is_a_table_folder(self) -> None:
         storage = zone_with(f"Items/{FIRST}")
         storage.delete(f"{ZONE}/Items/{FIRST}")
         (table,) = look(storage).tables
         assert (table.name, table.metadata, table.files) == (ITEMS, MetadataAbsent(), ())
-
-    @pytest.mark.parametrize(
-        ("path", "expected"),
-        [
-            (FIRST, [("ME002", FIRST)]),
-            ("readme.txt", [("ME002", "readme.txt")]),
-            (f"S.schema/{FIRST}", [("ME002", f"S.schema/{FIRST}")]),
-            ("_metadata.json", [("ME002", "_metadata.json")]),
-            ("_x", [("ME082", "_x")]),
-            (".DS_Store", [("ME082", ".DS_Store")]),
-            ("S.schema/_x", [("ME082", "S.schema/_x")]),
-            ("S.schema/_partnerEvents.json", [("ME006", "S.schema/_partnerEvents.json")]),
-            ("_Items/_metadata.json", [("ME005", "_Items")]),
-            (f"S.schema/_Items/{FIRST}", [("ME005", "S.schema/_Items")]),
-            (f"_S.schema/Items/{FIRST}", [("ME005", "_S.schema")]),
-            ("_Temp/part-1", [("ME082", "_Temp")]),
-            (f"_scratchPad/{FIRST}", [("ME082", "_scratchPad")]),
-            (f"S.schema/_scratchPad/{FIRST}", [("ME082", "S.schema/_scratchPad")]),
-            (f".hidden/{FIRST}", [("ME082", ".hidden")]),
-            (f".schema/Items/{FIRST}", [("ME082", ".schema")]),
-        ],
-    )
-    def test_what_is_next_to_the_tables_is_no_table(self, path: str, expected: list[tuple[str, str]]) -> None:
-        zone = look(zone_with(path))
-        assert (zone.tables, said(zone)) == ((), expected)
 
     def test_links_next_to_the_tables_are_not_followed(self) -> None:
         storage = zone_with(f"S.schema/Items/{FIRST}")
@@ -232,10 +189,6 @@ class TestPartnerEvents:
         storage.broken.add(f"{ZONE}/_partnerEvents.json")
         assert folders(look(storage)) == ["Items"]
 
-    def test_a_table_folder_is_no_place_for_them(self) -> None:
-        (table,) = look(zone_with("Items/_partnerEvents.json")).tables
-        assert said(table) == [("ME006", "Items/_partnerEvents.json")]
-
 
 class TestFiles:
     def test_every_file_that_may_be_a_change_file_is_seen_by_path(self) -> None:
@@ -243,28 +196,6 @@ class TestFiles:
         (table,) = look(storage).tables
         assert paths(table) == [FIRST, "b.csv", "day=1/a", "day=1/h=2/c", "x.tmp"]
         assert (table.diagnostics, table.metadata) == ((), MetadataAbsent())
-
-    @pytest.mark.parametrize(
-        ("path", "expected"),
-        [
-            ("_x.parquet", [("ME021", "Items/_x.parquet")]),
-            (".x", [("ME021", "Items/.x")]),
-            ("day=1/_x", [("ME021", "Items/day=1/_x")]),
-            ("day=1/_metadata.json", [("ME021", "Items/day=1/_metadata.json")]),
-            (f"old/{FIRST}", [("ME003", "Items/old")]),
-            (f"day=/{FIRST}", [("ME003", "Items/day=")]),
-            (f"day=1/old/{FIRST}", [("ME003", "Items/day=1/old")]),
-            (f"_FilesReadyToDelete/{FIRST}", []),
-            (f"_ProcessedFiles/{FIRST}", []),
-            (f"_scratchPad/{FIRST}", [("ME082", "Items/_scratchPad")]),
-            (f"day=1/_scratchPad/{FIRST}", [("ME082", "Items/day=1/_scratchPad")]),
-            (f"_k=v/{FIRST}", [("ME082", "Items/_k=v")]),
-            (f".k=v/{FIRST}", [("ME082", "Items/.k=v")]),
-        ],
-    )
-    def test_what_is_no_change_file_is_passed_over(self, path: str, expected: list[tuple[str, str]]) -> None:
-        (table,) = look(zone_with(f"Items/{path}")).tables
-        assert (table.files, said(table)) == ((), expected)
 
     def test_links_in_a_table_folder_are_not_followed(self) -> None:
         storage = zone_with(f"Items/{FIRST}")
@@ -290,11 +221,6 @@ class TestFiles:
 
 
 class TestMetadata:
-    def test_usable_metadata_is_what_it_says(self) -> None:
-        (table,) = look(zone_with("Items/_metadata.json")).tables
-        assert isinstance(table.metadata, MetadataUsable)
-        assert table.metadata.metadata.key_columns == ("Id",)
-
     def test_unusable_metadata_gives_its_error_with_its_place(self) -> None:
         storage = zone_with("S.schema/Items/_metadata.json", **{"_metadata.json": b"{"})
         (table,) = look(storage).tables
@@ -410,15 +336,6 @@ class TestUnlisted:
         again()
         zone = look(storage)
         assert (zone.tables, zone.unlisted) == ((), {"Items"})
-
-    def test_a_recreated_folder_with_the_same_names_is_another(self) -> None:
-        storage = zone_with(f"Items/{FIRST}")
-        poller = Poller(storage, Config())
-        before = poller.scan().tables[0]
-        recreate(storage, "Items")()
-        after = poller.scan().tables[0]
-        assert before.identity != after.identity
-        assert before.files[0].etag != after.files[0].etag
 
 
 def test_an_idle_zone_costs_one_listing_a_folder() -> None:
