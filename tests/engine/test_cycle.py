@@ -7,8 +7,11 @@ import threading
 import pytest
 from shop import Shop, row
 
+from mirror_engine.engine.context import DiagnosticNotifier
 from mirror_engine.engine.replayer import Replayer
 from mirror_engine.errors import TableDamaged
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import Halted
 
 NO_STOP = threading.Event()
@@ -58,3 +61,14 @@ def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop,
         (plan,) = running.last.plans.values()
     assert isinstance(plan.state, Halted)
     assert plan.state.diagnostic.code == "ME081"
+
+
+def test_a_diagnostic_is_reported_when_it_appears_and_when_it_comes_back():
+    events = []
+    notifier = DiagnosticNotifier(events.append)
+    sub_folder, upper = diagnose("ME003", "Orders/a"), diagnose("ME005", "_Orders")
+    for diagnostics in ([sub_folder], [sub_folder, upper], [upper], [sub_folder, upper]):
+        notifier.update(TableName("", "Orders"), diagnostics)
+    assert [event.diagnostic for event in events] == [sub_folder, upper, sub_folder]
+    notifier.update(None, [upper])
+    assert events[-1].table is None

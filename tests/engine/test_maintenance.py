@@ -35,16 +35,12 @@ class Watched(MemoryDeltaWriter):
         self.is_let_go = threading.Event()
         self.is_let_go.set()
         self.error = None
-        self.asks_first = False  # whether a change waits; else once it is let go
 
     def maintain(self, table, retention_hours, is_wanted):
         self.asked.append(table)
         self.is_wanted = is_wanted
-        if self.asks_first:
-            is_wanted()
         assert self.is_let_go.wait(SECONDS)
-        if not self.asks_first:
-            is_wanted()
+        is_wanted()
         if self.error:
             raise self.error
         self.maintained[table] = self.snapshot(table).version
@@ -357,50 +353,6 @@ def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
             assert len(shop.writer.asked) == times
 
 
-def test_what_a_change_came_too_late_for_is_done(shop, monkeypatch):
-    shop.writer.asks_first = True
-    with half_done(shop) as (_, _, begin):
-        at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
-        assert len(shop.writer.asked) == 1
-
-
-def test_on_idle_the_table_that_is_due_longest_comes_first_too(tmp_path, monkeypatch):
-    shop = Shop(tmp_path / "shop", Watched(), auto_maintain="idle", max_batch_files=1)
-    busy, calm = shop.orders("Busy"), shop.orders("Calm")
-    for number in range(5):
-        calm.insert(row(number))
-    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
-        for number in range(2):
-            busy.insert(row(2 * number))
-            busy.insert(row(2 * number + 1))
-            settle(running)
-            upkeep.start(running.idle_tables, is_busy=True)
-            seconds = 61.0 * (number + 1)
-            at_a_later_time(monkeypatch, seconds, lambda: upkeep.start(running.idle_tables, is_busy=False))
-            until(lambda: upkeep.in_progress is None)
-    assert shop.writer.asked == ["dbo/Busy", "dbo/Calm"]
-
-
-def test_what_was_left_out_waits_until_all_is_idle_where_that_is_wanted(tmp_path, monkeypatch):
-    shop = Shop(tmp_path / "shop", Watched(), auto_maintain="idle", max_batch_files=1, poll_interval_seconds=60.0)
-    with half_done(shop) as (_, _, begin):
-        for is_busy, times in ((True, 1), (False, 2)):
-            at_a_later_time(monkeypatch, 200.0 if is_busy else 300.0, lambda is_busy=is_busy: begin(is_busy=is_busy))
-            assert len(shop.writer.asked) == times
-
-
-def test_what_was_left_out_is_put_off_where_the_history_cannot_be_read(shop, monkeypatch):
-    def damaged(_writer, table, **_):
-        raise TableDamaged(table, "commit 1 is damaged")
-
-    with half_done(shop) as (running, orders, begin):
-        orders.insert(row(9))
-        settle(running)
-        monkeypatch.setattr(Watched, "history", damaged)
-        at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
-        assert len(shop.writer.asked) == 1
-
-
 def test_what_was_left_out_of_a_table_is_nothing_to_the_one_made_again(shop, monkeypatch):
     with half_done(shop) as (running, orders, begin):
         orders.drop()
@@ -410,22 +362,6 @@ def test_what_was_left_out_of_a_table_is_nothing_to_the_one_made_again(shop, mon
         settle(running)
         at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
         assert len(shop.writer.asked) == 1
-
-
-def test_a_folder_dropped_meanwhile_is_dropped_when_its_table_is_done(shop):
-    orders = shop.orders()
-    for number in range(3):
-        orders.insert(row(number))
-    shop.writer.is_let_go.clear()
-    with run(shop):
-        until(lambda: shop.writer.asked == ["dbo/Orders"])
-        items = shop.orders("Items")
-        orders.drop()
-        items.insert(row(1))
-        until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
-        assert "dbo/Orders" in shop.writer.tables()
-        shop.writer.is_let_go.set()
-        until(lambda: "dbo/Orders" not in shop.writer.tables())
 
 
 @pytest.mark.spark

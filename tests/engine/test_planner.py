@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mirror_engine.config import Config
 from mirror_engine.engine.plan import (
     ApplyBatch,
@@ -58,182 +60,173 @@ def kinds(made) -> list[type]:
     return [type(step) for step in made.steps]
 
 
-def test_a_new_folder_begins_a_generation_and_loads():
-    made = plan(folder(numbered(1), numbered(2)), None, HERE)
-    assert made.state == Loading(2)
-    assert kinds(made) == [StartGeneration, RecordFolderState, ApplyBatch]
-    assert [file.path for file in made.steps[-1].files] == [numbered(1).path, numbered(2).path]
+ABSENT = MetadataAbsent()
+BROKEN = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", help="quote it"),))
+OPTIONAL = Circumstances(Config(missing_metadata="insert-only"), NOW)
+ONE, TWO, THREE, FOUR = map(numbered, (1, 2, 3, 4))
+BAD = numbered(2, "bad")
+REJECTED = Rejection(diagnose("ME024", "x", reason="cut"), BAD.path, "bad", BAD.etag)
+COLUMNS = (Column("Id", "string", nullable=False), Column("N", "integer"))
+EMPTY = progress(configured_at=NOW, watermarks={})
 
 
-def test_the_same_listing_gives_the_same_plan():
-    listing = folder(numbered(2), numbered(1), numbered(4))
-    assert plan(listing, None, HERE) == plan(listing, None, HERE)
+def text(*columns: Column, times=frozenset()) -> TableListing:
+    metadata = Metadata(("Id",), file_format=FileFormat.CSV, extension="csv", declared_columns=columns)
+    return folder(metadata=MetadataUsable("m", replace(metadata, time_columns=times)))
 
 
-def test_a_level_table_has_no_steps():
-    made = plan(folder(numbered(1)), progress(numbered(1)), HERE)
-    assert (made.state, made.steps, codes(made)) == (CaughtUp(), (), [])
+def keyed_by(key: str) -> MetadataUsable:
+    return MetadataUsable("m2", Metadata(key_columns=(key,)))
 
 
-def test_an_unconfigured_folder_seen_before_has_no_steps():
-    seen = progress(configured_at=0.0, pending_etags={numbered(1).path: numbered(1).etag})
-    made = plan(folder(numbered(1), metadata=MetadataAbsent()), seen, HERE)
-    assert (made.steps, codes(made)) == ((), ["ME008"])
+def pending(*files: LandedFile, **changes) -> Progress:
+    return progress(ONE, pending_etags={file.path: file.etag for file in files}, **changes)
 
 
-def test_a_gap_blocks_and_is_no_error():
-    made = plan(folder(numbered(1), numbered(3)), progress(numbered(1)), HERE)
-    assert made.state == Blocked(numbered(2).path, 1)
-    assert codes(made) == ["ME019"]
-
-
-def test_files_before_a_gap_go_in():
-    made = plan(folder(numbered(1), numbered(2), numbered(4)), progress(numbered(1)), HERE)
-    assert made.state == Behind(1)
-    assert made.steps[-1].files == (numbered(2),)
-
-
-def test_no_metadata_leaves_a_new_folder_unconfigured_and_halts_a_known_table():
-    listing = folder(numbered(1), metadata=MetadataAbsent())
-    assert isinstance(plan(listing, None, HERE).state, Unconfigured)
-    assert codes(plan(listing, None, HERE)) == ["ME008"]
-    said = plan(listing, None, HERE).diagnostics[0].full_message
-    assert said == "Sales.schema/Orders: no `_metadata.json`; 1 file pending [ME008]"
-    known = plan(listing, progress(numbered(1)), HERE)
-    assert isinstance(known.state, Halted)
-    assert codes(known) == ["ME009"]
-
-
-def test_metadata_optional_reads_a_bare_parquet_folder_as_insert_only():
-    made = plan(
-        folder(numbered(1), metadata=MetadataAbsent()), None, Circumstances(Config(missing_metadata="insert-only"), NOW)
-    )
-    assert made.state == Loading(1)
-    assert made.steps[-1].metadata == Metadata()
-
-
-def test_metadata_optional_is_no_excuse_for_metadata_that_vanished():
-    optional = Circumstances(Config(missing_metadata="insert-only"), NOW)
-    made = plan(folder(numbered(1), metadata=MetadataAbsent()), progress(numbered(1)), optional)
-    assert codes(made) == ["ME009"]
-
-
-def test_unusable_metadata_leaves_a_new_folder_unconfigured_and_halts_a_known_table():
-    broken = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", help="quote it"),))
-    assert isinstance(plan(folder(metadata=broken), None, HERE).state, Unconfigured)
-    assert isinstance(plan(folder(metadata=broken), progress(numbered(1)), HERE).state, Halted)
-
-
-def test_usable_metadata_again_releases_the_halt():
-    halted = progress(numbered(1), rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", ""))
-    made = plan(folder(numbered(1), numbered(2)), halted, HERE)
-    assert made.state == Behind(1)
-    assert made.steps[0].rejection is None
-
-
-def test_changed_keys_halt_until_they_are_restored():
-    other = MetadataUsable("m2", Metadata(key_columns=("Other",)))
-    made = plan(folder(numbered(1), metadata=other), progress(numbered(1)), HERE)
-    assert codes(made) == ["ME017"]
-    same = MetadataUsable("m3", Metadata(key_columns=("ID",)))
-    assert plan(folder(numbered(1), metadata=same), progress(numbered(1)), HERE).state == CaughtUp()
-
-
-def test_keys_may_be_added_to_a_keyless_table():
-    made = plan(folder(numbered(1)), progress(numbered(1), key_columns=()), HERE)
-    assert made.state == CaughtUp()
-
-
-def test_a_changed_schema_definition_halts():
-    before = (Column("Id", "string", nullable=False), Column("N", "integer"))
-    known = progress(declared_columns=before, delta_version=1, key_columns=("Id",))
-
-    def with_columns(*columns: Column, times=frozenset()):
-        text = Metadata(
-            ("Id",), file_format=FileFormat.CSV, extension="csv", declared_columns=columns, time_columns=times
+# the folder, how far its table is, the circumstances; the state, the diagnostics and the kinds of steps
+PLANS = {
+    "a new folder begins a generation and loads": (
+        (folder(ONE, TWO), None, HERE),
+        (Loading(2), [], [StartGeneration, RecordFolderState, ApplyBatch]),
+    ),
+    "a caught-up table has no steps": ((folder(ONE), progress(ONE), HERE), (CaughtUp(), [], [])),
+    "an unconfigured folder seen before has no steps": (
+        (folder(ONE, metadata=ABSENT), progress(configured_at=0.0, pending_etags={ONE.path: ONE.etag}), HERE),
+        (Unconfigured, ["ME008"], []),
+    ),
+    "a gap blocks and is no error": (
+        (folder(ONE, THREE), progress(ONE), HERE),
+        (Blocked(TWO.path, 1), ["ME019"], [RecordFolderState]),
+    ),
+    "files before a gap go in": (
+        (folder(ONE, TWO, FOUR), progress(ONE), HERE),
+        (Behind(1), ["ME019"], [RecordFolderState, ApplyBatch]),
+    ),
+    "no metadata leaves a new folder unconfigured": (
+        (folder(ONE, metadata=ABSENT), None, HERE),
+        (Unconfigured, ["ME008"], [StartGeneration, RecordFolderState]),
+    ),
+    "no metadata halts a known table": (
+        (folder(ONE, metadata=ABSENT), progress(ONE), HERE),
+        (Halted, ["ME009"], [RecordFolderState]),
+    ),
+    "optional metadata is no excuse for metadata that vanished": (
+        (folder(ONE, metadata=ABSENT), progress(ONE), OPTIONAL),
+        (Halted, ["ME009"], [RecordFolderState]),
+    ),
+    "optional metadata lets a bare folder load": (
+        (folder(ONE, metadata=ABSENT), None, OPTIONAL),
+        (Loading(1), [], [StartGeneration, RecordFolderState, ApplyBatch]),
+    ),
+    "unusable metadata leaves a new folder unconfigured": (
+        (folder(metadata=BROKEN), None, HERE),
+        (Unconfigured, ["ME010"], [StartGeneration, RecordFolderState]),
+    ),
+    "unusable metadata halts a known table": (
+        (folder(metadata=BROKEN), progress(ONE), HERE),
+        (Halted, ["ME010"], [RecordFolderState]),
+    ),
+    "usable metadata again releases the halt": (
+        (folder(ONE, TWO), progress(ONE, rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", "")), HERE),
+        (Behind(1), [], [RecordFolderState, ApplyBatch]),
+    ),
+    "changed keys halt": ((folder(ONE, metadata=keyed_by("Other")), progress(ONE), HERE), (Halted, ["ME017"], None)),
+    "keys in another case are the same": (
+        (folder(ONE, metadata=keyed_by("ID")), progress(ONE), HERE),
+        (CaughtUp(), [], []),
+    ),
+    "keys may be added to a keyless table": ((folder(ONE), progress(ONE, key_columns=()), HERE), (CaughtUp(), [], [])),
+    "a rejected file keeps the table halted": (
+        (folder(ONE, BAD, THREE), progress(ONE, rejection=REJECTED), HERE),
+        (Halted, ["ME024"], [RecordFolderState]),
+    ),
+    "though it was completed": (
+        (folder(ONE, numbered(2, "bad", 99)), progress(ONE, rejection=REJECTED), HERE),
+        (Halted, ["ME024", "ME027"], [RecordFolderState]),
+    ),
+    "until it is replaced": ((folder(ONE, TWO), progress(ONE, rejection=REJECTED), HERE), (Behind(1), [], None)),
+    "or deleted": ((folder(ONE), progress(ONE, rejection=REJECTED), HERE), (CaughtUp(), [], None)),
+    "or deleted before others": (
+        (folder(ONE, THREE), progress(ONE, rejection=REJECTED), HERE),
+        (Blocked(TWO.path, 1), ["ME019"], None),
+    ),
+    "a pending file that was overwritten is a lost batch": (
+        (folder(ONE, numbered(3, "other")), pending(THREE), HERE),
+        (Blocked(TWO.path, 1), ["ME019", "ME025"], [RecordFolderState]),
+    ),
+    "one that grew is reported apart": (
+        (folder(ONE, numbered(3, "file-3", 99)), pending(THREE), HERE),
+        (Blocked(TWO.path, 1), ["ME019", "ME071"], [RecordFolderState]),
+    ),
+    "a lost batch halts under strict": (
+        (folder(ONE, numbered(3, "other")), pending(THREE), Circumstances(Config(strict=True), NOW)),
+        (Halted, ["ME019", "ME025"], [RecordFolderState]),
+    ),
+    "a new folder identity drops and rebuilds": (
+        (folder(ONE, identity="folder-2"), progress(ONE), HERE),
+        (Loading(1), ["ME066"], [DropTable, StartGeneration, RecordFolderState, ApplyBatch]),
+    ),
+    "a moved root drops nothing and knows its applied files again": (
+        (folder(numbered(1, "copied"), identity="folder-2"), progress(ONE), replace(HERE, moved=True)),
+        (CaughtUp(), ["ME076"], [UpdateFolderIdentity]),
+    ),
+    "metadata without data waits fourteen days": ((folder(), EMPTY, HERE), (Empty(expired=False), ["ME067"], [])),
+    "and not longer": (
+        (folder(), EMPTY, replace(HERE, now=NOW + FAILED_AFTER_SECONDS)),
+        (Empty(expired=True), ["ME068"], []),
+    ),
+    "a folder that was missing is back": (
+        (folder(ONE), progress(ONE, missing_since=NOW), HERE),
+        (CaughtUp(), [], [RecordFolderState]),
+    ),
+    "a table without a place is halted and touches nothing": (
+        (folder(ONE), None, replace(HERE, refusal=diagnose("ME004", "Orders", table="Sales/Orders", folder="Orders"))),
+        (Halted, ["ME004"], []),
+    ),
+    **{
+        f"a changed SchemaDefinition halts: {name}": (
+            (listing, progress(declared_columns=COLUMNS, delta_version=1), HERE),
+            (Halted, [code], None),
         )
-        return plan(folder(metadata=MetadataUsable("m", text)), known, HERE)
-
-    assert codes(with_columns(*before)) == []
-    assert codes(with_columns(before[0], Column("N", "long"))) == ["ME044"]
-    assert codes(with_columns(*before, times=frozenset({"Id"}))) == ["ME044"]
-    assert codes(with_columns(before[0])) == ["ME063"]
-    assert codes(with_columns(*before, Column("New", "string"))) == ["ME063"]
-
-
-def test_a_refused_file_keeps_the_table_halted_until_it_is_replaced():
-    bad = numbered(2, "bad")
-    known = progress(numbered(1), rejection=Rejection(diagnose("ME024", "x", reason="cut"), bad.path, "bad", bad.etag))
-    halted = plan(folder(numbered(1), bad, numbered(3)), known, HERE)
-    assert isinstance(halted.state, Halted)
-    assert ApplyBatch not in kinds(halted)
-    completed = plan(folder(numbered(1), numbered(2, "bad", 99)), known, HERE)
-    assert isinstance(completed.state, Halted)
-    assert codes(completed) == ["ME024", "ME027"]
-    assert plan(folder(numbered(1), numbered(2, "new")), known, HERE).state == Behind(1)
-    assert plan(folder(numbered(1)), known, HERE).state == CaughtUp()
-    assert plan(folder(numbered(1), numbered(3)), known, HERE).state == Blocked(numbered(2).path, 1)
+        for name, listing, code in (
+            ("a type", text(COLUMNS[0], Column("N", "long")), "ME044"),
+            ("a time", text(*COLUMNS, times=frozenset({"Id"})), "ME044"),
+            ("a column less", text(COLUMNS[0]), "ME063"),
+            ("a column more", text(*COLUMNS, Column("New", "string")), "ME063"),
+        )
+    },
+}
 
 
-def test_a_waiting_file_that_was_overwritten_is_a_lost_batch():
-    known = progress(numbered(1), pending_etags={numbered(3).path: numbered(3).etag})
-    made = plan(folder(numbered(1), numbered(3, "other")), known, HERE)
-    assert codes(made) == ["ME019", "ME025"]
+@pytest.mark.parametrize("case", PLANS)
+def test_a_table_is_planned(case):
+    arguments, (state, expected, steps) = PLANS[case]
+    made = plan(*arguments)
+    assert made == plan(*arguments), "the same listing gives the same plan"
+    assert isinstance(made.state, state) if isinstance(state, type) else made.state == state
+    assert codes(made) == expected
+    assert steps is None or kinds(made) == steps
 
 
-def test_a_waiting_file_that_grew_is_reported_apart():
-    known = progress(numbered(1), pending_etags={numbered(3).path: numbered(3).etag})
-    made = plan(folder(numbered(1), numbered(3, "file-3", 99)), known, HERE)
-    assert codes(made) == ["ME019", "ME071"]
+def test_a_batch_has_its_files_in_order_and_the_metadata_in_force():
+    assert plan(folder(TWO, ONE), None, HERE).steps[-1] == ApplyBatch((ONE, TWO), KEYED.metadata)
+    assert plan(folder(ONE, metadata=ABSENT), None, OPTIONAL).steps[-1] == ApplyBatch((ONE,), Metadata())
 
 
-def test_a_lost_batch_halts_under_strict():
-    known = progress(numbered(1), pending_etags={numbered(3).path: numbered(3).etag})
-    made = plan(folder(numbered(1), numbered(3, "other")), known, Circumstances(Config(strict=True), NOW))
-    assert isinstance(made.state, Halted)
+def test_pending_files_without_metadata_are_counted():
+    (said,) = plan(folder(ONE, metadata=ABSENT), None, HERE).diagnostics
+    assert said.full_message == "Sales.schema/Orders: no `_metadata.json`; 1 file pending [ME008]"
 
 
-def test_a_new_folder_identity_drops_and_rebuilds():
-    made = plan(folder(numbered(1), identity="folder-2"), progress(numbered(1)), HERE)
-    assert kinds(made) == [DropTable, StartGeneration, RecordFolderState, ApplyBatch]
-    assert made.state == Loading(1)
-    assert codes(made) == ["ME066"]
-
-
-def test_a_moved_root_drops_nothing_and_knows_its_applied_files_again():
-    moved = replace(HERE, moved=True)
-    made = plan(folder(numbered(1, "copied"), identity="folder-2"), progress(numbered(1)), moved)
-    assert kinds(made) == [UpdateFolderIdentity]
-    assert made.state == CaughtUp()
-    assert codes(made) == ["ME076"]
-
-
-def test_metadata_without_data_waits_fourteen_days():
-    fresh = plan(folder(), progress(configured_at=NOW, watermarks={}), HERE)
-    assert fresh.state == Empty(expired=False)
-    assert codes(fresh) == ["ME067"]
-    late = Circumstances(Config(), NOW + FAILED_AFTER_SECONDS)
-    assert plan(folder(), progress(configured_at=NOW, watermarks={}), late).state == Empty(expired=True)
-    assert codes(plan(folder(), progress(configured_at=NOW, watermarks={}), late)) == ["ME068"]
-
-
-def test_a_gone_folder_drops_its_table():
-    made = plan_missing(ORDERS, progress(numbered(1)), HERE)
-    assert kinds(made) == [DropTable]
-
-
-def test_a_gone_folder_is_given_its_delay():
-    slow = Config(drop_delay_seconds=60)
-    first = plan_missing(ORDERS, progress(numbered(1)), Circumstances(slow, NOW))
-    assert first.steps == (MarkFolderMissing(NOW),)
-    known = progress(numbered(1), missing_since=NOW)
-    assert plan_missing(ORDERS, known, Circumstances(slow, NOW + 59)).steps == ()
-    assert kinds(plan_missing(ORDERS, known, Circumstances(slow, NOW + 60))) == [DropTable]
-    back = plan(folder(numbered(1)), known, HERE)
-    assert kinds(back) == [RecordFolderState]
-
-
-def test_a_table_without_a_place_is_halted_and_touches_nothing():
-    refusal = diagnose("ME004", "Orders", table="Sales/Orders", folder="Sales.schema/Orders")
-    made = plan(folder(numbered(1)), None, replace(HERE, refusal=refusal))
-    assert (made.state, made.steps) == (Halted(refusal, 1), ())
+@pytest.mark.parametrize(
+    ("delay", "missing_since", "seconds", "steps"),
+    [
+        (0, None, 0, [DropTable]),
+        (60, None, 0, [MarkFolderMissing]),
+        (60, NOW, 59, []),
+        (60, NOW, 60, [DropTable]),
+    ],
+)
+def test_a_missing_folder_drops_its_table_after_the_delay(delay, missing_since, seconds, steps):
+    circumstances = Circumstances(Config(drop_delay_seconds=delay), NOW + seconds)
+    assert kinds(plan_missing(ORDERS, progress(ONE, missing_since=missing_since), circumstances)) == steps

@@ -6,11 +6,10 @@ import shutil
 import threading
 
 import pytest
-from scripted_faults import Script, faulty
+from scripted_faults import Failing, faulty
 from shop import Shop, row
 
 import mirror_engine.engine.cycle
-from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, FileRead
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -22,21 +21,6 @@ ORDERS = TableName("", "Orders")
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-
-
-class RefusedOnce(Script):
-    """A script that refuses the first call of a name."""
-
-    def __init__(self, name):
-        super().__init__()
-        self.name = name
-        self.is_over = False
-
-    def run(self, name, call):
-        if name.startswith(self.name) and not self.is_over:
-            self.is_over = True
-            raise StorageUnavailable(f"{name}: scripted")
-        return super().run(name, call)
 
 
 class Meddling(list):
@@ -54,7 +38,7 @@ class Meddling(list):
 
 
 def test_a_refused_commit_is_not_in_the_ledger_and_its_files_stay(tmp_path):
-    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), RefusedOnce("apply")))
+    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), Failing("apply", times=1)))
     orders = shop.orders()
     orders.insert(row(1))
     orders.insert(row(2))
@@ -66,7 +50,7 @@ def test_a_refused_commit_is_not_in_the_ledger_and_its_files_stay(tmp_path):
 
 
 def test_a_table_that_cannot_be_dropped_just_now_is_dropped_in_a_later_cycle(tmp_path):
-    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), RefusedOnce("drop")))
+    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), Failing("drop", times=1)))
     orders = shop.orders()
     orders.insert(row(1))
     with shop.engine() as running:
