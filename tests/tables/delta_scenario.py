@@ -111,5 +111,4 @@ class Scenario:
 
     def found(self, version: int | None = None) -> list[tuple[Any, ...]]:
         rows = self.writer.rows(self.table, version=version)
-        assert rows is not None
         return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)

@@ -161,8 +161,6 @@ def test_inserts_are_committed_without_spark_with_their_transaction_and_record(t
     assert (outcome.operation, outcome.version) == ("APPEND", 1)
     assert opened(table).table.transaction_version(table.record().application) == 1
     state = table.writer.snapshot(table.table)
-    assert state is not None
-    assert state.record is not None
     assert (state.record_version, state.record.progress.batch) == (1, 1)
     assert protocol_faults(opened(table).folder) == []
 
@@ -283,5 +281,4 @@ def test_files_of_a_commit_in_doubt_stay(tmp_path: Path, monkeypatch: pytest.Mon
         table.change((0, 2, "Wels"))
     monkeypatch.setattr(data_commit, "open_known", opened)
     rows = writer.rows(table.table)
-    assert rows is not None
     assert sorted(rows["Id"].to_pylist()) == [1, 2]

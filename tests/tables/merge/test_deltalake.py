@@ -67,8 +67,6 @@ def test_random_changes_of_every_key_type_leave_the_rows_of_replay(
         outcomes = [table.change(*rows) for table in tables]
         assert outcomes[0].matches == outcomes[1].matches
         found, expected = (table.writer.rows(table.table) for table in tables)
-        assert found is not None
-        assert expected is not None
         assert same_rows(found.to_pylist(), expected.to_pylist())
 
 
@@ -93,7 +91,6 @@ def test_tables_below_a_folder_with_letters_that_need_escaping_are_merged(tmp_pa
     table.change((0, 1, "Linz"), (0, 2, "Wels"))
     table.change((1, 2, "Enns"))
     rows = writer.rows(table.table)
-    assert rows is not None
     assert sorted(tuple(row.values()) for row in rows.to_pylist()) == [(1, "Linz"), (2, "Enns")]
     assert list(writer._tables.path(table.table).glob("*.parquet"))
     writer.maintain(table.table, 168.0)
@@ -225,7 +222,6 @@ def test_compacting_and_vacuuming_keep_rows_and_record(writer: DeltalakeWriter) 
     done = writer.maintain(table.table, 0.0)
     assert (done["files_added"], done["files_removed"], done["files_deleted"]) == (1, 4, 4)
     state = writer.snapshot(table.table)
-    assert state is not None
     assert state.record_version == 4
     assert len(table.found()) == 4
     table.version = state.record_version

@@ -48,18 +48,15 @@ def test_a_created_table_is_empty_and_carries_its_record(writer: DeltaWriter) ->
     outcome = table.create()
     assert (outcome.version, outcome.operation) == (0, "CREATE")
     state = writer.snapshot("dbo/T")
-    assert state is not None
     assert (state.version, state.schema, state.record_version) == (0, table.schema, 0)
     assert state.record == table.record()
     assert writer.row_count("dbo/T") == 0
     rows = writer.rows("dbo/T")
-    assert rows is not None
     assert (rows.num_rows, rows.schema.names) == (0, ["Id", "n", "day"])
 
 
 def test_creating_again_leaves_the_table_alone(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "Linz"))
     again = writer.create("dbo/T", schema_of("other"), table.record())
     assert again.version == 1
@@ -68,7 +65,6 @@ def test_creating_again_leaves_the_table_alone(writer: DeltaWriter) -> None:
 
 def test_a_table_that_was_not_there_when_a_batch_was_read_takes_none_of_it(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "Linz"))
     table.generation, table.version = "g2", -1
     with pytest.raises(CommitConflict, match="another program"):
@@ -84,8 +80,6 @@ def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer: Del
     assert (outcome.version, outcome.operation) == (0, "STAGE")
     assert [met.duplicate_inserts for met in outcome.matches] == [0, 1]
     state = writer.snapshot("dbo/T")
-    assert state is not None
-    assert state.record is not None
     assert (state.version, state.record_version, state.record.files) == (0, 0, (first.path, second.path))
     third = table.file(table.schema.names, (0, 3, None))
     assert table.apply(passthrough_rows(tmp_path, third)).version == 1
@@ -96,7 +90,6 @@ def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer: Del
 
 def test_the_example_of_chapter_4(writer: DeltaWriter) -> None:
     table = Scenario(writer, schema_of("Id:string", "City:string"), ["Id"])
-    table.create()
     table.change((0, "A1", "Linz"), (1, "A1", "Wels"), (2, "A1", None), (0, "B7", "Graz"))
     assert table.found() == [("B7", "Graz")]
 
@@ -111,7 +104,6 @@ def test_every_pair_of_markers_on_every_count_of_rows(writer: DeltaWriter) -> No
     cases = list(enumerate(itertools.product(range(3), runs)))
     before = [(0, key, f"old{copy}") for key, (count, _) in cases for copy in range(count)]
     changes = [(marker, key, f"new{place}") for key, (_, run) in cases for place, marker in enumerate(run)]
-    table.create()
     table.change(*before)
     outcome = table.change(*changes)
     expected, effects = replay(
@@ -150,7 +142,6 @@ def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
 def test_keys_compare_by_typed_value(writer: DeltaWriter) -> None:
     """LZ-4.9: NaN equals NaN, -0.0 equals 0.0; text by code point."""
     table = Scenario(writer, schema_of("d:double", "t:string", "v"), ["d", "t"])
-    table.create()
     table.change((0, math.nan, "a", 1), (0, -0.0, "a", 2), (0, 1.5, "a", 3), (0, 1.5, "A", 4), (0, 1.5, "a ", 5))
     outcome = table.change((1, math.nan, "a", 10), (1, 0.0, "a", 20), (2, 1.5, "a", None), (0, 1.5, "A", 40))
     assert sorted(row[2] for row in table.found()) == [4, 5, 10, 20, 40]
@@ -162,20 +153,15 @@ def test_the_first_batch_may_make_the_table(writer: DeltaWriter) -> None:
     outcome = table.change((4, 1, "a"), (2, 2, None), (1, 1, "b"))
     assert table.found() == [(1, "b")]
     state = writer.snapshot("dbo/T")
-    assert state is not None
-    assert state.record is not None
     assert (state.version, state.record_version, state.record.progress.batch) == (outcome.version, outcome.version, 1)
 
 
 @pytest.mark.parametrize("rows", [(), ((2, 9, None),)], ids=["no rows", "nothing to delete"])
 def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tuple[Any, ...]) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "a"))
     outcome = table.change(*rows)
     state = writer.snapshot("dbo/T")
-    assert state is not None
-    assert state.record is not None
     assert (outcome.version, state.version, state.record.progress.batch) == (2, 2, 2)
     assert table.found() == [(1, "a")]
     with pytest.raises(CommitConflict):
@@ -184,7 +170,6 @@ def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tup
 
 def test_a_batch_goes_in_once(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "a"))
     table.change((4, 2, "b"), (1, 1, "c"))
     before = writer.snapshot("dbo/T")
@@ -199,7 +184,6 @@ def test_a_batch_goes_in_once(writer: DeltaWriter) -> None:
 
 def test_another_generation_counts_anew(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "a"))
     table.generation, table.batch = "g2", 0
     table.change((0, 2, "b"))
@@ -208,7 +192,6 @@ def test_another_generation_counts_anew(writer: DeltaWriter) -> None:
 
 def test_a_dropped_table_is_gone_and_can_be_made_anew(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "old"))
     table.change((1, 1, "older"))
     writer.drop("dbo/T")
@@ -226,27 +209,23 @@ def test_a_dropped_table_is_gone_and_can_be_made_anew(writer: DeltaWriter) -> No
 
 def test_new_columns_come_with_the_batch_that_has_them(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "a"), (0, 2, "b"))
     table.schema = schema_of("Id!", "City:string", "n:timestamp_ntz", "m:decimal(5,2)")
     table.apply(table.file(["Id", "m"], (1, 2, Decimal("1.50")), (0, 3, None)))
     assert table.found() == [(1, "a", None, None), (2, None, None, Decimal("1.50")), (3, None, None, None)]
     state = writer.snapshot("dbo/T")
-    assert state is not None
     assert state.schema == table.schema
     assert table.found(1) == [(1, "a"), (2, "b")]
 
 
 def test_a_not_null_column_may_come_while_the_table_is_empty(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "a"))
     table.change((2, 1, None))
     table.schema = schema_of("Id!", "City:string", "n!", "Odd name:string!")
     table.change((0, 1, "b", 2, "c"))
     assert table.found() == [(1, "b", 2, "c")]
     state = writer.snapshot("dbo/T")
-    assert state is not None
     assert state.schema == table.schema
 
 
@@ -272,7 +251,6 @@ ODD_NAMES = [
 def test_odd_column_names_are_kept(writer: DeltaWriter) -> None:
     """LZ-1.10."""
     table = Scenario(writer, schema_of("I d!", *[f"{name}:string" for name in ODD_NAMES]), ["I d", "a,b"])
-    table.create()
     table.change((0, 1, *ODD_NAMES), (0, 2, *ODD_NAMES))
     table.change((1, 1, "new", *ODD_NAMES[1:]), (2, 2, *ODD_NAMES), (0, 3, *([None] * len(ODD_NAMES))))
     assert table.found() == sorted([(1, "new", *ODD_NAMES[1:]), (3, *([None] * len(ODD_NAMES)))], key=repr)
@@ -280,7 +258,6 @@ def test_odd_column_names_are_kept(writer: DeltaWriter) -> None:
 
 def test_an_odd_name_may_come_to_a_table_that_has_rows(writer: DeltaWriter) -> None:
     table = Scenario(writer, schema_of("Id!", "v.x:string", "n:timestamp_ntz"), ["Id"])
-    table.create()
     table.change((0, 1, "a", None), (0, 2, "b", naive(2026, 1, 1)))
     table.schema = schema_of("Id!", "v.x:string", "n:timestamp_ntz", "Qty (kg):string", "plain")
     table.change((1, 2, "c", None, "d", 5))
@@ -336,14 +313,12 @@ def test_values_of_every_type_survive_append_and_merge(writer: DeltaWriter) -> N
     table = Scenario(writer, schema_of("Id!", *[f"c_{word}:{word}" for word in VALUES]), ["Id"])
     rows = [(place, *values) for place, values in enumerate(zip(*VALUES.values(), strict=True))]
     nothing = (99, *([None] * len(VALUES)))
-    table.create()
     table.change(*[(0, *row) for row in rows], (0, *nothing))
     expected = sorted([*rows, nothing], key=repr)
     assert table.found() == expected
     table.change(*[(1, *row) for row in rows], (4, *nothing))
     assert table.found() == expected
     found = writer.rows("dbo/T")
-    assert found is not None
     assert pa.types.is_decimal128(found.schema.field("c_decimal(38,10)").type)
 
 
@@ -351,7 +326,6 @@ def test_columns_of_all_types_can_be_keys_together(writer: DeltaWriter) -> None:
     names = [f"k_{word}" for word in VALUES]
     table = Scenario(writer, schema_of(*[f"k_{word}:{word}" for word in VALUES], "v"), names)
     keys = list(zip(*VALUES.values(), strict=True))
-    table.create()
     table.change(*[(0, *key, place) for place, key in enumerate(keys)])
     outcome = table.change(*[(1, *key, place + 10) for place, key in enumerate(keys)])
     assert sorted(row[-1] for row in table.found()) == [10, 11, 12, 13, 14, 15]
@@ -366,10 +340,8 @@ def test_instants_beyond_pythons_years_survive(writer: DeltaWriter) -> None:
     instants = pa.array([-(2**55), 2**55], pa.int64()).cast(pa.timestamp("us", "UTC"))
     days = pa.array([-1_000_000, 3_000_000], pa.int32()).cast(pa.date32())
     rows = file.rows.table.append_column("t", instants).append_column("d", days)  # type: ignore[attr-defined]
-    table.create()
     table.apply(replace(file, rows=replace(file.rows, table=rows)))  # type: ignore[type-var]
     found = writer.rows("dbo/T")
-    assert found is not None
     found = found.sort_by("Id")
     assert found["t"].combine_chunks().equals(instants)
     assert found["d"].combine_chunks().equals(days)
@@ -381,7 +353,6 @@ PARTITIONS = ["x y", "a%20b", "a/b", "k=v", "q'\"`", "ünï-日本", "t\tn\n", "
 def test_partition_values_are_kept_whatever_they_are(writer: DeltaWriter) -> None:
     """LZ-3.7."""
     table = Scenario(writer, schema_of("Id!", "p q:string", "year:string", partitions=["p q", "year"]), ["Id"])
-    table.create()
     table.change(*[(0, place, value, "2026") for place, value in enumerate(PARTITIONS)])
     assert table.found() == sorted([(place, value, "2026") for place, value in enumerate(PARTITIONS)], key=repr)
     table.change(*[(1, place, value, "2027") for place, value in enumerate(PARTITIONS)], (2, 0, None, None))
@@ -389,13 +360,11 @@ def test_partition_values_are_kept_whatever_they_are(writer: DeltaWriter) -> Non
         [(place, value, "2027") for place, value in enumerate(PARTITIONS) if place], key=repr
     )
     state = writer.snapshot("dbo/T")
-    assert state is not None
     assert state.schema.partition_columns == ("p q", "year")
 
 
 def test_a_plain_partition_column_may_be_part_of_the_key(writer: DeltaWriter) -> None:
     table = Scenario(writer, schema_of("Id!", "v", "day:string", partitions=["day"]), ["Id", "day"])
-    table.create()
     table.change(*[(0, 1, 1, value) for value in PARTITIONS if value])
     outcome = table.change((2, 1, None, "x y"), (1, 1, 2, "a%20b"), (4, 1, 3, "new"), (0, 1, 4, "a/b"))
     assert outcome.matches == (MatchCounts(1, 0),)
@@ -411,7 +380,6 @@ def test_a_plain_partition_column_may_be_part_of_the_key(writer: DeltaWriter) ->
 
 def test_history_names_the_files_of_each_commit(writer: DeltaWriter) -> None:
     table = Scenario(writer, SIMPLE, ["Id"])
-    table.create()
     table.change((0, 1, "a"), (0, 2, "b"))
     table.change((1, 1, "c"))
     table.change()
@@ -448,7 +416,6 @@ def test_rows_may_be_chosen_of_any_version_and_limited(writer: DeltaWriter) -> N
         (3, None, late, 4),
     ):
         rows = writer.rows("dbo/T", version=version, limit=limit, where=where)
-        assert rows is not None
         assert (rows.num_rows, tuple(rows.schema.names)) == (expected, SIMPLE.names)
         assert where is None or {6, 7, 8, 9}.issuperset(rows["Id"].to_pylist())
 
@@ -465,11 +432,9 @@ def test_maintenance_changes_no_row_and_loses_no_record(writer: DeltaWriter) -> 
     for number in range(3):
         table.change((0, number, "x"))
     before = writer.snapshot("dbo/T")
-    assert before is not None
     done = writer.maintain("dbo/T", 0)
     assert set(done) == {"files_added", "files_removed", "files_deleted"}
     after = writer.snapshot("dbo/T")
-    assert after is not None
     assert (after.record, after.record_version) == (before.record, before.record_version)
     assert table.found() == [(0, "x"), (1, "x"), (2, "x")]
     table.change((1, 1, "y"))
