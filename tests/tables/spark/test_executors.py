@@ -70,9 +70,11 @@ class Executors:
 class Zone:
     """A landing zone with one table folder, and both ways to read it."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root: Path, *, upserts: int = 0, **options: Any) -> None:
         self.root, self.config = root, Config(**options)
         self.table = LandingZoneWriter(root).table("T", keys=["id"])
+        for number in range(upserts):
+            self.table.upsert({"id": number})
         self.storage = LocalStorage(root)
         self.executors = Executors()
         self.scratch = root / "scratch"
@@ -140,9 +142,7 @@ def test_files_of_all_kinds_are_read_alike(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_path: Path) -> None:
-    zone = Zone(tmp_path, max_batch_files=3)
-    for number in range(7):
-        zone.table.upsert({"id": number})
+    zone = Zone(tmp_path, upserts=7, max_batch_files=3)
     size = zone.pending().files[0].size
     for config, waves in (
         (zone.config, [1, 3, 3]),  # the first file of a table is read alone
@@ -155,17 +155,15 @@ def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_pat
 
 
 def test_a_file_that_changes_the_table_ends_its_wave(tmp_path: Path) -> None:
-    zone = Zone(tmp_path)
-    for row in ({"id": 1}, {"id": 2}, {"id": 3, "new": "x"}, {"id": 4}, {"id": 5}):
+    zone = Zone(tmp_path, upserts=2)
+    for row in ({"id": 3, "new": "x"}, {"id": 4}, {"id": 5}):
         zone.table.upsert(row)
     assert_read_alike(zone)
     assert zone.executors.waves == [1, 4, 2]
 
 
 def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path: Path) -> None:
-    zone = Zone(tmp_path)
-    for number in range(4):
-        zone.table.upsert({"id": number})
+    zone = Zone(tmp_path, upserts=4)
     with closing(zone.on_executors().in_order(zone.pending())) as reading:
         next(reading).rows.rows.close()  # the first file of a table is read alone
         second = next(reading)
@@ -174,17 +172,14 @@ def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path: Path) -> N
 
 
 def test_rows_of_a_task_that_spark_ran_twice_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    zone = Zone(tmp_path)
-    zone.table.upsert({"id": 1})
+    zone = Zone(tmp_path, upserts=1)
     once = Executors.collect
     monkeypatch.setattr(Executors, "collect", lambda executors: [once(executors), once(executors)][1])
     assert_read_alike(zone)
 
 
 def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    zone = Zone(tmp_path)
-    for number in range(3):
-        zone.table.upsert({"id": number})
+    zone = Zone(tmp_path, upserts=3)
     reading = zone.on_executors().in_order(zone.pending())
     next(reading).rows.rows.close()
     next(reading).rows.rows.close()
@@ -198,9 +193,7 @@ def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path: Path, mo
 
 
 def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path: Path) -> None:
-    zone = Zone(tmp_path)
-    zone.table.upsert({"id": 1})
-    zone.table.upsert({"id": 2})
+    zone = Zone(tmp_path, upserts=2)
     pending = zone.pending()
     zone.table.put(pending.files[1].path, b"another")
     outcomes = read_all(zone.on_executors(), pending)
@@ -209,16 +202,14 @@ def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path: Path) -> None:
 
 
 def test_a_node_that_does_not_see_root_is_a_setup_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    zone = Zone(tmp_path)
-    zone.table.upsert({"id": 1})
+    zone = Zone(tmp_path, upserts=1)
     monkeypatch.setattr("pathlib.Path.write_text", lambda *_, **__: None)  # the mark is on another machine's disk
     with pytest.raises(SetupError, match=r"does not see .*\n.*one and the same folder on every node"):
         next(zone.on_executors().in_order(zone.pending()))
 
 
 def test_a_node_with_another_version_is_a_setup_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    zone = Zone(tmp_path)
-    zone.table.upsert({"id": 1})
+    zone = Zone(tmp_path, upserts=1)
 
     def collect(executors: Executors) -> list[Any]:
         monkeypatch.setattr(executor_reading, "__version__", "0.9")
@@ -248,8 +239,7 @@ def test_a_python_environment_without_the_engine_is_a_setup_error(
     def fails(_: Executors) -> list[Any]:
         raise Py4JError(text)
 
-    zone = Zone(tmp_path)
-    zone.table.upsert({"id": 1})
+    zone = Zone(tmp_path, upserts=1)
     monkeypatch.setattr(Executors, "collect", fails)
     with pytest.raises(expected) as raised:
         next(zone.on_executors().in_order(zone.pending()))
