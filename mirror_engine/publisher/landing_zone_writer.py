@@ -33,6 +33,7 @@ _PROPERTIES = {
     "partitioned": "isPartitionEnabled",
     "file_format": "FileFormat",
     "extension": "FileExtension",
+    "columns": "SchemaDefinition",
     "text_options": "FileFormatTypeProperties",
 }
 _DIALECT_FIELDS = {
@@ -192,11 +193,9 @@ class TableFolder:
         self._dialect = _dialect(options.get("text_options", {})) if is_text else None
         self.extension = options.get("extension", "csv" if is_text else "parquet").removeprefix(".")
         properties: dict[str, object] = {"keyColumns": list(keys)}
-        properties |= {
-            _PROPERTIES[name]: value for name, value in options.items() if name in _PROPERTIES and value is not None
-        }
-        if "columns" in options:
-            properties["SchemaDefinition"] = {"Columns": list(options["columns"])}
+        for name, spelled in _PROPERTIES.items():
+            if (value := options.get(name)) is not None:
+                properties[spelled] = {"Columns": list(options["columns"])} if name == "columns" else value
         self.land_metadata(json.dumps(properties | dict(options.get("extra", {})), indent=2).encode())
 
     def land_metadata(self, content: bytes) -> None:
