@@ -293,7 +293,8 @@ class KeyRows:
         else:
             keys, whole = np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, np.bool_)
         added = (keys, whole, batch.column(MARKER_COLUMN).to_numpy())
-        for known, more in zip((self.keys, self.whole, self.markers), added, strict=True):
+        arrays: tuple[np.ndarray[Any, Any], ...] = (self.keys, self.whole, self.markers)
+        for known, more in zip(arrays, added, strict=True):
             known.resize(len(known) + len(more), refcheck=False)
             known[len(known) - len(more) :] = more
 
