@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.config import Config
 from mirror_engine.engine.run import RunResult
 from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
@@ -21,15 +20,17 @@ from mirror_engine.publisher.target import find_target
 from mirror_engine.publisher.validate import UNMATCHED_CHANGE_CODES, check_landing_zone
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
+    from mirror_engine.config import Config
     from mirror_engine.engine.run import SyncReport
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+    from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
 
     Row = Mapping[str, Any]
@@ -46,23 +47,12 @@ def described(table: TableStatus) -> str:
     return f"  {describe(table.name, table.state)}" + (f"\n    help: {help_text}" if help_text else "")
 
 
-class MirrorInTest:
-    """The mirror of a test's landing zone; the fixture `mirror` is one.
-
-    Args:
-        root: ROOT.
-        config: all options.
-        writer: of the Delta tables; None for Spark.
-
-    Attributes:
-        has_synced: whether it ever ran.
-    """
+class MirrorInTest(Mirror):
+    """The mirror of a test's landing zone, in Spark's tables without a `writer`; the fixture `mirror` is one."""
 
     def __init__(self, root: Path, config: Config | None = None, *, writer: DeltaWriter | None = None) -> None:
-        self.root = root
-        self.config = config or Config()
-        self.has_synced = False
-        self._mirror = Mirror(root, self.config, writer=writer, listeners=[self._record])
+        super().__init__(root, config, writer=writer, listeners=[self._record])
+        self._has_synced = False
         self._expected: dict[str, str] = {}
         self._diagnostics: dict[Diagnostic, None] = {}
         self._failures: list[str] = []
@@ -70,11 +60,11 @@ class MirrorInTest:
     def __repr__(self) -> str:
         return f"<mirror of {self.root}>"
 
-    def sync(self) -> SyncReport:
+    def sync(self, stop: threading.Event | None = None) -> SyncReport:
         """Apply all that can be applied now, whatever the result."""
-        self.has_synced = True
+        self._has_synced = True
         self._failures.clear()
-        return self._mirror.sync()
+        return super().sync(stop)
 
     def sync_until_caught_up(self) -> SyncReport:
         """Apply everything that landed.
@@ -97,14 +87,6 @@ class MirrorInTest:
         """A mirrored table by name, in any case: `Sales.Orders`, `sales.schema/orders`, or `orders` where clear."""
         return MirroredTable(self, name)
 
-    def tables(self) -> list[str]:
-        """The mirrored tables, by folder from `ROOT/Tables`."""
-        return self._mirror.tables()
-
-    def status(self) -> MirrorStatus:
-        """The present status of every table; starts no JVM."""
-        return self._mirror.status()
-
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """All diagnostics of this test, each once, in the order they were raised."""
@@ -124,7 +106,7 @@ class MirrorInTest:
         __tracebackhide__ = True
         severities = SEVERITY_ORDER[SEVERITY_ORDER.index(Severity(min_severity)) :]
         raised = [*self._diagnostics]
-        if self.has_synced:  # the engine applies updates of unknown keys without a diagnostic, as Fabric does (LZ-4.7)
+        if self._has_synced:  # the engine applies updates of unknown keys without a diagnostic, as Fabric does (LZ-4.7)
             report = check_landing_zone(find_target(self.root, self.config))
             raised += [diagnostic for diagnostic, _ in report.all() if diagnostic.code in UNMATCHED_CHANGE_CODES]
         found = [each for each in raised if each.severity in severities and each.code not in ignore]
@@ -149,7 +131,7 @@ class MirrorInTest:
 
     def unmet_expectations(self) -> str:
         """Tables that are halted or blocked unexpectedly, or not as expected; `""` where there are none."""
-        if not (self.has_synced or self._expected):
+        if not (self._has_synced or self._expected):
             return ""
         tables = self.status().tables
         expected = self._expectations(tables)
@@ -163,7 +145,7 @@ class MirrorInTest:
 
     def failure_report(self) -> str:
         """What may explain a failed test: tables that have not caught up, failures, diagnostics."""
-        if not self.has_synced:
+        if not self._has_synced:
             return "the mirror was not synced"
         tables = self.status().tables
         lines = [described(table) for table in tables if not isinstance(table.state, CaughtUp)]
@@ -171,10 +153,6 @@ class MirrorInTest:
         first = self.diagnostics[:MAX_DIAGNOSTICS]
         lines += [*self._failures, *(_in_full(diagnostic) for diagnostic in first if diagnostic not in known)]
         return "\n".join(lines or ["  all tables have caught up; no diagnostics"])
-
-    def close(self) -> None:
-        """Close the writer."""
-        self._mirror.close()
 
     def _expectations(self, tables: Sequence[TableStatus]) -> dict[str, tuple[TableStatus | None, str]]:
         """The table, if there is one, and the code of each expected name."""
@@ -226,30 +204,30 @@ class MirroredTable:
     def rows(self) -> Rows:
         """The rows as dicts, sorted by key, then by all columns; NULL first, NaN last."""
         __tracebackhide__ = True
-        folder, mirror = self._folder(), self.mirror._mirror  # noqa: SLF001 - a table is a part of its mirror
-        status = next((table for table in self.mirror.status().tables if table.delta_folder == folder), None)
+        folder, mirror = self._folder(), self.mirror
+        status = next((table for table in mirror.status().tables if table.delta_folder == folder), None)
         state = "" if status is None or _has_caught_up(status) else described(status).strip()
         return Rows(mirror.read_table(folder).to_pylist(), mirror.key_columns(folder), state)
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table, in no particular order."""
         __tracebackhide__ = True
-        return self.mirror._mirror.read_table(self._folder())  # noqa: SLF001 - as above
+        return self.mirror.read_table(self._folder())
 
     def history(self) -> Sequence[HistoryEntry]:
         """The commits, newest first."""
         __tracebackhide__ = True
-        return self.mirror._mirror.history(self._folder())  # noqa: SLF001 - as above
+        return self.mirror.history(self._folder())
 
     def keys(self) -> tuple[str, ...]:
         """The key columns in force at the last commit; empty for a keyless table."""
         __tracebackhide__ = True
-        return tuple(self.mirror._mirror.key_columns(self._folder()))  # noqa: SLF001 - as above
+        return tuple(self.mirror.key_columns(self._folder()))
 
     def _folder(self) -> str:
         __tracebackhide__ = True
         try:
-            return find_table(self.name, self.mirror.tables(), self.mirror.config.delta_default_schema)
+            return self.mirror.delta_folder(self.name)
         except UnknownTable as error:
             raise UnknownTable(f"{error.message}\n{self.mirror.failure_report()}", error.help) from None
 
