@@ -95,15 +95,9 @@ TYPES = [
 
 
 @pytest.mark.parametrize("store_schema", [True, False])
-@pytest.mark.parametrize(("kind", "values", "word", "expected", "noted"), TYPES, ids=[str(case[0]) for case in TYPES])
-def test_a_column_reads_as_what_parquet_says_it_is(  # noqa: PLR0913, PLR0917 - a table of cases
-    kind: pa.DataType,
-    values: list[Any],
-    word: str,
-    expected: list[Any],
-    noted: list[str],
-    store_schema: bool,  # noqa: FBT001 - as above
-) -> None:
+@pytest.mark.parametrize("case", TYPES, ids=[str(case[0]) for case in TYPES])
+def test_a_column_reads_as_what_parquet_says_it_is(case: tuple[Any, ...], *, store_schema: bool) -> None:
+    kind, values, word, expected, noted = case
     table = pa.table({"c": pa.array([*values, None], kind)})
     file = opened(written(table, store_schema=store_schema))
     assert file.columns == (Column("c", word),)

@@ -71,27 +71,19 @@ def test_no_rows_at_all_still_have_a_schema(tmp_path: Path) -> None:
     assert (list(rows.batches()), rows.schema) == ([], SCHEMA)
 
 
-def test_closing_gives_the_disk_back_and_may_be_repeated(tmp_path: Path) -> None:
-    rows = filled(tmp_path, 1)
-    assert len(list(tmp_path.iterdir())) == 1
-    rows.close()
-    rows.close()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_rows_without_a_reference_give_the_disk_back(tmp_path: Path) -> None:
-    rows = filled(tmp_path, 1)
-    del rows
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_closed_or_forgotten_rows_give_the_disk_back(tmp_path: Path, *, is_finished: bool) -> None:
+    closed, forgotten = RowSpill(SCHEMA, tmp_path, 1), RowSpill(SCHEMA, tmp_path, 1)
+    for rows in (closed, forgotten):
+        rows.add(batch(0, 100))
+        if is_finished:
+            rows.finish()
+    assert len(list(tmp_path.iterdir())) == 2
+    closed.close()
+    closed.close()
+    del rows, forgotten
     gc.collect()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_rows_closed_before_they_are_finished_leave_nothing(tmp_path: Path) -> None:
-    rows = RowSpill(SCHEMA, tmp_path, 1)
-    rows.add(batch(0, 100))
-    rows.close()
-    assert list(tmp_path.iterdir()) == []
-    RowSpill(SCHEMA, tmp_path, 1).close()
 
 
 def test_a_scratch_folder_that_fails_is_tried_again_later(tmp_path: Path) -> None:
