@@ -78,3 +78,22 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Printed]:
         return Printed(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def land_broken() -> Callable[[Path], None]:
+    """Land a good table, one with a wrong marker in its second file, and one with a gap."""
+
+    def land(root: Path) -> None:
+        publisher = LandingZoneWriter(root)
+        types, row = {"Id": pa.int64(), "Name": pa.string()}, {"Id": 1, "Name": "one"}
+        publisher.table("Good", keys=["Id"], types=types).insert(row)
+        wrong = publisher.table("Sales.Wrong", keys=["Id"], types=types)
+        wrong.insert(row)
+        wrong.apply_changes((4, row), (3, row))
+        gap = publisher.table("Gap", keys=["Id"], types=types)
+        gap.insert(row)
+        gap.skip_numbers()
+        gap.upsert(row)
+
+    return land

@@ -14,16 +14,6 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.spark import doctor as machine
 
 
-def test_maintain_names_every_table(shop, cli):
-    assert cli("maintain", "-C", shop.root).out == "There are no Delta tables yet.\n"
-    cli("sync", shop.root)
-    printed = cli("maintain", "-C", shop.root)
-    assert printed.code == 0
-    assert [line.partition(":")[0] for line in printed.out.splitlines()] == ["Sales.Orders", "Items"]
-    (table,) = json.loads(cli("maintain", "-C", shop.root, "Items", "--json").out)["tables"]
-    assert table["delta_path"] == "Tables/dbo/Items"
-
-
 @pytest.mark.parametrize(
     ("error", "code", "name"),
     [
@@ -71,13 +61,6 @@ def test_the_worst_of_several_failures_decides_how_maintain_ends(shop, cli, monk
     assert "error: Items: no room" in printed.err
 
 
-def test_rebuild_drops_nothing_without_confirmation(shop, cli):
-    cli("sync", shop.root)
-    printed = cli("rebuild", shop.root)
-    assert (printed.code, "--yes" in printed.err) == (2, True)
-    assert shop.writer.tables()
-
-
 def test_rebuild_drops_all_tables_and_reports_lost_rows(shop, cli):
     shop.items.upsert({"Id": 9, "Name": "nine"})
     cli("sync", shop.root)
@@ -86,36 +69,6 @@ def test_rebuild_drops_all_tables_and_reports_lost_rows(shop, cli):
     assert [table["table"] for table in document["dropped"]] == ["Items", "Sales.Orders"]
     assert shop.writer.tables() == []
     assert cli("rebuild", shop.root, "-y").out.endswith("reads the files that are still in the landing zone.\n")
-
-
-@pytest.mark.parametrize("taken", ["Files/LandingZone", "LandingZone"])
-def test_init_overwrites_nothing(tmp_path, cli, taken):
-    (tmp_path / taken).mkdir(parents=True)
-    printed = cli("init", tmp_path)
-    assert (printed.code, "nothing was written" in printed.err) == (2, True)
-
-
-def test_init_rejects_a_file(tmp_path, cli):
-    (tmp_path / "file").touch()
-    assert cli("init", tmp_path / "file").code == 2
-
-
-@pytest.mark.slow
-def test_the_example_of_init_is_applied_whole(shop, cli):
-    root = shop.root / "example"
-    printed = cli("init", root)
-    assert (printed.code, f"mirror-engine -C {root} sync" in printed.out) == (0, True)
-    assert cli("sync", root).code == 0
-    assert len(shop.writer.tables()) == 4
-
-
-@pytest.mark.slow
-def test_demo_shows_rows_and_commits_of_the_example(shop, cli):
-    printed = cli("demo", shop.root / "demo")
-    assert printed.code == 0, printed.err
-    assert "Changes: Applied " in printed.out
-    assert "All tables have caught up." in printed.out
-    assert cli("demo", shop.root / "demo").code == 2
 
 
 @pytest.mark.slow

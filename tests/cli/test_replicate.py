@@ -20,52 +20,6 @@ from mirror_engine.mirror import Mirror
 FIRST = f"Items/{1:020}.parquet"
 
 
-def test_sync_applies_everything_and_reports_how_much(shop, cli):
-    printed = cli("sync", shop.root)
-    assert (printed.code, printed.err) == (0, "")
-    assert printed.out.startswith("Applied 2 files (4 rows) to 2 tables in 2 commits (")
-    assert printed.out.endswith("). All tables have caught up.\n")
-    assert cli("sync", shop.root).out.startswith("Nothing to apply (")
-
-
-def test_root_is_given_by_c_by_argument_by_variable_or_is_here(shop, cli, monkeypatch):
-    for words in (["-C", shop.root, "sync"], ["sync", "-C", shop.root], ["sync", shop.root]):
-        assert cli(*words).code == 0, words
-    monkeypatch.setenv("MIRROR_ENGINE_ROOT", str(shop.root))
-    assert cli("sync").code == 0
-    monkeypatch.delenv("MIRROR_ENGINE_ROOT")
-    monkeypatch.chdir(shop.root)
-    assert cli("sync").code == 0
-    twice = cli("sync", shop.root, "-C", shop.root)
-    assert (twice.code, "given twice" in twice.err) == (2, True)
-
-
-def test_sync_reports_a_halted_table_like_a_compiler_and_applies_the_others(shop, cli):
-    shop.halt()
-    printed = cli("sync", shop.root)
-    assert printed.code == 3
-    lines = printed.out.splitlines()
-    assert lines[0] == "error[ME023]: file is empty (0 bytes)"
-    assert lines[1].rstrip() == "  --> Files/LandingZone/Items/00000000000000000002.parquet"
-    assert lines[2].startswith("  help: delete it")
-    assert lines[3] == "Items is halted; 1 file pending."
-    assert lines[-1].endswith("1 of 2 tables have caught up.")
-    assert shop.writer.row_count("Sales/Orders") == 2
-
-
-def test_sync_names_the_file_that_a_blocked_table_lacks(shop, cli):
-    shop.block()
-    printed = cli("sync", shop.root)
-    assert printed.code == 3
-    (line,) = [line for line in printed.out.splitlines() if line.startswith("Sales.Orders is blocked")]
-    assert "00000000000000000002.parquet" in line
-
-
-def test_flags_of_options_are_applied(shop, cli):
-    shop.items.upsert({"Id": 9, "Name": "nine"})
-    assert "in 3 commits" in cli("sync", shop.root, "--max-batch-files", 1).out
-
-
 @pytest.mark.parametrize("command", [("sync",), ("maintain", "-C")])
 def test_a_second_engine_ends_with_4(shop, cli, command, monkeypatch):
     monkeypatch.setattr(root_identity, "LOCK_TIMEOUT_SECONDS", 0.01)
@@ -73,6 +27,11 @@ def test_a_second_engine_ends_with_4(shop, cli, command, monkeypatch):
     with FileLock(shop.root / LOCK):
         printed = cli(*command, shop.root)
     assert (printed.code, "another engine" in printed.err) == (4, True)
+
+
+def test_run_waits_in_an_empty_folder_for_a_zone_to_come(cli, tmp_path):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    assert cli("run", tmp_path, "--poll-interval", "50ms").code == 0
 
 
 def run_until_applied(shop, cli, *words, number=signal.SIGTERM):
@@ -122,12 +81,6 @@ def after(seconds, action):
 
 @pytest.mark.slow
 class TestWait:
-    def test_tables_that_have_caught_up_end_it_at_once(self, shop, cli):
-        cli("sync", shop.root)
-        printed = cli("wait", shop.root, "--for", "caught-up", "--timeout", "0")
-        assert (printed.code, printed.err) == (0, "")
-        assert printed.out.startswith("All 2 tables have caught up (0.")
-
     def test_it_returns_when_an_engine_has_applied_everything(self, shop, cli):
         timer = after(0.15, lambda: Mirror(shop.root, writer=shop.writer).sync())
         printed = cli("wait", shop.root, "--timeout", "20s", "--interval", "50ms", "--json")
@@ -135,39 +88,12 @@ class TestWait:
         assert (printed.code, json.loads(printed.out)["result"]) == (0, "reached")
         assert cli("wait", shop.root, "--for", f"file={FIRST}", "--timeout", "0").out.startswith(f"{FIRST} is applied")
 
-    def test_after_the_timeout_each_table_has_its_reason_and_help(self, shop, cli):
-        cli("sync", shop.root)
-        shop.halt()
-        shop.block()
-        cli("sync", shop.root)
-        printed = cli("wait", shop.root, "--timeout", "1s", "--interval", "50ms")  # a first check may take long
-        assert (printed.code, printed.out) == (4, "")
-        assert printed.err.count("start `mirror-engine run`") == 1
-        _, head, *lines = printed.err.splitlines()
-        assert head.startswith("error: timed out after ")
-        assert head.endswith(": 2 tables have not caught up; no engine is running")
-        assert lines[0].startswith("  Sales.Orders is blocked: 00000000000000000002.parquet is missing")
-        assert lines[1].startswith("  help: ")
-        assert lines[2].startswith("  Items is halted: ")
-
     def test_a_running_engine_is_given_as_the_reason(self, shop, cli):
         (shop.root / LOCK).parent.mkdir()
         with FileLock(shop.root / LOCK):
             printed = cli("wait", shop.root, "--timeout", "0")
         assert printed.code == 4
         assert "the engine is still working: wait longer (--timeout)" in printed.err
-
-    def test_a_table_that_does_not_exist_yet_is_waited_for(self, shop, cli):
-        printed = cli("wait", shop.root, "--table", "Nowhere", "--timeout", "100ms")
-        assert printed.code == 4
-        assert "\n  Nowhere: " in printed.err
-
-    def test_a_halted_table_ends_it_only_with_fail_fast(self, shop, cli):
-        shop.halt()
-        cli("sync", shop.root)
-        assert cli("wait", shop.root, "--fail-fast", "--timeout", "20s").code == 3
-        assert cli("wait", shop.root, "--fail-fast", "--table", "Sales.Orders", "--timeout", "20s").code == 0
-        assert cli("wait", shop.root, "--timeout", "0").code == 4
 
     def test_a_storage_error_is_retried(self, shop, cli, monkeypatch):
         cli("sync", shop.root)
@@ -189,16 +115,6 @@ class TestWait:
         timer = after(0.15, lambda: os.kill(os.getpid(), signal.SIGINT))
         assert cli("wait", shop.root, "--timeout", "20s").code == 130
         timer.join()
-
-    @pytest.mark.parametrize(
-        "words",
-        [["--for", "dawn"], ["--for", "file="], ["--interval", "0"], ["--timeout", "-1"], ["--timeout", "soon"]],
-    )
-    def test_invalid_values_are_usage_errors(self, shop, cli, words):
-        assert cli("wait", shop.root, *words).code == 2
-
-    def test_a_missing_root_is_a_usage_error_at_once(self, shop, cli):
-        assert cli("wait", shop.root / "nowhere", "--timeout", "20s").code == 2
 
 
 @pytest.mark.parametrize("words", [("status",), ("plan",), ("wait", "--timeout", "0")])

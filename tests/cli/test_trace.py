@@ -130,83 +130,8 @@ def test_a_change_in_json(shop, cli) -> None:
     }
 
 
-def test_a_delta_table_that_differs_ends_with_3_and_shows_both(shop, cli) -> None:
-    cli("sync", shop.root)
-    shop.writer._tables["Sales/Orders"][-1].rows[0]["Name"] = "[b]forged[/b]"
-    printed = cli("trace", "row", "-C", shop.root, "Sales.Orders", 1)
-    assert printed.code == 3
-    assert "Mismatch: the Delta table differs from its change files.\n" in printed.out
-    assert "\nDelta table: 1 row\n  Id 1  Name [b]forged[/b]" in printed.out
-    assert "Applied change files: 1 row\n  Id 1  Name one" in printed.out
-
-
-def test_deleted_files_are_reported_with_the_start_of_the_replay(shop, cli) -> None:
-    for name in ("three", "four"):
-        cli("sync", shop.root)
-        shop.orders.upsert({"Id": 1, "Name": name})
-    cli("sync", shop.root)
-    moved = shop.root / "Files/LandingZone/Sales.schema/Orders/_FilesReadyToDelete"
-    (moved / "00000000000000000001.parquet").unlink()
-    printed = cli("trace", "row", "-C", shop.root, "Sales.Orders", 1)
-    assert printed.code == 0
-    assert "1 earlier file was deleted: the replay starts from Delta version 1\n" in printed.out
-    assert "Before these files: 1 row\n  Id 1  Name one\n" in printed.out
-    assert "*Name one -> three" in printed.out
-
-
-def test_a_plan_says_what_is_not_included(shop, cli) -> None:
-    shop.block()
-    printed = cli("plan", shop.root, "--table", "Sales.Orders")
-    assert "apply 1 file in 1 commit: 00000000000000000001.parquet" in printed.out
-    assert "pending: 00000000000000000003.parquet: 00000000000000000002.parquet is missing" in printed.out
-    cli("sync", shop.root)
-    shop.items.land(b"")
-    cli("sync", shop.root)
-    printed = cli("plan", shop.root, "--table", "Items")
-    assert printed.out.startswith(
-        "Items is halted: 00000000000000000002.parquet: file is empty (0 bytes) [ME023]; 1 file pending\n"
-    )
-    assert "  nothing to do\n" in printed.out
-    assert "  help: delete it, write under a temporary name, then rename" in printed.out
-
-
-def test_a_rejected_file_has_its_reason(shop, cli) -> None:
-    shop.items.land(b"")
-    printed = cli("trace", "file", "-C", shop.root, "Items", "00000000000000000002.parquet")
-    assert printed.out.startswith("Items, 00000000000000000002.parquet: rejected\n  file is empty (0 bytes)\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["row", "Items"], "missing argument 'KEY...'"),
-        (["row", "Items", "Sku=1"], "Sku=1: no value of type long"),
-        (["row", "Items", "seven"], "seven: no value of type long"),
-        (["file", "Items", "9"], "9: Items has no such change file"),
-        (["what-if", "Items"], "nothing to change"),
-        (["what-if", "Items", "--swap", "1"], "swap=1: not a change"),
-        (["what-if", "Items", "--swap", "1,1"], "they are in this order already"),
-        (["row", "Stores", "1"], 'unknown table "Stores"'),
-    ],
-)
-def test_usage_errors_end_with_2_and_help(shop, cli, words, message) -> None:
-    printed = cli("-C", shop.root, "trace", *words)
-    assert (printed.code, printed.out) == (2, "")
-    assert message in printed.err
-    assert "  help: " in printed.err
-
-
 def test_plan_shows_all_tables(shop, cli) -> None:
     shop.block()
     document = json.loads(cli("plan", shop.root, "--json").out)
     assert [table["table"] for table in document["tables"]] == ["Sales.Orders", "Items"]
     assert [step["step"] for step in document["tables"][0]["steps"]][-1] == "apply_batch"
-
-
-def test_a_row_of_many_columns_shows_those_that_changed(shop, cli) -> None:
-    table = LandingZoneWriter(shop.root).table("Wide", keys=["Id"])
-    row = {"Id": 1} | {f"C{number}": number for number in range(20)}
-    table.insert(row)
-    table.update(row | {"C7": 8})
-    printed = cli("trace", "row", "-C", shop.root, "Wide", 1)
-    assert "*C7 7 -> 8  (20 other columns)" in printed.out
