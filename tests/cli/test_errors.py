@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 
@@ -12,7 +11,6 @@ import pytest
 
 from mirror_engine import errors
 from mirror_engine.cli import exits
-from mirror_engine.cli.signals import Stopping
 from mirror_engine.engine.run import RunResult
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 
@@ -101,18 +99,6 @@ def test_version_is_one_line(cli) -> None:
 def test_every_result_has_an_exit_code() -> None:
     found = {result.name: exits.of_result(result) for result in RunResult}
     assert found == {"CAUGHT_UP": 0, "FAILED": 1, "NEEDS_ATTENTION": 3, "RETRY": 4}
-
-
-def test_the_second_signal_ends_the_process(monkeypatch) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr("os._exit", ended.append)
-    before = signal.getsignal(signal.SIGINT)
-    with Stopping() as stopping:
-        signal.raise_signal(signal.SIGTERM)
-        assert (stopping.stop.is_set(), stopping.interrupted, ended) == (True, False, [])
-        signal.raise_signal(signal.SIGINT)
-    assert ended == [130]
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.slow

@@ -140,55 +140,38 @@ def test_no_name_breaks_the_xml(name) -> None:
     assert len(suite.findall("testcase")) == 1
 
 
+RULE = {"id", "name", "shortDescription", "fullDescription", "help", "defaultConfiguration", "properties"}
 LEVELS = {"none", "note", "warning", "error"}
 
 
-def check_sarif(document: Any) -> None:
-    """What the schema of SARIF 2.1.0 requires of the parts in use, and GitHub of an upload."""
-    assert document["version"] == "2.1.0"
-    assert "sarif-2.1.0" in document["$schema"]
-    assert set(document) == {"$schema", "version", "runs"}
-    for run in document["runs"]:
-        assert set(run) <= {"tool", "results", "columnKind"}
-        assert run["columnKind"] in {"utf16CodeUnits", "unicodeCodePoints"}
-        driver = run["tool"]["driver"]
-        assert driver["name"]
-        ids = [rule["id"] for rule in driver["rules"]]
-        assert len(ids) == len(set(ids))
-        for rule in driver["rules"]:
-            assert set(rule) <= {
-                "id",
-                "name",
-                "shortDescription",
-                "fullDescription",
-                "help",
-                "defaultConfiguration",
-                "properties",
-            }
-            assert rule["shortDescription"]["text"]
-            assert 0 < len(rule["fullDescription"]["text"]) <= 1024
-            assert rule["help"]["text"]
-            assert rule["defaultConfiguration"]["level"] in LEVELS
-            assert all(isinstance(tag, str) for tag in rule["properties"]["tags"])
-        for result in run["results"]:
-            assert result["message"]["text"]
-            assert result["level"] in LEVELS
-            assert ids[result["ruleIndex"]] == result["ruleId"]
-            assert result["occurrenceCount"] >= 1
-            assert all(isinstance(value, str) for value in result["partialFingerprints"].values())
-            for location in result["locations"]:
-                place = location["physicalLocation"]
-                assert re.fullmatch(r"[A-Za-z0-9._~/%-]+", place["artifactLocation"]["uri"])
-                assert not place["artifactLocation"]["uri"].startswith("/")
-                assert place.get("region", {"startLine": 1})["startLine"] >= 1
-
-
 def scanned(report: ValidationReport) -> dict[str, Any]:
+    """The one run, after what the schema of SARIF 2.1.0 requires of the parts in use, and GitHub of an upload."""
     text = sarif(report)
     text.encode()
     document = json.loads(text)
-    check_sarif(document)
+    assert (document["version"], "sarif-2.1.0" in document["$schema"], len(document)) == ("2.1.0", True, 3)
     (run,) = document["runs"]
+    assert (set(run), run["columnKind"]) == ({"tool", "results", "columnKind"}, "unicodeCodePoints")
+    rules = run["tool"]["driver"]["rules"]
+    ids = [rule["id"] for rule in rules]
+    assert run["tool"]["driver"]["name"]
+    assert len(ids) == len(set(ids))
+    for rule in rules:
+        assert set(rule) == RULE
+        assert all(rule[text]["text"] for text in ("shortDescription", "fullDescription", "help"))
+        assert len(rule["fullDescription"]["text"]) <= 1024
+        assert rule["defaultConfiguration"]["level"] in LEVELS
+        assert all(isinstance(tag, str) for tag in rule["properties"]["tags"])
+    for result in run["results"]:
+        assert result["message"]["text"]
+        assert result["level"] in LEVELS
+        assert ids[result["ruleIndex"]] == result["ruleId"]
+        assert result["occurrenceCount"] >= 1
+        assert all(isinstance(value, str) for value in result["partialFingerprints"].values())
+        for location in result["locations"]:
+            place = location["physicalLocation"]
+            assert re.fullmatch(r"[A-Za-z0-9._~%-][A-Za-z0-9._~/%-]*", place["artifactLocation"]["uri"])
+            assert place.get("region", {"startLine": 1})["startLine"] >= 1
     return dict(run)
 
 

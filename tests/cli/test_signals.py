@@ -32,3 +32,15 @@ def test_a_signal_that_another_thread_takes_ends_the_wait() -> None:
         threading.Thread(target=take).start()
         stopping.wait()
     assert stopping.stop.is_set()
+
+
+def test_the_second_signal_ends_the_process(monkeypatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("os._exit", ended.append)
+    before = signal.getsignal(signal.SIGINT)
+    with Stopping() as stopping:
+        signal.raise_signal(signal.SIGTERM)
+        assert (stopping.stop.is_set(), stopping.interrupted, ended) == (True, False, [])
+        signal.raise_signal(signal.SIGINT)
+    assert ended == [130]
+    assert signal.getsignal(signal.SIGINT) is before
