@@ -29,25 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mirror_engine.landing_zone.schema import Column
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.writer import Maintenance
 
-_FEATURES = frozenset(
-    {
-        "changeDataFeed",
-        "checkConstraints",
-        "columnMapping",
-        "deletionVectors",
-        "generatedColumns",
-        "invariants",
-        "timestampNtz",
-        "v2Checkpoint",
-        "variantType",
-    }
-)
+_FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors"}
+_FEATURES |= {"generatedColumns", "invariants", "timestampNtz", "v2Checkpoint", "variantType"}
 _LISTED_WRITER = 7  # the protocol version with a list of features
 _RESERVED_COLUMN = "__delta_rs_source"
 _MISREAD = frozenset("%\\[]?*#")  # in a folder's path
@@ -64,10 +52,12 @@ class DeltalakeWriter(LocalDeltaWriter):
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
         _check_mergeable(table, log)
         before, handle = log.version, _handle(log)
+        fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
+        schema, staged = pa.schema([*fields, (ROLE, pa.int8())]), sorted(map(str, changes.folder.iterdir()))
         values = {_quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
         with committing(table, log, record, _SPARK_HELP):
             merger = handle.merge(
-                _source(batch, changes),
+                ds.dataset(staged, schema=schema, format="parquet").scanner().to_reader(),
                 _condition(batch, changes),
                 source_alias="s",
                 target_alias="t",
@@ -128,8 +118,7 @@ def _check_mergeable(table: str, log: DeltaLog) -> None:
     """
     protocol = log.table.protocol()
     listed = set(protocol.writer_features or ()) if protocol.min_writer_version >= _LISTED_WRITER else set()
-    unknown = sorted(listed - _FEATURES - {"appendOnly"})
-    if unknown:
+    if unknown := sorted(listed - _FEATURES):
         raise CommitFailed(f"{table}: deltalake cannot write tables with {', '.join(unknown)}", _SPARK_HELP)
     if log.table.metadata().configuration.get("delta.appendOnly") == "true":
         raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
@@ -149,12 +138,6 @@ def _has_int96(data_file: Path) -> bool:
     return any(schema.column(at).physical_type == "INT96" for at in range(len(schema)))
 
 
-def _source(batch: ChangeBatch, changes: StagedChanges) -> pa.RecordBatchReader:
-    fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
-    schema = pa.schema([*fields, (ROLE, pa.int8())])
-    return ds.dataset(sorted(map(str, changes.folder.iterdir())), schema=schema, format="parquet").scanner().to_reader()
-
-
 def _condition(batch: ChangeBatch, changes: StagedChanges) -> str:
     """Equal keys, among rows that match; bounds on the target alone let deltalake skip files."""
     types = {column.name: column.type for column in batch.schema.columns}
@@ -165,14 +148,11 @@ def _condition(batch: ChangeBatch, changes: StagedChanges) -> str:
             terms.append(f"nanvl(cast({target} as double), {_NAN}) = nanvl(cast({source} as double), {_NAN})")
         else:
             terms.append(f"{target} = {source}")
-    return " AND ".join([*terms, *_bounds(batch, changes)])
-
-
-def _bounds(batch: ChangeBatch, changes: StagedChanges) -> Iterator[str]:
-    for name, (low, high) in zip(batch.key_columns, changes.bounds, strict=True):
-        literals = [_literal(bound.as_py()) for bound in (low, high)]
-        if None not in literals:
-            yield f"t.{_quoted(name)} BETWEEN {literals[0]} AND {literals[1]}"
+    for name, bounds in zip(batch.key_columns, changes.bounds, strict=True):
+        low, high = (_literal(bound.as_py()) for bound in bounds)
+        if low and high:
+            terms.append(f"t.{_quoted(name)} BETWEEN {low} AND {high}")
+    return " AND ".join(terms)
 
 
 def _literal(value: object) -> str | None:
@@ -189,10 +169,10 @@ def _writer_properties(log: DeltaLog) -> WriterProperties:
     """No statistics where deltalake's mislead readers: of floating point (NaN) and of long decimals."""
     none = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False)
     names = log.physical_names  # deltalake looks properties up by the name within the Parquet file
-    return WriterProperties(column_properties={names[c.name]: none for c in log.schema.columns if _misleads(c)})
-
-
-def _misleads(column: Column) -> bool:
-    if column.type.startswith("decimal"):
-        return int(arrow_type(column.type).precision) > _EXACT_DIGITS
-    return column.type in {"float", "double"}
+    kinds = {column.name: arrow_type(column.type) for column in log.schema.columns}
+    misleading = [
+        name
+        for name, kind in kinds.items()
+        if pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS)
+    ]
+    return WriterProperties(column_properties={names[name]: none for name in misleading})

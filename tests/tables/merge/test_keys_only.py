@@ -18,9 +18,9 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, 
 from mirror_engine.tables.merge import keys_only as key_book
 from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyIndex, KeyRows, key_hashes
 
-FILES = st.lists(
-    st.lists(st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4)), max_size=8), max_size=6
-)
+CHANGE = st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4))
+INSERT = st.tuples(st.just(RowMarker.INSERT), st.integers(0, 4))
+FILES = st.lists(st.lists(CHANGE, max_size=8) | st.lists(INSERT, max_size=8), max_size=6)
 
 
 def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeyRows:
