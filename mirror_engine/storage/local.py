@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+# a socket cannot be opened: ENXIO
+ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO})
 HELP = {
     errno.EACCES: "Give the user that runs the engine rights to it.",
     errno.EPERM: "Give the user that runs the engine rights to it.",
@@ -150,9 +151,7 @@ def is_file(name: str, folder: int) -> bool:
 
 
 def open_file(name: str, folder: int) -> int | None:
-    """Open a regular file for reading; None for anything else, which is not even opened."""
-    if not is_file(name, folder):
-        return None
+    """Open a regular file for reading; None for anything else, which is closed unread."""
     with ignore_absent():
         opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         if stat.S_ISREG(os.fstat(opened).st_mode):

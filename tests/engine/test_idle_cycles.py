@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 
@@ -11,6 +12,7 @@ from shop import Shop, row
 
 from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.fabric_files import TABLES_FILE
+from mirror_engine.storage import local
 from mirror_engine.storage.local import LocalStorage
 
 NO_STOP = threading.Event()
@@ -41,6 +43,29 @@ def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shop)
     assert calls.pop("latest_external_change") == len(TABLES)
     assert calls.pop("stat") < 10
     assert not calls
+
+
+def test_a_change_file_is_looked_up_three_times_by_the_cycle_that_applies_it(tmp_path, monkeypatch):
+    """When it is listed, after it was read, and before its rows are committed."""
+    shop = Shop(tmp_path)
+    path = shop.orders().insert(row(1))
+    asked = Counter()
+
+    def counted(module, function):
+        call = getattr(module, function)
+
+        def counting(name, *arguments, **options):
+            asked[str(name).rpartition("/")[2]] += 1
+            return call(name, *arguments, **options)
+
+        monkeypatch.setattr(module, function, counting)
+
+    counted(local, "stat_entry")
+    counted(os, "stat")
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        assert running.report().commits == 1
+    assert asked[path.rpartition("/")[2]] == 3
 
 
 def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each_heartbeat(shop, monkeypatch):

@@ -63,11 +63,6 @@ def test_every_example_of_the_protocol_is_read() -> None:
     )
 
 
-def test_names_and_enumerated_values_may_be_in_any_case() -> None:
-    assert usable({"KEYCOLUMNS": ["a"], "filedetectionstrategy": "sequentialfilename"}).key_columns == ("a",)
-    assert usable({**TEXT, "FileFormat": "csv"}) == usable(TEXT)
-
-
 @pytest.mark.parametrize("keys", [{}, {"keyColumns": []}, {"keyColumns": [""]}, {"keyColumns": None}])
 def test_a_table_without_keys_is_insert_only(keys: dict[str, Any]) -> None:
     assert usable(keys).key_columns == ()
@@ -81,10 +76,6 @@ def test_keys_that_are_no_names_are_rejected(keys: object) -> None:
 
 def test_a_repeated_key_counts_once() -> None:
     assert usable({"keyColumns": ["Id", "id", "Line"]}).key_columns == ("Id", "Line")
-
-
-def test_a_byte_order_mark_is_allowed() -> None:
-    assert codes(b'\xef\xbb\xbf{"keyColumns": ["Id"]}') == []
 
 
 @pytest.mark.parametrize(("written", "meant"), [("true", True), ("False", False), (True, True)])
@@ -197,26 +188,12 @@ def test_unusable_values_name_the_expected_ones(content: bytes, message: str) ->
     assert first(content).endswith(message)
 
 
-def test_conditional_updates_have_no_effect() -> None:
-    assert codes({"keyColumns": ["Id"], "ConditionalUpdateColumn": "At"}) == ["ME014"]
-
-
-def test_a_schema_is_ignored_in_a_parquet_folder() -> None:
-    assert codes({"keyColumns": ["Id"], "SchemaDefinition": "nonsense"}) == ["ME015"]
-
-
 @pytest.mark.parametrize(
     ("given_properties", "extension"),
     [({}, "parquet"), (TEXT, "csv"), ({**TEXT, "FileExtension": ".TXT"}, "txt"), ({"FileExtension": "pq"}, "pq")],
 )
 def test_extensions_lose_their_dot_and_their_case(given_properties: dict[str, Any], extension: str) -> None:
     assert usable(given_properties).extension == extension
-
-
-def test_delimited_text_needs_an_extension() -> None:
-    assert first({**TEXT, "FileFormat": "DelimitedText"}).endswith(
-        "`FileExtension` is absent, expected the extension of the change files [ME056]"
-    )
 
 
 values = st.recursive(

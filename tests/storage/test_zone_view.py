@@ -66,10 +66,6 @@ def test_a_hidden_file_is_absent(zone):
     assert names(view, "Zone/S.schema/Orders") == ["1.csv"]
 
 
-def test_a_source_that_is_absent_shows_nothing(zone):
-    assert names(ZoneView(zone, {"Zone/Orders/1.csv": Source("Zone/Orders/3.csv")}), "Zone/Orders") == ["2.csv"]
-
-
 def test_a_storage_can_be_shown_below_another_path(zone):
     view = ZoneView(zone, {"": None, "A/B/T": Source("Zone/Orders")})
     assert [names(view, folder) for folder in ("", "A", "A/B", "A/B/T")] == [["A"], ["B"], ["T"], ["1.csv", "2.csv"]]
@@ -77,13 +73,6 @@ def test_a_storage_can_be_shown_below_another_path(zone):
     assert view.stat("A/B/T").identity == zone.stat("Zone/Orders").identity
     assert read(view, "A/B/T/2.csv") == "Zone/Orders/2.csv"
     assert view.list("Zone") is None
-
-
-def test_single_files_can_be_shown_alone(zone):
-    view = ZoneView(zone, {"": None, "T/day=1/2.csv": Source("Zone/Orders/2.csv"), "T/none": Source("none")})
-    assert names(view, "T") == ["day=1"]
-    assert names(view, "T/day=1") == ["2.csv"]
-    assert read(view, "T/day=1/2.csv") == "Zone/Orders/2.csv"
 
 
 @pytest.fixture(params=["Orders", "Sales.schema/Orders"])
@@ -136,14 +125,6 @@ def test_replaced_files_are_those_at_both_paths(storage, table):
     storage.put(f"{table}/{FIRST}", b"newer")
     storage.put(f"{table}/day=1/{FIRST}", b"newer")
     assert RestoredView(storage, archived_first=True).replaced(table, everything) == (FIRST, f"day=1/{FIRST}")
-
-
-def test_absent_files_are_absent_in_the_restored_view_too(storage, table):
-    view = RestoredView(storage)
-    assert view.list(f"{table}/none") is None
-    assert view.stat(f"{table}/none") is None
-    with pytest.raises(FileNotFoundError):
-        view.open(f"{table}/none")
 
 
 def test_a_folder_at_the_old_path_hides_the_archived_file(storage, table):
