@@ -20,7 +20,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.onelake.hosts import DFS
+from mirror_engine.onelake.hosts import DFS, FABRIC
 from mirror_engine.onelake.items import (
     CorruptedPayload,
     NameInUse,
@@ -94,23 +94,39 @@ class FabricApiError(Exception):
 
 
 class _Operations:
-    """The operations of `openapi.json`, each a method named by its operation id: request and JSON body to JSON."""
+    """The operations of `openapi.json`, each a method named by its operation id.
+
+    They take the item or workspace that the path names, and the JSON body, or the query where there is none.
+    """
 
     def __init__(self, pool: EnginePool) -> None:
         self._items = pool.items
         self._pool = pool
 
+    def subject(self, names: Mapping[str, str]) -> Item | Workspace | None:
+        """What a path's parameters name; None for a path without any."""
+        if not names:
+            return None
+        workspace = self._items.workspace(names["workspaceId"])
+        if workspace is None:
+            raise FabricApiError(FabricErrorCode.WorkspaceNotFound)
+        if "mirroredDatabaseId" not in names:
+            return workspace
+        item = self._items.item(workspace, names["mirroredDatabaseId"])
+        if item is None:
+            raise FabricApiError(FabricErrorCode.ItemNotFound)
+        return item
+
     def list_workspaces(self, *_: object) -> dict[str, Any]:
         return {"value": [_workspace_json(workspace) for workspace in self._items.workspaces()]}
 
-    def get_workspace(self, request: Request, _: object) -> dict[str, Any]:
-        return _workspace_json(self._workspace(request))
+    def get_workspace(self, workspace: Workspace, _: object) -> dict[str, Any]:
+        return _workspace_json(workspace)
 
-    def list_items(self, request: Request, _: object) -> dict[str, Any]:
-        return {"value": [_item_json(item) for item in self._items.items(self._workspace(request))]}
+    def list_items(self, workspace: Workspace, _: object) -> dict[str, Any]:
+        return {"value": [_item_json(item) for item in self._items.items(workspace)]}
 
-    def create_item(self, request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
-        workspace = self._workspace(request)
+    def create_item(self, workspace: Workspace, body: Mapping[str, Any]) -> dict[str, Any]:
         if body.get("type", "MirroredDatabase") != "MirroredDatabase":
             raise FabricApiError(FabricErrorCode.InvalidItemType)
         name = _text(body, "displayName", MAX_NAME)
@@ -121,11 +137,10 @@ class _Operations:
         self._pool.add(item)
         return _item_json(item)
 
-    def get_item(self, request: Request, _: object) -> dict[str, Any]:
-        return _item_json(self._item(request))
+    def get_item(self, item: Item, _: object) -> dict[str, Any]:
+        return _item_json(item)
 
-    def update_item(self, request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
-        item = self._item(request)
+    def update_item(self, item: Item, body: Mapping[str, Any]) -> dict[str, Any]:
         name = _text(body, "displayName", MAX_NAME, item.name)
         description = _text(body, "description", MAX_DESCRIPTION, item.description)
         was_running = self._pool.status(item)[0] in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
@@ -138,74 +153,62 @@ class _Operations:
                 self._pool.start(item)
         return _item_json(item)
 
-    def delete_item(self, request: Request, _: object) -> None:
-        item = self._item(request)
+    def delete_item(self, item: Item, _: object) -> None:
         self._pool.forget(item)
         self._items.remove(item)
 
-    def get_definition(self, request: Request, _: object) -> dict[str, Any]:
-        item = self._item(request)
-        if item.definition is None:
-            raise FabricApiError(FabricErrorCode.MirroringDefinitionMissing)
-        return {"definition": definition_json(item.definition)}
+    def get_definition(self, item: Item, _: object) -> dict[str, Any]:
+        return {"definition": definition_json(_definition(item))}
 
-    def update_definition(self, request: Request, body: Mapping[str, Any]) -> None:
-        item = self._item(request)
+    def update_definition(self, item: Item, body: Mapping[str, Any]) -> None:
         payload = payload_of(body.get("definition"))
         is_same = item.definition is not None and _schema(item.definition) == _schema(payload)
         if not is_same and self._pool.status(item)[0] not in {DatabaseStatus.INITIALIZED, DatabaseStatus.STOPPED}:
             raise FabricApiError(FabricErrorCode.OperationNotAllowed)
         self._change(replace(item, definition=payload))
 
-    def start_mirroring(self, request: Request, _: object) -> None:
-        item = self._ready_item(request)
-        if item.definition is None:
-            raise FabricApiError(FabricErrorCode.MirroringDefinitionMissing)
+    def start_mirroring(self, item: Item, _: object) -> None:
+        self._check_ready(item)
+        _definition(item)
         self._pool.start(item)
 
-    def stop_mirroring(self, request: Request, _: object) -> None:
-        self._pool.stop(self._ready_item(request))
+    def stop_mirroring(self, item: Item, _: object) -> None:
+        self._check_ready(item)
+        self._pool.stop(item)
 
-    def get_mirroring_status(self, request: Request, _: object) -> dict[str, Any]:
-        status, error = self._pool.status(self._item(request))
+    def get_mirroring_status(self, item: Item, _: object) -> dict[str, Any]:
+        status, error = self._pool.status(item)
         return {"status": status.value, **_error_json(INTERNAL if error else "", error)}
 
-    def get_tables_status(self, request: Request, _: object) -> dict[str, Any]:
+    def get_tables_status(self, item: Item, query: Mapping[str, str]) -> dict[str, Any]:
         """`TABLES_PER_PAGE` at a time."""
-        tables = self._pool.tables(self._item(request))
-        token = request.query_params.get("continuationToken", "0")
+        tables = self._pool.tables(item)
+        token = query.get("continuationToken", "0")
         if not (token.isascii() and token.isdigit()) or len(token) > len(str(1 << 31)):
             raise FabricApiError(FabricErrorCode.InvalidRequest, "continuationToken is not a token of this server.")
         end = int(token) + TABLES_PER_PAGE
         body: dict[str, Any] = {"data": [_table_json(table) for table in tables[int(token) : end]]}
         if end < len(tables):
-            url = request.url.replace(query=f"continuationToken={end}")
-            body |= {"continuationToken": str(end), "continuationUri": str(url)}
+            database = f"https://{FABRIC}{BASE}/workspaces/{item.workspace.id}/mirroredDatabases/{item.id}"
+            url = f"{database}/getTablesMirroringStatus?continuationToken={end}"
+            body |= {"continuationToken": str(end), "continuationUri": url}
         return body
 
-    def _workspace(self, request: Request) -> Workspace:
-        workspace = self._items.workspace(request.path_params["workspaceId"])
-        if workspace is None:
-            raise FabricApiError(FabricErrorCode.WorkspaceNotFound)
-        return workspace
-
-    def _item(self, request: Request) -> Item:
-        item = self._items.item(self._workspace(request), request.path_params["mirroredDatabaseId"])
-        if item is None:
-            raise FabricApiError(FabricErrorCode.ItemNotFound)
-        return item
-
-    def _ready_item(self, request: Request) -> Item:
-        item = self._item(request)
+    def _check_ready(self, item: Item) -> None:
         if self._pool.status(item)[0] is DatabaseStatus.INITIALIZING:
             raise FabricApiError(FabricErrorCode.MirroredDatabaseNotReady, headers={"Retry-After": "1"})
-        return item
 
     def _change(self, item: Item) -> Item:
         try:
             return self._items.change(item)
         except KeyError:  # deleted in between
             raise FabricApiError(FabricErrorCode.ItemNotFound) from None
+
+
+def _definition(item: Item) -> bytes:
+    if item.definition is None:
+        raise FabricApiError(FabricErrorCode.MirroringDefinitionMissing)
+    return item.definition
 
 
 def _workspace_json(workspace: Workspace) -> dict[str, Any]:
@@ -269,9 +272,7 @@ def fabric_app(pool: EnginePool) -> Starlette:
     """The ASGI application; its OpenAPI document is at `/v1/openapi.json`."""
     operations = _Operations(pool)
     routes = [
-        Route(
-            BASE + path, _endpoint(getattr(operations, operation["operationId"]), operation), methods=[method.upper()]
-        )
+        Route(BASE + path, _endpoint(operations, operation), methods=[method.upper()])
         for path, methods in DOCUMENT["paths"].items()
         for method, operation in methods.items()
     ]
@@ -279,15 +280,14 @@ def fabric_app(pool: EnginePool) -> Starlette:
     return Starlette(routes=[document, *routes], exception_handlers=dict.fromkeys(_EXPECTED, _error_response))
 
 
-def _endpoint(
-    perform: Callable[[Request, Mapping[str, Any]], Any], operation: Mapping[str, Any]
-) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(operations: _Operations, operation: Mapping[str, Any]) -> Callable[[Request], Awaitable[Response]]:
     status = min(map(int, filter(str.isdigit, operation["responses"])))
+    operate = getattr(operations, operation["operationId"])
 
     async def answer(request: Request) -> Response:
         content = await read_bounded(request.stream())
-        body = _object(content) if "requestBody" in operation else {}
-        result = await to_thread.run_sync(perform, request, body)
+        values = _object(content) if "requestBody" in operation else request.query_params
+        result = await to_thread.run_sync(lambda: operate(operations.subject(request.path_params), values))
         headers = {"requestId": str(uuid4())}
         return Response(b"", 200, headers) if result is None else JSONResponse(result, status, headers)
 
