@@ -16,6 +16,7 @@ from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp, Halted
+from mirror_engine.tables.log.record import FORMAT
 
 pytestmark = pytest.mark.slow  # each with tables on the disk: no part of the quick look
 
@@ -53,7 +54,7 @@ CUT = "commit {} of its Delta log is cut off or damaged"
 NO_CHECKPOINT = "checkpoint {} of its Delta log is missing"
 BAD_CHECKPOINT = "checkpoint {} of its Delta log is damaged"
 NEWEST, REMOVE, HINTED = "delete _delta_log/00000000000000000005.json", "or remove it", "Delete _last_checkpoint"
-OTHER_FORMAT = "its progress has format 99, this version of mirror-engine reads 2"
+OTHER_FORMAT = f"its progress has format 99, this version of mirror-engine reads {FORMAT}"
 DAMAGES = {
     "newest cut": (lambda lake: cut(lake.commit(5)), CUT.format(5), NEWEST),
     "newest empty": (lambda lake: lake.commit(5).write_bytes(b""), CUT.format(5), NEWEST),
