@@ -62,6 +62,13 @@ def in_order(happened, *wanted):
     return all(step in rest for step in wanted)
 
 
+def commit_and_be_killed(lake):
+    lake.land()
+    with lake.mirror() as mirror, mirror._engine() as running:
+        running.engine._janitor.clean = lambda *_: 0
+        running.cycle(threading.Event())
+
+
 COMMIT, MOVED = f"{3:020}.json", f"move {2:020}.parquet"
 
 
@@ -83,10 +90,7 @@ def test_the_folder_of_all_tables_has_its_name_on_the_disk_before_a_table_is_in_
 def test_a_commit_that_is_found_is_brought_to_the_disk_before_it_is_recorded(lake, done, tmp_path, ledger):
     """Its process was killed after the commit, and nobody knows what the system had written by then."""
     shutil.copytree(lake.root / ENGINE, tmp_path / "behind")
-    lake.land()
-    with lake.mirror() as mirror, mirror._engine() as running:
-        running.engine._janitor.clean = lambda *_: 0
-        running.cycle(threading.Event())
+    commit_and_be_killed(lake)
     shutil.rmtree(lake.root / ENGINE)
     if ledger == "behind":
         shutil.copytree(tmp_path / "behind", lake.root / ENGINE)
@@ -118,11 +122,7 @@ def tear_newest(lake):
     """A commit of ours as a power cut may leave it: the log's entry is there, the data file is not."""
     record = json.loads(lake.commit(3).read_text().splitlines()[0])["commitInfo"]["userMetadata"]
     lake.commit(3).unlink()
-    write_deltalake(
-        str(lake.folder),
-        pa.table({"id": [1], "city": ["x"]}),
-        mode="append",
-    )
+    write_deltalake(str(lake.folder), pa.table({"id": [1], "city": ["x"]}), mode="append")
     lines = [json.loads(line) for line in lake.commit(3).read_text().splitlines()]
     next(line for line in lines if "commitInfo" in line)["commitInfo"]["userMetadata"] = record
     lake.commit(3).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -132,10 +132,7 @@ def tear_newest(lake):
 
 def test_a_commit_whose_data_was_lost_halts_and_is_applied_again_once_it_is_deleted(lake, tmp_path):
     shutil.copytree(lake.root / ENGINE, tmp_path / "before")
-    lake.land()
-    with lake.mirror() as mirror, mirror._engine() as running:
-        running.engine._janitor.clean = lambda *_: 0
-        running.cycle(threading.Event())
+    commit_and_be_killed(lake)
     tear_newest(lake)
     shutil.rmtree(lake.root / ENGINE)
     shutil.copytree(tmp_path / "before", lake.root / ENGINE)

@@ -51,18 +51,10 @@ _BATCH_ROWS = 65_536
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _ENCODINGS = DICTIONARY_ENCODINGS | {"PLAIN", "RLE", "BIT_PACKED"}
 _STORED_AS = {
-    "boolean": "BOOLEAN",
-    "byte": "INT32",
-    "short": "INT32",
-    "integer": "INT32",
-    "long": "INT64",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "date": "INT32",
-    "timestamp": "INT64",
-    "timestamp_ntz": "INT64",
-    "string": "BYTE_ARRAY",
-    "binary": "BYTE_ARRAY",
+    **dict.fromkeys(("byte", "short", "integer", "date"), "INT32"),
+    **dict.fromkeys(("long", "timestamp", "timestamp_ntz"), "INT64"),
+    **dict.fromkeys(("string", "binary"), "BYTE_ARRAY"),
+    **{kind: kind.upper() for kind in ("boolean", "float", "double")},
 }
 _ZONES = {"timestamp": "utc", "timestamp_ntz": "naive"}
 _DIGITS = {"INT32": 9, "INT64": 18, "FIXED_LEN_BYTE_ARRAY": 38}  # of a decimal on that carrier
