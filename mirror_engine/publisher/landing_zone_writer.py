@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.csv_dialect import TextDialect
 from mirror_engine.landing_zone.detection import numbered_name
+from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX
 
 if TYPE_CHECKING:
@@ -35,14 +36,6 @@ _PROPERTIES = {
     "extension": "FileExtension",
     "columns": "SchemaDefinition",
     "text_options": "FileFormatTypeProperties",
-}
-_DIALECT_FIELDS = {
-    "RowSeparator": "row_separator",
-    "ColumnSeparator": "column_separator",
-    "QuoteCharacter": "quote",
-    "EscapeCharacter": "escape",
-    "NullValue": "null_value",
-    "Encoding": "encoding",
 }
 
 
@@ -190,13 +183,15 @@ class TableFolder:
         """Write `_metadata.json` (LZ-2.7): `keys` are its `keyColumns`."""
         _check_names(options, TableOptions, "keys", "types")
         is_text = options.get("file_format", "Parquet").casefold() != "parquet"
-        self._dialect = _dialect(options.get("text_options", {})) if is_text else None
         self.extension = options.get("extension", "csv" if is_text else "parquet").removeprefix(".")
         properties: dict[str, object] = {"keyColumns": list(keys)}
         for name, spelled in _PROPERTIES.items():
             if (value := options.get(name)) is not None:
                 properties[spelled] = {"Columns": list(options["columns"])} if name == "columns" else value
-        self.land_metadata(json.dumps(properties | dict(options.get("extra", {})), indent=2).encode())
+        content = json.dumps(properties | dict(options.get("extra", {})), indent=2).encode()
+        usable, _ = parse(content, METADATA_FILE)
+        self._dialect = (usable.dialect if usable else TextDialect()) if is_text else None
+        self.land_metadata(content)
 
     def land_metadata(self, content: bytes) -> None:
         """Write any bytes as `_metadata.json`."""
@@ -292,11 +287,6 @@ def encoded_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]], d
     lines = [dialect.column_separator.join(_text_field(name, dialect) for name in columns)]
     lines += [dialect.column_separator.join(_field(row.get(name), dialect) for name in columns) for row in rows]
     return "".join(line + dialect.row_separator for line in lines).encode(dialect.encoding)
-
-
-def _dialect(options: Mapping[str, str | bool]) -> TextDialect:
-    """The dialect of `FileFormatTypeProperties`."""
-    return TextDialect(**{field: str(options[name]) for name, field in _DIALECT_FIELDS.items() if name in options})
 
 
 def _field(value: object, dialect: TextDialect) -> str:

@@ -72,10 +72,12 @@ def test_an_unknown_option_is_refused(publisher: LandingZoneWriter, call, messag
     assert names(publisher) == []
 
 
-def test_metadata_holds_the_options(publisher: LandingZoneWriter) -> None:
+def test_metadata_holds_the_options_and_rows_are_written_so(publisher: LandingZoneWriter) -> None:
     columns = [{"Name": "id", "DataType": "Int32"}]
-    options = {"ColumnSeparator": ";"}
-    publisher.table("T", keys=["id"], file_format="CSV", columns=columns, text_options=options, extra={"owner": "x"})
+    options = {"ColumnSeparator": "tab", "RowSeparator": "\\n"}
+    table = publisher.table(
+        "T", keys=["id"], file_format="CSV", columns=columns, text_options=options, extra={"owner": "x"}
+    )
     assert json.loads((publisher.path / "T/_metadata.json").read_text("utf-8")) == {
         "keyColumns": ["id"],
         "FileFormat": "CSV",
@@ -83,6 +85,8 @@ def test_metadata_holds_the_options(publisher: LandingZoneWriter) -> None:
         "FileFormatTypeProperties": options,
         "owner": "x",
     }
+    path = table.insert({"id": 1})
+    assert (publisher.path / path).read_bytes() == b"id\t__rowMarker__\n1\t0\n"  # separators as Fabric reads them
 
 
 def test_put_makes_a_new_file_and_write_in_place_does_not(publisher: LandingZoneWriter) -> None:
