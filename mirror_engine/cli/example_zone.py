@@ -14,7 +14,6 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.publisher.landing_zone_writer import TableFolder
 
 INSERT, UPDATE, DELETE, UPSERT = RowMarker.INSERT, RowMarker.UPDATE, RowMarker.DELETE, RowMarker.UPSERT
 EXAMPLE_METADATA = "_metadata.example.jsonc"  # a name with `_` is ignored in a table folder (LZ-1.6)
@@ -38,7 +37,6 @@ class ExampleZone:
 
     def __init__(self, root: Path) -> None:
         publisher = LandingZoneWriter(root)
-        self.publisher = publisher
         self.orders = publisher.table("Sales.Orders", keys=["OrderNo", "Line"], types=_ORDER_TYPES)
         self.stores = publisher.table("Sales.Stores", keys=["Id"], upsert_default=True)
         self.items = publisher.table("Items", keys=["Sku"], file_format="CSV", extension="csv", columns=_ITEM_COLUMNS)
@@ -56,7 +54,8 @@ class ExampleZone:
         self.items.initial_load(
             _item("A1", "Lamp", 1.2), _item("B7", 'Bulb, 40 W "warm"', None), _item("C3", "Desk", 31.0)
         )
-        self._land_reading("north-0815", {"Sensor": "north", "Celsius": 4.5}, {"Sensor": "south", "Celsius": 6.0})
+        north, south = {"Sensor": "north", "Celsius": 4.5}, {"Sensor": "south", "Celsius": 6.0}
+        self.readings.initial_load(north, south, name="north-0815.parquet")
 
     def land_changes(self) -> None:
         """All four row markers, a key change, a new column, and marker-free rows that are upserts."""
@@ -69,15 +68,7 @@ class ExampleZone:
         self.orders.apply_changes((DELETE, {"OrderNo": 1, "Line": 2}), (INSERT, _order(1, 3, "B7", "3.00")))
         self.stores.initial_load({"Id": 2, "City": "Wels", "Opened": date(2026, 3, 1)}, {"Id": 3, "City": "Steyr"})
         self.items.apply_changes((UPSERT, _item("B7", "Bulb", 0.1)), (DELETE, _item("C3", None, None)))
-        self._land_reading("north-0830", {"Sensor": "north", "Celsius": 5.0})
-
-    def _land_reading(self, name: str, *rows: dict[str, object]) -> None:
-        self.readings.initial_load(*rows, name=f"{name}.parquet")
-
-    @property
-    def table_folders(self) -> tuple[TableFolder, ...]:
-        """All of them."""
-        return self.orders, self.stores, self.items, self.readings
+        self.readings.initial_load({"Sensor": "north", "Celsius": 5.0}, name="north-0830.parquet")
 
 
 def _order(number: int, line: int, sku: str, price: str) -> dict[str, object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.measure import Measurement
+    from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -33,7 +31,6 @@ PIPE_WIDTH = 10_000  # every row stays on one line, for grep and its like
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 MAX_LINES = 8  # of one kind
 _UNBOUNDED = 1_000_000  # columns, to measure how wide a table is
-_GAP = "  "
 
 
 def report(document: Mapping[str, Any], text: Iterable[RenderableType]) -> None:
@@ -216,17 +213,9 @@ def short_span(seconds: float) -> str:
     return f"{seconds:.1f}s" if seconds < TENTHS_BELOW else span(seconds)
 
 
-@dataclass(frozen=True)
-class AdaptiveLine:
-    """Parts on one line; where they do not fit, each on a line of its own."""
+def fitted(parts: Sequence[Text], taken: int) -> Text:
+    """Parts on one line; where they do not fit behind the columns taken, each on a line of its own."""
+    from rich.text import Text
 
-    parts: Sequence[Text]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        joined = line(_GAP).join(self.parts)
-        yield from [joined] if joined.cell_len <= options.max_width else self.parts
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        from rich.measure import Measurement
-
-        return Measurement.get(console, options, line(_GAP).join(self.parts))
+    joined = Text("  ").join(parts)
+    return joined if joined.cell_len <= stdout().width - taken else Text("\n").join(parts)

@@ -13,11 +13,11 @@ from mirror_engine.cli import exits
 from mirror_engine.cli.inspection import NO_FOLDERS, ROWS_HELP, difference_json, difference_text, ignored_paths
 from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, command
 from mirror_engine.cli.output import (
-    AdaptiveLine,
     as_json,
     bullet,
     bullets,
     fields_json,
+    fitted,
     indented,
     line,
     report,
@@ -250,6 +250,7 @@ def _changes_of_file(changes: Sequence[TracedChange]) -> Iterator[RenderableType
         yield line(f"  not applied yet: {waits}", "yellow")
     else:
         yield f"  {_commit_text(first.delta_version, first.files_of_commit, first.file)}"
+    taken = 23 + max(len(f"  row {changes[-1].row:,}"), 8)  # by the columns before the effect
     lines = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for width in (8, 8, 9):
         lines.add_column(min_width=width, no_wrap=True)
@@ -257,7 +258,7 @@ def _changes_of_file(changes: Sequence[TracedChange]) -> Iterator[RenderableType
     for traced in changes:
         marker = f"{traced.marker.value} {traced.marker.name.lower()}"
         matched = f"matched {len(traced.before) if traced.is_match_known else '?'}"
-        lines.add_row(f"  row {traced.row:,}", marker, matched, _effect_text(traced))
+        lines.add_row(f"  row {traced.row:,}", marker, matched, _effect_text(traced, taken))
     yield lines
 
 
@@ -272,7 +273,7 @@ def _commit_text(version: int | None, files: Sequence[str], path: str) -> str:
     return f"Delta version {version}, with {len(others):,} others: {others[0]} … {others[-1]}"
 
 
-def _effect_text(traced: TracedChange) -> Group:
+def _effect_text(traced: TracedChange, taken: int) -> Group:
     effect = Text("no effect" if traced.effect == "nothing" else traced.effect, EFFECT_STYLES[traced.effect])
     reason = f": {traced.reason}" if traced.reason else ""
     pairs: Sequence[tuple[Row | None, Row | None]] = ()
@@ -280,12 +281,12 @@ def _effect_text(traced: TracedChange) -> Group:
         pairs = [(None, traced.after[-1])]
     elif traced.effect != "nothing":
         pairs = list(zip_longest(traced.before, traced.after))
-    rows = [_values(old, new, traced) for old, new in pairs[:MAX_ROWS]]
+    rows = [_values(old, new, traced, taken) for old, new in pairs[:MAX_ROWS]]
     more = [Text(f"… and {len(pairs) - MAX_ROWS:,} more rows", "dim")] if len(pairs) > MAX_ROWS else []
     return Group(Text.assemble(effect, reason), *rows, *more)
 
 
-def _values(before: Row | None, after: Row | None, traced: TracedChange) -> AdaptiveLine:
+def _values(before: Row | None, after: Row | None, traced: TracedChange, taken: int) -> Text:
     """One row, the changed values marked with `*`; of many columns only these."""
     row = after or before or {}
     parts = []
@@ -297,13 +298,13 @@ def _values(before: Row | None, after: Row | None, traced: TracedChange) -> Adap
             parts.append(line(f"{name} {cell(value)}"))
     if len(parts) < len(row):
         parts.append(Text(f"({count(len(row) - len(parts), 'other column')})", "dim"))
-    return AdaptiveLine(parts)
+    return fitted(parts, taken)
 
 
 def _rows_text(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
     yield line(f"{heading}: {count(len(rows), 'row') if rows else 'no row'}", "bold")
     for row in rows[:MAX_ROWS]:
-        yield indented(AdaptiveLine([line(f"{name} {cell(value)}") for name, value in row.items()]))
+        yield indented(fitted([line(f"{name} {cell(value)}") for name, value in row.items()], 2))
     if len(rows) > MAX_ROWS:
         yield line(f"  … and {len(rows) - MAX_ROWS:,} more", "dim")
 
