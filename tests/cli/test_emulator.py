@@ -46,14 +46,6 @@ def test_without_the_extra_its_installation_is_the_help(cli, tmp_path, monkeypat
     )
 
 
-def test_without_an_emulator_stop_does_nothing_and_env_fails(cli, tmp_path) -> None:
-    printed = cli("emulator", "stop", tmp_path)
-    assert (printed.code, printed.out) == (0, "")
-    assert "No emulator is running for" in printed.err
-    assert cli("emulator", "env", tmp_path).code == 2
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("code", [0, 7])
 def test_exec_runs_a_command_in_the_environment_and_ends_with_its_code(cli, tmp_path, code) -> None:
     script = "import os, sys; open(sys.argv[1], 'w').write(os.environ['HTTPS_PROXY']); sys.exit(int(sys.argv[2]))"
@@ -168,14 +160,6 @@ def test_a_shell_that_evaluates_env_reaches_the_emulator(cli, tmp_path) -> None:
     finally:
         cli("emulator", "stop", tmp_path)
     assert done.stdout == "200\n", done.stderr
-
-
-def test_a_token_file_is_read(cli, tmp_path) -> None:
-    (tmp_path / "token").write_text("short\n")
-    start = ("emulator", "start", tmp_path / "store", "--host", "0.0.0.0", "--allow-remote")  # noqa: S104 - rejected
-    printed = cli(*start, "--token-file", tmp_path / "token")
-    assert (printed.code, "16 characters" in printed.err) == (2, True)
-    assert cli(*start, "--token-file", tmp_path / "none").code == 2
 
 
 @pytest.fixture
