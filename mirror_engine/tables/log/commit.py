@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from mirror_engine.landing_zone.schema import TableSchema
+    from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord
     from mirror_engine.tables.log.snapshot import DeltaLog
 
@@ -69,7 +69,7 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
 VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
 
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
-_INDEXED = "delta.dataSkippingNumIndexedCols"
+_INDEXED, _INDEXED_BY_DEFAULT = "delta.dataSkippingNumIndexedCols", "32"
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 _LISTED_WRITER = 7  # the protocol version with a list of features
 # which features a table without such a list has, from which writer version on
@@ -157,6 +157,14 @@ def properties_of(schema: TableSchema, key_columns: Sequence[str] = ()) -> dict[
     return _PROPERTIES | _statistics(schema, key_columns, _PROPERTIES)
 
 
+def indexed_columns(properties: Mapping[str, Any], schema: TableSchema) -> Sequence[Column]:
+    """The columns for which a table with these properties wants statistics."""
+    if properties.get("delta.dataSkippingStatsColumns"):
+        return ()  # a list in SQL's spelling: Spark collects them at the next rewrite
+    count = int(properties.get(_INDEXED, _INDEXED_BY_DEFAULT))
+    return schema.columns if count < 0 else schema.columns[:count]
+
+
 def evolve(log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) -> int:
     """Give a table the columns it lacks, and its keys statistics, in one commit; nothing is written where it has all.
 
@@ -175,9 +183,9 @@ def evolve(log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) 
 
 
 def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
-    """The property by which all keys have statistics: Delta looks at the first 32 columns otherwise."""
+    """The property by which all keys have statistics: Delta looks at the first columns only."""
     places = [place for place, name in enumerate(schema.names, 1) if name in key_columns]
-    known = int(before.get(_INDEXED, "32"))
+    known = int(before.get(_INDEXED, _INDEXED_BY_DEFAULT))
     return {_INDEXED: str(max(places))} if 0 <= known < max(places, default=0) else {}
 
 

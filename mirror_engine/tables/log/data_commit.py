@@ -18,13 +18,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
-from mirror_engine.tables.log.commit import NewFile, create_table, properties_of
+from mirror_engine.tables.log.commit import NewFile, create_table, indexed_columns, properties_of
 from mirror_engine.tables.log.record import now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import open_known
 from mirror_engine.tables.log.statistics import statistics_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from mirror_engine.landing_zone.schema import Column, TableSchema
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 _log = logging.getLogger(__name__)
-_INDEXED_COLUMNS, _NAMED_COLUMNS = "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"
-_INDEXED_BY_DEFAULT = 32
 _REFUSED_ROWS = "failed validation check"  # in deltalake's words
 _REPORT = "Run with --log-format json and report it."
 
@@ -155,14 +153,6 @@ def _is_committed(table: str, folder: Path, record: BatchRecord) -> bool:
             f"{table}: it is not known whether a commit was made: {error}", "The next cycle reads the log again."
         ) from _CommitInDoubt(str(error))
     return version is not None and version >= record.progress.batch
-
-
-def indexed_columns(properties: Mapping[str, Any], schema: TableSchema) -> Sequence[Column]:
-    """The columns for which a table with these properties wants statistics."""
-    if properties.get(_NAMED_COLUMNS):
-        return ()  # a list in SQL's spelling: Spark collects them at the next rewrite
-    count = int(properties.get(_INDEXED_COLUMNS, _INDEXED_BY_DEFAULT))
-    return schema.columns if count < 0 else schema.columns[:count]
 
 
 def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorError:

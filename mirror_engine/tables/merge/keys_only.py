@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
@@ -324,13 +323,11 @@ class KeyWriter(InProcessWriter):
         effects: per Delta table and change file, by path from its table folder, the effects of its changes.
     """
 
-    def __init__(self) -> None:
-        self.effects: dict[str, dict[str, ChangeEffects]] = {}
-        self._tables: dict[str, _Table] = {}
-        self._lock = threading.RLock()
+    _tables: dict[str, _Table]
 
-    def tables(self) -> Sequence[str]:
-        return sorted(self._tables)
+    def __init__(self) -> None:
+        super().__init__()
+        self.effects: dict[str, dict[str, ChangeEffects]] = {}
 
     def snapshot(self, table: str) -> TableSnapshot | None:
         known = self._tables.get(table)
@@ -366,9 +363,8 @@ class KeyWriter(InProcessWriter):
         return -1
 
     def drop(self, table: str) -> None:
-        with self._lock:
-            self._tables.pop(table, None)
-            self.effects.pop(table, None)
+        super().drop(table)
+        self.effects.pop(table, None)
 
     def row_count(self, table: str) -> int | None:
         known = self._tables.get(table)

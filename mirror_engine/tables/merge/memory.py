@@ -82,6 +82,17 @@ class _KeyedRows:
 class InProcessWriter(DeltaWriter):
     """What every `DeltaWriter` answers alike whose tables are gone with the process."""
 
+    def __init__(self) -> None:
+        self._tables: dict[str, Any] = {}
+        self._lock = threading.RLock()
+
+    def tables(self) -> Sequence[str]:
+        return sorted(self._tables)
+
+    def drop(self, table: str) -> None:
+        with self._lock:
+            self._tables.pop(table, None)
+
     def log_stamp(self, *_: object, **__: object) -> str:
         """A process has no memory of another."""
         return ""
@@ -105,19 +116,14 @@ class MemoryDeltaWriter(InProcessWriter):
     Each commit keeps its rows, so memory grows with the number of commits: not for large tables.
     """
 
-    def __init__(self) -> None:
-        self._tables: dict[str, list[_Commit]] = {}
-        self._lock = threading.RLock()
-
-    def tables(self) -> Sequence[str]:
-        return sorted(self._tables)
+    _tables: dict[str, list[_Commit]]
 
     def snapshot(self, table: str) -> TableSnapshot | None:
         commits = self._tables.get(table)
         if commits is None:
             return None
-        records = ((from_metadata(commit.metadata), version) for version, commit in enumerate(commits))
-        record, version = max((pair for pair in records if pair[0]), key=lambda pair: pair[1], default=(None, -1))
+        records = ((from_metadata(commits[at].metadata), at) for at in reversed(range(len(commits))))
+        record, version = next((found for found in records if found[0]), (None, -1))
         newest = len(commits) - 1
         return TableSnapshot(newest, commits[-1].schema, record, version, count_rows=lambda: self.row_count(table))
 
@@ -178,10 +184,6 @@ class MemoryDeltaWriter(InProcessWriter):
             last = commits[-1]
             commits.append(_Commit(last.schema, tuple(rows), "", operation, now_ms(), last.transactions))
             return len(commits) - 1
-
-    def drop(self, table: str) -> None:
-        with self._lock:
-            self._tables.pop(table, None)
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
