@@ -15,15 +15,8 @@ from starlette.responses import Response
 
 from mirror_engine.onelake import faults
 from mirror_engine.onelake.conditions import SOURCE, Conditions
-from mirror_engine.onelake.dfs import MAX_LISTED
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.onelake.requests import (
-    CONTENT_TYPE,
-    changed,
-    http_date,
-    operation,
-    response_headers,
-)
+from mirror_engine.onelake.requests import CONTENT_TYPE, changed, operation, response_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +39,7 @@ _DELETED = {"x-ms-delete-type-permanent": "true"}
 @operation(faults.LIST)
 def list_blobs(lake: Lake, request: LakeRequest) -> Response:
     """List Blobs: `GET /{ws}?restype=container&comp=list`; a page begins at `marker`, or at `startFrom`."""
-    query = request.query
-    limit = min(request.number("maxresults", MAX_LISTED) or MAX_LISTED, MAX_LISTED)
+    query, limit = request.query, request.page_size
     delimiter, start_from = query.get("delimiter", ""), query.get("marker") or query.get("startfrom", "")
     if delimiter not in {"", DELIMITER}:
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "The only delimiter is /.")
@@ -88,8 +80,8 @@ def _blobs(
 def _blob(blob: ET.Element, name: str, properties: Properties) -> None:
     _text(blob, "Name", name)
     values = {
-        "Creation-Time": http_date(properties.modified_ns),
-        "Last-Modified": http_date(properties.modified_ns),
+        "Creation-Time": properties.last_modified,
+        "Last-Modified": properties.last_modified,
         "Etag": properties.etag.strip('"'),
         "ResourceType": "directory" if properties.is_folder else "file",
         "Content-Length": str(properties.size),

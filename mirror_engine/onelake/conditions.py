@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from email.utils import formatdate, parsedate_to_datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,11 @@ class Properties:
         """In quotes: a digest of a folder's identity; of a file's identity, time and size."""
         version = self.identity if self.is_folder else f"{self.identity} {self.modified_ns} {self.size}"
         return f'"0x8D{blake2b(version.encode(), digest_size=8).hexdigest()[:13].upper()}"'
+
+    @property
+    def last_modified(self) -> str:
+        """RFC 1123, in whole seconds."""
+        return formatdate(self.modified_ns // NANOSECONDS, usegmt=True)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from mirror_engine.onelake import faults
 from mirror_engine.onelake.conditions import SOURCE, Conditions, requested_range
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.onelake.requests import changed, file_chunks, http_date, operation, path_headers
+from mirror_engine.onelake.requests import changed, file_chunks, operation, path_headers
 from mirror_engine.onelake.visibility import HEAD
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.requests import LakeRequest
     from mirror_engine.onelake.uploads import Body
 
-MAX_LISTED = 5000
 _LEASE_STATUSES = {"acquire": 201, "break": 202, "change": 200, "renew": 200, "release": 200}
 _FILESYSTEM = {  # Azure always sends all of these; its C++ library aborts where one is missing
     "x-ms-namespace-enabled": "true",
@@ -99,7 +98,7 @@ def lease(lake: Lake, request: LakeRequest) -> Response:
 @operation(faults.LIST)
 def list_paths(lake: Lake, request: LakeRequest) -> Response:
     """Path List: `GET {any depth}?resource=filesystem`; names relative to the workspace, in order."""
-    limit = min(request.number("maxresults", MAX_LISTED) or MAX_LISTED, MAX_LISTED)
+    limit = request.page_size
     try:
         token = request.query.get("continuation", "").encode()
         start_from = base64.b64decode(token, altchars=b"-_", validate=True).decode()
@@ -118,7 +117,7 @@ def _path_json(name: str, properties: Properties) -> dict[str, str]:
     entry = {
         "name": name,
         "contentLength": str(properties.size),
-        "lastModified": http_date(properties.modified_ns),
+        "lastModified": properties.last_modified,
         "etag": properties.etag.strip('"'),
         "owner": "$superuser",
         "group": "$superuser",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from enum import Enum
 from typing import IO, TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -14,7 +13,7 @@ from xml.etree import ElementTree as ET
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from mirror_engine.onelake.conditions import NANOSECONDS, Conditions
+from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, LOOPBACK_HOSTS, host_of, is_served
 
@@ -31,6 +30,7 @@ VERSION = "2021-06-08"
 CONTENT_TYPE = "application/octet-stream"
 MAX_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
 CHUNK_BYTES = 1 << 20
+MAX_LISTED = 5000
 _OVERRIDABLE = frozenset({"PUT", "POST", "PATCH", "DELETE"})
 _OVERRIDES = ("x-http-method-override", "x-http-method")  # how Hadoop's client sends PATCH
 _IGNORED = ("x-ms-owner", "x-ms-group", "x-ms-permissions", "x-ms-acl", "x-ms-access-tier")
@@ -88,12 +88,15 @@ class LakeRequest:
         """A boolean query parameter; False where absent."""
         return self.query.get(name, "").lower() == "true"
 
-    def number(self, name: str, default: int | None = None) -> int:
+    @property
+    def page_size(self) -> int:
+        """How many entries a page of a listing has at most."""
+        return min(self.number("maxresults") or MAX_LISTED, MAX_LISTED) if "maxresults" in self.query else MAX_LISTED
+
+    def number(self, name: str) -> int:
         """A query parameter that is a whole number, 0 or more; else InvalidQueryParameterValue."""
-        text = self.query.get(name)
-        if text is None and default is not None:
-            return default
-        if text is None or not (text.isascii() and text.isdigit()) or len(text) > len(str(1 << 63)):
+        text = self.query.get(name, "")
+        if not (text.isascii() and text.isdigit()) or len(text) > len(str(1 << 63)):
             raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, f"{name} is not a whole number.")
         return int(text)
 
@@ -168,7 +171,7 @@ def changed(properties: Properties, status: int = 201, headers: Mapping[str, str
     """The answer to a creation or change of a path."""
     common = {
         "ETag": properties.etag,
-        "Last-Modified": http_date(properties.modified_ns),
+        "Last-Modified": properties.last_modified,
         "x-ms-request-server-encrypted": "true",
     }
     return Response(status_code=status, headers=common | dict(headers or {}))
@@ -178,8 +181,8 @@ def path_headers(properties: Properties) -> dict[str, str]:
     """Headers of a path that is read, the same in both dialects."""
     headers = {
         "ETag": properties.etag,
-        "Last-Modified": http_date(properties.modified_ns),
-        "x-ms-creation-time": http_date(properties.modified_ns),  # Azure's C++ library requires it
+        "Last-Modified": properties.last_modified,
+        "x-ms-creation-time": properties.last_modified,  # Azure's C++ library requires it
         "Accept-Ranges": "bytes",
         "Content-Type": CONTENT_TYPE,
         "x-ms-resource-type": "directory" if properties.is_folder else "file",
@@ -193,11 +196,6 @@ def path_headers(properties: Properties) -> dict[str, str]:
         "x-ms-acl": "user::---,group::---,other::---",  # Arrow takes it as the sign of a hierarchical namespace
     }
     return headers | ({"x-ms-meta-hdi_isfolder": "true"} if properties.is_folder else {})
-
-
-def http_date(modified_ns: int) -> str:
-    """RFC 1123, in whole seconds."""
-    return formatdate(modified_ns // NANOSECONDS, usegmt=True)
 
 
 class Dialect(Enum):
