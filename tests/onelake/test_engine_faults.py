@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import ExitStack
 
 import pytest
 from faulty import TABLE, faulty
@@ -50,27 +51,22 @@ class Served:
 @pytest.fixture
 def served(tmp_path):
     """Serves with the faults it is called with."""
-    opened = []
+    with ExitStack() as opened:
 
-    def serve(*faults, poll_interval_seconds=0.05):
-        writer = MemoryDeltaWriter()
-        config = Config(poll_interval_seconds=poll_interval_seconds)
-        at_work = faulty(tmp_path)
-        client = at_work.__enter__()
-        opened.append(lambda: at_work.__exit__(None, None, None))
-        options = client.lake.options
-        pool = EnginePool(tmp_path, client.lake.items, config, new_writer=lambda _: writer, delays=options.delays)
-        options.poll = pool.poll
-        options.add([parse_fault(text) for text in faults])
-        opened.append(pool.end)
-        pool.start_all()
-        at = Served(tmp_path, client, pool, writer)
-        at.until(lambda: pool.status(at.item)[0] is DatabaseStatus.RUNNING)
-        return at
+        def serve(*faults, poll_interval_seconds=0.05):
+            client, writer = opened.enter_context(faulty(tmp_path)), MemoryDeltaWriter()
+            items, options = client.lake.items, client.lake.options
+            config = Config(poll_interval_seconds=poll_interval_seconds)
+            pool = EnginePool(tmp_path, items, config, new_writer=lambda _: writer, delays=options.delays)
+            opened.callback(pool.end)
+            options.poll = pool.poll
+            options.add([parse_fault(text) for text in faults])
+            pool.start_all()
+            at = Served(tmp_path, client, pool, writer)
+            at.until(lambda: pool.status(at.item)[0] is DatabaseStatus.RUNNING)
+            return at
 
-    yield serve
-    for close in reversed(opened):
-        close()
+        yield serve
 
 
 def test_the_engine_learns_late_of_a_new_name(served):

@@ -15,6 +15,7 @@ from mirror_engine.onelake.uploads import assemble
 pytestmark = pytest.mark.slow
 
 WRITERS = 8
+NAME = "T/1.csv"
 
 
 def at_once(attempt):
@@ -37,28 +38,30 @@ def slowly():
     return time.time_ns()
 
 
-@pytest.mark.parametrize("way", ["create", "put", "blocks", "copy", "rename", "folder"])
+def put_blocks(zone, number):
+    zone.put_block(NAME, f"{number}", bytes([number]))
+    return zone.lake.put_block_list(zone.at(NAME), [f"{number}"], ABSENT_ONLY)
+
+
+def put_then(finish):
+    return lambda zone, number: zone.put(f"T/_{number}", bytes([number])) and finish(zone, f"T/_{number}")
+
+
+WAYS = {
+    "create": lambda zone, _: zone.create(NAME, ABSENT_ONLY),
+    "put": lambda zone, number: zone.put(NAME, bytes([number]), ABSENT_ONLY),
+    "folder": lambda zone, _: zone.lake.create_folder(zone.at(NAME), ABSENT_ONLY),
+    "blocks": put_blocks,
+    "copy": put_then(lambda zone, own: zone.lake.copy(zone.at(own), zone.at(NAME), ABSENT_ONLY)),
+    "rename": put_then(lambda zone, own: zone.rename(own, NAME, ABSENT_ONLY)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_of_eight_writers_racing_for_a_name_one_wins(zone, way):
     zone = ZoneClient(zone.storage, clock=slowly)  # between a condition and what it guards the others have time
-
-    def attempt(number):
-        own = f"T/_{number}"
-        if way == "create":
-            return zone.create("T/1.csv", ABSENT_ONLY)
-        if way == "put":
-            return zone.put("T/1.csv", bytes([number]), ABSENT_ONLY)
-        if way == "folder":
-            return zone.lake.create_folder(zone.at("T/1.csv"), ABSENT_ONLY)
-        if way == "blocks":
-            zone.put_block("T/1.csv", f"{number}", bytes([number]))
-            return zone.lake.put_block_list(zone.at("T/1.csv"), [f"{number}"], ABSENT_ONLY)
-        zone.put(own, bytes([number]))
-        if way == "copy":
-            return zone.lake.copy(zone.at(own), zone.at("T/1.csv"), ABSENT_ONLY)
-        return zone.rename(own, "T/1.csv", ABSENT_ONLY)
-
     zone.lake.create_folder(zone.at("T"))
-    outcomes = at_once(attempt)
+    outcomes = at_once(lambda number: WAYS[way](zone, number))
     assert sum(not isinstance(outcome, StorageErrorCode) for outcome in outcomes) == 1
     assert outcomes.count(StorageErrorCode.PathAlreadyExists) == WRITERS - 1
 
