@@ -368,15 +368,15 @@ def test_a_file_that_keeps_changing_while_it_is_read_is_rejected_as_such(tmp_pat
 
 
 def test_many_rows_are_spilled_and_rejected_ones_removed(zone: Zone) -> None:
-    numbers = np.arange(100_000)
+    numbers = np.arange(50_000)
     read = zone.reads(parquet(**{"Id": numbers, MARKER_COLUMN: numbers * 0}))
     assert len(list(zone.scratch.iterdir())) == 1
-    assert sum(batch.num_rows for batch in read.rows.rows.batches()) == 100_000
-    assert (read.rows.row_count, read.rows.byte_count) == (100_000, 800_000)
+    assert sum(batch.num_rows for batch in read.rows.rows.batches()) == 50_000
+    assert (read.rows.row_count, read.rows.byte_count) == (50_000, 400_000)
     read.rows.rows.close()
-    late = parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 99_999})
-    assert zone.rejects(late, KEYLESS).diagnostic.row == 100_000
-    assert zone.rejects(parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 99_999 * 3})).diagnostic.row == 100_000
+    late = parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 49_999})
+    assert zone.rejects(late, KEYLESS).diagnostic.row == 50_000
+    assert zone.rejects(parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 49_999 * 3})).diagnostic.row == 50_000
     assert list(zone.scratch.iterdir()) == []
 
 
