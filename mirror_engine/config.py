@@ -352,8 +352,14 @@ def load(
     """
     from_file, problems = _file(config_file or root / CONFIG_FILE, required=config_file is not None)
     named = {option_name(name): option for name, option in options().items()}
+    variables = sorted(environ.keys() - OTHER_VARIABLES)
+    from_environ = {
+        name: (name.removeprefix(ENVIRONMENT_PREFIX).lower(), environ[name])
+        for name in variables
+        if name.startswith(ENVIRONMENT_PREFIX)
+    }
     values, wrong = _read(from_file, named)
-    from_variables, more_wrong = _read(_variables(environ), named)
+    from_variables, more_wrong = _read(from_environ, named)
     from_flags, most_wrong = _read({flag_of(name): (option_name(name), value) for name, value in flags.items()}, named)
     _raise_for([*problems, *wrong, *more_wrong, *most_wrong])
     chosen = from_flags if effective else values | from_variables | from_flags
@@ -383,11 +389,6 @@ def read_effective(path: Path) -> Config | None:
         return Config(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError, ConfigError):
         return None
-
-
-def _variables(environ: Mapping[str, str]) -> dict[str, tuple[str, object]]:
-    names = (name for name in environ if name.startswith(ENVIRONMENT_PREFIX) and name not in OTHER_VARIABLES)
-    return {name: (name.removeprefix(ENVIRONMENT_PREFIX).lower(), environ[name]) for name in sorted(names)}
 
 
 def _file(path: Path, *, required: bool) -> tuple[dict[str, tuple[str, object]], list[str]]:

@@ -79,10 +79,8 @@ class Ledger:
     def read(cls, path: Path) -> Ledger:
         """Return a copy of the ledger while an engine may be writing; an empty one where there is none."""
         copy = _connect(":memory:")
-        is_open = path.with_name(
-            f"{path.name}-wal"
-        ).exists()  # else SQLite would make files to read along with a writer
-        how = "mode=ro" if is_open else "mode=ro&immutable=1"
+        is_open = path.with_name(f"{path.name}-wal").exists()
+        how = "mode=ro" if is_open else "mode=ro&immutable=1"  # else SQLite would make files to read next to a writer
         if path.exists():
             with (
                 contextlib.suppress(sqlite3.DatabaseError),
@@ -185,8 +183,7 @@ def _connect(path: str) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        _check_format(connection.execute("PRAGMA user_version").fetchone()[0])
-        _check_health(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+        _check(connection)
         connection.executescript(f"{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};")
     except BaseException:
         connection.close()
@@ -205,11 +202,10 @@ def _disk_trouble() -> Iterator[None]:
         ) from fault
 
 
-def _check_format(found: int) -> None:
+def _check(connection: sqlite3.Connection) -> None:
+    found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found not in {0, _SCHEMA_VERSION}:
         raise ValueError(f"a ledger of format {found}, not {_SCHEMA_VERSION}")
-
-
-def _check_health(found: str) -> None:
-    if found != "ok":
-        raise sqlite3.DatabaseError(found)
+    health = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if health != "ok":
+        raise sqlite3.DatabaseError(health)

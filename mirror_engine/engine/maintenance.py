@@ -44,9 +44,8 @@ class MaintenanceScheduler:
         self._done = done
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
         self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
-        self._half_done = Backoff(
-            FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
-        )  # compacted, but not vacuumed: a change was pending
+        # compacted, but not vacuumed: a change was pending
+        self._half_done = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
         self._due_since: dict[TableName, float] = {}
         self._busy_at = time.monotonic()
@@ -79,7 +78,12 @@ class MaintenanceScheduler:
             self._is_interrupted.set()
         if self._context.config.auto_maintain == "off" or self.in_progress:
             return
-        self._update_due(idle)
+        waiting = self._pauses.waiting
+        for table in idle:
+            if table not in waiting and self._is_due(table):
+                self._due_since.setdefault(table, time.monotonic())
+            else:
+                self._due_since.pop(table, None)
         if self._context.config.auto_maintain == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
             return
         due = min(self._due_since.keys() & idle, key=self._due_since.__getitem__, default=None)
@@ -91,23 +95,7 @@ class MaintenanceScheduler:
             # called after the task finished, so that `in_progress` is None
             self._work.add_done_callback(lambda _: self._done())
 
-    def _update_due(self, idle: Iterable[TableName]) -> None:
-        """Update since when each of them is due."""
-        waiting = self._pauses.waiting
-        for table in idle:
-            if table not in waiting and self._is_due(table):
-                self._due_since.setdefault(table, time.monotonic())
-            else:
-                self._due_since.pop(table, None)
-
     def _is_due(self, table: TableName) -> bool:
-        try:
-            return self._has_aged(table)
-        except MirrorError as error:  # an old commit may be damaged where the table itself can be read
-            self._failed(table, str(error))
-            return False
-
-    def _has_aged(self, table: TableName) -> bool:
         known = self._context.ledger.progress(table)
         if known is None or not known.has_table:
             return False
@@ -116,22 +104,24 @@ class MaintenanceScheduler:
         if generation not in self._counted:
             self._half_done.succeeded(table)  # of an earlier generation
         least = 2 if policy == "idle" else int(policy)
-        return self._files(generation, known.delta_version, least) >= least or self._half_done.is_over(table)
+        try:
+            files = self._files(generation, known.delta_version, least)
+        except MirrorError as error:  # an old commit may be damaged where the table itself can be read
+            self._failed(table, str(error))
+            return False
+        return files >= least or self._half_done.is_over(table)
 
     def _files(self, generation: tuple[str, str], version: int, least: int) -> int:
         """Count the data files added since the last maintenance."""
+        folder, history = generation[0], self._context.writer.history
         counted, files = self._counted.get(generation, (-1, 0))
-        if counted < 0:  # before this process, one file per commit is assumed
-            files = version - (self._last_maintained(generation[0]) if version >= least else 0)
-        elif version > counted:
-            commits = self._context.writer.history(generation[0], limit=version - counted)
-            files += sum(map(_files_added, commits))
+        if counted >= 0:
+            files += sum(map(_files_added, history(folder, limit=version - counted) if version > counted else ()))
+        else:  # before this process, one file per commit is assumed
+            commits = history(folder, limit=_LOOK_BACK) if version >= least else ()
+            files = version - next((one.version for one in commits if one.operation in _MAINTENANCE), 0)
         self._counted[generation] = (version, files)
         return files
-
-    def _last_maintained(self, folder: str) -> int:
-        commits = self._context.writer.history(folder, limit=_LOOK_BACK)
-        return next((commit.version for commit in commits if commit.operation in _MAINTENANCE), 0)
 
     def _maintain(self, table: TableName) -> None:
         started = time.monotonic()

@@ -110,7 +110,7 @@ class ZoneWatcher:
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""
-        folder = _WatchedFolder.nearest(self._root)
+        folder = _nearest(self._root)
         if folder == self._watched and not self._has_died:
             return False
         self._unwatch()
@@ -118,26 +118,22 @@ class ZoneWatcher:
         if folder is None:
             return False
         observer = Observer()
+        handler = _EventHandler(folder.path, self.wake)
         try:
             observer.start()
-            observer.schedule(
-                _EventHandler(folder, self.wake), str(folder.path), recursive=folder.is_zone, event_filter=EVENTS
-            )
+            observer.schedule(handler, str(folder.path), recursive=folder.is_zone, event_filter=EVENTS)
         except (OSError, RuntimeError) as problem:
             _end(observer)
             self._report(problem)
             return False
         self._observer = observer
-        if folder.is_zone:
-            self._probe(observer)
-        return True
-
-    def _probe(self, observer: BaseObserver) -> None:
-        """Report folders without a watch: watchdog ignores those for which the system has no watch left."""
-        try:
-            observer.unschedule(observer.schedule(fs.FileSystemEventHandler(), str(self._root), event_filter=EVENTS))
+        try:  # watchdog ignores folders for which the system has no watch left: ask for one more
+            if folder.is_zone:
+                probe = observer.schedule(fs.FileSystemEventHandler(), str(self._root), event_filter=EVENTS)
+                observer.unschedule(probe)
         except OSError as problem:
             self._report(problem)
+        return True
 
     @property
     def _has_died(self) -> bool:
@@ -164,29 +160,29 @@ class _WatchedFolder:
     identity: str
     is_zone: bool
 
-    @classmethod
-    def nearest(cls, root: Path) -> _WatchedFolder | None:
-        """The zone, or the nearest existing folder above it; None where none can be listed."""
-        storage = LocalStorage(root)
-        for below in (ZONE, OLDER_ZONE, ZONE.partition("/")[0], ""):
-            with suppress(StorageUnavailable):
-                entry = storage.stat(below)
-                if entry and entry.kind is Kind.FOLDER:
-                    return cls(root / below, entry.identity, below in {ZONE, OLDER_ZONE})
-        return None
+
+def _nearest(root: Path) -> _WatchedFolder | None:
+    """The zone, or the nearest existing folder above it; None where none can be listed."""
+    storage = LocalStorage(root)
+    for below in (ZONE, OLDER_ZONE, ZONE.partition("/")[0], ""):
+        with suppress(StorageUnavailable):
+            entry = storage.stat(below)
+            if entry and entry.kind is Kind.FOLDER:
+                return _WatchedFolder(root / below, entry.identity, below in {ZONE, OLDER_ZONE})
+    return None
 
 
 class _EventHandler(fs.FileSystemEventHandler):
     """Wakes the engine for what a publisher does, not for what its own janitor does."""
 
-    def __init__(self, folder: _WatchedFolder, wake: Callable[[], None]) -> None:
-        self._place = folder
+    def __init__(self, folder: Path, wake: Callable[[], None]) -> None:
+        self._folder = folder
         self._wake = wake
 
     def on_any_event(self, event: fs.FileSystemEvent) -> None:
         """Wake the engine if the changed path has a name that the protocol reads (LZ-1.6)."""
         path = os.fsdecode(event.dest_path or event.src_path)
-        parts = Path(os.path.relpath(path, self._place.path)).parts
+        parts = Path(os.path.relpath(path, self._folder)).parts
         if not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts):
             self._wake()
 

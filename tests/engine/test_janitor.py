@@ -96,6 +96,13 @@ def test_the_newest_of_each_partition_stays_and_paths_are_kept():
     assert zone.names(f"{READY}/day=2") == numbered(1)
 
 
+def test_without_numbers_the_newest_by_time_stays():
+    zone = Zone()
+    zone.land("zz.parquet", "aa.parquet")
+    zone.clean("zz.parquet", "aa.parquet")
+    assert zone.names(f"{ZONE}/Orders") == ["_FilesReadyToDelete", "aa.parquet"]
+
+
 BY_TIME = MetadataUsable("m", Metadata(strategy=Strategy.LAST_UPDATE_TIME))
 BY_NUMBER = MetadataUsable("m", Metadata())
 
