@@ -37,9 +37,9 @@ MAX_FORM_BYTES = 64 * 1024
 STORAGE = "https://storage.azure.com"
 
 
-def access_token(tenant: str, client: str, audience: str, secret: str | None = None, now: float | None = None) -> str:
+def access_token(tenant: str, client: str, audience: str, secret: str | None) -> str:
     """A token that is valid from now; its signature is the secret."""
-    begins = int(time.time() if now is None else now)
+    begins = int(time.time())
     claims = {
         "aud": audience,
         "iss": f"https://sts.windows.net/{tenant}/",

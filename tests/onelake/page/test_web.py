@@ -279,9 +279,9 @@ def brightness(colour: str) -> float:
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
 def test_text_and_background_colors_have_enough_contrast(palette) -> None:
     pairs = [(ink, sheet) for ink in ("ink", "quiet", "link", *TONES) for sheet in ("paper", "sheet")]
-    for ink, sheet in [*pairs, *((each, f"{each}-sheet") for each in TONES)]:
-        darker, brighter = sorted(brightness(palette[name]) for name in (ink, sheet))
-        assert (brighter + 0.05) / (darker + 0.05) >= 4.5, (ink, sheet)
+    for pair in [*pairs, *((each, f"{each}-sheet") for each in TONES)]:
+        darker, brighter = sorted(brightness(palette[name]) for name in pair)
+        assert (brighter + 0.05) / (darker + 0.05) >= 4.5, pair
 
 
 def test_every_state_has_a_colour(still) -> None:
