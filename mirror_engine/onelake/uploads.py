@@ -68,29 +68,18 @@ class Uploads:
 
     An upload's key is the identity of the file that is appended to (so it follows renames), or the path of the file
     that blocks are put for. Its parts are named by position or block id; the last one per name wins.
-
-    Args:
-        storage: where they are staged.
-        limits: see `Limits`.
-        clock: monotonic seconds.
-
-    Attributes:
-        used_bytes: on the disk, arriving or uncommitted.
     """
 
-    def __init__(
-        self, storage: LocalStore, limits: Limits = LIMITS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.used_bytes = 0
+    def __init__(self, storage: LocalStore, limits: Limits = LIMITS) -> None:
+        self.used_bytes = 0  # on the disk, arriving or uncommitted
         self._storage = storage
         self._limits = limits
-        self._clock = clock
         self._uploads: dict[str, _Upload] = {}
         self._lock = threading.Lock()
 
     def receive(self, length: int | None) -> Body:
         """A new body, after dropping what has expired; RequestBodyTooLarge by its announced length."""
-        since = self._clock() - self._limits.expiry_seconds
+        since = time.monotonic() - self._limits.expiry_seconds
         with self._lock:
             expired = [key for key, upload in self._uploads.items() if upload.touched_seconds < since]
         for key in expired:
@@ -103,7 +92,7 @@ class Uploads:
         """Add a body to an upload, which owns it from now on."""
         with self._lock:
             upload = self._uploads.setdefault(key, _Upload(0.0))
-            upload.touched_seconds = self._clock()
+            upload.touched_seconds = time.monotonic()
             replaced = upload.parts.get(name)
             upload.parts[name] = body
             body.is_kept = True
@@ -121,7 +110,7 @@ class Uploads:
         if not parts:
             return
         with self._lock:
-            upload = self._uploads.setdefault(key, _Upload(self._clock()))
+            upload = self._uploads.setdefault(key, _Upload(time.monotonic()))
             stale = [body for name, body in parts.items() if upload.parts.setdefault(name, body) is not body]
         for body in stale:
             body.discard()

@@ -61,16 +61,15 @@ class DeletedFolder:
 
 
 class VisibilityDelays:
-    """Delayed names and deleted folders; paths are relative to the store. Thread-safe; the clock is monotonic."""
+    """Delayed names and deleted folders; paths are relative to the store. Thread-safe."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._hidden: dict[str, tuple[float, Collection[str]]] = {}
         self._deleted: dict[str, tuple[float, DeletedFolder]] = {}
 
     def hide(self, path: str, channels: Collection[str], seconds: float = math.inf) -> None:
         """Hide a new name from these channels."""
-        self._hidden[path] = self._clock() + seconds, channels
+        self._hidden[path] = time.monotonic() + seconds, channels
 
     def show(self, path: str) -> None:
         """Show a name to all."""
@@ -79,11 +78,11 @@ class VisibilityDelays:
     def is_hidden(self, path: str, channel: str) -> bool:
         """Whether a channel does not see a name yet."""
         until, channels = self._hidden.get(path, (0.0, ()))
-        return channel in channels and self._clock() < until
+        return channel in channels and time.monotonic() < until
 
     def keep_visible(self, folder: DeletedFolder, seconds: float) -> None:
         """Let the engine see a deleted folder for some time."""
-        self._deleted[folder.path] = self._clock() + seconds, folder
+        self._deleted[folder.path] = time.monotonic() + seconds, folder
 
     def forget(self, folder: DeletedFolder) -> None:
         """Let the engine see the deletion now."""
@@ -91,17 +90,11 @@ class VisibilityDelays:
 
     def deleted_folders(self) -> Sequence[DeletedFolder]:
         """Deleted folders that the engine still sees."""
-        return [folder for until, folder in list(self._deleted.values()) if self._clock() < until]
+        return [folder for until, folder in list(self._deleted.values()) if time.monotonic() < until]
 
 
 class EngineView:
-    """`Storage` of one item as its engine sees it, with the delays applied.
-
-    Args:
-        storage: the item's.
-        delays: see `VisibilityDelays`.
-        item: the item's path, relative to the store.
-    """
+    """`Storage` of one item, whose path is relative to the store, as its engine sees it with the delays applied."""
 
     def __init__(self, storage: Storage, delays: VisibilityDelays, item: str) -> None:
         self._storage = storage
