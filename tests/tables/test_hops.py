@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = str(Path(mirror_engine.__file__).parent)
 MAX_OPENS = 2
-MAX_FUNCTIONS, MAX_MODULES = 390, 56  # of an insert
+MAX_FUNCTIONS, MAX_MODULES = 335, 50  # of an insert
 
 
 @pytest.fixture

@@ -107,8 +107,9 @@ class KeyIndex:
 
     def _add_inserts(self, keys: Hashes) -> ChangeEffects:
         """Inserts of a large file; an initial load is sorted in place."""
-        keys.sort()
-        if not len(self._keys) and (keys[1:] > keys[:-1]).all():
+        if not (is_rising := (keys[1:] > keys[:-1]).all()):
+            keys.sort()
+        if not len(self._keys) and (is_rising or (keys[1:] > keys[:-1]).all()):
             self._keys = keys
             return ChangeEffects(inserted=len(keys))
         distinct, rows = np.unique(keys, return_counts=True)
