@@ -7,7 +7,6 @@ Arrow parses the bytes and guards itself against sizes that a footer or a page h
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -15,11 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import VOID, Column, same_name
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.limits import broken, check_lengths, check_total, out_of_memory, too_large
 from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS, OutOfRange, ParquetType, converted, parquet_type
+from mirror_engine.tables.reading.request import OpenFile
 from mirror_engine.tables.reading.row_rules import effective_markers
 
 if TYPE_CHECKING:
@@ -55,13 +55,10 @@ class Field(NamedTuple):
     nullable: bool
 
 
-class ParquetChangeFile:
+class ParquetChangeFile(OpenFile):
     """An `OpenFile` over Parquet (LZ-3.10, LZ-5.1, LZ-5.8).
 
     Args:
-        handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
-        path: for messages, from the landing zone's top.
-        config: `strict`, `naive_timestamps` and `max_row_size` count here.
         threads: whether Arrow may decode columns in parallel.
 
     Attributes:
@@ -74,11 +71,8 @@ class ParquetChangeFile:
     """
 
     def __init__(self, handle: BinaryIO, path: str, config: Config, *, threads: bool = True) -> None:
-        self._source = handle
-        self._path = path
-        self._config = config
+        super().__init__(handle, path, config)
         self._threads = threads
-        self._size = handle.seek(0, os.SEEK_END)
         footer = self._read_footer()
         try:
             self.parquet = _opened(handle, footer)
@@ -90,15 +84,15 @@ class ParquetChangeFile:
         self.promised_rows = rows = int(self.parquet.metadata.num_rows)
         self._fixed_width = _fixed_width(self.parquet.schema)
         check_total(rows * self._fixed_width, rows, self._size, path, config)
-        self.marker: str | None = None if self._marker_at is None else fields[self._marker_at].name
+        self.marker = None if self._marker_at is None else fields[self._marker_at].name
         data = {at: field for at, field in enumerate(fields) if at != self._marker_at}
         self._data = {at: Column(field.name, self._word(field), field.nullable) for at, field in data.items()}
-        self.columns: Sequence[Column] = tuple(self._data.values())
+        self.columns = tuple(self._data.values())
         self.naive_columns, self.utc_columns = (
             frozenset(field.name for field in data.values() if field.type.zone == zone) for zone in ("naive", "utc")
         )
-        self.diagnostics: list[Diagnostic] = list(self._notes())
-        without_errors(self.diagnostics)
+        self._note_marker_and_types()
+        without_errors(self._noted)
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
@@ -130,7 +124,7 @@ class ParquetChangeFile:
         Raises:
             RejectedFile: ME023 for 0 bytes, ME024 for an incomplete file, ME075 for a footer beyond `max_row_size`.
         """
-        path, source, limit = self._path, self._source, self._config.max_row_size
+        path, source, limit = self._path, self._handle, self._config.max_row_size
         if self._size == 0:
             raise RejectedFile(diagnose("ME023", path))
         source.seek(0)
@@ -195,7 +189,7 @@ class ParquetChangeFile:
         longest = prefixed * min(described.total_byte_size, _PREFIX_BYTES)
         if folded := [path for path, known in encodings.items() if known & DICTIONARY_ENCODINGS]:
             file = pq.ParquetFile(
-                self._source, metadata=metadata, read_dictionary=folded, pre_buffer=False, **_THRIFT_LIMITS
+                self._handle, metadata=metadata, read_dictionary=folded, pre_buffer=False, **_THRIFT_LIMITS
             )
             dictionaries = (cells.dictionary for cells in _first_row(file, group, folded))
             longest += sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)
@@ -225,33 +219,30 @@ class ParquetChangeFile:
         is_ntz = self._config.naive_timestamps == "ntz" and field.type.zone == "naive"
         return "timestamp_ntz" if is_ntz else field.type.word or VOID
 
-    def _diagnostic(self, code: str, row: int | None = None, /, **details: object) -> Diagnostic:
-        return diagnose(code, self._path, row=row, strict=self._config.strict, **details)
-
-    def _notes(self) -> Iterator[Diagnostic]:
+    def _note_marker_and_types(self) -> None:
         """Diagnostics of the marker, and of types that are not read as they are."""
         if self._marker_at is not None:
             marker = self._fields[self._marker_at]
             if self._marker_at != len(self._fields) - 1:
-                yield self._diagnostic("ME034", position=self._marker_at + 1, count=len(self._fields))
+                self._note("ME034", position=self._marker_at + 1, count=len(self._fields))
             if marker.name != MARKER_COLUMN:
-                yield self._diagnostic("ME052", column=marker.name, other=MARKER_COLUMN)
+                self._note("ME052", column=marker.name, other=MARKER_COLUMN)
             if marker.type.word == "string":
-                yield self._diagnostic("ME035")
+                self._note("ME035")
             elif marker.type.word == VOID:
-                yield self._diagnostic("ME045", column=marker.name)
+                self._note("ME045", column=marker.name)
         for at, field in enumerate(self._fields):
             if taken_as := field.type.taken_as:
                 taken_as = "integer" if at == self._marker_at else taken_as
-                yield self._diagnostic("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
+                self._note("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
 
     def _note_codecs(self, group: int, read: Iterable[int]) -> None:
         """ME055, of columns that were read."""
         described = self.parquet.metadata.row_group(group)
         codecs = {described.column(at).compression for at in read} if described.num_rows else set()
         for codec in sorted(codecs - _DOCUMENTED_CODECS):
-            if (diagnostic := self._diagnostic("ME055", found=codec)) not in self.diagnostics:
-                self.diagnostics += without_errors([diagnostic])
+            self._note("ME055", found=codec)
+        without_errors(self._noted)
 
 
 def _opened(source: BinaryIO, footer: bytes) -> pq.ParquetFile:

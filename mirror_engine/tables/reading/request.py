@@ -5,12 +5,15 @@ Imports no Arrow: a start that reads no rows goes without.
 
 from __future__ import annotations
 
+import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.errors import ConcurrentModification
+from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mirror_engine.config import Config
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.metadata import Metadata
@@ -135,8 +139,13 @@ def digest(handle: BinaryIO) -> str:
     return hasher.hexdigest()
 
 
-class OpenFile(Protocol):
+class OpenFile(ABC):
     """An open change file.
+
+    Args:
+        handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
+        path: for messages, from the landing zone's top.
+        config: all options.
 
     Attributes:
         columns: data columns in file order, without the marker; observed types in Delta's words, `VOID` for a
@@ -145,15 +154,31 @@ class OpenFile(Protocol):
         naive_columns, utc_columns: timestamp columns without and with a time zone.
     """
 
-    columns: Sequence[Column]
-    marker: str | None
-    naive_columns: frozenset[str]
-    utc_columns: frozenset[str]
+    columns: Sequence[Column] = ()
+    marker: str | None = None
+    naive_columns: frozenset[str] = frozenset()
+    utc_columns: frozenset[str] = frozenset()
+
+    def __init__(self, handle: BinaryIO, path: str, config: Config) -> None:
+        self._handle = handle
+        self._size = handle.seek(0, os.SEEK_END)
+        self._path = path
+        self._config = config
+        self._noted: dict[Diagnostic, None] = {}
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """Warnings and information; grows while rows are read."""
+        return list(self._noted)
 
+    def _note(self, code: str, **details: object) -> None:
+        """Add a diagnostic, once: rows are read more than once."""
+        self._noted[self._diagnostic(code, **details)] = None
+
+    def _diagnostic(self, code: str, row: int | None = None, /, **details: object) -> Diagnostic:
+        return diagnose(code, self._path, row=row, strict=self._config.strict, **details)
+
+    @abstractmethod
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows in file order, in bounded batches, readable more than once.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -14,10 +13,11 @@ import pyarrow.compute as pc
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded
 from mirror_engine.landing_zone.csv_values import CellFault, parser
-from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import Column, folded
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.limits import broken, check_total
+from mirror_engine.tables.reading.request import OpenFile
 from mirror_engine.tables.reading.row_rules import effective_markers
 
 if TYPE_CHECKING:
@@ -156,31 +156,20 @@ class _Field(NamedTuple):
     kind: str
 
 
-class TextChangeFile:
+class TextChangeFile(OpenFile):
     """An `OpenFile` over delimited text. Timestamps are UTC by rule, so that no column is naive.
 
     Args:
-        handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
-        path: for messages, from the landing zone's top.
         metadata: of a text folder: its dialect and declared columns count here.
-        config: `strict` and `max_row_size` count here.
 
     Raises:
         RejectedFile: ME023, ME024, ME036, ME053, ME061, ME075; under `strict` also ME034 and ME052.
         StorageUnavailable: the bytes could not be read.
     """
 
-    naive_columns: frozenset[str] = frozenset()
-    utc_columns: frozenset[str] = frozenset()
-
     def __init__(self, handle: BinaryIO, path: str, metadata: Metadata, config: Config) -> None:
-        self._handle = handle
-        self._size = handle.seek(0, os.SEEK_END)
-        self._path = path
+        super().__init__(handle, path, config)
         self._metadata = metadata
-        self._config = config
-        self._noted: dict[Diagnostic, None] = {}
-        self.marker: str | None = None
         if next(text_bytes(handle, path, metadata.dialect.encoding), None) is None:
             raise self._rejected("ME023")
         first = next(self._records(self._reader()), None)
@@ -188,13 +177,8 @@ class TextChangeFile:
             raise self._rejected("ME061", reason="there is no header")
         fields = self._matched([name or "" for name in first[0]])
         self._fields = sorted(fields, key=lambda field: field.kind == _MARKER)
-        self.columns: Sequence[Column] = tuple(field.column for field in fields if field.kind != _MARKER)
+        self.columns = tuple(field.column for field in fields if field.kind != _MARKER)
         without_errors(self._noted)
-
-    @property
-    def diagnostics(self) -> list[Diagnostic]:
-        """Warnings and information; grows while rows are read."""
-        return list(self._noted)
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - all are read
         """Rows in file order; see `OpenFile`. Markers and nullability are checked already.
@@ -290,12 +274,6 @@ class TextChangeFile:
             row = first_row + values.is_valid().index(pa.scalar(False)).as_py()
             raise RejectedFile(self._diagnostic("ME048", row, column=field.column.name))
         return values
-
-    def _diagnostic(self, code: str, row: int | None = None, /, **details: object) -> Diagnostic:
-        return diagnose(code, self._path, row=row, strict=self._config.strict, **details)
-
-    def _note(self, code: str, **details: object) -> None:
-        self._noted[self._diagnostic(code, **details)] = None  # once: rows are read more than once
 
     def _rejected(self, code: str, **details: object) -> RejectedFile:
         return RejectedFile(self._diagnostic(code, **details), self.diagnostics)
