@@ -97,7 +97,8 @@ class Mirror:
         self._watcher: ZoneWatcher | None = None
         self._spark = spark
         self._has_own_writer = writer is None
-        self._writer = writer or self._own_writer()
+        own = DeferredWriter(self.root / TABLES, lambda: self._spark_backend.writer)
+        self._writer = writer or cast("DeltaWriter", own)
 
     def __enter__(self) -> Self:
         return self
@@ -238,9 +239,6 @@ class Mirror:
                 raise
             failed(folder, error)
             return None
-
-    def _own_writer(self) -> DeltaWriter:
-        return cast("DeltaWriter", DeferredWriter(self.root / TABLES, lambda: self._spark_backend.writer))
 
     @cached_property
     def _spark_backend(self) -> SparkBackend:

@@ -141,14 +141,10 @@ class RootIdentityCheck:
             StorageUnavailable: the ledger cannot be written.
         """
         ledger = self.context.ledger
-        updates = [
-            (plan.table, step.identity)
-            for plan in plans
-            for step in plan.steps
-            if isinstance(step, UpdateFolderIdentity)
-        ]
-        recorded = {table: progress.identity for table, progress in ledger.tables().items()}
-        is_recorded = all(recorded.get(table) == identity for table, identity in updates)
+        updates = {
+            (p.table, step.identity) for p in plans for step in p.steps if isinstance(step, UpdateFolderIdentity)
+        }
+        is_recorded = updates <= {(table, progress.identity) for table, progress in ledger.tables().items()}
         is_certain = self.zone.identity and not self.zone.unlisted and not self.is_mount_lost
         is_new = str(self.now) != ledger.get_property(ROOT_IDENTITY)
         if is_new and is_certain and is_recorded and {*in_progress} <= {str(self.now)}:

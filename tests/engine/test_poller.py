@@ -15,12 +15,11 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import (
     MetadataAbsent,
-    MetadataUnusable,
     MetadataUsable,
     TableListing,
     ZoneListing,
 )
-from mirror_engine.landing_zone.metadata import MAX_BYTES, PartnerEvents
+from mirror_engine.landing_zone.metadata import PartnerEvents
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.storage.local import LocalStorage
 
@@ -115,12 +114,6 @@ class TestZone:
         emptied.delete(f"{ZONE}/Items")
         assert look(emptied).identity
 
-    def test_a_zone_behind_a_link_is_not_read(self) -> None:
-        storage = WatchedStorage()
-        storage.put_odd(ZONE)
-        zone = look(storage)
-        assert (zone.identity, said(zone)) == ("", [("ME074", ZONE)])
-
     def test_a_zone_that_cannot_be_listed_is_an_error(self) -> None:
         storage = zone_with(f"Items/{FIRST}")
         storage.broken.add(ZONE)
@@ -146,20 +139,6 @@ class TestTables:
         zone = look(zone_with(*(f"{each}/{FIRST}" for each in ("b", "A", "S.schema/z", "R.schema/a", "S.Schema", "s"))))
         assert folders(zone) == ["R.schema/a", "S.schema/z", "A", "S.Schema", "b", "s"]
         assert zone.tables[1].name == TableName("S", "z")
-
-    def test_an_empty_folder_is_a_table_folder(self) -> None:
-        storage = zone_with(f"Items/{FIRST}")
-        storage.delete(f"{ZONE}/Items/{FIRST}")
-        (table,) = look(storage).tables
-        assert (table.name, table.metadata, table.files) == (ITEMS, MetadataAbsent(), ())
-
-    def test_links_next_to_the_tables_are_not_followed(self) -> None:
-        storage = zone_with(f"S.schema/Items/{FIRST}")
-        storage.put_odd(f"{ZONE}/Link")
-        storage.put_odd(f"{ZONE}/S.schema/Link")
-        zone = look(storage)
-        assert folders(zone) == ["S.schema/Items"]
-        assert said(zone) == [("ME074", "Link"), ("ME074", "S.schema/Link")]
 
     @pytest.mark.slow
     def test_more_than_a_thousand_tables_are_reported(self) -> None:
@@ -197,14 +176,6 @@ class TestFiles:
         assert paths(table) == [FIRST, "b.csv", "day=1/a", "day=1/h=2/c", "x.tmp"]
         assert (table.diagnostics, table.metadata) == ((), MetadataAbsent())
 
-    def test_links_in_a_table_folder_are_not_followed(self) -> None:
-        storage = zone_with(f"Items/{FIRST}")
-        for odd in ("_metadata.json", "day=1", "_FilesReadyToDelete"):
-            storage.put_odd(f"{ZONE}/Items/{odd}")
-        (table,) = look(storage).tables
-        assert (paths(table), table.metadata) == ([FIRST], MetadataAbsent())
-        assert [code for code, _ in said(table)] == ["ME074"] * 3
-
     def test_hive_folders_are_searched_sixteen_levels_deep(self) -> None:
         levels = [f"k{level}=1" for level in range(17)]
         storage = zone_with(f"Items/{'/'.join(levels[:16])}/a", f"Items/{'/'.join(levels)}/b")
@@ -221,20 +192,6 @@ class TestFiles:
 
 
 class TestMetadata:
-    def test_unusable_metadata_gives_its_error_with_its_place(self) -> None:
-        storage = zone_with("S.schema/Items/_metadata.json", **{"_metadata.json": b"{"})
-        (table,) = look(storage).tables
-        assert isinstance(table.metadata, MetadataUnusable)
-        assert (table.metadata.diagnostics[0].code, table.metadata.diagnostics[0].path) == (
-            "ME010",
-            "S.schema/Items/_metadata.json",
-        )
-
-    def test_huge_metadata_is_not_read_whole(self) -> None:
-        storage = zone_with("Items/_metadata.json", **{"_metadata.json": b" " * (MAX_BYTES + 10)})
-        (table,) = look(storage).tables
-        assert isinstance(table.metadata, MetadataUnusable)
-
     def test_it_is_read_again_only_when_it_changed(self) -> None:
         storage = zone_with("Items/_metadata.json")
         poller = Poller(storage, Config())
@@ -248,14 +205,6 @@ class TestMetadata:
         assert isinstance(after, MetadataUsable)
         assert after.metadata.key_columns == ()
         assert storage.calls["open"] == 2
-
-    def test_unusable_metadata_is_not_parsed_again_either(self) -> None:
-        storage = zone_with("Items/_metadata.json", **{"_metadata.json": b"{"})
-        poller = Poller(storage, Config())
-        poller.scan()
-        storage.put(f"{ZONE}/Items/{FIRST}", b"x")
-        poller.scan()
-        assert storage.calls["open"] == 1
 
     def test_metadata_that_changes_while_it_is_read_is_read_again(self) -> None:
         storage = zone_with("Items/_metadata.json", **{"_metadata.json": b"{"})
@@ -308,15 +257,6 @@ class TestUnlisted:
         storage.meanwhile[f"list {ZONE}/S.schema"] = act
         zone = look(storage)
         assert (folders(zone), zone.unlisted) == ([], {"S.schema"})
-
-    def test_an_empty_folder_recreated_is_another(self) -> None:
-        storage = zone_with(f"Items/{FIRST}")
-        storage.delete(f"{ZONE}/Items/{FIRST}")
-        poller = Poller(storage, Config())
-        before = poller.scan().tables[0].identity
-        recreate(storage, "Items")()
-        storage.delete(f"{ZONE}/Items/{FIRST}")
-        assert poller.scan().tables[0].identity != before
 
     def test_a_folder_recreated_meanwhile_is_seen_in_one_life(self) -> None:
         storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")
