@@ -189,6 +189,22 @@ def test_files_of_other_columns_or_types_are_not_added(table: Scenario, other: T
     assert opened(table).version == 0
 
 
+def test_who_appends_at_the_last_moment_is_a_conflict(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """deltalake would let both in: the key that was counted as absent came twice."""
+    table.change((0, 1, "Linz"))
+    folder, commit = opened(table).folder, DeltaTable.create_write_transaction
+
+    def late(*arguments: Any, **options: Any) -> None:
+        write_deltalake(folder, pa.table({"Id": pa.array([2], pa.int32()), "City": ["theirs"]}), mode="append")
+        commit(*arguments, **options)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
+    with pytest.raises(CommitConflict):
+        table.change((0, 2, "ours"))
+    assert table.found() == [(1, "Linz"), (2, "theirs")]
+    assert len(list(folder.glob("*.parquet"))) == 2
+
+
 @pytest.mark.parametrize(
     ("failure", "expected"), [(DeltaError("x"), CommitFailed), (OSError("no space"), StorageUnavailable)]
 )
