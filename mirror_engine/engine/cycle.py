@@ -164,9 +164,7 @@ class Engine:
     ) -> DeltaFolders:
         """The folders of Delta tables; before the first cycle, the ledger is reconciled with their logs.
 
-        Args:
-            busy: tables in progress, whose logs are not read.
-            damaged: folders whose logs were found damaged since the last scan.
+        The logs of `busy` tables are not read; `damaged` folders were found so since the last scan.
         """
         if self._delta_folders is None:
             self._delta_folders = recover(self._context, skip_unchanged=True)
@@ -184,10 +182,10 @@ class Engine:
                 result.failures[table] = unread if table in waiting else self._retry(table, unread)
             elif table in waiting | self._cleaning_backoff.waiting:
                 result.failures[table] = TransientError(f"{table.normalized} waits for its next try")
-        if not zone.unlisted:
+        names = ", ".join(sorted(map(printable, zone.unlisted)))
+        if not names:
             self._backoff.succeeded(None)
         else:  # the zone may not have caught up, whatever its tables say
-            names = ", ".join(sorted(map(printable, zone.unlisted)))
             error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
             result.failures[None] = self._retry(None, error)
 
