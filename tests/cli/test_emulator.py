@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mirror_engine.mirror import Mirror
 from mirror_engine.onelake import connection
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -166,10 +167,12 @@ def test_a_shell_that_evaluates_env_reaches_the_emulator(cli, tmp_path) -> None:
 def writers(monkeypatch):
     """Engines that write to memory, by the name of their ROOT."""
     made = {}
-    monkeypatch.setattr(
-        "mirror_engine.mirror.Mirror._own_writer",
-        lambda mirror: made.setdefault(mirror.root.name, MemoryDeltaWriter()),
-    )
+
+    def mirror(root, config, *, writer=None, **parts):
+        writer = writer or made.setdefault(root.name, MemoryDeltaWriter())
+        return Mirror(root, config, writer=writer, **parts)
+
+    monkeypatch.setattr("mirror_engine.onelake.engine_pool.Mirror", mirror)
     return made
 
 
