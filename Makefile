@@ -68,7 +68,7 @@ mutants: .venv/.tools
 	@touch $@
 
 fuzz: .venv/.fuzz
-	PYTHONPATH=tests:tests/delta $(BIN)/python -m fuzzing
+	PYTHONPATH=tests:tests/tables $(BIN)/python -m fuzzing
 
 torture: .venv/.tools .venv/.java
 	MIRROR_TEST_KILLS=200 MIRROR_TEST_ZONES=5000 MIRROR_TEST_SPARK_ZONES=1000 \
