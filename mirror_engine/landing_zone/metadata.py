@@ -142,8 +142,12 @@ def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
     note_unknown(reader, properties, PROPERTIES)
     if properties.values("ConditionalUpdateColumn"):
         reader.note("ME014")
+    declared_extension = reader.property(properties, "FileExtension", _extension, "")
     known_format = reader.property(properties, "FileFormat", one_of(FileFormat), None)
     file_format = known_format or FileFormat.PARQUET
+    if not properties.values("FileFormat") and _looks_like_text(properties, declared_extension):
+        file_format = FileFormat.CSV
+        reader.note("ME083", extension=declared_extension or "csv")
     is_parquet = file_format is FileFormat.PARQUET
     is_misspelled = known_format is None and properties.values("FileFormat")
     if is_parquet and not is_misspelled:  # properties of text have no effect (LZ-2.7)
@@ -162,11 +166,18 @@ def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
         upsert_default=reader.property(properties, "isUpsertDefaultRowMarker", boolean, False),
         partitioned=reader.property(properties, "isPartitionEnabled", boolean, False),
         file_format=file_format,
-        extension=reader.property(properties, "FileExtension", _extension, extension),
+        extension=declared_extension or extension,
         declared_columns=columns,
         dialect=TextDialect() if is_parquet else read_dialect(reader, properties),
         time_columns=times,
     )
+
+
+def _looks_like_text(properties: JsonObject, extension: str) -> bool:
+    """Whether a folder without `FileFormat` is one of text (LZ-2.13)."""
+    parts = {*extension.split(".")}
+    is_declared = bool(properties.values("SchemaDefinition")) or not parts.isdisjoint({"csv", "tsv", "txt"})
+    return is_declared and parts.isdisjoint({"parquet", "pq"})
 
 
 def _key_columns(value: object) -> tuple[str, ...]:

@@ -182,14 +182,14 @@ class TableFolder:
     def write_metadata(self, *, keys: Sequence[str] = (), **options: Unpack[TableOptions]) -> None:
         """Write `_metadata.json` (LZ-2.7): `keys` are its `keyColumns`."""
         _check_names(options, TableOptions, "keys", "types")
-        is_text = options.get("file_format", "Parquet").casefold() != "parquet"
-        self.extension = options.get("extension", "csv" if is_text else "parquet").removeprefix(".")
         properties: dict[str, object] = {"keyColumns": list(keys)}
         for name, spelled in _PROPERTIES.items():
             if (value := options.get(name)) is not None:
                 properties[spelled] = {"Columns": list(options["columns"])} if name == "columns" else value
         content = json.dumps(properties | dict(options.get("extra", {})), indent=2).encode()
         usable, _ = parse(content, METADATA_FILE)
+        is_text = usable.is_text if usable else options.get("file_format", "Parquet").casefold() != "parquet"
+        self.extension = options.get("extension", "csv" if is_text else "parquet").removeprefix(".")
         self._dialect = (usable.dialect if usable else TextDialect()) if is_text else None
         self.land_metadata(content)
 

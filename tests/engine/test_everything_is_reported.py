@@ -15,6 +15,7 @@ from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 PARQUET = {"keyColumns": ["id"]}
 COLUMN = {"Name": "id", "DataType": "Int32", "IsNullable": False}
 TEXT = {"keyColumns": ["id"], "FileFormat": "CSV", "FileExtension": "csv"}
+DECLARED = {**PARQUET, "SchemaDefinition": {"Columns": [COLUMN]}}
 PARTITIONED = {**PARQUET, "isPartitionEnabled": True}
 BY_TIME = {**PARQUET, "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
 
@@ -63,7 +64,14 @@ PASSED_OVER = {
         {"U/_metadata.json": {**PARQUET, "FileFormatTypeProperties": {"Encoding": "UTF-8"}}},
         ["ME012 U/_metadata.json"],
     ),
-    "a schema of Parquet": ({"U/_metadata.json": {**PARQUET, "SchemaDefinition": {}}}, ["ME015 U/_metadata.json"]),
+    "a schema of Parquet": (
+        {"U/_metadata.json": {**PARQUET, "FileFormat": "Parquet", "SchemaDefinition": {}}},
+        ["ME015 U/_metadata.json"],
+    ),
+    "Parquet where types are declared": (
+        {"U/_metadata.json": DECLARED, f"U/{name(1)}": b""},
+        ["ME083 U/_metadata.json", f"ME021 U/{name(1)}"],
+    ),
     "conditional updates": (
         {"U/_metadata.json": {**PARQUET, "ConditionalUpdateColumn": "id"}},
         ["ME014 U/_metadata.json"],

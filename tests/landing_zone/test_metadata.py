@@ -178,6 +178,28 @@ def test_extensions_lose_their_dot_and_their_case(given_properties: dict[str, An
     assert usable(given_properties).extension == extension
 
 
+INFERRED = {key: value for key, value in TEXT.items() if key != "FileFormat"}
+
+
+@pytest.mark.parametrize(
+    ("given_properties", "file_format", "said"),
+    [
+        (INFERRED, FileFormat.CSV, ["ME083"]),
+        ({**INFERRED, "FileExtension": ".csv"}, FileFormat.CSV, ["ME083"]),
+        ({**INFERRED, "FileExtension": "dat"}, FileFormat.CSV, ["ME083"]),
+        ({**INFERRED, "FileExtension": "snappy.parquet"}, FileFormat.PARQUET, ["ME015"]),
+        ({**INFERRED, "FileFormat": "Parquet"}, FileFormat.PARQUET, ["ME015"]),
+        ({"keyColumns": ["Id"], "FileExtension": "dat"}, FileFormat.PARQUET, []),
+    ],
+)
+def test_without_a_format_declared_types_and_text_extensions_mean_csv(
+    given_properties: dict[str, Any], file_format: FileFormat, said: list[str]
+) -> None:
+    assert usable(given_properties).file_format is file_format
+    assert [code for code in codes(given_properties) if code != "ME059"] == said
+    assert codes({"keyColumns": ["Id"], "FileExtension": "txt"}) == ["ME056", "ME083"]
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
