@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Progress
 
-NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
+NULL_VALUES = ("", "__HIVE_DEFAULT_PARTITION__")
 MAX_DEPTH = 16  # of folders below a table folder
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -24,14 +24,14 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 def parse_name(name: str) -> tuple[str, str | None] | None:
     """One folder's name as column and value; None if it is not a well-formed `k=v`.
 
-    Both are percent-decoded as UTF-8; `__HIVE_DEFAULT_PARTITION__` is NULL. A `%` without an escape is
+    Both are percent-decoded as UTF-8; an empty value and `__HIVE_DEFAULT_PARTITION__` are NULL. A `%` without an escape is
     kept, as Spark does. The row marker is not a column of a table (LZ-4.15), nor of its folders.
     """
     column, equals, value = name.partition("=")
-    if not (column and equals and value) or name[0] in "._":
+    if not (column and equals) or name[0] in "._":
         return None
     try:
-        decoded = _decode(column), None if value == NULL_VALUE else _decode(value)
+        decoded = _decode(column), None if value in NULL_VALUES else _decode(value)
     except UnicodeDecodeError:
         return None
     return decoded if decoded[0] and not same_name(decoded[0], MARKER_COLUMN) else None

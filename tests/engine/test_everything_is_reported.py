@@ -37,7 +37,7 @@ PASSED_OVER = {
         ["ME006 S.schema/_partnerEvents.json"],
     ),
     "hidden table in a schema folder": ({f"S.schema/_Items/{name(1)}": b""}, ["ME005 S.schema/_Items"]),
-    "no or hidden partition": ({"T/day=/x": b"", "T/_k=v/x": b""}, ["ME003 T/day=", "ME082 T/_k=v"]),
+    "no or hidden partition": ({"T/=1/x": b"", "T/_k=v/x": b""}, ["ME003 T/=1", "ME082 T/_k=v"]),
     "hidden file in a partition": ({"P/_metadata.json": PARTITIONED, "P/k=v/_x": b""}, ["ME021 P/k=v/_x"]),
     "unreadable partner events": ({"_partnerEvents.json": b"{"}, ["ME006 _partnerEvents.json"]),
     "folder without metadata": ({"U/x.parquet": b""}, ["ME008 U"]),

@@ -19,6 +19,7 @@ from mirror_engine.landing_zone.progress import Progress
         ("day=1", (("day", "1"),)),
         ("day=1/site=b c", (("day", "1"), ("site", "b c"))),
         ("day=__HIVE_DEFAULT_PARTITION__", (("day", None),)),
+        ("day=/site=b", (("day", None), ("site", "b"))),
         ("city=K%C3%B6ln%2FS%C3%BCd", (("city", "Köln/Süd"),)),
         ("city=Köln", (("city", "Köln"),)),
         ("a%20b=1", (("a b", "1"),)),
@@ -38,7 +39,7 @@ def test_a_hive_folder_gives_columns_and_decoded_values(
 @pytest.mark.parametrize(
     "folder",
     [
-        "day", "=1", "day=", "=", "day=1/x", "day=1/", "/day=1", "_day=1", ".day=1", "k=%FF", "a=1/a=2", "a=1/A=2",
+        "day", "=1", "=", "day=1/x", "day=1/", "/day=1", "_day=1", ".day=1", "k=%FF", "a=1/a=2", "a=1/A=2",
         "%5F_rowMarker__=1", "a=1/%5F_ROWMARKER__=0",
     ],
 )  # fmt: skip
