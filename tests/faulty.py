@@ -11,9 +11,10 @@ from wire import running
 
 from mirror_engine.config import Config
 from mirror_engine.onelake.engine_pool import EnginePool
-from mirror_engine.onelake.faults import EmulatorOptions, parse_fault
+from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
+from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.serving import services
 from mirror_engine.onelake.store import LocalStore
 

@@ -268,7 +268,7 @@ def _server(
     store: Path, config: Config, listening: Any, writer: log.Log, *, storage_only: bool, on_restart: str, **served: Any
 ) -> Server:
     """The emulator, whose errors, faults and rejected requests are logged."""
-    from mirror_engine.onelake.faults import EmulatorOptions
+    from mirror_engine.onelake.options import EmulatorOptions
     from mirror_engine.onelake.serving import Server, ServerPlan
 
     def log_fault(fault: str, method: str, path: str) -> None:

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake import blob, dfs
 from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, StorageErrorCode, reset_connection
-from mirror_engine.onelake.fault_injection import with_faults
+from mirror_engine.onelake.faults import with_faults
 from mirror_engine.onelake.requests import Dialect, LakeRequest, dialect_of, response_headers
 
 if TYPE_CHECKING:

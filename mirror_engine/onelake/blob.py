@@ -13,7 +13,6 @@ from xml.etree import ElementTree as ET
 
 from starlette.responses import Response
 
-from mirror_engine.onelake import faults
 from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.requests import CONTENT_TYPE, changed, operation, response_headers
@@ -36,7 +35,7 @@ _BATCH_REJECTED = "Either WorkspaceId or ArtifactId are missing in the request"
 _DELETED = {"x-ms-delete-type-permanent": "true"}
 
 
-@operation(faults.LIST)
+@operation("list")
 def list_blobs(lake: Lake, request: LakeRequest) -> Response:
     """List Blobs: `GET /{ws}?restype=container&comp=list`; a page begins at `marker`, or at `startFrom`."""
     query, limit = request.query, request.page_size
@@ -107,7 +106,7 @@ def _text(parent: ET.Element, name: str, text: str) -> None:
     element.text = text
 
 
-@operation(faults.PUT, "staged")
+@operation("put", "staged")
 def put(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Put Blob; with `x-ms-meta-hdi_isfolder: true` a folder."""
     if request.headers.get("x-ms-blob-type", "").lower() != "blockblob":
@@ -118,7 +117,7 @@ def put(lake: Lake, request: LakeRequest, body: Body) -> Response:
     return changed(lake.put(address, body, request.conditions))
 
 
-@operation(faults.BLOCK, "staged")
+@operation("block", "staged")
 def put_block(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Put Block: `PUT ?comp=block&blockid=`."""
     if not request.query.get("blockid"):
@@ -127,7 +126,7 @@ def put_block(lake: Lake, request: LakeRequest, body: Body) -> Response:
     return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
 
 
-@operation(faults.BLOCK_LIST, "bytes")
+@operation("blocklist", "bytes")
 def put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Response:
     """Put Block List: `PUT ?comp=blocklist`; InvalidXmlDocument."""
     try:
@@ -143,7 +142,7 @@ def put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Respons
     return changed(lake.put_block_list(lake.destination(request.raw_path), block_ids, request.conditions))
 
 
-@operation(faults.COPY)
+@operation("copy")
 def copy(lake: Lake, request: LakeRequest) -> Response:
     """Copy Blob: `PUT` with `x-ms-copy-source`; complete when it is answered."""
     source, target = request.source(lake, "x-ms-copy-source"), lake.destination(request.raw_path)
@@ -151,7 +150,7 @@ def copy(lake: Lake, request: LakeRequest) -> Response:
     return changed(properties, 202, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})
 
 
-@operation(faults.DELETE)
+@operation("delete")
 def delete(lake: Lake, request: LakeRequest) -> Response:
     """Delete Blob: a file, or an empty folder."""
     lake.delete(lake.address(request.raw_path), request.conditions)
@@ -171,7 +170,7 @@ def change_container(_: Lake, __: LakeRequest) -> Response:
     raise StorageApiError(StorageErrorCode.ManagedFolderOperationNotAllowed)
 
 
-@operation(faults.BATCH, "bytes")
+@operation("batch", "bytes")
 def batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
     """Blob Batch: `POST ?comp=batch`; rejected as OneLake does, unless `blob_batch` is `accept`."""
     if lake.options.blob_batch != "accept":

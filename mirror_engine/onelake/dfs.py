@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mirror_engine.onelake import faults
 from mirror_engine.onelake.conditions import SOURCE, Conditions, requested_range
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.requests import changed, file_chunks, operation, path_headers
@@ -32,7 +31,7 @@ _FILESYSTEM = {  # Azure always sends all of these; its C++ library aborts where
 }
 
 
-@operation(faults.CREATE)
+@operation("create")
 def create(lake: Lake, request: LakeRequest) -> Response:
     """Path Create: `PUT ?resource=directory|file`."""
     resource = request.query["resource"].lower()
@@ -45,7 +44,7 @@ def create(lake: Lake, request: LakeRequest) -> Response:
     return changed(create_path(lake.destination(request.raw_path), request.conditions))
 
 
-@operation(faults.APPEND, "staged")
+@operation("append", "staged")
 def append(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Path Update: `PATCH ?action=append`, with `flush=true` also a flush."""
     address, position = lake.address(request.raw_path), request.number("position")
@@ -55,7 +54,7 @@ def append(lake: Lake, request: LakeRequest, body: Body) -> Response:
     return changed(properties, 202)
 
 
-@operation(faults.FLUSH)
+@operation("flush")
 def flush(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=flush`."""
     _check_no_body(request)
@@ -63,27 +62,27 @@ def flush(lake: Lake, request: LakeRequest) -> Response:
     return changed(lake.flush(address, request.number("position"), request.conditions, retain=retain), 200)
 
 
-@operation(faults.RENAME)
+@operation("rename")
 def rename(lake: Lake, request: LakeRequest) -> Response:
     """Path Create: `PUT` with `x-ms-rename-source`."""
     source, target = request.source(lake, "x-ms-rename-source"), lake.destination(request.raw_path)
     return changed(lake.rename(source, target, request.conditions, Conditions.of(request.headers, SOURCE)))
 
 
-@operation(faults.METADATA)
+@operation("metadata")
 def set_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=setProperties`; Set Blob Metadata and Properties: `PUT ?comp=metadata|properties`."""
     return changed(lake.set_metadata(lake.address(request.raw_path), request.conditions), 200)
 
 
-@operation(faults.DELETE)
+@operation("delete")
 def delete(lake: Lake, request: LakeRequest) -> Response:
     """Path Delete: `DELETE [?recursive=true]`."""
     lake.delete(lake.address(request.raw_path), request.conditions, recursive=request.flag("recursive"))
     return Response(status_code=200)
 
 
-@operation(faults.LEASE)
+@operation("lease")
 def lease(lake: Lake, request: LakeRequest) -> Response:
     """Path Lease; leases have no effect."""
     properties = lake.properties(lake.address(request.raw_path))
@@ -95,7 +94,7 @@ def lease(lake: Lake, request: LakeRequest) -> Response:
     return changed(properties, status, {"x-ms-lease-id": lease_id, "x-ms-lease-time": "0"})
 
 
-@operation(faults.LIST)
+@operation("list")
 def list_paths(lake: Lake, request: LakeRequest) -> Response:
     """Path List: `GET {any depth}?resource=filesystem`; names relative to the workspace, in order."""
     limit = request.page_size
@@ -126,7 +125,7 @@ def _path_json(name: str, properties: Properties) -> dict[str, str]:
     return entry | ({"isDirectory": "true"} if properties.is_folder else {})
 
 
-@operation(faults.HEAD)
+@operation("head")
 def get_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Get Properties, Get Blob Properties: `HEAD`."""
     address = lake.address(request.raw_path)
@@ -144,7 +143,7 @@ def get_filesystem_properties(lake: Lake, request: LakeRequest) -> Response:
     return Response(headers={**path_headers(properties), **_FILESYSTEM})
 
 
-@operation(faults.READ)
+@operation("read")
 def read(lake: Lake, request: LakeRequest) -> Response:
     """Path Read, Get Blob: a file's bytes, or a range of them."""
     properties, file = lake.read(lake.address(request.raw_path), request.conditions)

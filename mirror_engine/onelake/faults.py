@@ -1,98 +1,166 @@
-"""Fault rules: which requests get an injected fault, their syntax, and the emulator's options."""
+"""Injected faults: what each does, how a rule is written, and the API that switches them."""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
+import random
 import re
 import shlex
-import threading
-import time
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake.visibility import CHANNELS, VisibilityDelays
+from mirror_engine.onelake.address import segments_of
+from mirror_engine.onelake.conditions import NANOSECONDS
+from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, StorageErrorCode, reset_connection
+from mirror_engine.onelake.fabric_rest import FabricApiError, FabricErrorCode
+from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
+from mirror_engine.onelake.options import FaultRule
+from mirror_engine.onelake.requests import ChangeName, OperationName, WriteName, read_bounded
+from mirror_engine.onelake.visibility import CHANNELS, TIME_SHIFT, DeletedFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 
-    from mirror_engine.onelake.items import Item
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-CREATE, FOLDER, APPEND, FLUSH, RENAME = "create", "folder", "append", "flush", "rename"
-PUT, BLOCK, BLOCK_LIST, COPY, METADATA, LEASE = "put", "block", "blocklist", "copy", "metadata", "lease"
-DELETE, DROP, LIST, READ, HEAD, BATCH, REST = "delete", "drop", "list", "read", "head", "batch", "rest"
+    from mirror_engine.onelake.lake import Lake
+    from mirror_engine.onelake.options import EmulatorOptions
+    from mirror_engine.onelake.requests import LakeRequest, Operation
 
-CHANGES = (CREATE, FOLDER, APPEND, FLUSH, RENAME, PUT, BLOCK, BLOCK_LIST, COPY, METADATA, DELETE, DROP, BATCH, REST)
-WRITES = (CREATE, FLUSH, PUT, BLOCK_LIST, COPY)  # these set a file's Last-Modified
-OPERATIONS = (*CHANGES, LEASE, LIST, READ, HEAD)
+    Handler: TypeAlias = Callable[[Lake, LakeRequest], Awaitable[Response]]
+
+WRITES, CHANGES, OPERATIONS = get_args(WriteName), get_args(ChangeName), get_args(OperationName)
 METHODS = ("*", "GET", "HEAD", "PUT", "PATCH", "POST", "DELETE")
 EVERY = "all"
+CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", error="invalid_token"'
+FAULT_API_PATH = "/.mirror-engine/faults"  # clients' paths never begin so
+FAULT_API_HEADER = "x-mirror-engine-fault-token"
+MAX_BYTES = 64 * 1024
+_API_METHODS = ("GET", "POST", "DELETE")
+_THROTTLED = {
+    "429": (StorageErrorCode.TooManyRequests, FabricErrorCode.TooManyRequests),
+    "503": (StorageErrorCode.ServerBusy, FabricErrorCode.ServiceUnavailable),
+}
 
 
-@dataclass
-class FaultRule:
-    """One fault, and the requests that get it."""
-
-    fault: str  # its name (`throttle`, `lost_response` …)
-    method: str = "*"  # of the requests; `*` for all
-    path: str = "*"  # a glob on their decoded path, from the workspace on
-    nth: int = 1  # the first matching request that gets it, counted from 1
-    count: int | None = 1  # how many requests in a row get it; None for all
-    operations: Collection[str] | None = None  # of the requests; None for all
-    duration_seconds: float | None = None  # instead of `count`: all requests for so long after the first that got it
-    options: dict[str, Any] = field(default_factory=dict)  # of this fault (`{"seconds": 2.0}`)
-    text: str = ""  # as the user wrote it
-    matched: int = field(default=0, init=False)  # how many requests matched so far
-    _since: float | None = field(default=None, init=False, repr=False)
-
-    def matches(self, method: str, path: str, operations: Collection[str], now: float) -> bool:
-        """Whether this request gets the fault; each call counts as one request."""
-        if self.method not in {"*", method} or not fnmatchcase(path, self.path):
-            return False
-        if self.operations is not None and set(self.operations).isdisjoint(operations):
-            return False
-        self.matched += 1
-        if self.matched < self.nth:
-            return False
-        if self.duration_seconds is None:
-            return self.count is None or self.matched < self.nth + self.count
-        self._since = now if self._since is None else self._since
-        return now < self._since + self.duration_seconds
+async def with_faults(lake: Lake, request: LakeRequest, operation: Operation) -> Handler:
+    """The operation, wrapped in the faults that this request gets; the rule given first is the outermost."""
+    handler: Handler = operation
+    if lake.options.faults:
+        names = await run_in_threadpool(_names, lake, request, operation)
+        path = "/".join(segments_of(request.raw_path))
+        for rule in reversed(lake.options.faults_of(request.method, path, names)):
+            handler = partial(_FAULTS[rule.fault].inject, rule, handler)
+    return handler
 
 
-@dataclass
-class EmulatorOptions:
-    """How the emulator differs from OneLake; by default not at all."""
+def _names(lake: Lake, request: LakeRequest, operation: Operation) -> set[str]:
+    """By which fault rules know a request: an append that flushes has two names."""
+    if operation.name == "create" and request.query["resource"].lower() == "directory":
+        return {"folder"}
+    if operation.name == "delete":
+        with suppress(StorageApiError):
+            if lake.properties(lake.address(request.raw_path)).is_folder:
+                return {"drop"}
+    is_flush = operation.name == "append" and request.flag("flush")
+    return {"append", "flush"} if is_flush else {operation.name or ""}
 
-    allow_managed_folder_changes: bool = False  # let clients create, rename and delete managed folders
-    rename_updates_mtime: bool = False  # a rename sets Last-Modified, and with it a file's ETag
-    blob_batch: str = "reject"  # or "accept"
-    faults: list[FaultRule] = field(default_factory=list)
-    # Gets each injected fault: the rule's text, the request's method and its path without the query
-    on_fault: Callable[[str, str, str], None] = field(default=lambda *_: None, repr=False)
-    # Lets an item's engine scan its landing zone, and returns when it has
-    poll: Callable[[Item], None] = field(default=lambda _: None, repr=False)
-    delays: VisibilityDelays = field(default_factory=VisibilityDelays, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def faults_of(self, method: str, path: str, operations: Collection[str] = ()) -> list[FaultRule]:
-        """The rules whose fault this request gets, by its decoded path and operations; a call counts as one request."""
-        now = time.monotonic()
-        with self._lock:
-            rules = [rule for rule in self.faults if rule.matches(method, path, operations, now)]
-        for rule in rules:
-            self.on_fault(rule.text or rule.fault, method, path)
-        return rules
+async def _fail(rule: FaultRule, _: Handler, __: Lake, ___: LakeRequest) -> Response:
+    match rule.fault:
+        case "throttle":
+            headers = {"Retry-After": str(rule.options["retry-after"])}
+            raise StorageApiError(_THROTTLED[rule.options["status"]][0], headers=headers)
+        case "token_expired":
+            message = "The token has expired."
+            raise StorageApiError(StorageErrorCode.Unauthorized, message, {"WWW-Authenticate": CHALLENGE})
+        case "folder_in_use":
+            raise StorageApiError(StorageErrorCode.PathIsInUse)
+    raise ConnectionReset
 
-    def add(self, rules: Collection[FaultRule]) -> None:
-        """Add rules, from the next request on."""
-        with self._lock:
-            self.faults = [*self.faults, *rules]
 
-    def clear(self) -> None:
-        """Remove all rules; delays that began go on."""
-        with self._lock:
-            self.faults = []
+async def _cut_body(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    async def until_cut() -> AsyncIterator[bytes]:
+        left = rule.options["bytes"]
+        async for chunk in request.body:
+            yield chunk[:left]
+            left -= len(chunk)
+            if left <= 0:
+                break
+        raise ConnectionReset
+
+    if request.is_empty:
+        raise ConnectionReset
+    return await handler(lake, replace(request, body=until_cut()))
+
+
+async def _lost_response(_: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    await handler(lake, request)
+    raise ConnectionReset
+
+
+async def _slow_flush(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    await asyncio.sleep(rule.options["seconds"])
+    return await handler(lake, request)
+
+
+async def _poll_mid_upload(_: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    response = await handler(lake, request)
+    item = lake.address(request.raw_path).item
+    if item:
+        await run_in_threadpool(lake.options.poll, item)
+    return response
+
+
+async def _delay_visibility(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    address = await run_in_threadpool(lake.destination, request.raw_path)
+    if await run_in_threadpool(lake.find, address):
+        return await handler(lake, request)  # not a new name
+    channels, delays = rule.options["from"].split(","), lake.options.delays
+    delays.hide(address.path, channels)
+    try:
+        response = await handler(lake, request)
+    except BaseException:
+        delays.show(address.path)
+        raise
+    delays.hide(address.path, channels, rule.options["seconds"])
+    return response
+
+
+async def _detect_delay(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    address = await run_in_threadpool(lake.address, request.raw_path)
+    folder = await run_in_threadpool(DeletedFolder.of, lake.storage, address.path)
+    lake.options.delays.keep_visible(folder, rule.options["seconds"])
+    try:
+        return await handler(lake, request)
+    except BaseException:
+        lake.options.delays.forget(folder)
+        raise
+
+
+async def _shift_time(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+    drawn = random.Random(rule.options.get("seed", 0) * 1_000_003 + rule.matched)  # noqa: S311 - repeatable
+
+    def shifted(true_ns: int) -> int:
+        second = true_ns - true_ns % NANOSECONDS
+        is_same = rule.fault == "same_mtime"
+        return rule.options.setdefault("since", second) if is_same else second + drawn.randrange(NANOSECONDS)
+
+    token = TIME_SHIFT.set(shifted)
+    try:
+        return await handler(lake, request)
+    finally:
+        TIME_SHIFT.reset(token)
 
 
 @dataclass(frozen=True)
@@ -126,40 +194,43 @@ _MATCHERS = {
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """What a fault can be injected into, its own options, their defaults, and how many requests get it."""
+class _Fault:
+    """A fault: what injects it, into which operations, its own options, their defaults, how many requests get it."""
 
+    inject: Callable[[FaultRule, Handler, Lake, LakeRequest], Awaitable[Response]]  # gets what would answer otherwise
     operations: Collection[str] | None = None
     options: Mapping[str, _Option] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     count: int | None = 1
 
 
-_KINDS: dict[str, _Kind] = {
-    "throttle": _Kind(
-        options={"status": _one_of("429", "503"), "retry-after": _POSITIVE},
+_FAULTS: dict[str, _Fault] = {
+    "throttle": _Fault(
+        _fail,
+        options={"status": _one_of(*_THROTTLED), "retry-after": _POSITIVE},
         defaults={"status": "503", "retry-after": 1},
     ),
-    "lost_response": _Kind(CHANGES),
-    "lost_request": _Kind(),
-    "cut_body": _Kind(options={"bytes": _WHOLE}),
-    "token_expired": _Kind(),
-    "slow_flush": _Kind((FLUSH, BLOCK_LIST), {"seconds": _SECONDS}),
-    "delay_visibility": _Kind(
-        (CREATE, FOLDER, RENAME, PUT, BLOCK_LIST, COPY),
+    "lost_response": _Fault(_lost_response, CHANGES),
+    "lost_request": _Fault(_fail),
+    "cut_body": _Fault(_cut_body, options={"bytes": _WHOLE}),
+    "token_expired": _Fault(_fail),
+    "slow_flush": _Fault(_slow_flush, ("flush", "blocklist"), {"seconds": _SECONDS}),
+    "delay_visibility": _Fault(
+        _delay_visibility,
+        ("create", "folder", "rename", "put", "blocklist", "copy"),
         {
             "seconds": _SECONDS,
             "from": _Option("({0})(,({0}))*".format("|".join(CHANNELS)), f"one or more of {','.join(CHANNELS)}"),
         },
         {"from": ",".join(CHANNELS)},
     ),
-    "poll_mid_upload": _Kind((CREATE, APPEND, FLUSH, PUT, BLOCK, BLOCK_LIST, RENAME)),
-    "folder_in_use": _Kind((DROP,)),
-    "detect_delay": _Kind((DROP,), {"seconds": _SECONDS}),
-    "same_mtime": _Kind(WRITES, count=None),
-    "shuffle_ties": _Kind(WRITES, {"seed": _WHOLE}, {"seed": 0}, count=None),
+    "poll_mid_upload": _Fault(_poll_mid_upload, ("create", "append", "flush", "put", "block", "blocklist", "rename")),
+    "folder_in_use": _Fault(_fail, ("drop",)),
+    "detect_delay": _Fault(_detect_delay, ("drop",), {"seconds": _SECONDS}),
+    "same_mtime": _Fault(_shift_time, WRITES, count=None),
+    "shuffle_ties": _Fault(_shift_time, WRITES, {"seed": _WHOLE}, {"seed": 0}, count=None),
 }
-NAMES = tuple(_KINDS)
+NAMES = tuple(_FAULTS)
 
 
 def parse_fault(text: str) -> FaultRule:
@@ -168,12 +239,12 @@ def parse_fault(text: str) -> FaultRule:
     Raises:
         UsageError: what is wrong, and what is expected.
     """
-    fault, all_faults = f"fault {text!r}", f"Use one of {', '.join(_KINDS)}."
+    fault, all_faults = f"fault {text!r}", f"Use one of {', '.join(_FAULTS)}."
     try:
         name, *words = shlex.split(text)
     except ValueError:
         raise UsageError(f"{fault}: no name, or an open quote", all_faults) from None
-    kind = _KINDS.get(name)
+    kind = _FAULTS.get(name)
     if kind is None:
         raise UsageError(f"{fault}: unknown fault {name!r}", all_faults)
     known = {**kind.options, **_MATCHERS}
@@ -206,3 +277,73 @@ def parse_fault(text: str) -> FaultRule:
         options={key: values[key] for key in kind.options},
         text=text,
     )
+
+
+def with_fabric_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:
+    """Fabric's REST API, wrapped in its faults; of several rules the first wins."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        rule = next(iter(options.faults_of(scope["method"], scope["path"].strip("/"), ("rest",))), None)
+        if rule is None:
+            await app(scope, receive, send)
+        elif rule.fault == "throttle":
+            headers = {"Retry-After": str(rule.options["retry-after"])}
+            error = FabricApiError(_THROTTLED[rule.options["status"]][1], headers=headers)
+            await error.response()(scope, receive, send)
+        elif rule.fault == "token_expired":
+            await FabricApiError(FabricErrorCode.TokenExpired).response()(scope, receive, send)
+        else:
+            if rule.fault == "lost_response":
+                await app(scope, receive, _discard)
+            await reset_connection(scope, receive)
+
+    return answer
+
+
+async def _discard(_: Message) -> None:
+    """Drop a response."""
+
+
+@dataclass(frozen=True)
+class FaultApi:
+    """ASGI middleware: switches faults on the http listener.
+
+    `GET` shows the rules, `POST` adds those in its body, one per line, all or none, `DELETE` removes all; each answers
+    with the rules afterwards: `[{"fault": "throttle nth=2", "matched": 1}]`.
+    """
+
+    app: ASGIApp  # answers all other requests
+    options: EmulatorOptions  # holds the rules
+    token: str = field(default_factory=lambda: token_urlsafe(24), repr=False)  # in `X-Mirror-Engine-Fault-Token`
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        is_local = scope["scheme"] == "http" and host_of(scope["headers"]) in LOOPBACK_HOSTS
+        if scope["path"] != FAULT_API_PATH or not is_local:
+            await self.app(scope, receive, send)
+            return
+        response = await self._response(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _response(self, request: Request) -> JSONResponse:
+        if not hmac.compare_digest(request.headers.get(FAULT_API_HEADER, "").encode(), self.token.encode()):
+            return _error(403, f"{FAULT_API_HEADER} is not this run's token.")
+        if request.method not in _API_METHODS:
+            return _error(405, f"Use one of {', '.join(_API_METHODS)}.")
+        try:
+            if request.method == "POST":
+                lines = (await read_bounded(request.stream(), MAX_BYTES)).decode().splitlines()
+                self.options.add([parse_fault(line) for line in lines if line.strip()])
+        except UnicodeDecodeError:
+            return _error(400, "The body is not UTF-8.")
+        except UsageError as error:
+            return _error(400, str(error))
+        except StorageApiError as error:
+            return _error(error.code.status, error.message)
+        if request.method == "DELETE":
+            self.options.clear()
+        return JSONResponse([{"fault": rule.text, "matched": rule.matched} for rule in self.options.faults])
+
+
+def _error(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"code": "FaultApiError", "message": message}}, status)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.onelake.address import Address
     from mirror_engine.onelake.conditions import Conditions
-    from mirror_engine.onelake.faults import EmulatorOptions
     from mirror_engine.onelake.items import Items
+    from mirror_engine.onelake.options import EmulatorOptions
     from mirror_engine.onelake.store import LocalStore, StagedFile
     from mirror_engine.onelake.uploads import Body
     from mirror_engine.storage.base import Entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 from xml.etree import ElementTree as ET
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.lake import Lake
 
+# Operations as fault rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API
+WriteName: TypeAlias = Literal["create", "flush", "put", "blocklist", "copy"]  # these set a file's Last-Modified
+ChangeName: TypeAlias = Literal[
+    WriteName, "folder", "append", "rename", "block", "metadata", "delete", "drop", "batch", "rest"
+]
+OperationName: TypeAlias = Literal[ChangeName, "lease", "list", "read", "head"]
 VERSION = "2021-06-08"
 CONTENT_TYPE = "application/octet-stream"
 MAX_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
@@ -130,7 +136,7 @@ class LakeRequest:
 class Operation:
     """What a request asks for; it runs on a worker thread."""
 
-    name: str  # by which fault rules know it; `""` where none can be injected
+    name: OperationName | None  # None where no fault can be injected
     run: Callable[..., Response]  # gets lake, request, and the body where it takes one
     takes: Literal["", "bytes", "staged"]  # the form of the body: none, all its bytes, or a staged file
 
@@ -146,7 +152,7 @@ class Operation:
 
 
 def operation(
-    name: str = "", takes: Literal["", "bytes", "staged"] = ""
+    name: OperationName | None = None, takes: Literal["", "bytes", "staged"] = ""
 ) -> Callable[[Callable[..., Response]], Operation]:
     """Make a blocking function an `Operation`."""
     return lambda run: Operation(name, run, takes)

@@ -20,12 +20,12 @@ from mirror_engine.onelake.connection import ConnectionInfo, Listening, StateFol
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.fabric_rest import fabric_app
-from mirror_engine.onelake.fault_injection import FAULT_API_PATH, FabricFaults, FaultApi
-from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, with_fabric_faults
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of
 from mirror_engine.onelake.items import Items, NameInUse, NameUnusable
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.network import Listeners
+from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.store import LocalStore
 
@@ -58,7 +58,7 @@ def services(lake: Lake, engines: EnginePool, secret: str | None) -> ASGIApp:
     """
     lake.options.poll = engines.poll
     onelake, entra = onelake_app(lake), entra_app(secret)
-    others: dict[str | None, ASGIApp] = {FABRIC: FabricFaults(fabric_app(engines), lake.options)}
+    others: dict[str | None, ASGIApp] = {FABRIC: with_fabric_faults(fabric_app(engines), lake.options)}
     others |= dict.fromkeys(LOGINS, entra)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:

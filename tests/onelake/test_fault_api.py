@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.fault_injection import FAULT_API_HEADER, FAULT_API_PATH, FaultApi
-from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.faults import FAULT_API_HEADER, FAULT_API_PATH, FaultApi
+from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.serving import Server, ServerPlan
 
 TOKEN = {FAULT_API_HEADER: "this-run"}

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake.faults import NAMES, OPERATIONS, EmulatorOptions, FaultRule, parse_fault
+from mirror_engine.onelake.faults import NAMES, OPERATIONS, parse_fault
+from mirror_engine.onelake.options import EmulatorOptions, FaultRule
 
 
 def test_all_words_of_a_fault_are_read():

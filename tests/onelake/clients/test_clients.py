@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.onelake.faults import EmulatorOptions
+from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.serving import Server, ServerPlan
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 

@@ -1,0 +1,82 @@
+"""How the emulator differs from OneLake: its options, and the rules by which requests get faults."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.onelake.visibility import VisibilityDelays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from mirror_engine.onelake.items import Item
+
+
+@dataclass
+class FaultRule:
+    """One fault, and the requests that get it."""
+
+    fault: str  # its name (`throttle`, `lost_response` …)
+    method: str = "*"  # of the requests; `*` for all
+    path: str = "*"  # a glob on their decoded path, from the workspace on
+    nth: int = 1  # the first matching request that gets it, counted from 1
+    count: int | None = 1  # how many requests in a row get it; None for all
+    operations: Collection[str] | None = None  # of the requests; None for all
+    duration_seconds: float | None = None  # instead of `count`: all requests for so long after the first that got it
+    options: dict[str, Any] = field(default_factory=dict)  # of this fault (`{"seconds": 2.0}`)
+    text: str = ""  # as the user wrote it
+    matched: int = field(default=0, init=False)  # how many requests matched so far
+    _since: float | None = field(default=None, init=False, repr=False)
+
+    def matches(self, method: str, path: str, operations: Collection[str], now: float) -> bool:
+        """Whether this request gets the fault; each call counts as one request."""
+        if self.method not in {"*", method} or not fnmatchcase(path, self.path):
+            return False
+        if self.operations is not None and set(self.operations).isdisjoint(operations):
+            return False
+        self.matched += 1
+        if self.matched < self.nth:
+            return False
+        if self.duration_seconds is None:
+            return self.count is None or self.matched < self.nth + self.count
+        self._since = now if self._since is None else self._since
+        return now < self._since + self.duration_seconds
+
+
+@dataclass
+class EmulatorOptions:
+    """How the emulator differs from OneLake; by default not at all."""
+
+    allow_managed_folder_changes: bool = False  # let clients create, rename and delete managed folders
+    rename_updates_mtime: bool = False  # a rename sets Last-Modified, and with it a file's ETag
+    blob_batch: str = "reject"  # or "accept"
+    faults: list[FaultRule] = field(default_factory=list)
+    # Gets each injected fault: the rule's text, the request's method and its path without the query
+    on_fault: Callable[[str, str, str], None] = field(default=lambda *_: None, repr=False)
+    # Lets an item's engine scan its landing zone, and returns when it has
+    poll: Callable[[Item], None] = field(default=lambda _: None, repr=False)
+    delays: VisibilityDelays = field(default_factory=VisibilityDelays, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def faults_of(self, method: str, path: str, operations: Collection[str] = ()) -> list[FaultRule]:
+        """The rules whose fault this request gets, by its decoded path and operations; a call counts as one request."""
+        now = time.monotonic()
+        with self._lock:
+            rules = [rule for rule in self.faults if rule.matches(method, path, operations, now)]
+        for rule in rules:
+            self.on_fault(rule.text or rule.fault, method, path)
+        return rules
+
+    def add(self, rules: Collection[FaultRule]) -> None:
+        """Add rules, from the next request on."""
+        with self._lock:
+            self.faults = [*self.faults, *rules]
+
+    def clear(self) -> None:
+        """Remove all rules; delays that began go on."""
+        with self._lock:
+            self.faults = []
