@@ -78,7 +78,7 @@ class ZoneClient:
 
     def names(self, path=""):
         above = self.at(path)
-        return [line.name.removeprefix(f"{above.shown}/") for line in self.lake.list(above)]
+        return [name.removeprefix(f"{above.shown}/") for name, _ in self.lake.list(above)]
 
     def engine_sees(self, path):
         """A file's content in the store's folder; None where it is absent."""

@@ -10,7 +10,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake import blob, dfs
 from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, StorageErrorCode, reset_connection
 from mirror_engine.onelake.faults import with_faults
-from mirror_engine.onelake.requests import Dialect, LakeRequest, dialect_of, response_headers
+from mirror_engine.onelake.requests import LakeRequest, error_response, is_dfs, response_headers
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -26,7 +26,7 @@ def onelake_app(lake: Lake) -> ASGIApp:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         request = LakeRequest.of(Request(scope, receive))
         try:
-            response = await _response(lake, request, dialect_of(request))
+            response = await _response(lake, request)
         except ClientDisconnect:
             return
         except ConnectionReset:
@@ -37,14 +37,14 @@ def onelake_app(lake: Lake) -> ASGIApp:
     return answer
 
 
-async def _response(lake: Lake, request: LakeRequest, dialect: Dialect) -> Response:
+async def _response(lake: Lake, request: LakeRequest) -> Response:
     try:
-        operation = await with_faults(lake, request, operation_of(request, dialect))
+        operation = await with_faults(lake, request, operation_of(request))
         response = await operation(lake, request)
     except StorageApiError as error:
-        return dialect.error_response(request, error)
+        return error_response(request, error)
     except StorageUnavailable as error:
-        return dialect.error_response(request, StorageApiError(StorageErrorCode.ServerBusy, str(error)))
+        return error_response(request, StorageApiError(StorageErrorCode.ServerBusy, str(error)))
     for name, value in response_headers(request).items():
         response.headers.setdefault(name, value)
     return response
@@ -84,7 +84,7 @@ _ROUTES: tuple[tuple[str, str, Operation | StorageErrorCode], ...] = (
 )
 
 
-def operation_of(request: LakeRequest, dialect: Dialect) -> Operation:
+def operation_of(request: LakeRequest) -> Operation:
     """The operation that a request asks for; an error where there is none."""
     query = request.query.items()
     marks = {
@@ -99,7 +99,7 @@ def operation_of(request: LakeRequest, dialect: Dialect) -> Operation:
                 raise StorageApiError(operation)
             return operation
     if request.method == "DELETE":
-        return dfs.delete if dialect is Dialect.DFS else blob.delete
+        return dfs.delete if is_dfs(request) else blob.delete
     if request.method == "PUT":
         raise StorageApiError(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
     raise StorageApiError(StorageErrorCode.UnsupportedHttpVerb)

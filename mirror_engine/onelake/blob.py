@@ -71,7 +71,7 @@ def _blobs(
         if error.code is StorageErrorCode.PathNotFound:
             return []
         raise
-    named = [(path.name + DELIMITER * (one_level and path.properties.is_folder), path.properties) for path in paths]
+    named = [(name + DELIMITER * (one_level and properties.is_folder), properties) for name, properties in paths]
     matching = [(name, properties) for name, properties in named if name.startswith(whole) and name >= start_from]
     return sorted(matching, key=lambda pair: pair[0])
 

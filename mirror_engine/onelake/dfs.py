@@ -106,9 +106,9 @@ def list_paths(lake: Lake, request: LakeRequest) -> Response:
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message) from problem
     folder = lake.inside(lake.address(request.raw_path), request.query.get("directory", ""))
     paths = lake.list(folder, start_from, recursive=request.flag("recursive"))
-    response = JSONResponse({"paths": [_path_json(path.name, path.properties) for path in paths[:limit]]})
+    response = JSONResponse({"paths": [_path_json(*path) for path in paths[:limit]]})
     if len(paths) > limit:
-        response.headers["x-ms-continuation"] = base64.urlsafe_b64encode(paths[limit].name.encode()).decode()
+        response.headers["x-ms-continuation"] = base64.urlsafe_b64encode(paths[limit][0].encode()).decode()
     return response
 
 

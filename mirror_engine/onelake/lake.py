@@ -6,7 +6,6 @@ import io
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.landing_zone.layout import ENGINE
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
 
 COMMIT_LOCKS = 64
 MAX_BLOCK_LISTS = 1000  # remembered
-
-
-@dataclass(frozen=True)
-class ListedPath:
-    """One entry of a listing; `name` is relative to the workspace, with the item's segment as the client wrote it."""
-
-    name: str
-    properties: Properties
 
 
 class Lake:
@@ -106,13 +97,13 @@ class Lake:
             raise StorageApiError(StorageErrorCode.PathNotFound)
         return found
 
-    def list(self, folder: Address, start_from: str = "", *, recursive: bool = False) -> Sequence[ListedPath]:
-        """The entries of a folder (of a workspace: its items), by whole name in code point order: `a`, `a.txt`, `a/b`.
+    def list(
+        self, folder: Address, start_from: str = "", *, recursive: bool = False
+    ) -> Sequence[tuple[str, Properties]]:
+        """Names and properties of what is in a folder (of a workspace: its items), or with `recursive` below it.
 
-        Args:
-            folder: must exist.
-            start_from: the first name, inclusive, as `ListedPath.name` spells it.
-            recursive: all files and folders below the folder, not only those directly in it.
+        Names are relative to the workspace, with the item's segment as the client wrote it, and sorted as a whole by
+        code point (`a`, `a.txt`, `a/b`); `start_from` is the first, inclusive.
         """
         entries = self._visible(folder.path)
         if entries is None:
@@ -127,11 +118,11 @@ class Lake:
             for entry in entries:
                 name, below = f"{prefix}{entry.name}", f"{path}/{entry.name}"
                 if name >= start_from:
-                    listed.append(ListedPath(name, Properties.of(entry)))
+                    listed.append((name, Properties.of(entry)))
                 is_due = f"{name}/" >= start_from or start_from.startswith(f"{name}/")
                 if recursive and is_due and entry.kind is Kind.FOLDER:
                     pending.append((below, f"{name}/", self._visible(below) or ()))
-        return sorted(listed, key=lambda path: path.name)
+        return sorted(listed, key=lambda pair: pair[0])
 
     def _visible(self, path: str) -> Sequence[Entry] | None:
         entries, is_hidden = self.storage.list(path), self.options.delays.is_hidden

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from mirror_engine.onelake.entra import carries
 from mirror_engine.onelake.fabric_rest import error_json
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK_HOSTS, host_of, is_served
-from mirror_engine.onelake.requests import LakeRequest, dialect_of, response_headers
+from mirror_engine.onelake.requests import LakeRequest, error_body, response_headers
 from mirror_engine.onelake.uploads import LIMITS
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def reject(  # noqa: PLR0913 - what an answer is made of
         body = json.dumps(error_json(request.id, code, message)).encode()
         form = {"content-type": "application/json", "x-ms-public-api-error-code": code, "requestid": request.id}
     else:
-        body, media_type = dialect_of(request).error_body(code, message)
+        body, media_type = error_body(request, code, message)
         form = {"content-type": media_type, "x-ms-error-code": code, **response_headers(request)}
     whole = {"content-length": str(len(body)), "connection": "close", **form, **(headers or {})}
     encoded = [(name.encode(), value.encode()) for name, value in whole.items()]

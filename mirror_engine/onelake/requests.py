@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
@@ -204,42 +203,37 @@ def path_headers(properties: Properties) -> dict[str, str]:
     return headers | ({"x-ms-meta-hdi_isfolder": "true"} if properties.is_folder else {})
 
 
-class Dialect(Enum):
-    """The form of errors: JSON or XML."""
-
-    DFS = "dfs"
-    BLOB = "blob"
-
-    def error_response(self, request: LakeRequest, error: StorageApiError) -> Response:
-        """An error; without a body for HEAD and 304."""
-        code = error.code.dfs_code if self is Dialect.DFS else error.code.blob_code
-        body, media_type = self.error_body(code, f"{error.message}\nRequestId:{request.id}")
-        headers = {**response_headers(request), "x-ms-error-code": code, **error.headers}
-        if request.method == "HEAD" or error.code is StorageErrorCode.NotModified:
-            return Response(b"", error.code.status, headers)
-        return Response(body, error.code.status, headers, media_type=media_type)
-
-    def error_body(self, code: str, message: str) -> tuple[bytes, str]:
-        """The body of an error, and its media type."""
-        if self is Dialect.DFS:
-            body = json.dumps({"error": {"code": code, "message": message}}).encode()
-            return body, "application/json;charset=utf-8"
-        root = ET.Element("Error")
-        ET.SubElement(root, "Code").text = code
-        ET.SubElement(root, "Message").text = message
-        return ET.tostring(root, "utf-8", xml_declaration=True), "application/xml"
+def error_response(request: LakeRequest, error: StorageApiError) -> Response:
+    """An error in the request's dialect; without a body for HEAD and 304."""
+    code = error.code.dfs_code if is_dfs(request) else error.code.blob_code
+    body, media_type = error_body(request, code, f"{error.message}\nRequestId:{request.id}")
+    headers = {**response_headers(request), "x-ms-error-code": code, **error.headers}
+    if request.method == "HEAD" or error.code is StorageErrorCode.NotModified:
+        return Response(b"", error.code.status, headers)
+    return Response(body, error.code.status, headers, media_type=media_type)
 
 
-def dialect_of(request: LakeRequest) -> Dialect:
-    """A production host name decides; on loopback the parameters and headers that only one dialect has."""
+def error_body(request: LakeRequest, code: str, message: str) -> tuple[bytes, str]:
+    """The body of an error, JSON or XML, and its media type."""
+    if is_dfs(request):
+        body = json.dumps({"error": {"code": code, "message": message}}).encode()
+        return body, "application/json;charset=utf-8"
+    root = ET.Element("Error")
+    ET.SubElement(root, "Code").text = code
+    ET.SubElement(root, "Message").text = message
+    return ET.tostring(root, "utf-8", xml_declaration=True), "application/xml"
+
+
+def is_dfs(request: LakeRequest) -> bool:
+    """Whether a request speaks DFS, else Blob: by its host, on loopback by what only one of them has."""
     if request.host.endswith((DFS, BLOB)):
-        return Dialect.DFS if request.host.endswith(DFS) else Dialect.BLOB
+        return request.host.endswith(DFS)
     if request.query.keys() & {"restype", "comp"}:
-        return Dialect.BLOB
+        return False
     if request.query.keys() & {"resource", "action", "mode"} or "x-ms-rename-source" in request.headers:
-        return Dialect.DFS
+        return True
     is_blob = request.headers.keys() & {"x-ms-blob-type", "x-ms-copy-source"}
-    return Dialect.BLOB if is_blob or "application/xml" in request.headers.get("accept", "") else Dialect.DFS
+    return not is_blob and "application/xml" not in request.headers.get("accept", "")
 
 
 async def read_bounded(body: AsyncIterator[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:

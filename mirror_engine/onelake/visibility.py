@@ -53,12 +53,6 @@ class DeletedFolder:
                         contents[below] = file.read()
         return DeletedFolder(path, entries, contents)
 
-    def list(self, folder: str) -> Sequence[Entry] | None:
-        """The entries of a folder in it; None where there is no such folder."""
-        if folder not in self.entries or self.entries[folder].kind is not Kind.FOLDER:
-            return None
-        return [entry for path, entry in self.entries.items() if path.rpartition("/")[0] == folder]
-
 
 class VisibilityDelays:
     """Delayed names and deleted folders; paths are relative to the store. Thread-safe."""
@@ -104,20 +98,16 @@ class EngineView:
     def list(self, folder: str) -> Sequence[Entry] | None:
         path = joined(self._item, folder)
         if deleted := self._deleted(folder):
-            return deleted.list(path)
-        entries = self._storage.list(folder)
+            found = deleted.entries.get(path)
+            entries: Sequence[Entry] | None = [] if found and found.kind is Kind.FOLDER else None
+        else:
+            entries = self._storage.list(folder)
         if entries is None:
             return None
-        kept = [
-            each.entries[each.path] for each in self._delays.deleted_folders() if each.path.rpartition("/")[0] == path
-        ]
-        replaced = {entry.name for entry in kept}
-        visible = [
-            entry
-            for entry in entries
-            if entry.name not in replaced and not self._delays.is_hidden(f"{path}/{entry.name}", ENGINE)
-        ]
-        return sorted([*visible, *kept], key=lambda entry: entry.name)
+        shown = {each.name: each for each in entries if not self._delays.is_hidden(f"{path}/{each.name}", ENGINE)}
+        for kept in self._delays.deleted_folders():
+            shown |= {each.name: each for at, each in kept.entries.items() if at.rpartition("/")[0] == path}
+        return [entry for _, entry in sorted(shown.items())]
 
     def stat(self, path: str) -> Entry | None:
         if deleted := self._deleted(path):

@@ -115,7 +115,7 @@ def test_managed_folders_cannot_be_changed(filled, path):
             with refused(Code.ManagedFolderOperationNotAllowed):
                 attempt()
     assert filled.read("T/f") == b"abc"
-    assert [entry.name for entry in lake.list(filled.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
+    assert [name for name, _ in lake.list(filled.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]
 
 
 def test_managed_folder_changes_can_be_allowed(zone):
