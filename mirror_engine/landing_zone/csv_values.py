@@ -13,6 +13,7 @@ import math
 import re
 import struct
 from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -100,8 +101,11 @@ def _double(text: str) -> float:
 
 
 def _single(text: str) -> float:
-    """The single-precision number nearest to the double that is written."""
+    """The nearest single-precision number: an inexact double is rounded to odd first, then rounding again is exact."""
     value = _double(text)
+    is_even = struct.pack("<d", value)[0] % 2 == 0
+    if value and math.isfinite(value) and is_even and (exact := Decimal(text.strip(SPACES))) != value:
+        value = math.nextafter(value, math.inf if exact > value else -math.inf)
     try:
         rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:

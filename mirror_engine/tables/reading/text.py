@@ -47,7 +47,7 @@ _WHOLE: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {
     "short": (_INTEGER, lambda texts: texts.cast(pa.int16())),
     "integer": (_INTEGER, lambda texts: texts.cast(pa.int32())),
     "long": (_INTEGER, lambda texts: texts.cast(pa.int64())),
-    "float": (_NUMBER, lambda texts: texts.cast(pa.float64()).cast(pa.float32())),
+    "float": (_NUMBER, lambda texts: texts.cast(pa.float32())),
     "double": (_NUMBER, lambda texts: texts.cast(pa.float64())),
     "boolean": (r"(?i)^(?:true|false)$", lambda texts: pc.equal(pc.ascii_lower(texts), "true")),
     "date": (_DAY + "$", lambda texts: texts.cast(pa.date32())),

@@ -268,7 +268,8 @@ CELLS = st.lists(
 @example("long", ["0x1F"])
 @example("date", ["0000-01-01"])
 @example("float", ["1e39"])
-@example("float", ["16777217", "0.1"])
+@example("float", ["16777217", "0.1", "-1.0000000596046447753906250000000000000001", "3.4028235677973366e38"])
+@example("float", ["3.4028235677973367e38"])
 @example("timestamp", ["2024-02-29T08:00:00.5Z", "2024-02-29 08:00:00+00:00"])
 @example("timestamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999", None])
 def test_the_fast_reading_equals_the_exact_one(kind: str, cells: list[str | None]) -> None:
