@@ -107,25 +107,6 @@ def test_interleaved_keys_and_null_keys_end_as_replay_says(log: Log, held: list[
     assert matched_rows(codes, markers, prior).tolist() == [effect.matched for effect in effects]
 
 
-@given(logs)
-def test_net_changes_are_ordered_and_at_most_one_of_a_key_takes_part_in_matching(log: Log) -> None:
-    codes, markers = arrays([code for code, _ in log], [marker for _, marker in log])
-    net = net_changes(codes, markers)
-    matching = codes[net.position[net.role != Role.INSERT]]
-    assert (np.diff(net.position) > 0).all()
-    assert len(np.unique(matching)) == len(matching)
-    assert NO_KEY not in matching
-    assert all(copies >= 1 for copies in net.copies[net.role == Role.INSERT])
-    assert all(copies == 0 for copies in net.copies[net.role == Role.DELETE])
-
-
-def test_no_change_at_all_is_no_net_change() -> None:
-    codes, markers = arrays([], [])
-    assert len(net_changes(codes, markers).position) == 0
-    assert len(matched_rows(codes, markers, np.empty(0, dtype=np.int64))) == 0
-    assert len(key_codes(pa.table({"k": pa.chunked_array([], pa.string())})).codes) == 0
-
-
 UTC = dt.timezone.utc
 KEY_VALUES: dict[pa.DataType, list[Any]] = {
     pa.string(): ["", "a", "A", "a ", "ß", "ss", "\u00e9", "e\u0301", "\x00"],

@@ -21,12 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
-from mirror_engine.tables.base import ChangeBatch
+from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.changes.net_changes import Role, key_codes
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges, prior_rows, staged
 from mirror_engine.tables.log.commit import create_table
 from mirror_engine.tables.log.snapshot import DeltaLog, open_log
 from mirror_engine.tables.log.statistics import bounds_of
+from mirror_engine.tables.merge.key_matches import count_matches
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
@@ -85,9 +86,12 @@ def test_staged_changes_do_to_any_table_what_replay_says(before: list[Any], file
     try:
         log = table_of(folder / "T", rows)
         landed = tuple(file_rows(str(n), SCHEMA, SCHEMA.names, *file) for n, file in enumerate(changes))
-        with staged(ChangeBatch(landed, SCHEMA, KEYS), log, folder / "scratch") as ready:
+        batch = ChangeBatch(landed, SCHEMA, KEYS)
+        assert count_matches(ChangeBatch(landed, SCHEMA), log) == (MatchCounts(),) * len(files), "without keys"
+        with staged(batch, log, folder / "scratch") as ready:
             found = merged(rows, ready)
         assert not list((folder / "scratch").iterdir())
+        assert count_matches(batch, log) == ready.match_counts
     finally:
         shutil.rmtree(folder)
     expected, effects = replay(
@@ -140,6 +144,14 @@ def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path: Path) ->
         wanted = pa.table({"a": pa.array(keys, pa.int32()), "b": ["x", "x"]})
         assert [file.path for file in log.data_files(bounds_of(wanted))] == [new.path]
         assert prior_rows(wanted, key_codes(wanted), log).tolist() == [int(key in {7, 9}) for key in keys]
+
+
+def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path: Path) -> None:
+    log = table_of(tmp_path / "T", [(1, "x", 0), (5, "y", 0)])
+    for part in (tmp_path / "T").glob("*.parquet"):
+        part.unlink()  # whoever reads it fails
+    file = file_rows("f", SCHEMA, SCHEMA.names, (0, 6, "x", 1), (0, 6, "x", 2))
+    assert count_matches(ChangeBatch((file,), SCHEMA, KEYS), log) == (MatchCounts(1, 0),)
 
 
 def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:

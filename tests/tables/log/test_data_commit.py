@@ -156,15 +156,6 @@ def add_a_part(table: Scenario, log: DeltaLog, schema: TableSchema = SIMPLE) -> 
     add_parts(table.table, log, schema, [part], table.record())
 
 
-def test_inserts_are_committed_without_spark_with_their_transaction_and_record(table: Scenario) -> None:
-    outcome = table.change((0, 1, "Linz"), (0, 2, None))
-    assert (outcome.operation, outcome.version) == ("APPEND", 1)
-    assert opened(table).table.transaction_version(table.record().application) == 1
-    state = table.writer.snapshot(table.table)
-    assert (state.record_version, state.record.progress.batch) == (1, 1)
-    assert protocol_faults(opened(table).folder) == []
-
-
 def test_checkpoints_come_with_rows_and_without(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
     table.change((0, 1, "Linz"))

@@ -88,12 +88,6 @@ def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer: Del
     assert table.found(0) == [(1, "Linz"), (2, "Linz"), (7, "Wels"), (7, "Wels")]
 
 
-def test_the_example_of_chapter_4(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("Id:string", "City:string"), ["Id"])
-    table.change((0, "A1", "Linz"), (1, "A1", "Wels"), (2, "A1", None), (0, "B7", "Graz"))
-    assert table.found() == [("B7", "Graz")]
-
-
 MARKERS = (0, 1, 2, 4)
 
 
@@ -128,32 +122,6 @@ def test_a_column_that_a_file_lacks_becomes_null(writer: DeltaWriter) -> None:
         table.file(["b", "a", "Id"], (4, 7, 8, 4), (1, 9, 9, 5)),
     )
     assert table.found() == [(1, None, 30), (3, 2, 3), (4, 8, 7), (5, 9, 9)]
-
-
-def test_keys_may_come_to_a_keyless_table(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("Id", "City:string"))
-    table.change((0, 1, "a"), (0, 1, "a"), (0, 2, "c"))
-    assert table.change((0, 1, "b"), (0, None, None)).matches == (MatchCounts(),)
-    table.keys = ("Id",)
-    assert table.change((1, 1, "z")).matches == (MatchCounts(0, 1),)
-    assert table.found() == [*[(1, "z")] * 3, (2, "c"), (None, None)]
-
-
-def test_keys_compare_by_typed_value(writer: DeltaWriter) -> None:
-    """LZ-4.9: NaN equals NaN, -0.0 equals 0.0; text by code point."""
-    table = Scenario(writer, schema_of("d:double", "t:string", "v"), ["d", "t"])
-    table.change((0, math.nan, "a", 1), (0, -0.0, "a", 2), (0, 1.5, "a", 3), (0, 1.5, "A", 4), (0, 1.5, "a ", 5))
-    outcome = table.change((1, math.nan, "a", 10), (1, 0.0, "a", 20), (2, 1.5, "a", None), (0, 1.5, "A", 40))
-    assert sorted(row[2] for row in table.found()) == [4, 5, 10, 20, 40]
-    assert outcome.matches == (MatchCounts(1, 0),)
-
-
-def test_the_first_batch_may_make_the_table(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    outcome = table.change((4, 1, "a"), (2, 2, None), (1, 1, "b"))
-    assert table.found() == [(1, "b")]
-    state = writer.snapshot("dbo/T")
-    assert (state.version, state.record_version, state.record.progress.batch) == (outcome.version, outcome.version, 1)
 
 
 @pytest.mark.parametrize("rows", [(), ((2, 9, None),)], ids=["no rows", "nothing to delete"])
@@ -205,64 +173,6 @@ def test_a_dropped_table_is_gone_and_can_be_made_anew(writer: DeltaWriter) -> No
         other.change((4, "k", number))
     assert other.found() == [("k", 3)]
     assert [entry.version for entry in writer.history("dbo/T")] == [4, 3, 2, 1, 0]
-
-
-def test_new_columns_come_with_the_batch_that_has_them(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    table.change((0, 1, "a"), (0, 2, "b"))
-    table.schema = schema_of("Id!", "City:string", "n:timestamp_ntz", "m:decimal(5,2)")
-    table.apply(table.file(["Id", "m"], (1, 2, Decimal("1.50")), (0, 3, None)))
-    assert table.found() == [(1, "a", None, None), (2, None, None, Decimal("1.50")), (3, None, None, None)]
-    state = writer.snapshot("dbo/T")
-    assert state.schema == table.schema
-    assert table.found(1) == [(1, "a"), (2, "b")]
-
-
-def test_a_not_null_column_may_come_while_the_table_is_empty(writer: DeltaWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    table.change((0, 1, "a"))
-    table.change((2, 1, None))
-    table.schema = schema_of("Id!", "City:string", "n!", "Odd name:string!")
-    table.change((0, 1, "b", 2, "c"))
-    assert table.found() == [(1, "b", 2, "c")]
-    state = writer.snapshot("dbo/T")
-    assert state.schema == table.schema
-
-
-ODD_NAMES = [
-    "a b",
-    "a,b",
-    "a;b",
-    "{x}",
-    "(y)",
-    "n\nl",
-    "t\tb",
-    "e=f",
-    "b`t",
-    "v.x",
-    "ünï 日本",
-    "q'\"",
-    "c0",
-    "s",
-    "t.`Id`",
-]
-
-
-def test_odd_column_names_are_kept(writer: DeltaWriter) -> None:
-    """LZ-1.10."""
-    table = Scenario(writer, schema_of("I d!", *[f"{name}:string" for name in ODD_NAMES]), ["I d", "a,b"])
-    table.change((0, 1, *ODD_NAMES), (0, 2, *ODD_NAMES))
-    table.change((1, 1, "new", *ODD_NAMES[1:]), (2, 2, *ODD_NAMES), (0, 3, *([None] * len(ODD_NAMES))))
-    assert table.found() == sorted([(1, "new", *ODD_NAMES[1:]), (3, *([None] * len(ODD_NAMES)))], key=repr)
-
-
-def test_an_odd_name_may_come_to_a_table_that_has_rows(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("Id!", "v.x:string", "n:timestamp_ntz"), ["Id"])
-    table.change((0, 1, "a", None), (0, 2, "b", naive(2026, 1, 1)))
-    table.schema = schema_of("Id!", "v.x:string", "n:timestamp_ntz", "Qty (kg):string", "plain")
-    table.change((1, 2, "c", None, "d", 5))
-    assert table.found() == [(1, "a", None, None, None), (2, "c", None, "d", 5)]
-    assert table.found(1) == [(1, "a", None), (2, "b", naive(2026, 1, 1))]
 
 
 VALUES: dict[str, list[Any]] = {
@@ -332,19 +242,6 @@ def test_columns_of_all_types_can_be_keys_together(writer: DeltaWriter) -> None:
     assert outcome.matches == (MatchCounts(),)
     table.change(*[(2, *key, None) for key in keys[1:]])
     assert [row[-1] for row in table.found()] == [10]
-
-
-def test_instants_beyond_pythons_years_survive(writer: DeltaWriter) -> None:
-    table = Scenario(writer, schema_of("Id", "t:timestamp", "d:date"), ["Id"])
-    file = table.file(["Id"], (0, 1), (0, 2))
-    instants = pa.array([-(2**55), 2**55], pa.int64()).cast(pa.timestamp("us", "UTC"))
-    days = pa.array([-1_000_000, 3_000_000], pa.int32()).cast(pa.date32())
-    rows = file.rows.table.append_column("t", instants).append_column("d", days)  # type: ignore[attr-defined]
-    table.apply(replace(file, rows=replace(file.rows, table=rows)))  # type: ignore[type-var]
-    found = writer.rows("dbo/T")
-    found = found.sort_by("Id")
-    assert found["t"].combine_chunks().equals(instants)
-    assert found["d"].combine_chunks().equals(days)
 
 
 PARTITIONS = ["x y", "a%20b", "a/b", "k=v", "q'\"`", "ünï-日本", "t\tn\n", ":*?[]{}#", None, "\\", "..", "x" * 120]

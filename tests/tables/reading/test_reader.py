@@ -141,12 +141,6 @@ def test_inserts_without_marker_after_markers_are_noted(zone: Zone) -> None:
     assert codes(zone.reads(parquet_table(pa.table({"Id": [1], "City": ["L"]}).slice(0, 0)), facts=after_markers)) == []
 
 
-def test_a_zero_row_file_makes_the_table_and_leaves_it_empty(zone: Zone) -> None:
-    read = zone.reads(parquet_table(pa.table({"Id": [1], "City": ["L"]}).slice(0, 0)))
-    assert (rows(read), read.rows.markers, read.facts.is_empty) == ([], {}, True)
-    assert read.facts.schema == TableSchema((ID, CITY))
-
-
 def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone: Zone) -> None:
     content = parquet(**{"Id": [1], MARKER_COLUMN: [2]})
     assert zone.reads(content).facts.is_empty
@@ -189,19 +183,6 @@ def test_rows_of_a_rejected_file_leave_the_scratch_folder(strict: Zone) -> None:
 # --- schema
 
 
-def test_columns_come_under_the_tables_spelling(zone: Zone) -> None:
-    read = zone.reads(parquet(ID=[1], city=["Linz"]), facts=FILLED)
-    assert rows(read) == [{"Id": 1, "City": "Linz", MARKER_COLUMN: 0}]
-    assert read.facts.schema == FILLED.schema
-
-
-def test_missing_columns_are_absent_and_new_ones_join(zone: Zone) -> None:
-    read = zone.reads(parquet(**{"Id": [1], "Zip": ["4020"], MARKER_COLUMN: [1]}), facts=FILLED)
-    assert rows(read) == [{"Id": 1, "Zip": "4020", MARKER_COLUMN: 1}]
-    assert read.facts.schema == TableSchema((ID, CITY, Column("Zip", "string")))
-    assert codes(read) == ["ME054", "ME041"]
-
-
 NOT_NULL = TableContext(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
 
 
@@ -212,36 +193,6 @@ def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(zone: Zone) -
         parquet(**{"Id": [1, 2, 3], "City": [None, None, "Wels"], MARKER_COLUMN: [2, 4, 0]}), facts=NOT_NULL
     )
     assert (error.diagnostic.code, error.diagnostic.row, error.diagnostic.column) == ("ME048", 2, "City")
-
-
-def test_key_only_delete_files_lack_not_null_columns_freely(zone: Zone) -> None:
-    assert zone.reads(parquet(**{"Id": [1], MARKER_COLUMN: [2]}), facts=NOT_NULL).rows.markers == {2: 1}
-    assert zone.rejects(parquet(**{"Id": [1], MARKER_COLUMN: [1]}), facts=NOT_NULL).diagnostic.code == "ME046"
-
-
-def test_an_all_null_column_becomes_integers_or_what_the_table_has(zone: Zone, tmp_path: Path) -> None:
-    content = parquet(Id=[1], City=pa.nulls(1))
-    first = zone.reads(content)
-    assert first.rows.rows.schema.field("City").type == pa.int32()
-    assert zone.rejects(content, facts=FILLED).diagnostic.code == "ME044"
-    untyped = Zone(tmp_path, Config(all_null_columns="untyped"))
-    assert untyped.reads(content).facts.schema == TableSchema((ID,))
-    assert rows(untyped.reads(content)) == [{"Id": 1, MARKER_COLUMN: 0}]
-    later = untyped.reads(content, facts=FILLED)
-    assert (rows(later), codes(later)) == ([{"Id": 1, "City": None, MARKER_COLUMN: 0}], [])
-
-
-@pytest.mark.parametrize("naive_timestamps", ["utc", "ntz"])
-def test_times_that_gain_or_lose_their_zone_are_noted_and_read_as_the_tables(
-    tmp_path: Path, naive_timestamps: str
-) -> None:
-    zone = Zone(tmp_path, Config(naive_timestamps=naive_timestamps))  # type: ignore[arg-type]
-    first = zone.reads(parquet(Id=[1], at=pa.array([5], pa.timestamp("ms", "UTC"))))
-    later = zone.reads(parquet(Id=[1], at=pa.array([5], pa.timestamp("us"))), facts=first.facts)
-    assert (codes(first), codes(later)) == ([], ["ME051"])
-    assert later.rows.rows.schema.field("at").type == pa.timestamp("us", "UTC")
-    assert (later.facts.naive_columns, later.facts.utc_columns) == ({"at"}, {"at"})
-    assert later.facts.schema == first.facts.schema
 
 
 @pytest.mark.parametrize(("table", "reason"), [({MARKER_COLUMN: [0]}, "no data column"), ({"": [1]}, "no name")])
@@ -396,19 +347,6 @@ def test_a_text_table_has_all_declared_columns_whatever_the_header_names(zone: Z
     assert rows(read) == [{"Id": 1, MARKER_COLUMN: 4}]
     assert read.facts.schema == TableSchema(metadata.declared_columns)
     assert "ME041" in codes(read)
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("Id,City,Zip,__rowMarker__\r\n1,Linz,4020,0\r\n1,,,2\r\n", "ME048"),
-        ("Id,City,__rowMarker__\r\n1,,2\r\n", "ME046"),
-    ],
-)
-def test_null_in_a_not_null_column_of_text_is_rejected_in_delete_rows_too(zone: Zone, text: str, code: str) -> None:
-    error = zone.rejects(text.encode(), TEXT, path="a.csv")
-    assert error.diagnostic.code == code
-    assert error.diagnostic.row == (2 if code == "ME048" else None)
 
 
 def test_a_header_of_undeclared_columns_alone_leaves_all_others_empty(zone: Zone) -> None:

@@ -134,12 +134,6 @@ def test_a_snappy_frame_beyond_its_bound_is_damaged() -> None:
     assert rejection(frame).endswith("its snappy data is damaged or ends early [ME024]")
 
 
-def test_snappy_without_its_framing_format_is_rejected() -> None:
-    hadoop = len(PLAIN).to_bytes(4, "big") + len(snappy(PLAIN)).to_bytes(4, "big") + snappy(PLAIN)
-    assert rejection(hadoop).endswith("neither text nor compressed with GZIP, ZSTD or Snappy's framing format [ME024]")
-    assert rejection(snappy(PLAIN)).endswith("bytes that are not in the declared encoding [ME061]")
-
-
 def test_two_gzip_members_are_one_text() -> None:
     assert rows(gzip.compress(PLAIN[:30]) + gzip.compress(PLAIN[30:])) == ROWS
 
@@ -149,14 +143,6 @@ def test_a_bomb_is_rejected_while_it_is_decompressed() -> None:
     assert rejection(bomb, Config(max_row_size=1 << 18)) == (
         ", row 1: the row exceeds the limit of 262144 bytes [ME075]"
     )
-
-
-@pytest.mark.parametrize(
-    ("encoding", "name"), [("utf-8-sig", "UTF-8"), ("utf-16", "Unicode"), ("cp1252", "Windows-1252")]
-)
-def test_text_is_read_in_its_declared_encoding(encoding: str, name: str) -> None:
-    content = "Id,City\r\n1,K\u00f6ln\r\n".encode(encoding)
-    assert rows(content, Encoding=name) == [{"Id": 1, "City": "K\u00f6ln"}]
 
 
 @pytest.mark.parametrize(
@@ -215,17 +201,6 @@ def test_the_text_marker_may_be_any_column_in_any_case() -> None:
     assert codes(b"__ROWMARKER__,Id\r\n4,1\r\n") == ["ME052", "ME034"]
     assert rows(b'Id,__ROWMARKER__,City\r\n1,"4",x\r\n') == [{"Id": 1, "City": "x", "__rowMarker__": 4}]
     assert "[ME052]" in rejection(b"__ROWMARKER__,Id\r\n4,1\r\n", Config(strict=True))
-
-
-def test_a_lone_header_is_a_file_without_rows() -> None:
-    file = opened(b"Id,City")
-    assert list(file.batches()) == []
-    assert [diagnostic.code for diagnostic in file.diagnostics] == ["ME058"]
-    assert [column.name for column in file.columns] == ["Id", "City"]
-
-
-def test_other_line_ends_are_noted_once() -> None:
-    assert codes(PLAIN.replace(b"\r", b"")) == ["ME062"]
 
 
 def test_rows_without_a_known_column_still_count() -> None:
