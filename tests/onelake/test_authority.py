@@ -14,7 +14,7 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from wire import connected, running, trusting
+from wire import connected, running
 
 from mirror_engine.onelake import authority
 from mirror_engine.onelake.authority import Authority, create_authority
@@ -92,12 +92,6 @@ def test_the_authority_cannot_sign_for_other_names(tmp_path, name, monkeypatch) 
     is_own = name.startswith("onelake.")
     assert (done.returncode == 0) is is_own
     assert is_own or "permitted subtree violation" in done.stderr + done.stdout
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_python_at_its_strictest_trusts_the_loopback(host) -> None:
-    with running(silent) as emulator, connected(emulator.https_port) as plain:
-        trusting().wrap_socket(plain, server_hostname=host).close()
 
 
 def test_a_client_without_the_authority_does_not_trust_the_emulator() -> None:

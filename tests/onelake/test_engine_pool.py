@@ -143,15 +143,6 @@ def test_running_items_continue_after_an_emulator_restart(store):
     assert len(commits) == 2
 
 
-def test_a_folder_created_outside_the_emulator_is_replicated_once_started(store, tmp_path):
-    store.pool.start_all()
-    LandingZoneWriter(tmp_path / "shop" / "byhand").table("Orders", keys=["id"], types=TYPES).apply_changes((0, ROW))
-    [item] = [item for item in store.items.all() if item.name == "byhand"]
-    assert store.status(item) is DatabaseStatus.INITIALIZED
-    store.pool.start(item)
-    store.until(lambda: store.writer_of(item).rows("dbo/Orders") is not None)
-
-
 def test_start_and_stop_may_be_repeated(store):
     for _ in range(3):
         store.pool.start(store.item)

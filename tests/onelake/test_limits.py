@@ -7,7 +7,7 @@ import contextlib
 import time
 
 import pytest
-from wire import connected, exchange, request, rest_of, running, status_of, trusting
+from wire import connected, exchange, request, rest_of, running, status_of
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import network as server
@@ -204,12 +204,3 @@ def test_the_emulator_stops_during_an_endless_response(monkeypatch) -> None:
 def test_a_port_that_is_taken_is_wrong_usage() -> None:
     with running(counting) as emulator, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
         Listeners(counting, None, port=emulator.http_port).start()
-
-
-def test_large_bodies_pass_every_listener(emulator: Listeners) -> None:
-    body = bytes(3_000_000)
-    asked = request("PUT", "/", "localhost", f"Content-Length: {len(body)}") + body
-    with trusting().wrap_socket(connected(emulator.https_port), server_hostname="localhost") as secure:
-        secure.sendall(asked)
-        assert body_of(rest_of(secure)).endswith(b"3000000\r\n0\r\n\r\n")
-    assert b"3000000" in body_of(exchange(emulator.http_port, asked))

@@ -67,19 +67,6 @@ def test_names_that_are_attacks_break_no_line(window) -> None:
     assert {dict(labels).get("table") for _, labels in reported} >= {EVIL_TABLE, r"T\x07able"}
 
 
-def test_requests_are_counted_for_each_server(window) -> None:
-    metrics, other = Metrics(StatusCache(window.items)), Metrics(StatusCache(window.items))
-    for method, status in (("GET", 200), ("GET", 200), ("PUT", 404)):
-        metrics.count_request(method, status)
-    counted = {
-        (dict(labels)["method"], dict(labels)["status"]): value
-        for (name, labels), value in samples(metrics).items()
-        if name == "mirror_engine_emulator_requests_total"
-    }
-    assert counted == {("GET", "200"): 2.0, ("PUT", "404"): 1.0}
-    assert b'requests_total{method="GET"' not in other.text()
-
-
 def test_an_unreadable_mirror_is_down_and_the_others_have_metrics(window) -> None:
     (window.folder / EVIL).rename(window.folder / "elsewhere")
     reported = samples(Metrics(StatusCache(window.items)))

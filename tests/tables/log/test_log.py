@@ -114,27 +114,6 @@ def test_a_folder_without_commits_is_no_table(tmp_path: Path) -> None:
     assert open_log(tmp_path / "file") is None
 
 
-@pytest.mark.parametrize("damage", ["truncated", "garbage", "gap", "no start"])
-def test_a_damaged_log_is_told_as_such(reading: SparkDeltaWriter, damage: str) -> None:
-    table = Scenario(reading, SIMPLE, ["Id"])
-    table.create()
-    table.change()
-    table.change()
-    folder = reading._tables.path("dbo/T")
-    match damage:
-        case "truncated":
-            commit(folder, 2).write_text('{"txn":{"appId":')
-        case "garbage":
-            commit(folder, 1).write_bytes(b"\xff\xfe\x00")
-        case "gap":
-            commit(folder, 1).unlink()
-        case _:
-            commit(folder, 0).unlink()
-    with pytest.raises(TableDamaged, match=r"T: commit .* of its Delta log is (missing|cut off or damaged)") as damaged:
-        reading.snapshot("dbo/T")
-    assert "\n" not in damaged.value.message
-
-
 def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path: Path) -> None:
     folder = made(tmp_path / "T")
     record_only(known_log(folder), record(1))

@@ -213,17 +213,3 @@ def test_what_a_killed_deltalake_left_goes_once_it_is_old(writer: DeltalakeWrite
     assert all(path.exists() for path in left)
     writer.maintain(table.table, 0.0)
     assert not any(path.exists() for path in left)
-
-
-def test_compacting_and_vacuuming_keep_rows_and_record(writer: DeltalakeWriter) -> None:
-    table = Scenario(writer, SIMPLE, ["Id"])
-    for number in range(4):
-        table.change((0, number, "Linz"))
-    done = writer.maintain(table.table, 0.0)
-    assert (done["files_added"], done["files_removed"], done["files_deleted"]) == (1, 4, 4)
-    state = writer.snapshot(table.table)
-    assert state.record_version == 4
-    assert len(table.found()) == 4
-    table.version = state.record_version
-    table.change((2, 0, None))
-    assert len(table.found()) == 3

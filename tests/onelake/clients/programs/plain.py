@@ -9,7 +9,7 @@ import httpx
 import pytest
 import requests
 from azure.identity import DefaultAzureCredential
-from places import DFS, FOLDER, HTTP, ITEM, KEY, LANDING_ZONE, MIB, SCOPE, WORKSPACE, new_table
+from places import DFS, FOLDER, HTTP, KEY, LANDING_ZONE, MIB, SCOPE, WORKSPACE, new_table
 from pyarrow import fs
 
 TOKEN = {"Authorization": f"Bearer {DefaultAzureCredential().get_token(SCOPE).token}"}
@@ -46,27 +46,6 @@ def test_a_file_is_landed_renamed_by_path_or_url_and_read(ask, table, prefix):
     ask("PATCH", f"{zone}a.csv?action=append&position=5&flush=true", 202, "2\n")
     assert [(path.name, path.read_bytes()) for path in (FOLDER / table).iterdir()] == [("a.csv", b"id\n1\n2\n")]
     assert ask("GET", f"{zone}a.csv", 200).text == "id\n1\n2\n"
-
-
-def test_listings_name_the_item_as_the_url_does(ask, table):
-    ask("PUT", f"{LANDING_ZONE}/{table}/a.csv?resource=file", 201)
-    for url in (
-        f"?resource=filesystem&recursive=false&directory=/{LANDING_ZONE}/{table}/",
-        f"{LANDING_ZONE}?resource=filesystem&recursive=true&directory={table}",
-    ):
-        [path] = ask("GET", url, 200).json()["paths"]
-        assert path["name"] == f"{LANDING_ZONE}/{table}/a.csv"
-        assert (path["contentLength"], path.get("isDirectory")) == ("0", None)
-
-
-def test_errors_arrive_as_onelake_sends_them(ask, table):
-    for method, path, status, code in (
-        ("PUT", "Files/LandingZone/T?resource=directory", 404, "ArtifactNotFound"),
-        ("DELETE", f"{ITEM}/Files?recursive=true", 403, "ManagedFolderOperationNotAllowed"),
-        ("GET", f"{LANDING_ZONE}/{table}?resource=filesystem", 404, "PathNotFound"),
-    ):
-        answer = ask(method, path, status)
-        assert answer.headers["x-ms-error-code"] == answer.json()["error"]["code"] == code
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is missing")
