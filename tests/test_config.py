@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -15,35 +14,31 @@ from mirror_engine.errors import ConfigError, StorageUnavailable
 from mirror_engine.landing_zone.layout import OPTIONS
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
 TEXT = st.text(st.sampled_from("0159.-+ekgMB_/\\x \n²"), max_size=12)
 
 
-def problems(error: ConfigError) -> list[str]:
+def problems(error):
     return [line.strip() for line in error.message.splitlines()[1:]]
 
 
-def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
+def test_without_any_source_the_defaults_hold(tmp_path):
     assert load(tmp_path, {}, {}) == Config()
 
 
-def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) -> None:
+def test_flags_win_over_variables_and_variables_over_the_file(tmp_path):
     (tmp_path / "mirror-engine.toml").write_text("workers = 3\nvacuum_retention = 4\nmax_batch_files = 5\n")
     variables = {"MIRROR_ENGINE_WORKERS": "6", "MIRROR_ENGINE_VACUUM_RETENTION": "8", "HOME": "/"}
     config = load(tmp_path, {"workers": "9"}, variables)
     assert (config.workers, config.vacuum_retention_days, config.max_batch_files) == (9, 8, 5)
 
 
-def test_a_named_file_replaces_the_one_in_root(tmp_path: Path) -> None:
+def test_a_named_file_replaces_the_one_in_root(tmp_path):
     (tmp_path / "mirror-engine.toml").write_text("workers = 3\nstrict = true\n")
     (tmp_path / "other.toml").write_text("workers = 4\n")
     assert load(tmp_path, {}, {}, tmp_path / "other.toml") == Config(workers=4)
 
 
-def test_every_problem_of_every_source_is_reported_at_once(tmp_path: Path) -> None:
+def test_every_problem_of_every_source_is_reported_at_once(tmp_path):
     (tmp_path / "mirror-engine.toml").write_text('max_batch_byte = 1\nstrict = "perhaps"\n')
     variables = {"MIRROR_ENGINE_WORKERS": "0", "MIRROR_ENGINE_PONG": "1"}
     with pytest.raises(ConfigError) as caught:  # also of those that a stronger source overrides
@@ -58,7 +53,7 @@ def test_every_problem_of_every_source_is_reported_at_once(tmp_path: Path) -> No
     ]
 
 
-def test_the_cache_variable_is_no_option(tmp_path: Path) -> None:
+def test_the_cache_variable_is_no_option(tmp_path):
     assert load(tmp_path, {}, {"MIRROR_ENGINE_CACHE": "/somewhere"}) == Config()
 
 
@@ -74,18 +69,18 @@ def test_the_cache_variable_is_no_option(tmp_path: Path) -> None:
         (b"[workers]\na = 0x" + b"f" * 6000, "a value of type dict too long to show"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_cannot_be_used_is_named(tmp_path, content, said):
     (tmp_path / "mirror-engine.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=said):
         load(tmp_path, {}, {})
 
 
-def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+def test_a_named_file_must_be_there(tmp_path):
     with pytest.raises(ConfigError, match="found no file"):
         load(tmp_path, {}, {}, tmp_path / "absent.toml")
 
 
-WRITTEN: dict[str, dict[object, object]] = {
+WRITTEN = {
     "max_batch_size": {"1": 1, "256MB": 256_000_000, "1GiB": 2**30, "4k": 4096, "1.5 kb": 1500, "2m": 2**21, 77: 77},
     "poll_interval_seconds": {"60s": 60, "1.5m": 90, "2 h": 7200, "7d": 604_800, "500ms": 0.5, "9": 9, 9: 9, 0.5: 0.5},
     "vacuum_retention_days": {"3": 3, "3d": 3, 3: 3},
@@ -94,13 +89,11 @@ WRITTEN: dict[str, dict[object, object]] = {
 
 
 @pytest.mark.parametrize(("name", "written"), [(name, text) for name, texts in WRITTEN.items() for text in texts])
-def test_sizes_durations_days_and_policies_are_read_as_people_write_them(
-    tmp_path: Path, name: str, written: object
-) -> None:
+def test_sizes_durations_days_and_policies_are_read_as_people_write_them(tmp_path, name, written):
     assert getattr(load(tmp_path, {name: written}, {}), name) == WRITTEN[name][written]
 
 
-def test_options_of_the_running_engine_win_over_file_and_variables_but_not_over_flags(tmp_path: Path) -> None:
+def test_options_of_the_running_engine_win_over_file_and_variables_but_not_over_flags(tmp_path):
     (tmp_path / "mirror-engine.toml").write_text("workers = 3\n")
     running = Config(strict=True, workers=7)
     assert load(tmp_path, {}, {"MIRROR_ENGINE_STRICT": "off"}, effective=running) == running
@@ -109,7 +102,7 @@ def test_options_of_the_running_engine_win_over_file_and_variables_but_not_over_
         load(tmp_path, {}, {"MIRROR_ENGINE_STRICT": "perhaps"}, effective=running)
 
 
-NOT_ALLOWED: dict[str, list[object]] = {
+NOT_ALLOWED = {
     "max_batch_size": ["0", "1 XB", "-1", "9" * 400, True, 1.5],
     "workers": [True, "1.0", 1.0, "²"],
     "poll_interval_seconds": ["nan", "inf", "0", "1 year"],
@@ -126,25 +119,25 @@ NOT_ALLOWED: dict[str, list[object]] = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in NOT_ALLOWED.items() for value in values])
-def test_a_value_outside_what_is_allowed_is_rejected(tmp_path: Path, name: str, value: object) -> None:
+def test_a_value_outside_what_is_allowed_is_rejected(tmp_path, name, value):
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, {name: value}, {})
     assert problems(caught.value) == [f"{flag_of(name)}: found {value!r}, allowed {options()[name].kind.allowed}"]
 
 
 @pytest.mark.parametrize("name", ["dbo", "none", "Größe 1", "a.b", "x"])
-def test_a_plain_folder_name_is_a_default_schema(name: str) -> None:
+def test_a_plain_folder_name_is_a_default_schema(name):
     assert Config(default_schema=name).delta_default_schema == ("" if name == "none" else name)
 
 
-def test_a_config_made_in_python_is_held_to_the_same_rules() -> None:
-    wrong: dict[str, Any] = {"workers": 0, "max_batch_size": "1MB", "strict": "true"}
+def test_a_config_made_in_python_is_held_to_the_same_rules():
+    wrong = {"workers": 0, "max_batch_size": "1MB", "strict": "true"}
     with pytest.raises(ConfigError) as caught:
         Config(**wrong)
     assert len(problems(caught.value)) == 3
 
 
-def test_every_option_says_what_it_does_and_its_default_is_allowed() -> None:
+def test_every_option_says_what_it_does_and_its_default_is_allowed():
     assert list(options()) == [field.name for field in fields(Config)]
     for name, option in options().items():
         assert option.about.endswith("."), name
@@ -154,7 +147,7 @@ def test_every_option_says_what_it_does_and_its_default_is_allowed() -> None:
 
 
 @given(st.dictionaries(st.sampled_from([*options(), "worker", "x"]), TEXT | st.floats() | st.booleans()))
-def test_no_value_whatever_escapes_as_another_error(flags: dict[str, object]) -> None:
+def test_no_value_whatever_escapes_as_another_error(flags):
     names = [field.name for field in fields(Config)]
     try:
         config = Config(**{name: value for name, value in flags.items() if name in names})  # type: ignore[arg-type]
@@ -163,7 +156,7 @@ def test_no_value_whatever_escapes_as_another_error(flags: dict[str, object]) ->
     assert config
 
 
-def test_effective_options_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_effective_options_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "options.json"
     config = Config(workers=7, drop_delay_seconds=1.5, driver_batch_limit="auto", auto_maintain=3, strict=True)
     write_effective(path, config)
@@ -172,19 +165,19 @@ def test_effective_options_are_read_as_they_were_written(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"workers": 0}', b'{"of_another_release": 1}', b"\xff"])
-def test_effective_options_that_cannot_be_used_are_none(tmp_path: Path, content: bytes | None) -> None:
+def test_effective_options_that_cannot_be_used_are_none(tmp_path, content):
     path = tmp_path / "options.json"
     if content is not None:
         path.write_bytes(content)
     assert read_effective(path) is None
 
 
-def test_effective_options_that_cannot_be_written_are_a_storage_error(tmp_path: Path) -> None:
+def test_effective_options_that_cannot_be_written_are_a_storage_error(tmp_path):
     with pytest.raises(StorageUnavailable):
         write_effective(tmp_path / "none" / "options.json", Config())
 
 
-def test_an_engine_writes_its_effective_options_at_start(tmp_path: Path) -> None:
+def test_an_engine_writes_its_effective_options_at_start(tmp_path):
     (tmp_path / "Files/LandingZone").mkdir(parents=True)
     config = Config(workers=3)
     Mirror(tmp_path, config, writer=MemoryDeltaWriter()).sync()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -129,16 +128,6 @@ def test_whatever_is_passed_over_is_named_with_its_reason(shop, case):
 
 
 @pytest.mark.slow
-def test_links_pipes_and_sockets_are_named(shop):
-    folder = shop.publisher.path
-    (folder / "Link").symlink_to("/")
-    (folder / "T" / name(1)).symlink_to("/etc/passwd")
-    os.mkfifo(folder / "T" / name(2))
-    expected = ["ME074 Link", f"ME074 T/{name(1)}", f"ME074 T/{name(2)}"]
-    assert sorted(each for each in said(shop) if each.startswith("ME074")) == sorted(expected)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_what_is_in_the_zones_place_is_named(shop, kind):
     zone = shop.root / ZONE
@@ -148,15 +137,6 @@ def test_what_is_in_the_zones_place_is_named(shop, kind):
     else:
         zone.symlink_to(shop.root / "away")
     assert said(shop) == [f"{'ME002' if kind == 'file' else 'ME074'} {ZONE}"]
-
-
-@pytest.mark.slow
-def test_columns_that_change_and_rows_that_meet_others_are_named(shop):
-    table = shop.publisher.table("Items", keys=["id"])
-    table.initial_load({"id": 1, "city": "Linz"})
-    table.initial_load({"id": 1, "size": 3})
-    shop.sync()
-    assert {"ME054", "ME039"} <= {each.partition(" ")[0] for each in said(shop)}
 
 
 @pytest.mark.slow

@@ -174,10 +174,10 @@ def test_files_are_counted_not_commits(shop, monkeypatch):
             assert len(shop.writer.asked) == expected
 
 
-@pytest.mark.parametrize("seconds", [0.0, 60.0])
-def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp_path, monkeypatch, seconds):
+@pytest.mark.parametrize(("policy", "seconds"), [("idle", 0.0), ("idle", 60.0), ("off", 0.0)])
+def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp_path, monkeypatch, policy, seconds):
     monkeypatch.setattr(upkeep_module, "IDLE_SECONDS", seconds)
-    shop = Shop(tmp_path / "shop", Watched(), auto_maintain="idle", max_batch_files=1)
+    shop = Shop(tmp_path / "shop", Watched(), auto_maintain=policy, max_batch_files=1)
     orders, items = shop.orders(), shop.orders("Items")
     items.insert(row(1))
     with kept(shop) as cycle:
@@ -186,17 +186,8 @@ def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp
         cycle()
         for _ in range(3):
             cycle()
-    assert shop.writer.asked == ([] if seconds else ["dbo/Orders"])  # in Items there is nothing to put together
-
-
-def test_off_means_never(tmp_path):
-    shop = Shop(tmp_path / "shop", Watched(), auto_maintain="off", max_batch_files=1)
-    orders = shop.orders()
-    with kept(shop) as cycle:
-        for number in range(5):
-            orders.insert(row(number))
-            cycle()
-    assert shop.writer.asked == []
+    # in Items there is nothing to put together
+    assert shop.writer.asked == (["dbo/Orders"] if (policy, seconds) == ("idle", 0.0) else [])
 
 
 def test_a_table_made_again_is_counted_again(shop):
@@ -258,39 +249,21 @@ def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, mon
     assert [(each.table.table, each.retry_seconds) for each in emitted] == [("Items", 60.0)]
 
 
-@contextmanager
-def maintained(shop):
-    """Gives Orders, whose maintenance is under way until it is let go."""
-    orders = shop.orders()
+def test_others_go_on_meanwhile_and_a_change_that_waits_for_it_is_reported_to_it_and_taken_up_at_once(shop):
+    items, orders = shop.orders("Items"), shop.orders()
     for number in range(3):
         orders.insert(row(number))
     shop.writer.is_let_go.clear()
     with run(shop):
         until(lambda: shop.writer.asked == ["dbo/Orders"])
-        yield orders
-
-
-def test_others_go_on_meanwhile_and_what_waited_for_it_is_taken_up_at_once(shop):
-    items = shop.orders("Items")
-    with maintained(shop) as orders:
-        orders.insert(row(3))
-        items.insert(row(1))
-        until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
-        items.insert(row(2))  # seen in a later cycle: that before it is over, and Orders was passed over
-        until(lambda: ("Items", "0" * 19 + "2") in committed(shop))
-        assert ("Orders", "0" * 19 + "4") not in committed(shop)
-        shop.writer.is_let_go.set()
-        until(lambda: ("Orders", "0" * 19 + "4") in committed(shop))
-
-
-def test_a_change_that_waits_is_reported_to_the_maintenance_and_what_that_leaves_undone_is_put_off(shop):
-    items = shop.orders("Items")
-    with maintained(shop) as orders:
         items.insert(row(1))
         until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
         assert not shop.writer.is_wanted()
         orders.insert(row(3))
         until(shop.writer.is_wanted)
+        items.insert(row(2))  # seen in a later cycle: that before it is over, and Orders was passed over
+        until(lambda: ("Items", "0" * 19 + "2") in committed(shop))
+        assert ("Orders", "0" * 19 + "4") not in committed(shop)
         shop.writer.is_let_go.set()
         until(lambda: ("Orders", "0" * 19 + "4") in committed(shop))
     assert not [event for event in shop.events if isinstance(event, RetryScheduled)]
@@ -316,52 +289,24 @@ def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_o
     assert len(shop.writer.asked) == 4
 
 
-def at_a_later_time(monkeypatch, seconds, call):
-    later = time.monotonic() + seconds
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "monotonic", lambda: later)
-        call()
-
-
-@contextmanager
-def half_done(shop):
-    """An engine with its upkeep, and Orders, of which VACUUM was left out; gives both, and a function that begins."""
+def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
     orders = shop.orders()
     for number in range(3):
         orders.insert(row(number))
     with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         settle(running, upkeep.in_progress)
         shop.writer.is_let_go.clear()
-        upkeep._busy_at -= 61.0
         upkeep.start(running.idle_tables, is_busy=False)
         upkeep.start([], is_busy=True)  # a change waits
         shop.writer.is_let_go.set()
         until(lambda: upkeep.in_progress is None)
-        assert len(shop.writer.asked) == 1
-
-        def begin(*, is_busy):
-            upkeep.start(running.idle_tables, is_busy=is_busy)
+        now = time.monotonic()
+        for seconds, times in ((0.0, 1), (61.0, 2), (61.0, 2)):
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "monotonic", lambda seconds=seconds: now + seconds)
+                upkeep.start(running.idle_tables, is_busy=False)
             until(lambda: upkeep.in_progress is None)
-
-        yield running, orders, begin
-
-
-def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
-    with half_done(shop) as (_, _, begin):
-        for seconds, times in ((0.0, 1), (61.0, 2), (0.0, 2)):
-            at_a_later_time(monkeypatch, seconds, lambda: begin(is_busy=False))
             assert len(shop.writer.asked) == times
-
-
-def test_what_was_left_out_of_a_table_is_nothing_to_the_one_made_again(shop, monkeypatch):
-    with half_done(shop) as (running, orders, begin):
-        orders.drop()
-        settle(running)
-        begin(is_busy=True)
-        shop.orders().insert(row(1))
-        settle(running)
-        at_a_later_time(monkeypatch, 61.0, lambda: begin(is_busy=False))
-        assert len(shop.writer.asked) == 1
 
 
 @pytest.mark.spark

@@ -36,15 +36,15 @@ KEYED = MetadataUsable("m1", Metadata(key_columns=("Id",)))
 HERE = Circumstances(Config(), NOW)
 
 
-def numbered(number: int, identity: str = "", size: int = 10) -> LandedFile:
+def numbered(number, identity="", size=10):
     return LandedFile(f"{number:020d}.parquet", size, number, identity or f"file-{number}")
 
 
-def folder(*files: LandedFile, metadata=KEYED, identity="folder-1") -> TableListing:
+def folder(*files, metadata=KEYED, identity="folder-1"):
     return TableListing(ORDERS, identity, metadata, files)
 
 
-def progress(*applied: LandedFile, **changes) -> Progress:
+def progress(*applied, **changes):
     files = {file.path: AppliedFile(file.etag, "d", 1, 1, file.modified_ns) for file in applied}
     known = Progress(
         "g", "folder-1", len(applied), len(applied) or -1, {"": len(applied)}, files, ("Id",), configured_at=1.0
@@ -52,11 +52,11 @@ def progress(*applied: LandedFile, **changes) -> Progress:
     return replace(known, **changes)
 
 
-def codes(made) -> list[str]:
+def codes(made):
     return [found.code for found in made.diagnostics]
 
 
-def kinds(made) -> list[type]:
+def kinds(made):
     return [type(step) for step in made.steps]
 
 
@@ -70,16 +70,16 @@ COLUMNS = (Column("Id", "string", nullable=False), Column("N", "integer"))
 EMPTY = progress(configured_at=NOW, watermarks={})
 
 
-def text(*columns: Column, times=frozenset()) -> TableListing:
+def text(*columns, times=frozenset()):
     metadata = Metadata(("Id",), file_format=FileFormat.CSV, extension="csv", declared_columns=columns)
     return folder(metadata=MetadataUsable("m", replace(metadata, time_columns=times)))
 
 
-def keyed_by(key: str) -> MetadataUsable:
+def keyed_by(key):
     return MetadataUsable("m2", Metadata(key_columns=(key,)))
 
 
-def pending(*files: LandedFile, **changes) -> Progress:
+def pending(*files, **changes):
     return progress(ONE, pending_etags={file.path: file.etag for file in files}, **changes)
 
 

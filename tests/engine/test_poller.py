@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 from memory_storage import MemoryStorage
@@ -16,18 +15,11 @@ from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import (
     MetadataAbsent,
     MetadataUsable,
-    TableListing,
     ZoneListing,
 )
 from mirror_engine.landing_zone.metadata import PartnerEvents
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.storage.local import LocalStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from mirror_engine.storage.base import Entry
 
 ZONE = "Files/LandingZone"
 FIRST = "00000000000000000001.parquet"
@@ -38,34 +30,34 @@ KEYED = b'{"keyColumns": ["Id"]}'
 class WatchedStorage(MemoryStorage):
     """A storage that counts calls, fails where it is emitted to, and lets a publisher act in between."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.calls: Counter[str] = Counter()
-        self.broken: set[str] = set()
-        self.meanwhile: dict[str, Callable[[], None]] = {}
+        self.calls = Counter()
+        self.broken = set()
+        self.meanwhile = {}
 
-    def list(self, folder: str) -> Sequence[Entry] | None:
+    def list(self, folder):
         self._before("list", folder)
         entries = super().list(folder)
         self._after("list", folder)
         return entries
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path):
         self._before("open", path)
         file = super().open(path)
         self._after("open", path)
         return file
 
-    def _before(self, call: str, path: str) -> None:
+    def _before(self, call, path):
         self.calls[call] += 1
         if path in self.broken:
             raise StorageUnavailable(f"{path}: broken")
 
-    def _after(self, call: str, path: str) -> None:
+    def _after(self, call, path):
         self.meanwhile.pop(f"{call} {path}", lambda: None)()
 
 
-def zone_with(*paths: str, zone: str = ZONE, **contents: bytes) -> WatchedStorage:
+def zone_with(*paths, zone=ZONE, **contents):
     """A storage with these files in the zone; a name's content may be given by the stem of its last part."""
     storage = WatchedStorage()
     for path in paths:
@@ -74,28 +66,28 @@ def zone_with(*paths: str, zone: str = ZONE, **contents: bytes) -> WatchedStorag
     return storage
 
 
-def look(storage: WatchedStorage, **options: object) -> ZoneListing:
+def look(storage, **options):
     return Poller(storage, Config(**options)).scan()
 
 
-def said(listing: ZoneListing | TableListing) -> list[tuple[str, str]]:
+def said(listing):
     return [(each.code, each.path) for each in listing.diagnostics]
 
 
-def folders(zone: ZoneListing) -> list[str]:
+def folders(zone):
     return [table.name.folder for table in zone.tables]
 
 
-def paths(table: TableListing) -> list[str]:
+def paths(table):
     return [each.path for each in table.files]
 
 
-def remove(storage: WatchedStorage, path: str) -> Callable[[], None]:
+def remove(storage, path):
     return lambda: storage.delete(f"{ZONE}/{path}")
 
 
-def recreate(storage: WatchedStorage, path: str) -> Callable[[], None]:
-    def act() -> None:
+def recreate(storage, path):
+    def act():
         storage.delete(f"{ZONE}/{path}")
         storage.put(f"{ZONE}/{path}/{FIRST}", b"new")
 
@@ -103,28 +95,28 @@ def recreate(storage: WatchedStorage, path: str) -> Callable[[], None]:
 
 
 class TestZone:
-    def test_a_file_in_the_newer_zones_place_is_no_zone(self) -> None:
+    def test_a_file_in_the_newer_zones_place_is_no_zone(self):
         storage = zone_with(f"Items/{FIRST}", zone="LandingZone")
         storage.put(ZONE, b"")
         assert (look(storage).folder, folders(look(storage))) == ("LandingZone", ["Items"])
 
-    def test_a_zone_that_is_not_there_yet_is_no_emptied_one(self) -> None:
+    def test_a_zone_that_is_not_there_yet_is_no_emptied_one(self):
         assert look(WatchedStorage()) == ZoneListing(ZONE, "")
         emptied = zone_with(f"Items/{FIRST}")
         emptied.delete(f"{ZONE}/Items")
         assert look(emptied).identity
 
-    def test_a_zone_that_cannot_be_listed_is_an_error(self) -> None:
+    def test_a_zone_that_cannot_be_listed_is_an_error(self):
         storage = zone_with(f"Items/{FIRST}")
         storage.broken.add(ZONE)
         with pytest.raises(StorageUnavailable, match="broken"):
             look(storage)
 
     @pytest.mark.parametrize("comes_back", [False, True])
-    def test_a_zone_that_goes_away_while_it_is_listed_is_an_error(self, comes_back: bool) -> None:  # noqa: FBT001 - a case
+    def test_a_zone_that_goes_away_while_it_is_listed_is_an_error(self, comes_back):
         storage = zone_with(f"Items/{FIRST}")
 
-        def go_away() -> None:
+        def go_away():
             storage.delete(ZONE)
             if comes_back:
                 storage.put(f"{ZONE}/x", b"")
@@ -135,13 +127,13 @@ class TestZone:
 
 
 class TestTables:
-    def test_tables_in_schema_folders_come_first_then_by_name(self) -> None:
+    def test_tables_in_schema_folders_come_first_then_by_name(self):
         zone = look(zone_with(*(f"{each}/{FIRST}" for each in ("b", "A", "S.schema/z", "R.schema/a", "S.Schema", "s"))))
         assert folders(zone) == ["R.schema/a", "S.schema/z", "A", "S.Schema", "b", "s"]
         assert zone.tables[1].name == TableName("S", "z")
 
     @pytest.mark.slow
-    def test_more_than_a_thousand_tables_are_reported(self) -> None:
+    def test_more_than_a_thousand_tables_are_reported(self):
         storage = zone_with(*(f"T{number}/{FIRST}" for number in range(1000)))
         assert look(storage).diagnostics == ()
         storage.put(f"{ZONE}/One.schema/More/{FIRST}", b"x")
@@ -151,7 +143,7 @@ class TestTables:
 
 
 class TestPartnerEvents:
-    def test_they_are_read_once_for_display(self) -> None:
+    def test_they_are_read_once_for_display(self):
         storage = zone_with("_partnerEvents.json", **{"_partnerEvents.json": b'{"partnerName": "Acme"}'})
         poller = Poller(storage, Config())
         assert poller.scan().partner == poller.scan().partner == PartnerEvents("Acme")
@@ -161,7 +153,7 @@ class TestPartnerEvents:
         storage.delete(f"{ZONE}/_partnerEvents.json")
         assert poller.scan().partner is None
 
-    def test_unreadable_ones_change_nothing(self) -> None:
+    def test_unreadable_ones_change_nothing(self):
         storage = zone_with("_partnerEvents.json", f"Items/{FIRST}", **{"_partnerEvents.json": b"{"})
         poller = Poller(storage, Config())
         assert said(poller.scan()) == said(poller.scan()) == [("ME006", "_partnerEvents.json")]
@@ -170,20 +162,20 @@ class TestPartnerEvents:
 
 
 class TestFiles:
-    def test_every_file_that_may_be_a_change_file_is_seen_by_path(self) -> None:
+    def test_every_file_that_may_be_a_change_file_is_seen_by_path(self):
         storage = zone_with(*(f"Items/{each}" for each in ("b.csv", FIRST, "day=1/a", "day=1/h=2/c", "x.tmp")))
         (table,) = look(storage).tables
         assert paths(table) == [FIRST, "b.csv", "day=1/a", "day=1/h=2/c", "x.tmp"]
         assert (table.diagnostics, table.metadata) == ((), MetadataAbsent())
 
-    def test_hive_folders_are_searched_sixteen_levels_deep(self) -> None:
+    def test_hive_folders_are_searched_sixteen_levels_deep(self):
         levels = [f"k{level}=1" for level in range(17)]
         storage = zone_with(f"Items/{'/'.join(levels[:16])}/a", f"Items/{'/'.join(levels)}/b")
         (table,) = look(storage).tables
         assert paths(table) == [f"{'/'.join(levels[:16])}/a"]
         assert said(table) == [("ME003", f"Items/{'/'.join(levels)}")]
 
-    def test_the_tables_extension_is_named_once_known(self) -> None:
+    def test_the_tables_extension_is_named_once_known(self):
         metadata = b'{"keyColumns": ["Id"], "FileFormat": "CSV", "SchemaDefinition": {"Columns": []}}'
         metadata = metadata.replace(b"[]}", b'[{"Name": "Id", "DataType": "String"}]}')
         storage = zone_with("Items/_x.csv", "Items/_metadata.json", **{"_metadata.json": metadata})
@@ -192,7 +184,7 @@ class TestFiles:
 
 
 class TestMetadata:
-    def test_it_is_read_again_only_when_it_changed(self) -> None:
+    def test_it_is_read_again_only_when_it_changed(self):
         storage = zone_with("Items/_metadata.json")
         poller = Poller(storage, Config())
         first = poller.scan()
@@ -206,14 +198,14 @@ class TestMetadata:
         assert after.metadata.key_columns == ()
         assert storage.calls["open"] == 2
 
-    def test_metadata_that_changes_while_it_is_read_is_read_again(self) -> None:
+    def test_metadata_that_changes_while_it_is_read_is_read_again(self):
         storage = zone_with("Items/_metadata.json", **{"_metadata.json": b"{"})
         path = f"{ZONE}/Items/_metadata.json"
         storage.meanwhile[f"open {path}"] = lambda: storage.put(path, KEYED)
         (table,) = look(storage).tables
         assert isinstance(table.metadata, MetadataUsable)
 
-    def test_metadata_that_vanishes_before_it_is_read_is_absent(self) -> None:
+    def test_metadata_that_vanishes_before_it_is_read_is_absent(self):
         storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")
         storage.meanwhile[f"list {ZONE}/Items"] = remove(storage, "Items/_metadata.json")
         (table,) = look(storage).tables
@@ -221,14 +213,14 @@ class TestMetadata:
 
 
 class TestUnlisted:
-    def test_a_schema_folder_that_cannot_be_listed_proves_no_deletion(self) -> None:
+    def test_a_schema_folder_that_cannot_be_listed_proves_no_deletion(self):
         storage = zone_with(f"S.schema/A/{FIRST}", f"B/{FIRST}")
         storage.broken.add(f"{ZONE}/S.schema")
         zone = look(storage)
         assert (folders(zone), zone.unlisted) == (["B"], {"S.schema"})
 
     @pytest.mark.parametrize("below", ["", "/day=1", "/_metadata.json"])
-    def test_a_table_folder_that_cannot_be_seen_whole_is_left_alone(self, below: str) -> None:
+    def test_a_table_folder_that_cannot_be_seen_whole_is_left_alone(self, below):
         storage = zone_with(f"S.schema/A/day=1/{FIRST}", "S.schema/A/_metadata.json", f"B/{FIRST}")
         storage.broken.add(f"{ZONE}/S.schema/A{below}")
         poller = Poller(storage, Config())
@@ -238,7 +230,7 @@ class TestUnlisted:
         assert folders(poller.scan()) == ["S.schema/A", "B"]
 
     @pytest.mark.parametrize("folder", ["S.schema", "S.schema/A"])
-    def test_a_folder_that_goes_away_meanwhile_is_left_to_the_next_scan(self, folder: str) -> None:
+    def test_a_folder_that_goes_away_meanwhile_is_left_to_the_next_scan(self, folder):
         storage = zone_with(f"S.schema/A/{FIRST}", f"B/{FIRST}")
         above = f"{ZONE}/{folder}".rpartition("/")[0]
         storage.meanwhile[f"list {above}"] = remove(storage, folder)
@@ -247,10 +239,10 @@ class TestUnlisted:
         assert (folders(zone), zone.unlisted) == (["B"], {folder})
         assert poller.scan().unlisted == frozenset()
 
-    def test_a_schema_folder_recreated_meanwhile_is_left_to_the_next_scan(self) -> None:
+    def test_a_schema_folder_recreated_meanwhile_is_left_to_the_next_scan(self):
         storage = zone_with(f"S.schema/A/{FIRST}")
 
-        def act() -> None:
+        def act():
             storage.delete(f"{ZONE}/S.schema")
             storage.put(f"{ZONE}/S.schema/B/{FIRST}", b"x")
 
@@ -258,7 +250,7 @@ class TestUnlisted:
         zone = look(storage)
         assert (folders(zone), zone.unlisted) == ([], {"S.schema"})
 
-    def test_a_folder_recreated_meanwhile_is_seen_in_one_life(self) -> None:
+    def test_a_folder_recreated_meanwhile_is_seen_in_one_life(self):
         storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")
         storage.meanwhile[f"list {ZONE}/Items"] = recreate(storage, "Items")
         (table,) = look(storage).tables
@@ -266,10 +258,10 @@ class TestUnlisted:
         assert now is not None
         assert (table.identity, table.metadata, len(table.files)) == (now.identity, MetadataAbsent(), 1)
 
-    def test_a_folder_that_never_is_still_is_left_alone(self) -> None:
+    def test_a_folder_that_never_is_still_is_left_alone(self):
         storage = zone_with(f"Items/{FIRST}")
 
-        def again() -> None:
+        def again():
             recreate(storage, "Items")()
             storage.meanwhile[f"list {ZONE}/Items"] = again
 
@@ -278,7 +270,7 @@ class TestUnlisted:
         assert (zone.tables, zone.unlisted) == ((), {"Items"})
 
 
-def test_an_idle_zone_costs_one_listing_a_folder() -> None:
+def test_an_idle_zone_costs_one_listing_a_folder():
     storage = zone_with(*(f"S.schema/T{number}/{each}" for number in range(5) for each in (FIRST, "_metadata.json")))
     poller = Poller(storage, Config())
     first = poller.scan()
@@ -287,7 +279,7 @@ def test_an_idle_zone_costs_one_listing_a_folder() -> None:
     assert storage.calls == {"list": 7}
 
 
-def test_hostile_names_on_a_real_disk_do_not_stop_the_poller(tmp_path: Path) -> None:
+def test_hostile_names_on_a_real_disk_do_not_stop_the_poller(tmp_path):
     zone = tmp_path / ZONE
     (zone / "Items").mkdir(parents=True)
     (zone / "Items" / FIRST).write_bytes(b"x")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from shop import Shop, row
 
-from mirror_engine import Mirror, RunResult
+from mirror_engine import RunResult
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.recovery import DeltaFolders, is_as_recorded, owner_of, recover, rescan
 from mirror_engine.errors import StorageUnavailable, TableDamaged
@@ -17,8 +17,6 @@ from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Progress
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 ORDERS = TableName("", "Orders")
 
@@ -69,53 +67,40 @@ def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeyp
 
 def test_a_table_whose_history_cannot_be_read_is_left_alone_and_the_others_go_on(tmp_path):
     """Else what it holds would be applied once more, under a ledger that was lost, or no table would be."""
-    publisher, writer = LandingZoneWriter(tmp_path), MemoryDeltaWriter()
-    for name in ("Broken", "Sound"):
-        publisher.table(name, keys=["Id"]).insert({"Id": 1})
-    assert Mirror(tmp_path, writer=writer).sync().result is RunResult.CAUGHT_UP
-    for left in (tmp_path / LEDGER).parent.glob("ledger*"):
-        left.unlink()
-    publisher.folder("Sound").insert({"Id": 2}, name="00000000000000000002.parquet")
-    history = writer.history
+    shop = Shop(tmp_path)
+    sound = shop.orders("Sound")
+    for table in (shop.orders("Broken"), sound):
+        table.insert(row(1))
+    shop.sync()
+    (shop.root / LEDGER).unlink()
+    sound.insert(row(2))
+    history = shop.writer.history
 
     def damaged(table, *, limit=None):
         if table == "dbo/Broken":
             raise TableDamaged(table, "a commit cannot be read")
         return history(table, limit=limit)
 
-    writer.history = damaged
-    report = Mirror(tmp_path, writer=writer).sync()
+    shop.writer.history = damaged
+    report = shop.sync()
     assert (report.result, report.rows_applied) == (RunResult.NEEDS_ATTENTION, 1)
-    assert (writer.row_count("dbo/Broken"), writer.row_count("dbo/Sound")) == (1, 2)
-    writer.history = history
-    assert Mirror(tmp_path, writer=writer).sync().result is RunResult.CAUGHT_UP
-    assert writer.row_count("dbo/Broken") == 1
+    assert (shop.ids("Broken"), shop.ids("Sound")) == ([1], [1, 2])
+    shop.writer.history = history
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert shop.ids("Broken") == [1]
 
 
-def delete(path):
-    path.unlink()
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[:5000])
-
-
-def scribble(path):
-    path.write_bytes(b"no database at all")
-
-
-def scribble_inside(path):
-    content = bytearray(path.read_bytes())
-    content[4096:] = b"\xa5" * (len(content) - 4096)
-    path.write_bytes(content)
+HARMS = {
+    "deleted": None,
+    "empty": lambda _: b"",
+    "cut": lambda content: content[:5000],
+    "scribbled over": lambda _: b"no database at all",
+    "scribbled inside": lambda content: content[:4096] + b"\xa5" * (len(content) - 4096),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("harm", [delete, empty, cut, scribble, scribble_inside], ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("harm", HARMS)
 def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that_is_reported(tmp_path, harm):
     shop = Shop(tmp_path)
     orders, others = shop.orders(), shop.orders("Others")
@@ -124,7 +109,10 @@ def test_whatever_befalls_the_ledger_all_is_known_again_from_the_tables_and_that
         others.upsert(row(number))
         shop.sync()
     before = shop.status()
-    harm(shop.root / LEDGER)
+    content = (shop.root / LEDGER).read_bytes()
+    (shop.root / LEDGER).unlink()
+    if HARMS[harm]:
+        (shop.root / LEDGER).write_bytes(HARMS[harm](content))
     # but for how many rows a file held that was moved away
     assert replace(shop.status(), files=()) == replace(before, files=())
     shop.events.clear()

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.detection import LAST, Detection, detect, numbered_name, sequence_of
+from mirror_engine.landing_zone.detection import LAST, detect, numbered_name, sequence_of
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterable, Mapping
 
 ITEMS = TableName("Sales", "Items")
 NUMBERED = Metadata()
@@ -27,35 +22,29 @@ TIMED = Metadata(strategy=Strategy.LAST_UPDATE_TIME)
 PARTITIONED = Metadata(partitioned=True)
 
 
-def name(number: int, extension: str = "parquet") -> str:
+def name(number, extension="parquet"):
     return f"{number:020d}.{extension}"
 
 
-def file(path: str | int, modified_ns: int = 0, identity: str = "i", size: int = 1) -> LandedFile:
+def file(path, modified_ns=0, identity="i", size=1):
     return LandedFile(name(path) if isinstance(path, int) else path, size, modified_ns, identity)
 
 
-def progress(*applied: LandedFile, watermarks: Mapping[str, int] | None = None) -> Progress:
+def progress(*applied, watermarks=None):
     files = {each.path: AppliedFile(each.etag, "d", 0, 1, each.modified_ns) for each in applied}
     return Progress("g", "i", applied=files, watermarks=watermarks or {})
 
 
-def look(
-    files: Iterable[LandedFile | str | int],
-    metadata: Metadata = NUMBERED,
-    known: Progress | None = None,
-    first_file: Any = "1",
-    **options: Any,
-) -> Detection:
+def look(files, metadata=NUMBERED, known=None, first_file="1", **options):
     sighted = [each if isinstance(each, LandedFile) else file(each) for each in files]
     return detect(ITEMS, sighted, metadata, known, first_file, **options)
 
 
-def paths(files: Iterable[LandedFile]) -> list[str]:
+def paths(files):
     return [each.path for each in files]
 
 
-def said(found: Detection) -> list[tuple[str, str]]:
+def said(found):
     return [(each.code, each.path.removeprefix("Sales.schema/Items").lstrip("/")) for each in found.diagnostics]
 
 
@@ -71,11 +60,11 @@ def said(found: Detection) -> list[tuple[str, str]]:
         ("00000000000000000001\n.parquet", 0),
     ],
 )  # fmt: skip
-def test_a_number_is_twenty_digits_and_a_dot(text: str, number: int) -> None:
+def test_a_number_is_twenty_digits_and_a_dot(text, number):
     assert sequence_of(text) == number
 
 
-def test_a_number_has_a_name_but_for_those_outside_twenty_digits() -> None:
+def test_a_number_has_a_name_but_for_those_outside_twenty_digits():
     assert [numbered_name(1), numbered_name(LAST, "csv")] == [name(1), name(LAST, "csv")]
     for number in (0, -1, LAST + 1):
         with pytest.raises(ValueError, match="sequence is"):
@@ -84,7 +73,7 @@ def test_a_number_has_a_name_but_for_those_outside_twenty_digits() -> None:
 
 IN_DAY_1 = progress(file(f"day=1/{name(1)}"), watermarks={"day=1": 1})
 ONE_AND_TWO = progress(file(1), file(2), watermarks={"": 2})
-CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+CASES = {
     # in sequence
     "files are taken by number up to the first gap": (
         ([4, 2, 1, 5],),
@@ -227,7 +216,7 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_files_are_detected_as_the_protocol_says(case: str) -> None:
+def test_files_are_detected_as_the_protocol_says(case):
     given_files, expected = CASES[case]
     found = look(*given_files)
     actual = {**vars(found), "said": said(found)}
@@ -253,23 +242,23 @@ def test_files_are_detected_as_the_protocol_says(case: str) -> None:
         (name(0), "ME022", "last applied (0)"),
     ],
 )
-def test_another_name_is_ignored_with_its_reason(path: str, code: str, text: str) -> None:
+def test_another_name_is_ignored_with_its_reason(path, code, text):
     found = look([path])
     assert (paths(found.ready), paths(found.ignored), said(found)) == ([], [path], [(code, path)])
     assert text in found.diagnostics[0].message
 
 
-def test_a_number_is_compared_with_the_twin_that_counts() -> None:
+def test_a_number_is_compared_with_the_twin_that_counts():
     assert "last applied (1)" in look([name(1, "PARQUET"), 1]).diagnostics[0].message
 
 
-def test_an_overwritten_file_is_an_error_under_strict() -> None:
+def test_an_overwritten_file_is_an_error_under_strict():
     found = look([file(1, size=9)], known=progress(file(1), watermarks={"": 1}), strict=True)
     assert found.diagnostics[0].severity is Severity.ERROR
 
 
 @pytest.mark.parametrize(("last", "following"), [(2, name(3)), (LAST, "none")])
-def test_the_next_number_is_named_where_the_newest_applied_file_is_gone(last: int, following: str) -> None:
+def test_the_next_number_is_named_where_the_newest_applied_file_is_gone(last, following):
     found = look([], known=progress(file(last), watermarks={"": last}))
     assert f"next number is {following}" in found.diagnostics[0].message
 
@@ -289,9 +278,7 @@ metadatas = st.builds(Metadata, strategy=st.sampled_from(Strategy), partitioned=
 
 @pytest.mark.slow
 @given(listings, listings, metadatas, st.sampled_from(["1", "lowest"]), st.randoms())
-def test_detection_keeps_its_promises(
-    files: list[LandedFile], applied: list[LandedFile], metadata: Metadata, start: Any, rng: random.Random
-) -> None:
+def test_detection_keeps_its_promises(files, applied, metadata, start, rng):
     """Whatever lies there: no gap is jumped, nothing is read twice, every file has one fate, order does not count."""
     known = progress(*applied)
     found = look(files, metadata, known, first_file=start)
@@ -307,7 +294,7 @@ def test_detection_keeps_its_promises(
         assert_unbroken(found, known, start)
 
 
-def assert_unbroken(found: Detection, known: Progress, start: str) -> None:
+def assert_unbroken(found, known, start):
     for partition in {each.partition for each in found.ready}:
         numbers = [int(each.name[:20]) for each in found.ready if each.partition == partition]
         done = [each.rpartition("/") for each in known.applied]
@@ -319,7 +306,7 @@ def assert_unbroken(found: Detection, known: Progress, start: str) -> None:
 
 
 @given(st.sets(st.integers(1, 12)), st.integers(0, 3))
-def test_landing_the_missing_numbers_lets_everything_through(numbers: set[int], watermark: int) -> None:
+def test_landing_the_missing_numbers_lets_everything_through(numbers, watermark):
     known = progress(watermarks={"": watermark})
     waiting = {number for number in numbers if number > watermark}
     whole = waiting | set(range(watermark + 1, max(waiting, default=watermark)))

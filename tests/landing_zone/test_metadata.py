@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,25 +19,25 @@ TEXT = {
 }
 
 
-def usable(properties: dict[str, Any]) -> Metadata:
+def usable(properties):
     metadata, said = parse(json.dumps(properties).encode(), PATH)
     assert metadata is not None, [diagnostic.full_message for diagnostic in said]
     return metadata
 
 
-def codes(content: bytes | dict[str, Any]) -> list[str]:
+def codes(content):
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
     return [diagnostic.code for diagnostic in parse(raw, PATH)[1]]
 
 
-def first(content: bytes | dict[str, Any]) -> str:
+def first(content):
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
     metadata, said = parse(raw, PATH)
     assert metadata is None
     return said[0].full_message
 
 
-def test_every_example_of_the_protocol_is_read() -> None:
+def test_every_example_of_the_protocol_is_read():
     assert usable({"keyColumns": ["OrderNo", "Line"]}).key_columns == ("OrderNo", "Line")
     second = usable(
         {"keyColumns": ["Id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection", "isUpsertDefaultRowMarker": True}
@@ -64,38 +63,38 @@ def test_every_example_of_the_protocol_is_read() -> None:
 
 
 @pytest.mark.parametrize("keys", [{}, {"keyColumns": []}, {"keyColumns": [""]}, {"keyColumns": None}])
-def test_a_table_without_keys_is_insert_only(keys: dict[str, Any]) -> None:
+def test_a_table_without_keys_is_insert_only(keys):
     assert usable(keys).key_columns == ()
     assert codes(keys) == ["ME016"]
 
 
 @pytest.mark.parametrize("keys", ["Id", 3, [1], ["a", ""], [["a"]], {"a": 1}, ["__ROWMARKER__"]])
-def test_keys_that_are_no_names_are_rejected(keys: object) -> None:
+def test_keys_that_are_no_names_are_rejected(keys):
     assert "keyColumns is" in first({"keyColumns": keys})
 
 
-def test_a_repeated_key_counts_once() -> None:
+def test_a_repeated_key_counts_once():
     assert usable({"keyColumns": ["Id", "id", "Line"]}).key_columns == ("Id", "Line")
 
 
 @pytest.mark.parametrize(("written", "meant"), [("true", True), ("False", False), (True, True)])
-def test_booleans_may_be_text(written: object, meant: bool) -> None:  # noqa: FBT001 - a row of the table
+def test_booleans_may_be_text(written, meant):
     assert usable({"isUpsertDefaultRowMarker": written}).upsert_default is meant
     assert ("ME013" in codes({"isUpsertDefaultRowMarker": written})) is isinstance(written, str)
 
 
 @pytest.mark.parametrize("written", [1, "yes", [], {}, 0.0])
-def test_other_values_are_no_booleans(written: object) -> None:
+def test_other_values_are_no_booleans(written):
     assert "isPartitionEnabled is" in first({"isPartitionEnabled": written})
 
 
-def test_unknown_properties_are_named_and_ignored() -> None:
+def test_unknown_properties_are_named_and_ignored():
     metadata, said = parse(b'{"keyColumns": ["Id"], "keyColums": ["Id"]}', PATH)
     assert metadata == Metadata(key_columns=("Id",))
     assert [diagnostic.message for diagnostic in said] == ["ignored: unknown property keyColums"]
 
 
-def test_one_property_twice_counts_if_both_mean_the_same() -> None:
+def test_one_property_twice_counts_if_both_mean_the_same():
     assert codes(b'{"keyColumns": ["a"], "KeyColumns": ["a"]}') == []
     assert codes(b'{"fileFormat": "parquet", "FileFormat": "Parquet", "keyColumns": ["a"]}') == []
     assert first(b'{"keyColumns": ["a"], "KeyColumns": ["b"]}') == (
@@ -103,7 +102,7 @@ def test_one_property_twice_counts_if_both_mean_the_same() -> None:
     )
 
 
-def test_all_faults_are_reported_at_once_errors_first() -> None:
+def test_all_faults_are_reported_at_once_errors_first():
     assert codes({"keyColumns": "Id", "FileFormat": "XML", "x": 1}) == ["ME011", "ME011", "ME012"]
 
 
@@ -140,9 +139,7 @@ WORD, COMMA, UTF_8 = "write the word in quotation marks", "remove the comma", "w
         (b"[" * 100_000, 1, 1, "too deeply", THERE),
     ],
 )
-def test_broken_json_is_explained_where_it_breaks(
-    content: bytes, line: int, column: int, fault: str, help: str
-) -> None:
+def test_broken_json_is_explained_where_it_breaks(content, line, column, fault, help):
     metadata, said = parse(content, PATH)
     assert (metadata, said[0].code, said[0].help) == (None, "ME010", help)
     details = dict(said[0].details)
@@ -166,7 +163,7 @@ def test_broken_json_is_explained_where_it_breaks(
         (b'{"FileFormat": "CSV"}', "`SchemaDefinition` is absent, expected the columns of the text [ME056]"),
     ],
 )
-def test_unusable_values_name_the_expected_ones(content: bytes, message: str) -> None:
+def test_unusable_values_name_the_expected_ones(content, message):
     assert first(content).endswith(message)
 
 
@@ -174,7 +171,7 @@ def test_unusable_values_name_the_expected_ones(content: bytes, message: str) ->
     ("given_properties", "extension"),
     [({}, "parquet"), (TEXT, "csv"), ({**TEXT, "FileExtension": ".TXT"}, "txt"), ({"FileExtension": "pq"}, "pq")],
 )
-def test_extensions_lose_their_dot_and_their_case(given_properties: dict[str, Any], extension: str) -> None:
+def test_extensions_lose_their_dot_and_their_case(given_properties, extension):
     assert usable(given_properties).extension == extension
 
 
@@ -211,13 +208,13 @@ names = st.sampled_from(["keyColumns", "FileFormat", "FileExtension", "SchemaDef
 
 @settings(max_examples=40)
 @given(st.dictionaries(names, values | st.just("CSV") | st.just({"Columns": [{"Name": "a", "DataType": "String"}]})))
-def test_any_json_gives_metadata_or_an_error(properties: dict[str, Any]) -> None:
+def test_any_json_gives_metadata_or_an_error(properties):
     metadata, said = parse(json.dumps(properties).encode(), PATH)
     assert (metadata is None) is any(diagnostic.severity.value == "error" for diagnostic in said[:1])
 
 
 @given(st.binary(max_size=60) | st.text('{}[]",:\\ \nabNul', max_size=40).map(str.encode))
-def test_any_bytes_are_json_or_a_fault_within_them(content: bytes) -> None:
+def test_any_bytes_are_json_or_a_fault_within_them(content):
     where = (1, 1)
     try:
         read_json(content)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mirror_engine.landing_zone.names import TableName, conflicts, ownership_order, schema_of
 
 
-def bare(table: str) -> TableName:
+def bare(table):
     return TableName("", table)
 
 
@@ -24,7 +24,7 @@ def bare(table: str) -> TableName:
         ("schema", None),
     ],
 )
-def test_a_schema_folder_has_the_exact_suffix(folder: str, schema: str | None) -> None:
+def test_a_schema_folder_has_the_exact_suffix(folder, schema):
     assert schema_of(folder) == schema
 
 
@@ -35,9 +35,7 @@ def test_a_schema_folder_has_the_exact_suffix(folder: str, schema: str | None) -
         (bare("Items"), "Items", "Items", "dbo/Items", "Items"),
     ],
 )
-def test_a_table_folder_leads_to_a_delta_folder(
-    name: TableName, folder: str, normalized: str, in_dbo: str, flat: str
-) -> None:
+def test_a_table_folder_leads_to_a_delta_folder(name, folder, normalized, in_dbo, flat):
     assert (name.folder, name.normalized) == (folder, normalized)
     assert (name.delta_folder("dbo"), name.delta_folder("")) == (in_dbo, flat)
     assert TableName.from_folder(folder) == name
@@ -64,9 +62,7 @@ def test_a_table_folder_leads_to_a_delta_folder(
         ([bare("S"), TableName("S", "T")], "dbo", {}),
     ],
 )
-def test_the_folder_in_a_schema_then_the_first_by_name_owns_a_delta_folder(
-    names: list[TableName], default_schema: str, expected: dict[TableName, TableName]
-) -> None:
+def test_the_folder_in_a_schema_then_the_first_by_name_owns_a_delta_folder(names, default_schema, expected):
     assert conflicts(names, default_schema) == expected
     assert conflicts(reversed(names), default_schema) == expected
 
@@ -76,7 +72,7 @@ tables = st.lists(st.builds(TableName, st.sampled_from(["", "a", "A", "dbo"]), l
 
 
 @given(tables, st.sampled_from(["", "dbo"]))
-def test_other_tables_share_no_delta_folder_and_contain_none(names: list[TableName], default_schema: str) -> None:
+def test_other_tables_share_no_delta_folder_and_contain_none(names, default_schema):
     refused = conflicts(names, default_schema)
     kept = [name.delta_folder(default_schema).casefold() for name in names if name not in refused]
     assert len(set(kept)) == len(kept)

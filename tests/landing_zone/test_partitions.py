@@ -30,9 +30,7 @@ from mirror_engine.landing_zone.progress import Progress
         ("k=%3D", (("k", "="),)),
     ],
 )
-def test_a_hive_folder_gives_columns_and_decoded_values(
-    folder: str, levels: tuple[tuple[str, str | None], ...]
-) -> None:
+def test_a_hive_folder_gives_columns_and_decoded_values(folder, levels):
     assert parse_folder(folder) == levels
 
 
@@ -43,28 +41,28 @@ def test_a_hive_folder_gives_columns_and_decoded_values(
         "%5F_rowMarker__=1", "a=1/%5F_ROWMARKER__=0",
     ],
 )  # fmt: skip
-def test_a_malformed_folder_is_none(folder: str) -> None:
+def test_a_malformed_folder_is_none(folder):
     assert parse_folder(folder) is None
     assert columns_of(folder) is None
 
 
 @given(st.text(min_size=1).filter(lambda text: text.lower() != "__rowmarker__"), st.text(min_size=1))
-def test_what_a_publisher_percent_encodes_comes_back(column: str, value: str) -> None:
+def test_what_a_publisher_percent_encodes_comes_back(column, value):
     name = f"{quote(column, safe='').replace('_', '%5F').replace('.', '%2E')}={quote(value, safe='')}"
     expected = None if value == "__HIVE_DEFAULT_PARTITION__" else value
     assert parse_name(name) == (column, expected)
 
 
-def test_a_leaf_has_no_other_folder_below_it() -> None:
+def test_a_leaf_has_no_other_folder_below_it():
     assert leaves({"", "a=1", "a=1/b=2", "a=10", "a=3/b=1/c=1", "a=3"}) == ("a=1/b=2", "a=10", "a=3/b=1/c=1")
 
 
-def test_the_first_well_formed_leaf_names_the_columns() -> None:
+def test_the_first_well_formed_leaf_names_the_columns():
     assert agreed_columns(("a=1/a=2", "b=1/c=1", "d=1"), None) == ("b", "c")
     assert agreed_columns((), None) == ()
 
 
-def test_what_is_applied_names_the_columns_first() -> None:
+def test_what_is_applied_names_the_columns_first():
     assert agreed_columns(("a=1",), Progress("g", "i", watermarks={"": 3, "b=1": 1})) == ("b",)
     assert agreed_columns(("a=1",), Progress("g", "i", watermarks={"": 3})) == ()
     assert agreed_columns(("a=1",), Progress("g", "i")) == ("a",)

@@ -34,5 +34,5 @@ MISSING = diagnose("ME008", "Items", count=1)
         (Empty(expired=True), True),
     ],
 )
-def test_only_what_no_engine_can_mend_needs_attention(state, expected) -> None:
+def test_only_what_no_engine_can_mend_needs_attention(state, expected):
     assert needs_attention(state) is expected

@@ -10,8 +10,8 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.retrying import PAUSES_SECONDS, RetryingStorage
 
 
-def test_a_failing_call_is_retried_with_growing_pauses_and_then_raises() -> None:
-    slept: list[float] = []
+def test_a_failing_call_is_retried_with_growing_pauses_and_then_raises():
+    slept = []
     script = Script(dict.fromkeys(range(1, 10), Fault.REFUSED))
     with pytest.raises(StorageUnavailable):
         RetryingStorage(faulty(MemoryStorage(), script), sleep=slept.append).list("a")
@@ -19,8 +19,8 @@ def test_a_failing_call_is_retried_with_growing_pauses_and_then_raises() -> None
     assert script.calls == ["list a"] * (len(PAUSES_SECONDS) + 1)
 
 
-def test_a_missing_file_is_not_retried() -> None:
-    slept: list[float] = []
+def test_a_missing_file_is_not_retried():
+    slept = []
     script = Script()
     with pytest.raises(FileNotFoundError):
         RetryingStorage(faulty(MemoryStorage(), script), sleep=slept.append).open("nothing")

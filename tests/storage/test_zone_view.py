@@ -38,13 +38,17 @@ def test_a_view_refuses_changes(zone, change):
         getattr(ZoneView(zone), change)(*arguments)
 
 
-def test_hidden_folders_are_absent(zone):
-    view = ZoneView(zone, {"Zone/Orders": None, "Zone/S.schema/Orders": None})
-    assert names(view, "Zone") == ["S.schema"]
+def test_what_is_hidden_is_absent(zone):
+    view = ZoneView(zone, {"Zone/Orders/1.csv": None, "Zone/S.schema/Orders": None})
+    assert names(view, "Zone") == ["Orders", "S.schema"]
     assert names(view, "Zone/S.schema") == ["Items"]
-    assert view.list("Zone/Orders") is None
-    assert view.stat("Zone/Orders/1.csv") is None
-    assert view.list("Zone/none") is None
+    assert names(view, "Zone/Orders") == ["2.csv"]
+    for absent in ("Zone/S.schema/Orders", "Zone/none"):
+        assert view.list(absent) is None
+    for absent in ("Zone/S.schema/Orders/1.csv", "Zone/Orders/1.csv"):
+        assert view.stat(absent) is None
+        with pytest.raises(FileNotFoundError):
+            view.open(absent)
 
 
 def test_swapped_files_keep_the_paths_name_and_the_mapped_time(zone):
@@ -55,15 +59,6 @@ def test_swapped_files_keep_the_paths_name_and_the_mapped_time(zone):
     assert [(entry.name, entry.modified_ns) for entry in entries] == [("1.csv", 11), ("2.csv", 22)]
     assert [view.stat(path) for path in (first, second)] == entries
     assert entries[0].identity == zone.stat(second).identity
-
-
-def test_a_hidden_file_is_absent(zone):
-    view = ZoneView(zone, {"Zone/Orders/1.csv": None})
-    assert names(view, "Zone/Orders") == ["2.csv"]
-    assert view.stat("Zone/Orders/1.csv") is None
-    with pytest.raises(FileNotFoundError):
-        view.open("Zone/Orders/1.csv")
-    assert names(view, "Zone/S.schema/Orders") == ["1.csv"]
 
 
 def test_a_storage_can_be_shown_below_another_path(zone):
