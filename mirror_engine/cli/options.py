@@ -14,6 +14,7 @@ import click
 from mirror_engine.config import Config, Kind, duration, flag_of, load, options, read_effective, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.layout import OPTIONS
+from mirror_engine.storage.roots import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,6 +104,7 @@ def command(
     name: str = "",
     *,
     root: Literal["argument", "option", "own"] = "argument",
+    place: Literal["root", "empty", "any"] = "root",
     config: Sequence[str] = (),
     reads_engine: bool = False,
 ) -> Callable[[Callable[..., int | None]], Command]:
@@ -114,6 +116,7 @@ def command(
         name: of the command; the function's by default.
         root: how ROOT is given: by `-C` or as an argument, by `-C` only; `own`: the command has a folder of its
             own, or none.
+        place: what ROOT must be: a ROOT, or an empty folder that may become one, or any folder.
         config: fields of `Config` that become flags.
         reads_engine: whether the running engine's options take the place of file and variables.
     """
@@ -125,11 +128,13 @@ def command(
         def run(**values: Any) -> int | None:
             shared = {name: values.pop(name) for name in _SHARED & values.keys()}
             given: dict[str, Any] = {"root": _root(shared.get("root"), shared.get("root_option"))}
+            if root != "own" and place != "any" and given["root"].is_dir():
+                check_root(given["root"], may_be_empty=place == "empty")
             if is_configured:
-                place = given["root"] if root != "own" else _place(values)
+                folder = given["root"] if root != "own" else _folder(values)
                 flags = {field: shared[field] for field in config if shared[field] is not None}
-                effective = _effective(place) if reads_engine else None
-                given["config"] = load(place, flags, os.environ, shared["config_file"], effective=effective)
+                effective = _effective(folder) if reads_engine else None
+                given["config"] = load(folder, flags, os.environ, shared["config_file"], effective=effective)
                 if "memory_limit" in config and given["config"].memory_limit != "none":
                     from mirror_engine.tables.reading.limits import limit_memory  # imports Arrow
 
@@ -172,7 +177,7 @@ def _root(positional: Path | None, chosen: Path | None) -> Path:
     return positional or chosen or above or Path(os.environ.get(ROOT_VARIABLE) or ".")
 
 
-def _place(values: Mapping[str, Any]) -> Path:
+def _folder(values: Mapping[str, Any]) -> Path:
     """Folder of `mirror-engine.toml` of a command with a folder of its own: the first of several."""
     first: Path = (values.get("paths") or [values.get("store", Path())])[0]
     return first.parent if first.is_file() else first

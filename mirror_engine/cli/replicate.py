@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,17 +27,17 @@ from mirror_engine.cli.output import (
 )
 from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.cli.signals import Stopping
-from mirror_engine.config import CONFIG_FILE, duration
-from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
+from mirror_engine.config import duration
+from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.events import BatchCommitted
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, TABLES, ZONE
-from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
+from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
 from mirror_engine.monitoring.words import START_ENGINE, describe, help_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from rich.console import RenderableType
 
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
 
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
-FILES = ZONE.partition("/")[0]
-MARKS = (ENGINE, FILES, OLDER_ZONE, TABLES, CONFIG_FILE)  # one of them makes a folder a ROOT
 
 
 @command(config=ALL)
@@ -75,7 +71,8 @@ def sync(root: Path, config: Config, progress: str) -> int:
             applied.add(event.table)
 
     with shown(progress) as listeners, Mirror(root, config, listeners=[*listeners, listen]) as mirror:
-        check_root(root)
+        if not any((root / zone).is_dir() for zone in (ZONE, OLDER_ZONE)):
+            note(f"{root}: no landing zone yet; land files in {root / ZONE}")
         with Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
@@ -128,7 +125,7 @@ def _attention(done: SyncReport) -> Iterator[RenderableType]:
                     yield bullet("help:", help)
 
 
-@command(config=ALL)
+@command(place="empty", config=ALL)
 @log.log_options
 def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     """Apply change files as they arrive, until stopped.
@@ -148,8 +145,9 @@ def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     writer = log.Log(log_format, log.level_of(log_level))
     with Stopping() as stopping, Mirror(root, config, listeners=[writer]) as mirror:
-        check_root(root, may_be_empty=True)
         writer.write("info", "started", {"root": str(root), "poll_interval_seconds": config.poll_interval_seconds})
+        if not any((root / zone).is_dir() for zone in (ZONE, OLDER_ZONE)):
+            writer.write("warning", "no_landing_zone", {"expected": str(root / ZONE)})
         done = mirror.run(stopping.stop)
     code = stopping.exit_code(exits.SUCCESS)
     document = report_json(done, code)
@@ -159,48 +157,7 @@ def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     return code
 
 
-def check_root(root: Path, *, may_be_empty: bool = False) -> None:
-    """Reject a folder that is no ROOT before an engine writes into it; say so if its landing zone does not exist yet.
-
-    Args:
-        root: the folder.
-        may_be_empty: whether a publisher may still make a ROOT of an empty folder.
-
-    Raises:
-        UsageError: it is a landing zone, a part of one, or a folder without any mark of a ROOT.
-    """
-    if any((root / zone).is_dir() for zone in (ZONE, OLDER_ZONE)) or (may_be_empty and not _entries(root)):
-        return
-    whole = Path(os.path.abspath(root))  # noqa: PTH100 - `resolve` would follow links
-    zone = next((path for path in (whole, *whole.parents) if path.name == OLDER_ZONE), None)
-    if zone is not None and (zone == whole or zone.parent.name == FILES):
-        owner = zone.parent.parent if zone.parent.name == FILES else zone.parent
-        here = Path.cwd()
-        is_near = owner.is_relative_to(here) or here.is_relative_to(owner)
-        what = "a landing zone" if zone == whole else "a part of a landing zone"
-        raise UsageError(
-            f"{root} is {what}, not a ROOT", f"use its ROOT: {Path(os.path.relpath(owner)) if is_near else owner}"
-        )
-    # schema folders, table folders and metadata are found in a landing zone only
-    inside = _entries(root)
-    if any(path.name.endswith(SCHEMA_SUFFIX) or (path / METADATA_FILE).exists() for path in (root, *inside)):
-        help = f"move its folders to ROOT/{ZONE} (mirror-engine init creates one), or check it with validate"
-        raise UsageError(f"{root} is a landing zone, not a ROOT", help)
-    if not any((root / mark).exists() for mark in MARKS):
-        raise UsageError(
-            f"{root} contains no landing zone ({ZONE})", f'create an example with "mirror-engine init {root}"'
-        )
-    note(f"{root}: no landing zone yet; land files in {root / ZONE}")
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        raise StorageUnavailable(f"{folder}: {error.strerror}", "check path and permissions") from None
-
-
-@command(config=READING, reads_engine=True)
+@command(place="empty", config=READING, reads_engine=True)
 @click.option(
     "condition",
     "--for",

@@ -30,6 +30,7 @@ from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.monitoring.words import cell
+from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,7 @@ NEXT = {
 }
 
 
-@command()
+@command(place="any")
 def init(root: Path) -> None:
     """Create an example landing zone.
 
@@ -67,6 +68,7 @@ def init(root: Path) -> None:
     """
     from mirror_engine.cli.example_zone import ExampleZone
 
+    check_place(root)
     if taken := next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None):
         raise UsageError(f"{root / taken} already exists; nothing was written", ELSEWHERE)
     try:
@@ -102,6 +104,7 @@ def demo(store: Path, config: Config, progress: str) -> int:
     from mirror_engine.cli.replicate import report_json
     from mirror_engine.mirror import Mirror
 
+    check_place(store)
     if store.exists() and (not store.is_dir() or any(store.iterdir())):
         raise UsageError(f"{store} is not an empty folder", "choose a new one")
     try:
@@ -146,7 +149,7 @@ def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> Iterator[Renderable
     yield from status_text(mirror.status())
 
 
-@command(config=("merge_engine", "driver_memory", "delta_jars_dir"))
+@command(place="any", config=("merge_engine", "driver_memory", "delta_jars_dir"))
 def doctor(root: Path, config: Config) -> int:
     """Check this machine and the Delta tables.
 

@@ -12,6 +12,7 @@ from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.engine.plan import UpdateFolderIdentity
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.landing_zone.layout import LOCK, TABLES
+from mirror_engine.storage.roots import check_place
 from mirror_engine.tables.log.durability import sync_folder
 from mirror_engine.tables.reading.request import digest
 
@@ -34,9 +35,11 @@ def lock_root(root: Path) -> Iterator[None]:
     """Hold ROOT for one engine, and make the folders that an engine needs there.
 
     Raises:
+        UsageError: it is a folder of another ROOT.
         RootLocked: another engine is running on it.
         StorageUnavailable: it cannot be written.
     """
+    check_place(root)
     lock = FileLock(root / LOCK, timeout=LOCK_TIMEOUT_SECONDS)
     try:
         (root / TABLES).mkdir(exist_ok=True)

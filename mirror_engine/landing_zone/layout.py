@@ -12,3 +12,4 @@ OPTIONS = f"{ENGINE}/options.json"  # effective options of the engine that runs,
 LOCK = f"{ENGINE}/lock"
 LOGS = f"{ENGINE}/logs"
 SCRATCH = f"{ENGINE}/scratch"
+STORE_ITEMS = f"{ENGINE}/items.json"  # makes a folder a STORE of the emulator: GUIDs and definitions of its items

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError, UsageError
-from mirror_engine.landing_zone.layout import ENGINE, TABLES, ZONE
+from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS, TABLES, ZONE
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.store import StagedFile
 from mirror_engine.storage.base import Kind
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.store import LocalStore
     from mirror_engine.storage.base import Entry
 
-REGISTRY = f"{ENGINE}/items.json"
 TRASH = f"{ENGINE}/trash"
 GUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 SUFFIXES = (".MountedRelationalDatabase", ".MirroredDatabase")  # clients may add one to an item's name
@@ -218,7 +217,7 @@ class Items:
         content = {path: asdict(record) for path, record in self._records.items()}
         with StagedFile(self._storage) as staged:
             staged.write(json.dumps(content, indent=2, default=_base64).encode())
-            self._storage.publish(staged, REGISTRY, time.time_ns())
+            self._storage.publish(staged, STORE_ITEMS, time.time_ns())
 
     def _check_free(self, folder: str, name: str, ignored: str | None = None) -> None:
         """Names that differ only in case are one name: to Fabric, and to some disks."""
@@ -245,7 +244,7 @@ class Items:
 
 def _read_registry(storage: LocalStore) -> dict[str, _Record]:
     try:
-        with storage.open(REGISTRY) as file:
+        with storage.open(STORE_ITEMS) as file:
             content = file.read()
     except FileNotFoundError:
         return {}
@@ -256,7 +255,7 @@ def _read_registry(storage: LocalStore) -> dict[str, _Record]:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         restore = "Restore it from a copy, or delete it: workspaces and items get new GUIDs then and lose definitions."
-        raise UsageError(f"{REGISTRY}: is damaged", restore) from problem
+        raise UsageError(f"{STORE_ITEMS}: is damaged", restore) from problem
 
 
 def _base64(content: bytes) -> str:

@@ -28,6 +28,7 @@ from mirror_engine.onelake.network import Listeners
 from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.store import LocalStore
+from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,8 @@ class Server:
 
     Raises:
         RootLocked: on entering, another process serves this STORE.
-        UsageError: on entering, the store is not a folder, a name cannot be a folder's, or a port is in use.
+        UsageError: on entering, the store is not a folder or is one of a ROOT, a name cannot be a folder's, or a port
+            is in use.
     """
 
     plan: ServerPlan
@@ -158,6 +160,7 @@ class Server:
 
     def _lock_store(self, stack: ExitStack) -> None:
         store = self.plan.store
+        check_place(store)
         zones = [*store.glob(ZONE), *store.glob(f"*/{ZONE}")]
         if zones:  # a ROOT, or a workspace: its `Files` would be served as an item
             raise UsageError(

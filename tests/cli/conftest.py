@@ -60,13 +60,14 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
     monkeypatch.setattr("mirror_engine.mirror.Mirror", open_mirror)
-    publisher = LandingZoneWriter(tmp_path)
+    root = tmp_path / "shop"
+    publisher = LandingZoneWriter(root)
     types = {"Id": pa.int64(), "Name": pa.string()}
     orders = publisher.table("Sales.Orders", keys=["Id"], types=types)
     items = publisher.table("Items", keys=["Id"], types=types)
     orders.initial_load({"Id": 1, "Name": "one"}, {"Id": 2, "Name": "two"})
     items.insert({"Id": 7, "Name": "[red]seven[/red]"}, {"Id": 8, "Name": None})
-    return Shop(tmp_path, writer, publisher, orders, items, faults)
+    return Shop(root, writer, publisher, orders, items, faults)
 
 
 @pytest.fixture

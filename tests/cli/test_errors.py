@@ -41,6 +41,7 @@ def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, 
     def fail(*_: object, **__: object) -> None:
         raise made(kind)
 
+    (tmp_path / "Tables").mkdir()
     monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
     printed = cli("sync", tmp_path)
     assert printed.code == documented_codes()[kind.__name__]
@@ -58,6 +59,7 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path) ->
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a row's value")
 
+    (tmp_path / "Tables").mkdir()
     monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     printed = cli("sync", tmp_path)
@@ -73,6 +75,7 @@ def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
+    (tmp_path / "Tables").mkdir()
     monkeypatch.setattr("mirror_engine.mirror.Mirror", interrupt)
     printed = cli("sync", tmp_path)
     assert (printed.code, printed.err) == (130, "error: interrupted\n")

@@ -45,7 +45,7 @@ def test_every_command_prints_the_documented_shape(shop, cli, tmp_path):
         ("diff", *at, "Items", tmp_path / "expected.csv"),
         ("validate", zone / "Items"),
         ("explain", "ME014"),
-        ("init", shop.root / "new"),
+        ("init", tmp_path / "new"),
         ("maintain", *at, "Items"),
         ("rebuild", shop.root, "--yes"),
     ):
