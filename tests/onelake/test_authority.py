@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from wire import connected, running
 
 from mirror_engine.onelake import authority
-from mirror_engine.onelake.authority import Authority, create_authority
+from mirror_engine.onelake.authority import create_authority
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ Names = x509.SubjectAlternativeName
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Authority:
+def made(tmp_path):
     return create_authority(tmp_path / "tls", now=NOW)
 
 
@@ -47,14 +47,14 @@ async def silent(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI applic
     await send({"type": "http.response.body", "body": b""})
 
 
-def test_no_certificate_lives_longer_than_thirty_days(made) -> None:
+def test_no_certificate_lives_longer_than_thirty_days(made):
     for path in (made.ca, made.leaf):
         found = certificate(path)
         assert found.not_valid_after_utc - found.not_valid_before_utc <= timedelta(days=30)
         assert found.not_valid_before_utc <= NOW <= found.not_valid_after_utc
 
 
-def test_a_key_is_readable_by_its_owner_alone_and_the_authority_s_is_nowhere(made) -> None:
+def test_a_key_is_readable_by_its_owner_alone_and_the_authority_s_is_nowhere(made):
     folder = made.leaf.parent
     assert mode(folder) == 0o700
     assert mode(made.leaf) == 0o600
@@ -65,7 +65,7 @@ def test_a_key_is_readable_by_its_owner_alone_and_the_authority_s_is_nowhere(mad
     assert own == certificate(made.leaf).public_key() != certificate(made.ca).public_key()
 
 
-def test_the_authority_is_good_for_the_endpoint_s_names_alone(made) -> None:
+def test_the_authority_is_good_for_the_endpoint_s_names_alone(made):
     constraints = certificate(made.ca).extensions.get_extension_for_class(x509.NameConstraints)
     assert constraints.critical
     assert [str(each.value) for each in constraints.value.permitted_subtrees] == [
@@ -82,7 +82,7 @@ def test_the_authority_is_good_for_the_endpoint_s_names_alone(made) -> None:
 
 @pytest.mark.skipif(OPENSSL is None, reason="needs openssl")
 @pytest.mark.parametrize("name", ["onelake.dfs.fabric.microsoft.com", "example.org", "127.0.0.2", "microsoft.com"])
-def test_the_authority_cannot_sign_for_other_names(tmp_path, name, monkeypatch) -> None:
+def test_the_authority_cannot_sign_for_other_names(tmp_path, name, monkeypatch):
     """OpenSSL refuses a certificate outside the constraints, independent of its signer."""
     value = x509.IPAddress(ip_address(name)) if name[0].isdigit() else x509.DNSName(name)
     monkeypatch.setattr(authority.x509, "SubjectAlternativeName", lambda _: Names([value]))
@@ -94,7 +94,7 @@ def test_the_authority_cannot_sign_for_other_names(tmp_path, name, monkeypatch) 
     assert is_own or "permitted subtree violation" in done.stderr + done.stdout
 
 
-def test_a_client_without_the_authority_does_not_trust_the_emulator() -> None:
+def test_a_client_without_the_authority_does_not_trust_the_emulator():
     other = ssl.create_default_context()
     trustme.CA().configure_trust(other)
     with running(silent) as emulator, connected(emulator.https_port) as plain, pytest.raises(ssl.SSLError):
@@ -102,14 +102,14 @@ def test_a_client_without_the_authority_does_not_trust_the_emulator() -> None:
 
 
 @pytest.mark.skipif(OPENSSL is None, reason="needs openssl")
-def test_old_tls_is_refused() -> None:
+def test_old_tls_is_refused():
     with running(silent) as emulator:
         words = ["s_client", "-connect", f"127.0.0.1:{emulator.https_port}", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]
         done = subprocess.run([OPENSSL, *words], input=b"", capture_output=True, check=False, timeout=20)
     assert done.returncode != 0
 
 
-def test_every_start_has_a_new_authority(made) -> None:
+def test_every_start_has_a_new_authority(made):
     first = made.leaf.read_bytes()
     made.leaf.chmod(0o644)
     made.leaf.parent.chmod(0o755)
@@ -119,8 +119,8 @@ def test_every_start_has_a_new_authority(made) -> None:
     assert (mode(made.leaf), mode(made.leaf.parent)) == (0o600, 0o700)
 
 
-def test_the_certificate_names_the_listening_address(tmp_path) -> None:
-    def addresses(listen: str) -> set[str]:
+def test_the_certificate_names_the_listening_address(tmp_path):
+    def addresses(listen):
         leaf = certificate(create_authority(tmp_path / "tls", listen).leaf)
         named = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return {str(each) for each in named.get_values_for_type(x509.IPAddress)}
@@ -129,7 +129,7 @@ def test_the_certificate_names_the_listening_address(tmp_path) -> None:
     assert addresses("0.0.0.0") == {"127.0.0.1", "::1"}  # noqa: S104 - named, not bound
 
 
-def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(made, tmp_path, monkeypatch) -> None:
+def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(made, tmp_path, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(made.bundle))  # as in a shell of another STORE
     inner = create_authority(tmp_path / "inner")
     ours = sum(root.count(b"mirror-engine local authority") // 2 for root in roots(inner.bundle))  # issuer and subject

@@ -13,7 +13,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 @pytest.mark.parametrize(
     ("address", "reached"), [("127.0.0.1", "127.0.0.1"), ("127.8.8.8", "127.8.8.8"), ("::1", "[::1]")]
 )
-def test_the_loopback_needs_neither_intention_nor_token(address, reached) -> None:
+def test_the_loopback_needs_neither_intention_nor_token(address, reached):
     assert Listening(address).reached_at == reached
 
 
@@ -27,7 +27,7 @@ def test_the_loopback_needs_neither_intention_nor_token(address, reached) -> Non
         ("fe80::1", "[fe80::1]"),
     ],
 )
-def test_every_other_address_needs_both(address, reached) -> None:
+def test_every_other_address_needs_both(address, reached):
     for options in ({}, {"token": TOKEN}):
         with pytest.raises(UsageError, match="others could reach"):
             Listening(address, **options)
@@ -38,16 +38,16 @@ def test_every_other_address_needs_both(address, reached) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "127.0.0.1:80", "0", "127.1", "*"])
-def test_what_is_no_address_is_refused(address) -> None:
+def test_what_is_no_address_is_refused(address):
     with pytest.raises(UsageError, match="not an IP address"):
         Listening(address, allow_remote=True, token=TOKEN)
 
 
 @pytest.mark.parametrize("token", ["with a space in it", "täglich-anderer-ton", "line\nline-line-line", ""])
-def test_a_token_must_fit_in_a_header(token) -> None:
+def test_a_token_must_fit_in_a_header(token):
     with pytest.raises(UsageError, match="token"):
         Listening("127.0.0.1", token=token)
 
 
-def test_four_ports_come_in_a_row() -> None:
+def test_four_ports_come_in_a_row():
     assert (Listening(port=41000).page_port, Listening().page_port) == (41003, 0)

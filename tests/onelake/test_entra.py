@@ -39,7 +39,7 @@ def claims(token: str) -> dict:
     return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
 
 
-def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(emulator: Listeners) -> None:
+def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(emulator):
     form = urlencode(GRANT | {"scope": "https://storage.azure.com/.default"}).encode()
     status, reported = asked(emulator, "POST", "/any-tenant/oauth2/v2.0/token", form)
     assert status == 200
@@ -50,7 +50,7 @@ def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(emulator: Listener
     assert abs(found["iat"] - time.time()) < 60
 
 
-def test_the_form_may_be_in_the_query(emulator: Listeners) -> None:
+def test_the_form_may_be_in_the_query(emulator):
     status, reported = asked(emulator, "POST", f"/t/oauth2/v2.0/token?{urlencode(GRANT)}")
     assert (status, reported["token_type"]) == (200, "Bearer")
 
@@ -62,17 +62,17 @@ def test_the_form_may_be_in_the_query(emulator: Listeners) -> None:
         *((form, "invalid_request") for form in (b"", b"grant_type", b"\xff\xfe=%zz&&&=", b"grant_type=&client_id=c")),
     ],
 )
-def test_other_grants_and_forms_without_one_are_refused(emulator: Listeners, form, error) -> None:
+def test_other_grants_and_forms_without_one_are_refused(emulator, form, error):
     status, reported = asked(emulator, "POST", "/t/oauth2/v2.0/token", form)
     assert (status, reported["error"]) == (400, error)
 
 
-def test_a_form_without_end_is_refused(emulator: Listeners) -> None:
+def test_a_form_without_end_is_refused(emulator):
     status, reported = asked(emulator, "POST", "/t/oauth2/v2.0/token", b"a=" + b"b" * 70_000)
     assert (status, reported["error"]) == (413, "invalid_request")
 
 
-def test_the_documents_of_discovery_name_entra_s_own_endpoints(emulator: Listeners) -> None:
+def test_the_documents_of_discovery_name_entra_s_own_endpoints(emulator):
     _, configuration = asked(emulator, "GET", "/t/v2.0/.well-known/openid-configuration")
     names = ("issuer", "token_endpoint", "authorization_endpoint", "device_authorization_endpoint")
     assert all(configuration[name].startswith("https://login.microsoftonline.com/t/") for name in names)
@@ -84,7 +84,7 @@ def test_the_documents_of_discovery_name_entra_s_own_endpoints(emulator: Listene
     assert "login.microsoftonline.com" in instances["metadata"][0]["aliases"]
 
 
-def test_az_prints_a_token_as_json_or_bare(capsys) -> None:
+def test_az_prints_a_token_as_json_or_bare(capsys):
     assert az(["account", "get-access-token", "--output", "json", "--scope", "https://x/.default"]) == 0
     reported = json.loads(capsys.readouterr().out)
     assert set(reported) == {"accessToken", "expiresOn", "expires_on", "subscription", "tenant", "tokenType"}
@@ -97,13 +97,13 @@ def test_az_prints_a_token_as_json_or_bare(capsys) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["login"], ["account"], ["account", "show"], ["storage", "blob", "list"]])
-def test_az_refuses_everything_else(words, capsys) -> None:
+def test_az_refuses_everything_else(words, capsys):
     assert az(words) == 2
     assert "mirror-engine" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_az_ignores_files_of_the_current_folder(tmp_path) -> None:
+def test_az_ignores_files_of_the_current_folder(tmp_path):
     folder = tmp_path / "it's a folder" / "bin"
     folder.parent.mkdir()
     install_az(folder)

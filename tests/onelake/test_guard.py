@@ -41,17 +41,17 @@ def locked():
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1", "[::1]:1", "LocalHost", ONELAKE])
-def test_own_host_names_are_served(unlocked: Listeners, host) -> None:
+def test_own_host_names_are_served(unlocked, host):
     assert status_of(exchange(unlocked.http_port, request(host=host))) == 204
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", f"{ONELAKE}.evil.example", "127.0.0.1.evil.example", ""])
-def test_foreign_host_names_are_rejected(unlocked: Listeners, host) -> None:
+def test_foreign_host_names_are_rejected(unlocked, host):
     """DNS rebinding: a page of evil.example must not read the store."""
     assert status_of(exchange(unlocked.http_port, request(host=host))) == 421
 
 
-def test_a_request_names_one_host(unlocked: Listeners) -> None:
+def test_a_request_names_one_host(unlocked):
     assert status_of(exchange(unlocked.http_port, request("GET", "/", "localhost", "Host: localhost"))) == 400
     assert status_of(exchange(unlocked.http_port, b"GET / HTTP/1.0\r\n\r\n")) == 400
 
@@ -63,7 +63,7 @@ def test_a_request_names_one_host(unlocked: Listeners) -> None:
         *((origin, 403) for origin in ("http://evil.example", "null", "http://localhost:2", "http://[", "")),
     ],
 )
-def test_foreign_origins_are_rejected(unlocked: Listeners, origin, status) -> None:
+def test_foreign_origins_are_rejected(unlocked, origin, status):
     asked = request("POST", "/v1/workspaces", "localhost:1", f"Origin: {origin}")
     assert status_of(exchange(unlocked.http_port, asked)) == status
 
@@ -88,18 +88,18 @@ def said(locked: Listeners, *headers: str, host: str = "localhost") -> int:
     ],
 )
 @pytest.mark.parametrize("host", ["localhost", ONELAKE, "api.fabric.microsoft.com"])
-def test_requests_without_the_token_are_rejected(locked: Listeners, header, host) -> None:
+def test_requests_without_the_token_are_rejected(locked, header, host):
     assert said(locked, header, host=host) == 401
 
 
-def test_the_token_is_accepted_as_bearer_and_as_basic_password(locked: Listeners) -> None:
+def test_the_token_is_accepted_as_bearer_and_as_basic_password(locked):
     password = base64.b64encode(f"anybody:{SECRET}".encode()).decode()
     assert said(locked, f"Authorization: Bearer {SECRET}") == 204
     assert said(locked, f"Authorization: Basic {password}") == 204
 
 
-def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked: Listeners) -> None:
-    def token_for(secret: str) -> tuple[int, dict]:
+def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked):
+    def token_for(secret):
         form = urlencode({"grant_type": "client_credentials", "client_secret": secret}).encode()
         asked = request("POST", "/t/oauth2/v2.0/token", LOGINS[0], f"Content-Length: {len(form)}", body=form)
         answer = exchange(locked.http_port, asked)
@@ -112,12 +112,12 @@ def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked: Listeners) 
     assert (status, reported["error"], "access_token" in reported) == (401, "invalid_client", False)
 
 
-def test_entra_s_name_opens_nothing_but_entra(locked: Listeners) -> None:
+def test_entra_s_name_opens_nothing_but_entra(locked):
     asked = request("GET", "/ws/item/Files/x", LOGINS[0])
     assert status_of(exchange(locked.http_port, asked)) == 404
 
 
-def test_beyond_the_loopback_hosts_may_have_any_name_and_http_stays_behind() -> None:
+def test_beyond_the_loopback_hosts_may_have_any_name_and_http_stays_behind():
     """The address is no other's: Linux takes all of 127/8 for its own."""
     with running(services, listen="0.0.0.0", secret=SECRET) as emulator:  # noqa: S104 - what is tested
         with trusting(checks_name=False).wrap_socket(connected(emulator.https_port, "127.0.0.2")) as secure:

@@ -44,7 +44,7 @@ def body_of(answer: bytes) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(emulator: Listeners) -> None:
+def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(emulator):
     others = (("host", "localhost"), ("connection", "close"), ("x", ""))
     room = server.MAX_HEAD_BYTES - len("/") - sum(len(name) + len(value) + 4 for name, value in others)
     for length, statuses in ((room, {200}), (room + 1, {0, 400})):
@@ -53,7 +53,7 @@ def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(emulator:
 
 
 @pytest.mark.parametrize("count", [90, 101])
-def test_headers_are_counted(emulator: Listeners, count) -> None:
+def test_headers_are_counted(emulator, count):
     many = request("GET", "/", "localhost", *[f"X-{number}: a" for number in range(count)])
     assert status_of(exchange(emulator.http_port, many)) == (200 if count < 100 else 400)
 
@@ -66,7 +66,7 @@ def test_headers_are_counted(emulator: Listeners, count) -> None:
         b"GET /" + b"a" * 1_000_000,
     ],
 )
-def test_a_head_without_an_end_is_cut(emulator: Listeners, flood) -> None:
+def test_a_head_without_an_end_is_cut(emulator, flood):
     started = time.monotonic()
     answer = exchange(emulator.http_port, flood)
     assert time.monotonic() - started < server.HEAD_SECONDS / 2  # for its length, not for its slowness
@@ -74,7 +74,7 @@ def test_a_head_without_an_end_is_cut(emulator: Listeners, flood) -> None:
     assert len(answer) < 1000
 
 
-def test_a_head_that_dribbles_is_cut(emulator: Listeners, monkeypatch) -> None:
+def test_a_head_that_dribbles_is_cut(emulator, monkeypatch):
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     started = time.monotonic()
     with connected(emulator.http_port) as silent, connected(emulator.http_port) as slow:
@@ -83,10 +83,10 @@ def test_a_head_that_dribbles_is_cut(emulator: Listeners, monkeypatch) -> None:
     assert time.monotonic() - started < 5
 
 
-def test_a_second_request_s_head_may_not_dribble_either(monkeypatch) -> None:
+def test_a_second_request_s_head_may_not_dribble_either(monkeypatch):
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
 
-    async def lasting(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+    async def lasting(scope, receive, send):  # noqa: ARG001 - an ASGI application
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
@@ -99,14 +99,14 @@ def test_a_second_request_s_head_may_not_dribble_either(monkeypatch) -> None:
         assert rest_of(connection) == b""
 
 
-def test_silence_instead_of_tls_is_cut(monkeypatch) -> None:
+def test_silence_instead_of_tls_is_cut(monkeypatch):
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)
     with running(counting) as emulator, connected(emulator.https_port) as connection:
         assert rest_of(connection) == b""
 
 
 @pytest.mark.parametrize("size", [4 * 1024**3 + 1, 10**30])
-def test_an_announced_length_over_the_limit_is_rejected_before_the_body(emulator: Listeners, size) -> None:
+def test_an_announced_length_over_the_limit_is_rejected_before_the_body(emulator, size):
     answer = exchange(emulator.http_port, request("PUT", "/", "localhost", f"Content-Length: {size}"))
     assert status_of(answer) in {400, 413}
     assert size > 2**64 or b"x-ms-error-code: RequestBodyTooLarge\r\n" in answer
@@ -120,7 +120,7 @@ def test_an_announced_length_over_the_limit_is_rejected_before_the_body(emulator
         ("api.fabric.microsoft.com", b'"errorCode": "RequestBodyTooLarge"', b"x-ms-public-api-error-code"),
     ],
 )
-def test_a_body_that_is_too_large_is_refused_in_the_form_of_who_was_asked(small: Listeners, host, form, header) -> None:
+def test_a_body_that_is_too_large_is_refused_in_the_form_of_who_was_asked(small, host, form, header):
     announced = request("PUT", "/", host, "Content-Length: 1001", "x-ms-blob-type: BlockBlob")
     answer = exchange(small.http_port, announced)
     assert status_of(answer) == 413
@@ -128,19 +128,19 @@ def test_a_body_that_is_too_large_is_refused_in_the_form_of_who_was_asked(small:
     assert header + b": RequestBodyTooLarge\r\n" in answer
 
 
-def test_a_body_of_unknown_length_is_cut_where_it_gets_too_large(small: Listeners) -> None:
+def test_a_body_of_unknown_length_is_cut_where_it_gets_too_large(small):
     chunk = b"64\r\n" + b"a" * 100 + b"\r\n"
     head = request("PUT", "/", "localhost", "Transfer-Encoding: chunked")
     assert body_of(exchange(small.http_port, head + chunk * 10 + b"0\r\n\r\n")) == b"4\r\n1000\r\n0\r\n\r\n"
     assert status_of(exchange(small.http_port, head + chunk * 11)) == 413
 
 
-def test_a_body_that_does_not_go_on_is_given_up(small: Listeners) -> None:
+def test_a_body_that_does_not_go_on_is_given_up(small):
     head = request("PUT", "/", "localhost", "Content-Length: 100")
     assert status_of(exchange(small.http_port, head + b"a" * 50)) == 408
 
 
-def test_a_body_that_goes_on_slowly_is_waited_for(small: Listeners) -> None:
+def test_a_body_that_goes_on_slowly_is_waited_for(small):
     with connected(small.http_port) as connection:
         connection.sendall(request("PUT", "/", "localhost", "Content-Length: 100"))
         for _ in range(10):
@@ -149,7 +149,7 @@ def test_a_body_that_goes_on_slowly_is_waited_for(small: Listeners) -> None:
         assert body_of(rest_of(connection)) == b"3\r\n100\r\n0\r\n\r\n"
 
 
-def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch) -> None:
+def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch):
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
     with running(counting) as emulator, contextlib.ExitStack() as held:
         held.enter_context(connected(emulator.https_port))  # no handshake yet: counted all the same
@@ -168,8 +168,8 @@ def _eventually(is_so) -> bool:
     return is_so()
 
 
-def test_an_internal_error_is_logged_without_request_content() -> None:
-    async def broken(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+def test_an_internal_error_is_logged_without_request_content():
+    async def broken(scope, receive, send):  # noqa: ARG001 - an ASGI application
         raise KeyError(dict(scope["headers"])[b"authorization"])
 
     reported: list[str] = []
@@ -182,8 +182,8 @@ def test_an_internal_error_is_logged_without_request_content() -> None:
     assert "hush" not in reported[0]
 
 
-def test_the_emulator_stops_during_an_endless_response(monkeypatch) -> None:
-    async def endless(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+def test_the_emulator_stops_during_an_endless_response(monkeypatch):
+    async def endless(scope, receive, send):  # noqa: ARG001 - an ASGI application
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while True:
             await send({"type": "http.response.body", "body": b"tick\n", "more_body": True})
@@ -201,6 +201,6 @@ def test_the_emulator_stops_during_an_endless_response(monkeypatch) -> None:
         connected(port)
 
 
-def test_a_port_that_is_taken_is_wrong_usage() -> None:
+def test_a_port_that_is_taken_is_wrong_usage():
     with running(counting) as emulator, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
         Listeners(counting, None, port=emulator.http_port).start()

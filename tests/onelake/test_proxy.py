@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, tunnel
 
 from mirror_engine.onelake import network as proxy
-
-if TYPE_CHECKING:
-    from mirror_engine.onelake.network import Listeners
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +41,7 @@ def connect(target: str) -> bytes:
         "login.microsoft.com",
     ],
 )
-def test_a_name_of_the_closed_list_ends_in_the_endpoint(emulator: Listeners, host) -> None:
+def test_a_name_of_the_closed_list_ends_in_the_endpoint(emulator, host):
     with tunnel(emulator.proxy_port, host) as secure:
         secure.sendall(request(host=host))
         answer = rest_of(secure)
@@ -76,7 +72,7 @@ PORTS = [f"{ONELAKE}{port}" for port in (":80", ":4433", ":0443", ":", "")]
 
 
 @pytest.mark.parametrize("target", [*(f"{host}:443" for host in [*FOREIGN.split(), *LIKE_OURS]), *PORTS])
-def test_every_other_target_is_refused_and_the_connection_closed(emulator: Listeners, target) -> None:
+def test_every_other_target_is_refused_and_the_connection_closed(emulator, target):
     answer = exchange(emulator.proxy_port, connect(target))
     assert status_of(answer) in {400, 403}
     assert b"HTTPS_PROXY" in answer  # what the proxy is for
@@ -86,12 +82,12 @@ def test_every_other_target_is_refused_and_the_connection_closed(emulator: Liste
 @pytest.mark.parametrize(
     "target", [f"http://{ONELAKE}/", f"{ONELAKE}:443", "http://example.com/", "http://127.0.0.1:22/", "/"]
 )
-def test_nothing_is_fetched_for_anybody(emulator: Listeners, method, target) -> None:
+def test_nothing_is_fetched_for_anybody(emulator, method, target):
     assert status_of(exchange(emulator.proxy_port, request(method, target, ONELAKE))) in {400, 403}
 
 
-def test_no_name_is_resolved_and_no_connection_made(emulator: Listeners, monkeypatch) -> None:
-    def forbidden(*_: object, **__: object) -> None:
+def test_no_name_is_resolved_and_no_connection_made(emulator, monkeypatch):
+    def forbidden(*_, **__):
         raise AssertionError("the proxy went out")
 
     with connected(emulator.proxy_port) as refused, connected(emulator.proxy_port) as agreed:
@@ -117,26 +113,26 @@ def test_no_name_is_resolved_and_no_connection_made(emulator: Listeners, monkeyp
         b"SSH-2.0-x\r\n",
     ],
 )
-def test_what_is_no_http_is_refused(emulator: Listeners, rubbish) -> None:
+def test_what_is_no_http_is_refused(emulator, rubbish):
     with connected(emulator.proxy_port) as connection:
         connection.sendall(rubbish)
         connection.shutdown(socket.SHUT_WR)
         assert status_of(rest_of(connection)) in {400, 403}
 
 
-def test_data_before_the_tunnel_is_granted_is_rejected(emulator: Listeners) -> None:
+def test_data_before_the_tunnel_is_granted_is_rejected(emulator):
     answer = exchange(emulator.proxy_port, connect(f"{ONELAKE}:443") + b"GET / HTTP/1.1\r\n\r\n")
     assert status_of(answer) == 400
 
 
 @pytest.mark.parametrize("flood", [b"X-A: b\r\n" * 4000, b"X-A: " + b"b" * 40_000, b"A" * 40_000])
-def test_a_flood_of_headers_is_refused(emulator: Listeners, flood) -> None:
+def test_a_flood_of_headers_is_refused(emulator, flood):
     answer = exchange(emulator.proxy_port, connect(f"{ONELAKE}:443")[:-2], flood)
     assert status_of(answer) in {0, 431}  # 0: the answer was lost with what was still on its way
     assert len(answer) < 1000
 
 
-def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(emulator: Listeners, monkeypatch) -> None:
+def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(emulator, monkeypatch):
     monkeypatch.setattr(proxy, "CONNECT_SECONDS", 0.2)
     started = time.monotonic()
     with connected(emulator.proxy_port) as silent, connected(emulator.proxy_port) as slow:
@@ -146,7 +142,7 @@ def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(emulator: L
     assert time.monotonic() - started < 5
 
 
-def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(emulator: Listeners) -> None:
+def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(emulator):
     with connected(emulator.proxy_port) as connection:
         connection.sendall(connect(f"{ONELAKE}:443"))
         assert status_of(connection.recv(65536)) == 200

@@ -30,7 +30,7 @@ def _silence_before(reported):
     reported.clear()
 
 
-def test_a_rejected_request_is_reported_with_path_and_code(emulator, reported) -> None:
+def test_a_rejected_request_is_reported_with_path_and_code(emulator, reported):
     exchange(emulator.http_port, request("GET", f"/{LANDING}/T/%C3%BC.csv?sv=1&sig={HUSH}", ONELAKE))
     exchange(emulator.http_port, request("PUT", "/shop/orders/Files?resource=directory", "localhost:80"))
     assert reported == [
@@ -39,7 +39,7 @@ def test_a_rejected_request_is_reported_with_path_and_code(emulator, reported) -
     ]
 
 
-def test_requests_rejected_by_guard_and_proxy_are_reported(emulator, reported) -> None:
+def test_requests_rejected_by_guard_and_proxy_are_reported(emulator, reported):
     exchange(emulator.http_port, request("GET", "/x", "evil.example"))
     exchange(emulator.proxy_port, request("CONNECT", "account.dfs.core.windows.net:443", "x"))
     assert reported == [
@@ -48,7 +48,7 @@ def test_requests_rejected_by_guard_and_proxy_are_reported(emulator, reported) -
     ]
 
 
-def test_a_write_without_a_length_is_reported_as_tolerated(emulator, reported) -> None:
+def test_a_write_without_a_length_is_reported_as_tolerated(emulator, reported):
     url = f"/{LANDING}/T/1.csv?resource=file"
     for header in ("Content-Length: 0", "X: none"):
         exchange(emulator.http_port, request("PUT", url, ONELAKE, header))
@@ -59,13 +59,13 @@ def test_a_write_without_a_length_is_reported_as_tolerated(emulator, reported) -
     assert one.to_json()[0] == "request_tolerated"
 
 
-def test_answered_requests_and_head_404_are_not_reported(emulator, reported) -> None:
+def test_answered_requests_and_head_404_are_not_reported(emulator, reported):
     for asked in (request("GET", f"/{LANDING}?resource=filesystem"), request("HEAD", f"/{LANDING}/T/x.csv")):
         exchange(emulator.http_port, asked)
     assert reported == []
 
 
-def test_rejected_requests_are_reported_without_secrets(reported, tmp_path) -> None:
+def test_rejected_requests_are_reported_without_secrets(reported, tmp_path):
     secrets = (
         f"Authorization: Bearer {HUSH}",
         f"x-ms-rename-source: /shop/x?sig={HUSH}",

@@ -36,7 +36,7 @@ def asked(url: str, target: str = "/", *headers: str) -> bytes:
     return exchange(int(url.rstrip("/").rpartition(":")[2]), request("GET", target, "localhost", *headers))
 
 
-def test_the_first_item_is_made_and_keeps_its_guids(tmp_path) -> None:
+def test_the_first_item_is_made_and_keeps_its_guids(tmp_path):
     store = tmp_path / "new" / "store"
     with served(store) as first:
         info = first.connection
@@ -51,7 +51,7 @@ def test_the_first_item_is_made_and_keeps_its_guids(tmp_path) -> None:
     assert sorted(path.name for path in store.iterdir() if not path.name.startswith(".")) == ["Sales", "Workspace"]
 
 
-def test_a_name_in_use_or_that_no_folder_may_have_is_a_usage_error(tmp_path) -> None:
+def test_a_name_in_use_or_that_no_folder_may_have_is_a_usage_error(tmp_path):
     (tmp_path / "shop/orders").mkdir(parents=True)
     (tmp_path / "notes").write_text("no workspace")
     (tmp_path / "shop/list").write_text("no item")
@@ -67,7 +67,7 @@ def test_a_name_in_use_or_that_no_folder_may_have_is_a_usage_error(tmp_path) -> 
 
 
 @pytest.mark.parametrize("above", ["", "Mirror"], ids=["a ROOT", "a workspace"])
-def test_a_folder_that_is_no_store_is_left_alone(tmp_path, above) -> None:
+def test_a_folder_that_is_no_store_is_left_alone(tmp_path, above):
     zone = tmp_path / above / "Files/LandingZone"
     zone.mkdir(parents=True)
     with pytest.raises(UsageError, match="Files/LandingZone"), served(tmp_path):
@@ -75,7 +75,7 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path, above) -> None:
     assert not (tmp_path / ".mirror-engine").exists()
 
 
-def test_one_process_serves_a_store(tmp_path) -> None:
+def test_one_process_serves_a_store(tmp_path):
     with served(tmp_path) as first:
         with pytest.raises(RootLocked, match="already running"), served(tmp_path):
             pass
@@ -85,7 +85,7 @@ def test_one_process_serves_a_store(tmp_path) -> None:
     assert not StateFolder(tmp_path).info.exists()
 
 
-def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp_path) -> None:
+def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp_path):
     private = StateFolder(tmp_path)
     private.path.mkdir(mode=0o755)
     with served(tmp_path, listening=Listening(token=TOKEN)):
@@ -94,7 +94,7 @@ def test_what_is_private_is_its_owner_s_alone_and_outside_of_version_control(tmp
     assert (private.path / ".gitignore").read_text() == "*\n"
 
 
-def test_an_emulator_without_connection_info_is_a_temporary_error(tmp_path, monkeypatch) -> None:
+def test_an_emulator_without_connection_info_is_a_temporary_error(tmp_path, monkeypatch):
     monkeypatch.setattr(connection, "START_SECONDS", 0.1)
     with served(tmp_path):
         for left in ("{", '{"pid": 1}'):
@@ -104,7 +104,7 @@ def test_an_emulator_without_connection_info_is_a_temporary_error(tmp_path, monk
                     ask(tmp_path)
 
 
-def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path) -> None:
+def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path):
     with served(tmp_path) as server:
         info = json.dumps(server.connection.to_json())
     private = StateFolder(tmp_path)
@@ -122,7 +122,7 @@ def test_a_server_that_is_just_starting_or_ending_is_waited_for(tmp_path) -> Non
         assert ending.result(10) is None
 
 
-def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_path) -> None:
+def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_path):
     store = tmp_path / 'it\'s $HOME; "a store"'
     with served(store) as server:
         script = "\n".join([*server.connection.lines(), "env -0"])
@@ -142,7 +142,7 @@ def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_
     assert {"AZURE_TENANT_ID", "AZURE_CLIENT_ID", "FABRIC_WORKSPACE_ID", "FABRIC_MIRRORED_DATABASE_ID"} < set(around)
 
 
-def test_the_page_has_a_port_of_its_own_and_counts_requests(tmp_path) -> None:
+def test_the_page_has_a_port_of_its_own_and_counts_requests(tmp_path):
     with served(tmp_path, workspace="Sales", item="Orders") as server:
         page = server.connection.page
         shown = asked(page).decode()
@@ -153,7 +153,7 @@ def test_the_page_has_a_port_of_its_own_and_counts_requests(tmp_path) -> None:
         assert status_of(asked(page, "/readyz")) == 200  # nothing is to be mirrored
 
 
-def test_the_page_asks_for_the_token_and_stays_on_the_loopback(tmp_path) -> None:
+def test_the_page_asks_for_the_token_and_stays_on_the_loopback(tmp_path):
     listening = Listening("0.0.0.0", allow_remote=True, token=TOKEN)  # noqa: S104 - what is tested
     with served(tmp_path, listening=listening) as server:
         assert server.connection.page.startswith("http://127.0.0.1:")

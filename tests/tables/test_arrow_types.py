@@ -10,12 +10,12 @@ WORDS = (
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_every_type_word_has_one_arrow_type_and_comes_back_from_it(word: str) -> None:
+def test_every_type_word_has_one_arrow_type_and_comes_back_from_it(word):
     assert delta_type(arrow_type(word)) == word
 
 
 @pytest.mark.parametrize("word", ["void", "array<int>", "decimal", "int", ""])
-def test_an_unknown_word_is_refused(word: str) -> None:
+def test_an_unknown_word_is_refused(word):
     with pytest.raises(ValueError, match="no mirrored column"):
         arrow_type(word)
 
@@ -33,11 +33,11 @@ def test_an_unknown_word_is_refused(word: str) -> None:
         pa.decimal128(5, -2),
     ],
 )
-def test_an_arrow_type_that_needs_conversion_has_no_word(arrow: pa.DataType) -> None:
+def test_an_arrow_type_that_needs_conversion_has_no_word(arrow):
     assert delta_type(arrow) is None
 
 
-def test_spark_spells_integers_its_own_way() -> None:
+def test_spark_spells_integers_its_own_way():
     assert [spark_type(word) for word in ("byte", "short", "integer", "long", "decimal(5,2)")] == [
         "TINYINT",
         "SMALLINT",
@@ -47,10 +47,10 @@ def test_spark_spells_integers_its_own_way() -> None:
     ]
 
 
-def test_a_column_of_any_name_is_quoted() -> None:
+def test_a_column_of_any_name_is_quoted():
     assert quoted("a`b") == "`a``b`"
 
 
-def test_a_tables_arrow_schema_keeps_order_and_nullability() -> None:
+def test_a_tables_arrow_schema_keeps_order_and_nullability():
     schema = arrow_schema((Column("b", "long", nullable=False), Column("a", "date")))
     assert schema == pa.schema([pa.field("b", pa.int64(), nullable=False), pa.field("a", pa.date32())])

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -16,31 +15,26 @@ import mirror_engine
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
-if TYPE_CHECKING:
-    from types import FrameType
-
 PACKAGE = str(Path(mirror_engine.__file__).parent)
 MAX_OPENS = 2
 MAX_FUNCTIONS, MAX_MODULES = 335, 50  # of an insert
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
+def shop(tmp_path):
     """A shop on real tables whose files are added without Spark."""
     tables, scratch = tmp_path / TABLES, tmp_path / SCRATCH
     return Shop(tmp_path, SparkDeltaWriter(tables, scratch, lambda: pytest.fail("Spark was started")))
 
 
 @pytest.mark.parametrize("change", ["insert", "delete"])
-def test_a_change_file_opens_the_log_of_its_table_at_most_twice(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_a_change_file_opens_the_log_of_its_table_at_most_twice(shop, monkeypatch, change):
     orders = shop.orders()
     orders.insert(row(1))
     opened: Counter[str] = Counter()
     open_table = DeltaTable.__init__
 
-    def count(self: DeltaTable, *arguments: Any, **options: Any) -> None:
+    def count(self, *arguments, **options):
         opened["log"] += 1
         open_table(self, *arguments, **options)
 
@@ -53,12 +47,12 @@ def test_a_change_file_opens_the_log_of_its_table_at_most_twice(
     assert opened["log"] <= MAX_OPENS
 
 
-def test_a_change_file_enters_few_functions_and_modules(shop: Shop) -> None:
+def test_a_change_file_enters_few_functions_and_modules(shop):
     orders = shop.orders()
     orders.insert(row(1))
     entered: set[tuple[str, str, int]] = set()
 
-    def note(frame: FrameType, event: str, _: object) -> None:
+    def note(frame, event, _):
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             code = frame.f_code
             entered.add((code.co_filename, code.co_name, code.co_firstlineno))

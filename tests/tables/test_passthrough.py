@@ -35,7 +35,7 @@ KEYED = {"keyColumns": ["id"]}
 
 
 @pytest.fixture(autouse=True)
-def files_of_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def files_of_every_size(monkeypatch):
     monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
@@ -114,7 +114,7 @@ def landings(zone: Zone) -> None:
     zone.sync()
 
 
-def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path: Path) -> None:
+def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path):
     staged, read = Zone(tmp_path / "staged"), Zone(tmp_path / "read")
     read.config = {"passthrough": False}
     for zone in (staged, read):
@@ -126,7 +126,7 @@ def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path: Path) -> No
     assert {way.partition(" ")[2] for way in read.ways().values()} == {"passthrough is off"}
 
 
-def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(tmp_path: Path) -> None:
+def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(tmp_path):
     zone = Zone(tmp_path)
     for number in range(3):
         zone.land(rows(10 * number, 10))
@@ -210,9 +210,7 @@ NOT_ELIGIBLE: list[tuple[str, Callable[[], pa.Table], dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("table", "options", "reason"), [case[1:] for case in NOT_ELIGIBLE], ids=[case[0] for case in NOT_ELIGIBLE]
 )
-def test_a_file_that_is_not_eligible_takes_the_rows_path_and_says_why(
-    tmp_path: Path, table: Callable[[], pa.Table], options: dict[str, Any], reason: str
-) -> None:
+def test_a_file_that_is_not_eligible_takes_the_rows_path_and_says_why(tmp_path, table, options, reason):
     zone = Zone(tmp_path)
     zone.land(rows(0, 10))
     zone.land(table(), **options)
@@ -223,7 +221,7 @@ def test_a_file_that_is_not_eligible_takes_the_rows_path_and_says_why(
     assert reason in way
 
 
-def test_upserts_and_partitions_take_the_rows_path(tmp_path: Path) -> None:
+def test_upserts_and_partitions_take_the_rows_path(tmp_path):
     for name, metadata, reason in (
         ("upserts", {"keyColumns": ["id"], "isUpsertDefaultRowMarker": True}, "its rows are upserts"),
         ("partitions", {"keyColumns": [], "isPartitionEnabled": "true"}, "the table is partitioned"),
@@ -249,7 +247,7 @@ REJECTED: dict[str, tuple[pa.Table, str]] = {
 
 
 @pytest.mark.parametrize("case", REJECTED)
-def test_a_file_that_the_protocol_rejects_is_found_before_the_commit(tmp_path: Path, case: str) -> None:
+def test_a_file_that_the_protocol_rejects_is_found_before_the_commit(tmp_path, case):
     table, code = REJECTED[case]
     zone = Zone(tmp_path)
     zone.config = {"max_row_size": 200_000}
@@ -286,7 +284,7 @@ MISSTATED: dict[str, tuple[list[Any], dict[bytes, bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", MISSTATED)
-def test_a_file_whose_footer_states_other_statistics_is_rewritten(tmp_path: Path, case: str) -> None:
+def test_a_file_whose_footer_states_other_statistics_is_rewritten(tmp_path, case):
     """Spark would skip row groups that hold what it looks for."""
     values, lies, reason = MISSTATED[case]
     zone = Zone(tmp_path, metadata={"keyColumns": []})
@@ -303,7 +301,7 @@ def test_a_file_whose_footer_states_other_statistics_is_rewritten(tmp_path: Path
     assert same_rows(zone.outcome()["rows"], table.to_pylist())
 
 
-def test_long_decimals_are_within_the_bounds_of_their_footer(tmp_path: Path) -> None:
+def test_long_decimals_are_within_the_bounds_of_their_footer(tmp_path):
     """Python's arithmetic rounds to 28 digits."""
     zone = Zone(tmp_path)
     cells = pa.array([Decimal("12345678901234567890123456789012345.678"), None], pa.decimal128(38, 3))
@@ -312,8 +310,8 @@ def test_long_decimals_are_within_the_bounds_of_their_footer(tmp_path: Path) -> 
     assert set(zone.ways().values()) == {"passthrough"}
 
 
-def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
+def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path, monkeypatch):
+    def fail(*_):
         raise StorageUnavailable("no", "again")
 
     zone = Zone(tmp_path)
@@ -323,7 +321,7 @@ def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path: Path, monkeypa
     assert list((zone.root / SCRATCH).glob("*")) == []
 
 
-def test_rows_of_a_copy_are_its_inserts(tmp_path: Path) -> None:
+def test_rows_of_a_copy_are_its_inserts(tmp_path):
     copy = tmp_path / "copy.parquet"
     pq.write_table(rows(0, 5), copy)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), (MARKER_COLUMN, pa.int8())])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -22,13 +22,7 @@ from mirror_engine.tables import passthrough
 from mirror_engine.tables import writer as writer_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
     from mirror_engine.events import Event
-    from mirror_engine.tables.base import DeltaWriter
 
 pytestmark = pytest.mark.spark
 FIXTURES = (
@@ -46,14 +40,12 @@ FIXTURES = (
 
 
 @pytest.fixture(autouse=True)
-def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_size(monkeypatch):
     monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
-def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(
-    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], spark: SparkSession
-) -> None:
+def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(tmp_path, mirror_writer, spark):
     zone, twin = Zone(tmp_path / "spark", mirror_writer(tmp_path / "spark")), Zone(tmp_path / "memory")
     for each in (zone, twin):
         landings(each)
@@ -70,15 +62,13 @@ def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(
     assert [row["id"] for row in table.where("name = 'näme 59'").collect()] == [59]
 
 
-def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(
-    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(tmp_path, mirror_writer, monkeypatch):
     zone = Zone(tmp_path, mirror_writer(tmp_path))
     zone.land(rows(0, 10))
     folder, stages, theirs = zone.root / "Tables/dbo/T", writer_module.create_with_files, pa.table({"id": [7]})
     said: list[Event] = []
 
-    def staging(*arguments: Any) -> None:
+    def staging(*arguments):
         if not (folder / "_delta_log").exists():
             write_deltalake(folder, theirs)
         stages(*arguments)
@@ -93,9 +83,7 @@ def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(
     assert {file.name for file in folder.glob("*.parquet")} == {each.rpartition("/")[2] for each in table.file_uris()}
 
 
-def test_a_new_table_and_its_first_files_are_one_commit(
-    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]
-) -> None:
+def test_a_new_table_and_its_first_files_are_one_commit(tmp_path, mirror_writer):
     wide = {f"c{number}": [number] * 3 for number in range(40)}
     zone = Zone(tmp_path, mirror_writer(tmp_path), {"keyColumns": ["id", "c39"]})
     zone.land(rows(0, 3, **wide))
@@ -116,9 +104,7 @@ def test_a_new_table_and_its_first_files_are_one_commit(
     ]
 
 
-def test_a_table_without_zones_stages_files_without_zones(
-    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], spark: SparkSession
-) -> None:
+def test_a_table_without_zones_stages_files_without_zones(tmp_path, mirror_writer, spark):
     zone = Zone(tmp_path, mirror_writer(tmp_path))
     zone.config = {"naive_timestamps": "ntz"}
     zone.land(rows(0, 3).set_column(2, "at", pa.array([1, None, 2_000_001], pa.timestamp("us"))))
@@ -132,9 +118,7 @@ def test_a_table_without_zones_stages_files_without_zones(
 
 
 @pytest.mark.slow
-def test_fixtures_come_out_the_same_where_files_become_part_of_tables_as_they_lie(
-    mirror_writer: Callable[[Path], DeltaWriter],
-) -> None:
+def test_fixtures_come_out_the_same_where_files_become_part_of_tables_as_they_lie(mirror_writer):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda name: outcome(name, mirror_writer), FIXTURES))
     assert [(each.differences, each.faults, each.otherwise) for each in found] == [([], [], [])] * len(FIXTURES)

@@ -28,11 +28,11 @@ def samples(metrics: Metrics) -> dict[tuple[str, frozenset], float]:
     }
 
 
-def test_every_number_is_that_of_status(window) -> None:
+def test_every_number_is_that_of_status(window):
     reported = samples(Web(window.items).metrics)
     left = set(reported)
 
-    def number(name: str, **labels: str) -> float | None:
+    def number(name, **labels):
         key = (f"mirror_engine_{name}", frozenset({"workspace": "Sales", "item": "Shop", **labels}.items()))
         left.discard(key)
         return reported.get(key)
@@ -57,7 +57,7 @@ def test_every_number_is_that_of_status(window) -> None:
     assert {labels for _, labels in left if ("item", "Shop") in labels} == set()  # nothing else is reported of it
 
 
-def test_names_that_are_attacks_break_no_line(window) -> None:
+def test_names_that_are_attacks_break_no_line(window):
     evil = window.add("3", 'a"} 1\nx', "\ud800")
     evil.table("T\x07able", keys=["Id"])
     reported = samples(Metrics(StatusCache(window.items)))
@@ -67,7 +67,7 @@ def test_names_that_are_attacks_break_no_line(window) -> None:
     assert {dict(labels).get("table") for _, labels in reported} >= {EVIL_TABLE, r"T\x07able"}
 
 
-def test_an_unreadable_mirror_is_down_and_the_others_have_metrics(window) -> None:
+def test_an_unreadable_mirror_is_down_and_the_others_have_metrics(window):
     (window.folder / EVIL).rename(window.folder / "elsewhere")
     reported = samples(Metrics(StatusCache(window.items)))
     up = {dict(labels)["item"]: value for (name, labels), value in reported.items() if name == "mirror_engine_up"}
@@ -91,12 +91,12 @@ def ready(window, age_seconds: float = 0.0) -> list[str]:
         (DatabaseStatus.INITIALIZED, "", []),
     ],
 )
-def test_only_what_should_run_must(window, state, error, words) -> None:
+def test_only_what_should_run_must(window, state, error, words):
     window.change(SHOP, status=state, error=error)
     assert ready(window, MAX_HEARTBEAT_AGE_SECONDS - 10) == words
 
 
-def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window) -> None:
+def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window):
     window.add("3", "Sales", "New")
     (window.folder / EVIL).rename(window.folder / "elsewhere")
     words = unready(StatusCache(window.items).all(), window.mirror(SHOP).status().last_heartbeat_at)
@@ -105,7 +105,7 @@ def test_a_running_item_without_a_heartbeat_or_a_folder_is_not_ready(window) -> 
     assert "no such folder" in words[0]
 
 
-def test_readiness_is_503_with_words_and_health_is_not_asked_of_the_mirrors(window) -> None:
+def test_readiness_is_503_with_words_and_health_is_not_asked_of_the_mirrors(window):
     heartbeat = min(window.mirror(item.id).status().last_heartbeat_at for item in window.shown)
     now = [heartbeat]
     client = TestClient(Web(window.items, clock=lambda: now[0]).app)

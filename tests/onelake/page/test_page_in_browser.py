@@ -49,7 +49,7 @@ def opened(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def artefacts(tmp_path_factory) -> Path:
+def artefacts(tmp_path_factory):
     """Where screenshots are kept; CI names a folder."""
     named = os.environ.get("MIRROR_TEST_ARTIFACTS")
     folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
@@ -62,7 +62,7 @@ def artefacts(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_fits_is_complete_and_is_not_complained_of(  # noqa: PLR0913, PLR0917 - fixtures, and all that varies
     opened, base, artefacts, page, size, scripts
-) -> None:
+):
     scheme = "dark" if scripts else "light"
     tab = opened.open(base + PAGES[page], SIZES[size], scripts=scripts, scheme=scheme)
     with contextlib.closing(tab):
@@ -79,7 +79,7 @@ def test_every_page_fits_is_complete_and_is_not_complained_of(  # noqa: PLR0913,
 
 
 @pytest.mark.parametrize("page", ["overview", "hostile"])
-def test_publisher_content_never_runs(opened, base, page) -> None:
+def test_publisher_content_never_runs(opened, base, page):
     with contextlib.closing(opened.open(base + PAGES[page], DESKTOP, scripts=True)) as tab:
         tab.until(lambda: ">live<" in tab.html)  # by now the script has replaced it
         assert "<img" not in tab.html
@@ -88,7 +88,7 @@ def test_publisher_content_never_runs(opened, base, page) -> None:
         assert "&lt;img src=x" in tab.html
 
 
-def test_the_page_moves_by_itself(opened, tmp_path) -> None:
+def test_the_page_moves_by_itself(opened, tmp_path):
     window = shop(tmp_path)
     with (
         served(window) as base,
@@ -103,7 +103,7 @@ def test_the_page_moves_by_itself(opened, tmp_path) -> None:
         assert len(table.events("Page.loadEventFired")) == 1  # without being loaded again
 
 
-def test_a_stopped_server_shows_as_disconnected(opened, tmp_path) -> None:
+def test_a_stopped_server_shows_as_disconnected(opened, tmp_path):
     with served(shop(tmp_path)) as base:
         tab = opened.open(f"{base}/", DESKTOP, scripts=True)
         tab.until(lambda: ">live<" in tab.html)

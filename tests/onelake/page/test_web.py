@@ -62,7 +62,7 @@ def missing(reported: list[str], html: str) -> list[str]:
     return [each for each in reported if " ".join(each.split()) not in words_of(html)]
 
 
-def test_the_page_lists_every_table_in_the_words_of_status(still, client) -> None:
+def test_the_page_lists_every_table_in_the_words_of_status(still, client):
     page = client.get("/").text
     states = set()
     for item in still.shown:
@@ -75,7 +75,7 @@ def test_the_page_lists_every_table_in_the_words_of_status(still, client) -> Non
     assert states == {"unconfigured", "empty", "loading", "behind", "blocked", "halted", "caught_up"}  # all there are
 
 
-def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, client) -> None:
+def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, client):
     for item in still.shown:
         status = item.view().status()
         for table in status.tables:
@@ -88,7 +88,7 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
             assert (answer.status_code, missing(reported, answer.text)) == (200, [])
 
 
-def test_files_history_and_first_rows_are_shown(client) -> None:
+def test_files_history_and_first_rows_are_shown(client):
     read = words_of(client.get(ORDERS).text)
     assert "00000000000000000001.parquet applied at version 1 40" in read
     assert "00000000000000000003.parquet pending - ready for the next cycle" in read
@@ -113,17 +113,17 @@ def test_files_history_and_first_rows_are_shown(client) -> None:
         ("y" * MAX_CHARACTERS + "z", pa.string(), "y" * MAX_CHARACTERS + "…"),
     ],
 )
-def test_a_value_is_one_line_of_bounded_length(value, kind, text) -> None:
+def test_a_value_is_one_line_of_bounded_length(value, kind, text):
     assert row_texts(pa.table({"c": pa.array([value], kind)})) == [(text,)]
 
 
-def test_null_differs_from_text(client) -> None:
+def test_null_differs_from_text(client):
     page = client.get(EVIL_PAGE).text
     assert page.count('<i class="null">NULL</i>') == 1
     assert "<bdi>NULL</bdi>" in page
 
 
-def test_many_columns_and_files_are_counted_instead_of_shown(tmp_path) -> None:
+def test_many_columns_and_files_are_counted_instead_of_shown(tmp_path):
     window = Window(tmp_path)
     table = window.add(SHOP, "Sales", "Shop").table("Many", keys=["c0"])
     for at in range(MAX_FILES + 2):
@@ -146,7 +146,7 @@ def test_many_columns_and_files_are_counted_instead_of_shown(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", EVIL_PAGE])
-def test_publisher_content_is_escaped(client, path) -> None:
+def test_publisher_content_is_escaped(client, path):
     page = client.get(path).text
     for attack in (EVIL_TABLE, EVIL_TEXT, "<b>", "<i>Item", "<u>", "</td> "):
         assert attack not in page.replace('<b class="severity', "")
@@ -155,7 +155,7 @@ def test_publisher_content_is_escaped(client, path) -> None:
     assert page.count("<script") == 1  # its own, from its own address
 
 
-def test_pages_have_no_inline_scripts_or_styles(client) -> None:
+def test_pages_have_no_inline_scripts_or_styles(client):
     for path in ("/", ORDERS):
         page = client.get(path).text
         assert "style=" not in page
@@ -164,24 +164,24 @@ def test_pages_have_no_inline_scripts_or_styles(client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", ORDERS, "/absent", "/metrics", "/healthz", "/assets/page.js"])
-def test_every_answer_forbids_foreign_scripts_frames_and_caches(client, path) -> None:
+def test_every_answer_forbids_foreign_scripts_frames_and_caches(client, path):
     answer = client.get(path)
     assert {name: answer.headers[name] for name in HEADERS} == HEADERS
 
 
-def test_the_page_is_for_reading(client) -> None:
+def test_the_page_is_for_reading(client):
     assert {client.request(method, "/").status_code for method in ("POST", "PUT", "DELETE", "PATCH")} == {405}
     assert client.head("/").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/tables/x/Orders", f"/tables/{SHOP}/Absent", f"/tables/{SHOP}/..%2f..%2fetc/passwd"])
-def test_what_is_not_there_is_said_to_be_so(client, path) -> None:
+def test_what_is_not_there_is_said_to_be_so(client, path):
     answer = client.get(path)
     assert answer.status_code == 404
     assert "There is no such table" in answer.text
 
 
-def test_all_that_the_page_asks_for_is_served(client) -> None:
+def test_all_that_the_page_asks_for_is_served(client):
     asked = set(re.findall(r'(?:src|href)="/assets/([^"]+)"', client.get("/").text))
     assert asked == set(ASSETS)
     for name, kind in ASSETS.items():
@@ -190,7 +190,7 @@ def test_all_that_the_page_asks_for_is_served(client) -> None:
         assert answer.content
 
 
-def test_what_cannot_be_read_shows_its_error_and_the_rest_stays(window, visitor, monkeypatch) -> None:
+def test_what_cannot_be_read_shows_its_error_and_the_rest_stays(window, visitor, monkeypatch):
     (window.folder / EVIL).rename(window.folder / "elsewhere")
     page = visitor.get("/")
     assert page.status_code == 200
@@ -203,13 +203,13 @@ def test_what_cannot_be_read_shows_its_error_and_the_rest_stays(window, visitor,
     assert "MERGE" in orders
 
 
-def test_the_page_shows_an_engine_failure(window, visitor) -> None:
+def test_the_page_shows_an_engine_failure(window, visitor):
     window.change(SHOP, status=DatabaseStatus.STOPPED, error="No <Java>")
     assert "Stopped" in words_of(visitor.get("/").text)
     assert "No &lt;Java&gt;" in visitor.get("/").text
 
 
-def test_many_readers_cost_one_scan(still) -> None:
+def test_many_readers_cost_one_scan(still):
     cache = status_cache.StatusCache(still.items, clock=lambda: 0.0)
     before = still.views
     for _ in range(5):
@@ -217,7 +217,7 @@ def test_many_readers_cost_one_scan(still) -> None:
     assert still.views - before == len(still.shown)
 
 
-def test_a_change_is_visible_once_the_cache_is_stale(window) -> None:
+def test_a_change_is_visible_once_the_cache_is_stale(window):
     now = [0.0]
     cache = status_cache.StatusCache(window.items, clock=lambda: now[0])
     assert cache.one(SHOP).status.tables[0].state.code == "behind"
@@ -227,7 +227,7 @@ def test_a_change_is_visible_once_the_cache_is_stale(window) -> None:
     assert cache.one(SHOP).status.tables[0].state.code == "caught_up"
 
 
-def test_scans_take_at_most_a_fifth_of_the_time(window) -> None:
+def test_scans_take_at_most_a_fifth_of_the_time(window):
     now = [0.0]
 
     def slow_clock():
@@ -242,7 +242,7 @@ def test_scans_take_at_most_a_fifth_of_the_time(window) -> None:
     assert window.views == before
 
 
-def test_rows_are_read_once_a_version(window, visitor, monkeypatch) -> None:
+def test_rows_are_read_once_a_version(window, visitor, monkeypatch):
     reads = []
     writer = window.writers[SHOP]
     rows = writer.rows
@@ -255,7 +255,7 @@ def test_rows_are_read_once_a_version(window, visitor, monkeypatch) -> None:
     assert [read["version"] for read in reads] == [1, 2]
 
 
-def test_names_that_no_encoding_knows_or_that_would_break_a_line_of_the_stream_are_written_out(window, visitor) -> None:
+def test_names_that_no_encoding_knows_or_that_would_break_a_line_of_the_stream_are_written_out(window, visitor):
     window.add("3", "a\r\ndata: b", "\ud800")
     page = visitor.get("/")
     assert page.status_code == 200
@@ -277,14 +277,14 @@ def brightness(colour: str) -> float:
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
-def test_text_and_background_colors_have_enough_contrast(palette) -> None:
+def test_text_and_background_colors_have_enough_contrast(palette):
     pairs = [(ink, sheet) for ink in ("ink", "quiet", "link", *TONES) for sheet in ("paper", "sheet")]
     for pair in [*pairs, *((each, f"{each}-sheet") for each in TONES)]:
         darker, brighter = sorted(brightness(palette[name]) for name in pair)
         assert (brighter + 0.05) / (darker + 0.05) >= 4.5, pair
 
 
-def test_every_state_has_a_colour(still) -> None:
+def test_every_state_has_a_colour(still):
     tones = {urgency(table.state) for item in still.shown for table in item.view().status().tables}
     assert tones == set(TONES)
     assert all(f".state.{each} " in PAGE_CSS for each in TONES)

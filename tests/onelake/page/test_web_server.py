@@ -48,19 +48,19 @@ def locked(window):
 
 @pytest.mark.parametrize("host", ["evil.example", "onelake.dfs.fabric.microsoft.com", "login.microsoftonline.com", ""])
 @pytest.mark.parametrize("target", ["/", "/metrics", "/healthz", "/assets/page.js"])
-def test_the_page_answers_to_loopback_names_only(server, locked, host, target) -> None:
+def test_the_page_answers_to_loopback_names_only(server, locked, host, target):
     """DNS rebinding; and Entra's stub, which needs no token, does not stand here."""
     for each in (server, locked):
         assert status_of(exchange(each.port, request("GET", target, host))) == 421
 
 
-def test_a_page_of_elsewhere_reads_no_stream(server) -> None:
+def test_a_page_of_elsewhere_reads_no_stream(server):
     asked = request("GET", "/", "localhost:1", "Accept: text/event-stream", "Origin: http://localhost:2")
     assert status_of(exchange(server.port, asked)) == 403
 
 
 @pytest.mark.parametrize("target", ["/", ORDERS, "/metrics", "/healthz", "/readyz", "/assets/page.js"])
-def test_where_a_token_is_set_nothing_is_seen_without_it(locked, target) -> None:
+def test_where_a_token_is_set_nothing_is_seen_without_it(locked, target):
     refused = exchange(locked.port, request("GET", target))
     assert status_of(refused) == 401
     assert b"Sales" not in refused
@@ -69,11 +69,11 @@ def test_where_a_token_is_set_nothing_is_seen_without_it(locked, target) -> None
         assert status_of(exchange(locked.port, request("GET", target, "localhost", f"Authorization: {said}"))) != 401
 
 
-def test_nothing_but_the_loopback_is_listened_on(server) -> None:
+def test_nothing_but_the_loopback_is_listened_on(server):
     assert {each.getsockname()[0] for each in server._server.servers[0].sockets} == {"127.0.0.1"}
 
 
-def test_a_body_is_not_read(server) -> None:
+def test_a_body_is_not_read(server):
     asked = request("POST", "/", "localhost", "Content-Length: 2000")
     assert status_of(exchange(server.port, asked)) == 413
 
@@ -101,7 +101,7 @@ def streaming(port: int, target: str = "/"):
         yield stream
 
 
-def test_the_stream_sends_the_page_after_each_change(tmp_path) -> None:
+def test_the_stream_sends_the_page_after_each_change(tmp_path):
     moving = shop(tmp_path)
     with served(moving) as server:
         read = exchange(server.port, request("GET", ORDERS)).decode()
@@ -115,14 +115,14 @@ def test_the_stream_sends_the_page_after_each_change(tmp_path) -> None:
             assert "has caught up" in stream.until("at version 2")
 
 
-def test_a_stream_without_changes_is_kept_alive(window, monkeypatch) -> None:
+def test_a_stream_without_changes_is_kept_alive(window, monkeypatch):
     monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
     monkeypatch.setattr(web_live, "KEEP_ALIVE_REFRESHES", 1)
     with served(window) as server, streaming(server.port, "/tables/none/none") as stream:
         stream.until(": keep-alive")
 
 
-def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeypatch) -> None:
+def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeypatch):
     monkeypatch.setattr(web_live, "MAX_STREAMS", 1)
     monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
     with served(window) as server:
@@ -140,7 +140,7 @@ def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeyp
             next_one.until("data: ")
 
 
-def test_an_open_stream_does_not_keep_the_server_from_ending(window) -> None:
+def test_an_open_stream_does_not_keep_the_server_from_ending(window):
     with served(window) as server:
         with streaming(server.port) as stream:
             stream.until("data: ")

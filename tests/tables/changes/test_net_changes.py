@@ -62,12 +62,12 @@ def short_logs(longest: int) -> list[tuple[int, ...]]:
     return [log for length in range(longest + 1) for log in itertools.product(MARKERS, repeat=length)]
 
 
-def test_every_log_of_one_key_up_to_four_changes_ends_as_replay_says() -> None:
+def test_every_log_of_one_key_up_to_four_changes_ends_as_replay_says():
     assert_as_replay_says(short_logs(4))
 
 
 @pytest.mark.slow
-def test_every_log_of_one_key_up_to_six_changes_ends_as_replay_says() -> None:
+def test_every_log_of_one_key_up_to_six_changes_ends_as_replay_says():
     """At length six 1 and 4 take turns: that they mean the same is shown by the shorter ones."""
     turns = [(INSERT, DELETE, (UPDATE, UPSERT)[place % 2]) for place in range(6)]
     assert_as_replay_says([*short_logs(5), *itertools.product(*turns)])
@@ -97,7 +97,7 @@ tables = st.lists(st.one_of(st.none(), st.integers(0, 4)), max_size=8)
 
 
 @given(logs, tables)
-def test_interleaved_keys_and_null_keys_end_as_replay_says(log: Log, held: list[int | None]) -> None:
+def test_interleaved_keys_and_null_keys_end_as_replay_says(log, held):
     table = [(key, -1 - origin) for origin, key in enumerate(held)]
     codes, markers = arrays([code for code, _ in log], [marker for _, marker in log])
     keys = [key_of(code) for code, _ in log]
@@ -139,9 +139,7 @@ key_tables = st.lists(st.sampled_from(list(KEY_VALUES)), min_size=1, max_size=4)
 
 
 @given(key_tables)
-def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(
-    drawn: tuple[list[pa.DataType], list[tuple[Any, ...]], int],
-) -> None:
+def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(drawn):
     kinds, rows, cut = drawn
     columns = []
     for index, kind in enumerate(kinds):
@@ -158,17 +156,17 @@ def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(
     assert numbered.codes.dtype == np.int64
 
 
-def test_all_bit_patterns_of_nan_are_one_key() -> None:
+def test_all_bit_patterns_of_nan_are_one_key():
     bits = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001], dtype=np.uint64)
     assert key_codes(pa.table({"k": bits.view(np.float64)})).codes.tolist() == [0, 0, 0]
 
 
-def test_an_all_null_column_and_a_keyless_table_match_nothing() -> None:
+def test_an_all_null_column_and_a_keyless_table_match_nothing():
     assert key_codes(pa.table({"k": pa.nulls(3), "l": [1, 2, 3]})).codes.tolist() == [NO_KEY] * 3
     assert key_codes(pa.table({"k": [1, 2, 3]}).select([])).codes.tolist() == [NO_KEY] * 3
 
 
-def test_codes_of_many_columns_do_not_overflow_and_do_not_collide() -> None:
+def test_codes_of_many_columns_do_not_overflow_and_do_not_collide():
     rows = np.arange(3000)
     repeated = {f"k{index}": rows for index in range(12)}  # 3000 ** 12 combinations
     assert key_codes(pa.table(repeated)).codes.tolist() == rows.tolist()

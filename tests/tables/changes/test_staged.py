@@ -33,8 +33,6 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pytest
-
     from mirror_engine.landing_zone.schema import TableSchema
 
 SCHEMA = schema_of("a", "b:string", "v")
@@ -78,7 +76,7 @@ def merged(rows: list[tuple[Any, ...]], changes: StagedChanges) -> list[tuple[An
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(KEY, max_size=5), st.lists(CHANGES, min_size=1, max_size=3))
-def test_staged_changes_do_to_any_table_what_replay_says(before: list[Any], files: list[list[Any]]) -> None:
+def test_staged_changes_do_to_any_table_what_replay_says(before, files):
     folder = Path(tempfile.mkdtemp())
     serial = itertools.count(100)
     rows = [(*key, place) for place, key in enumerate(before)]
@@ -119,12 +117,12 @@ def staged_over(
         yield ready
 
 
-def test_copies_are_rows_to_insert_though_nothing_else_is(tmp_path: Path) -> None:
+def test_copies_are_rows_to_insert_though_nothing_else_is(tmp_path):
     with staged_over(tmp_path, [(1, "x", 0)], (0, 1, "x", 1), (1, 1, "x", 2)) as ready:
         assert merged([(1, "x", 0)], ready) == [(1, "x", 2), (1, "x", 2)]
 
 
-def test_changes_of_held_keys_need_no_insert_clause(tmp_path: Path) -> None:
+def test_changes_of_held_keys_need_no_insert_clause(tmp_path):
     held = [(1, "x", 0), (2, "x", 0), (3, "x", 0)]
     changes = (4, 1, "x", 1), (2, 2, "x", 2), (2, 9, "x", 3), (1, 3, "x", 4)
     with staged_over(tmp_path, held, *changes) as ready:
@@ -133,7 +131,7 @@ def test_changes_of_held_keys_need_no_insert_clause(tmp_path: Path) -> None:
         assert ready.bounds[0] == widest, "what the table lacks widens no bound"
 
 
-def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path: Path) -> None:
+def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path):
     table_of(tmp_path / "T", [(1, "x", 0), (2, "x", 0)])
     append(tmp_path / "T", [(7, "x", 0), (9, "x", 0)])
     log = open_log(tmp_path / "T")
@@ -146,7 +144,7 @@ def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path: Path) ->
         assert prior_rows(wanted, key_codes(wanted), log).tolist() == [int(key in {7, 9}) for key in keys]
 
 
-def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path: Path) -> None:
+def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path):
     log = table_of(tmp_path / "T", [(1, "x", 0), (5, "y", 0)])
     for part in (tmp_path / "T").glob("*.parquet"):
         part.unlink()  # whoever reads it fails
@@ -154,7 +152,7 @@ def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path: Path) -> N
     assert count_matches(ChangeBatch((file,), SCHEMA, KEYS), log) == (MatchCounts(1, 0),)
 
 
-def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:
+def test_a_file_without_statistics_is_read(tmp_path):
     table_of(tmp_path / "T", [(1, "x", 0)])
     commit = tmp_path / "T" / "_delta_log" / f"{1:020}.json"
     actions = [json.loads(line) for line in commit.read_text().splitlines()]
@@ -167,7 +165,7 @@ def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:
     assert prior_rows(wanted, key_codes(wanted), log).tolist() == [1]
 
 
-def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path, monkeypatch):
     monkeypatch.setattr("mirror_engine.tables.changes.staged._GROUP_BYTES", 1)
     table_of(tmp_path / "T", [(1, "x", 0)])
     append(tmp_path / "T", [(2, "x", 0)])
@@ -178,14 +176,14 @@ def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path: Path, monkeypatch:
         assert [met.duplicate_inserts for met in ready.match_counts] == [2]
 
 
-def test_bounds_are_those_of_the_keys_that_match(tmp_path: Path) -> None:
+def test_bounds_are_those_of_the_keys_that_match(tmp_path):
     changes = (1, 2, "y", 1), (1, 1, "x", 2), (0, 9, "z", 3)
     with staged_over(tmp_path, [(1, "x", 0), (2, "y", 0)], *changes) as ready:
         assert ready.matches
         assert [(low.as_py(), high.as_py()) for low, high in ready.bounds] == [(1, 2), ("x", "y")]
 
 
-def test_a_large_batch_is_written_as_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_written_as_several_files(tmp_path, monkeypatch):
     monkeypatch.setattr("mirror_engine.tables.changes.staged._FILE_ROWS", 4)
     monkeypatch.setattr("mirror_engine.tables.changes.staged._GROUP_BYTES", 1)
     with staged_over(tmp_path, [(0, "x", 0)], *[(4, place, "x", place) for place in range(11)]) as ready:
@@ -195,7 +193,7 @@ def test_a_large_batch_is_written_as_several_files(tmp_path: Path, monkeypatch: 
     assert parts[0].column_names == ["c0", "c1", "c2", ROLE]
 
 
-def test_rows_that_match_nothing_are_staged_as_data_files_of_the_table(tmp_path: Path) -> None:
+def test_rows_that_match_nothing_are_staged_as_data_files_of_the_table(tmp_path):
     changes = (4, 2, "x", 1), (2, 3, "x", 2), (0, 4, "x", 3), (1, 4, "x", 4)
     with staged_over(tmp_path, [(1, "x", 0)], *changes) as ready:
         assert (ready.is_data, ready.matches, ready.rows) == (True, False, 2)
@@ -204,12 +202,12 @@ def test_rows_that_match_nothing_are_staged_as_data_files_of_the_table(tmp_path:
     assert part.metadata.num_row_groups == 1
 
 
-def test_what_is_staged_for_a_mapped_table_is_left_to_spark(tmp_path: Path) -> None:
+def test_what_is_staged_for_a_mapped_table_is_left_to_spark(tmp_path):
     with staged_over(tmp_path, [], (0, 1, "x", 1, 1), schema=schema_of("a", "b:string", "v", "odd name")) as ready:
         assert (ready.is_data, ready.matches) == (False, False)
 
 
-def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(tmp_path: Path) -> None:
+def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(tmp_path):
     """Spark holds NaN for the highest value, and finds 0.0 where -0.0 is: it would pass over rows by either."""
     schema = schema_of("a", "d:double", "f:float")
     with staged_over(tmp_path, [], (0, 1, math.nan, 1.0), (0, 2, 1.0, math.nan), schema=schema) as ready:

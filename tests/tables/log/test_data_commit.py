@@ -6,7 +6,7 @@ import math
 import os
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,10 +26,6 @@ from mirror_engine.tables.log.snapshot import DeltaLog
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.log.snapshot import DeltaLog
 
@@ -73,9 +69,7 @@ def maker(table: Scenario) -> str:
 
 
 @pytest.mark.spark
-def test_every_row_is_found_by_the_edges_that_statistics_know(
-    fresh: SparkDeltaWriter, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_row_is_found_by_the_edges_that_statistics_know(fresh, spark, monkeypatch):
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
     table = Scenario(fresh, TYPED, ["Id"])
     folder = fresh._tables.path(table.table)
@@ -110,9 +104,7 @@ FEATURES = [
     FEATURES,
     ids=["partitioned", "mapped", "change data feed", "in-commit timestamps", "row tracking", "constraint"],
 )
-def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(
-    fresh: SparkDeltaWriter, spark: SparkSession, columns: list[str], properties: str
-) -> None:
+def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(fresh, spark, columns, properties):
     table = Scenario(fresh, schema_of(*columns, partitions=["day"] if "day:string" in columns else []), ["Id"])
     table.create()
     if properties:
@@ -123,7 +115,7 @@ def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(
 
 
 @pytest.mark.spark
-def test_tables_with_deletion_vectors_get_files_from_deltalake(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
+def test_tables_with_deletion_vectors_get_files_from_deltalake(fresh, spark):
     table = Scenario(fresh, schema_of("Id", "On:timestamp_ntz"), ["Id"])
     table.create()
     folder = fresh._tables.path(table.table)
@@ -140,7 +132,7 @@ SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Scenario:
+def table(tmp_path):
     """A table whose writer has no Spark."""
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
     return Scenario(writer, SIMPLE, ["Id"])
@@ -156,7 +148,7 @@ def add_a_part(table: Scenario, log: DeltaLog, schema: TableSchema = SIMPLE) -> 
     add_parts(table.table, log, schema, [part], table.record())
 
 
-def test_checkpoints_come_with_rows_and_without(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_come_with_rows_and_without(table, monkeypatch):
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
     table.change((0, 1, "Linz"))
     for _ in range(2):
@@ -171,7 +163,7 @@ def test_checkpoints_come_with_rows_and_without(table: Scenario, monkeypatch: py
 @pytest.mark.parametrize(
     "other", [schema_of("Id:long", "City:string"), schema_of("id", "City:string"), schema_of("Id")]
 )
-def test_files_of_other_columns_or_types_are_not_added(table: Scenario, other: TableSchema) -> None:
+def test_files_of_other_columns_or_types_are_not_added(table, other):
     """deltalake adds them without a word."""
     table.create()
     table.batch = 1
@@ -180,12 +172,12 @@ def test_files_of_other_columns_or_types_are_not_added(table: Scenario, other: T
     assert opened(table).version == 0
 
 
-def test_who_appends_at_the_last_moment_is_a_conflict(table: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_appends_at_the_last_moment_is_a_conflict(table, monkeypatch):
     """deltalake would let both in: the key that was counted as absent came twice."""
     table.change((0, 1, "Linz"))
     folder, commit = opened(table).folder, DeltaTable.create_write_transaction
 
-    def late(*arguments: Any, **options: Any) -> None:
+    def late(*arguments, **options):
         write_deltalake(folder, pa.table({"Id": pa.array([2], pa.int32()), "City": ["theirs"]}), mode="append")
         commit(*arguments, **options)
 
@@ -199,10 +191,8 @@ def test_who_appends_at_the_last_moment_is_a_conflict(table: Scenario, monkeypat
 @pytest.mark.parametrize(
     ("failure", "expected"), [(DeltaError("x"), CommitFailed), (OSError("no space"), StorageUnavailable)]
 )
-def test_a_commit_that_fails_says_why(
-    table: Scenario, monkeypatch: pytest.MonkeyPatch, failure: Exception, expected: type[Exception]
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
+def test_a_commit_that_fails_says_why(table, monkeypatch, failure, expected):
+    def fail(*_, **__):
         raise failure
 
     table.create()
@@ -223,23 +213,19 @@ def test_a_commit_that_fails_says_why(
         ),
     ],
 )
-def test_features_that_deltalake_cannot_write_are_known_by_name(
-    table: Scenario, protocol: dict[str, Any], *, takes_files: bool
-) -> None:
+def test_features_that_deltalake_cannot_write_are_known_by_name(table, protocol, *, takes_files):
     table.create()
     folder = opened(table).folder
     put_commit(folder, 1, [{"protocol": protocol}])
     assert opened(table).takes_files is takes_files
 
 
-def test_who_commits_between_evolution_and_commit_is_a_conflict(
-    table: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_commits_between_evolution_and_commit_is_a_conflict(table, monkeypatch):
     table.change((0, 1, "Linz"))
     folder = opened(table).folder
     add_columns = table_writer.evolve
 
-    def evolve_then_lose(*arguments: Any) -> int:
+    def evolve_then_lose(*arguments):
         version = add_columns(*arguments)
         write_deltalake(folder, pa.table({"Id": pa.array([7], pa.int32())}), mode="append", schema_mode="merge")
         return version
@@ -253,13 +239,11 @@ def test_who_commits_between_evolution_and_commit_is_a_conflict(
 @pytest.mark.parametrize(
     "error", [FileExistsError(17, "File exists"), OSError(5, "Input/output error")], ids=["EEXIST", "EIO"]
 )
-def test_a_link_whose_answer_is_lost_is_a_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
-) -> None:
+def test_a_link_whose_answer_is_lost_is_a_commit(tmp_path, monkeypatch, error):
     """A share may make a link and answer with an error."""
     link = os.link
 
-    def lost(source: Path, target: Path) -> None:
+    def lost(source, target):
         link(source, target)
         raise error
 
@@ -268,19 +252,19 @@ def test_a_link_whose_answer_is_lost_is_a_commit(
     assert [path.name for path in (tmp_path / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
-def test_files_of_a_commit_in_doubt_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_commit_in_doubt_stay(tmp_path, monkeypatch):
     """The commit was made, its answer is lost, and the log cannot be read just then."""
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark"))
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     commit, opened = DeltaTable.create_write_transaction, data_commit.open_known
 
-    def lost(*arguments: Any, **options: Any) -> None:
+    def lost(*arguments, **options):
         commit(*arguments, **options)
         monkeypatch.setattr(data_commit, "open_known", unreadable)
         raise OSError(28, "No space left on device")
 
-    def unreadable(*_: object) -> DeltaLog:
+    def unreadable(*_):
         raise StorageUnavailable("the log cannot be read")
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)

@@ -246,19 +246,19 @@ CASES: list[tuple[str, str, Break]] = [
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sample(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sample") / "T"
     make_sample(folder)
     return folder
 
 
 @pytest.fixture
-def broken(sample: Path, tmp_path: Path) -> Path:
+def broken(sample, tmp_path):
     """A copy, to be broken."""
     return Path(shutil.copytree(sample, tmp_path / "T"))
 
 
-def test_a_table_that_conforms_has_no_faults(sample: Path) -> None:
+def test_a_table_that_conforms_has_no_faults(sample):
     assert protocol_faults(sample) == []
 
 
@@ -266,10 +266,10 @@ def test_a_table_that_conforms_has_no_faults(sample: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "change"), [case[::2] for case in CASES], ids=[f"{r}: {what}" for r, what, _ in CASES]
 )
-def test_a_broken_log_is_caught_by_its_rule(broken: Path, rule: str, change: Break) -> None:
+def test_a_broken_log_is_caught_by_its_rule(broken, rule, change):
     change(broken)
     assert rule in {fault.split(":")[0] for fault in protocol_faults(broken)}
 
 
-def test_every_rule_has_a_log_that_breaks_it() -> None:
+def test_every_rule_has_a_log_that_breaks_it():
     assert {rule for rule, *_ in CASES} == {*RULES, "readable"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -18,19 +17,16 @@ from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def synced(monkeypatch):
     """Every file and folder that is brought to the disk, in order."""
     found: list[Path] = []
     fsync = os.fsync
 
-    def record(opened: int) -> None:
+    def record(opened):
         found.append(Path(f"/proc/self/fd/{opened}").readlink())
         fsync(opened)
 
@@ -50,9 +46,7 @@ def names(folder: Path, paths: list[Path]) -> list[str]:
 
 
 @needs_proc
-def test_data_goes_before_the_log_and_both_before_the_folders_that_name_them(
-    tmp_path: Path, synced: list[Path]
-) -> None:
+def test_data_goes_before_the_log_and_both_before_the_folders_that_name_them(tmp_path, synced):
     folder = tmp_path / "Tables" / "dbo" / "T"
     append(folder, "mon", "tue")
     DeltaTable(str(folder)).create_checkpoint()
@@ -64,7 +58,7 @@ def test_data_goes_before_the_log_and_both_before_the_folders_that_name_them(
 
 
 @needs_proc
-def test_only_what_came_since_is_brought_to_the_disk(tmp_path: Path, synced: list[Path]) -> None:
+def test_only_what_came_since_is_brought_to_the_disk(tmp_path, synced):
     append(tmp_path, "mon")
     before = set(tmp_path.rglob("*"))
     append(tmp_path, "tue")
@@ -75,7 +69,7 @@ def test_only_what_came_since_is_brought_to_the_disk(tmp_path: Path, synced: lis
 
 
 @needs_proc
-def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path: Path, synced: list[Path]) -> None:
+def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path, synced):
     append(tmp_path, "mon")
     (data,) = tmp_path.glob("*/*.parquet")
     beside = [data.with_name(f".{data.name}.crc"), tmp_path / "_delta_log" / f".{0:020}.json.crc"]
@@ -90,14 +84,14 @@ def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path: Path, sync
     assert {*beside, sidecars} < set(synced)
 
 
-def test_a_file_that_could_not_be_fsynced_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_could_not_be_fsynced_is_written_anew(tmp_path, monkeypatch):
     """Linux calls pages clean that it could not write: a second fsync succeeds and means nothing."""
     append(tmp_path, "mon")
     (data,) = tmp_path.glob("*/*.parquet")
     content, before, fsync = data.read_bytes(), data.stat().st_ino, os.fsync
     failing = {before}
 
-    def fail_once(opened: int) -> None:
+    def fail_once(opened):
         if os.fstat(opened).st_ino in failing:
             failing.clear()
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -114,7 +108,7 @@ def test_a_file_that_could_not_be_fsynced_is_written_anew(tmp_path: Path, monkey
     assert len(list(data.parent.iterdir())) == 1
 
 
-def test_files_that_are_no_longer_part_of_the_table_may_be_gone(tmp_path: Path) -> None:
+def test_files_that_are_no_longer_part_of_the_table_may_be_gone(tmp_path):
     append(tmp_path, "mon")
     append(tmp_path, "mon")
     DeltaTable(str(tmp_path)).optimize.compact()
@@ -135,7 +129,7 @@ def empty(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [lose, shorten, empty])
-def test_a_commit_whose_data_went_with_the_power_is_told(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+def test_a_commit_whose_data_went_with_the_power_is_told(tmp_path, harm):
     append(tmp_path, "mon")
     (data,) = tmp_path.glob("*/*.parquet")
     harm(data)
@@ -144,13 +138,11 @@ def test_a_commit_whose_data_went_with_the_power_is_told(tmp_path: Path, harm: C
     make_durable(tmp_path, 0)
 
 
-def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_not(tmp_path, monkeypatch):
     append(tmp_path, "mon")
 
-    def refused(number: int) -> Callable[[int], None]:
-        def fsync(opened: int) -> None:
+    def refused(number):
+        def fsync(opened):
             if number == errno.EIO or os.path.isdir(f"/proc/self/fd/{opened}"):  # noqa: PTH112 - it is open
                 raise OSError(number, os.strerror(number))
 
@@ -164,12 +156,10 @@ def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_no
 
 
 @needs_proc
-def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(
-    tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(tmp_path, synced, monkeypatch):
     link = os.link
 
-    def published(passing: Path, target: Path) -> None:
+    def published(passing, target):
         assert synced[-1] == passing
         link(passing, target)
         synced.append(target)
@@ -189,7 +179,7 @@ def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(
 
 
 @needs_proc
-def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path: Path, synced: list[Path]) -> None:
+def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path, synced):
     """Were theirs torn by a power cut, nothing after it could be read either."""
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark was started"))
     table = Scenario(writer, SIMPLE, ["Id"])
@@ -205,9 +195,7 @@ def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path: P
 
 
 @needs_proc
-def test_a_commit_is_brought_to_the_disk_where_log_cleanup_took_those_before_it(
-    tmp_path: Path, synced: list[Path]
-) -> None:
+def test_a_commit_is_brought_to_the_disk_where_log_cleanup_took_those_before_it(tmp_path, synced):
     for day in ("mon", "tue", "wed"):
         append(tmp_path, day)
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
@@ -216,7 +204,7 @@ def test_a_commit_is_brought_to_the_disk_where_log_cleanup_took_those_before_it(
 
 
 @needs_proc
-def test_all_that_maintenance_commits_is_on_the_disk(tmp_path: Path, synced: list[Path]) -> None:
+def test_all_that_maintenance_commits_is_on_the_disk(tmp_path, synced):
     folder = tmp_path / "Tables" / "T"
     append(folder, "mon")
     append(folder, "mon")
@@ -230,9 +218,7 @@ def test_all_that_maintenance_commits_is_on_the_disk(tmp_path: Path, synced: lis
 
 @needs_proc
 @pytest.mark.spark
-def test_all_that_spark_wrote_is_on_the_disk_when_a_commit_returns(
-    spark_writer: SparkDeltaWriter, synced: list[Path]
-) -> None:
+def test_all_that_spark_wrote_is_on_the_disk_when_a_commit_returns(spark_writer, synced):
     table = Scenario(spark_writer, schema_of("Id", "day:string", partitions=["day"]), ["Id"], "dbo/Durable")
     folder = spark_writer._tables.path("dbo/Durable")
     seen: set[Path] = set()

@@ -36,7 +36,7 @@ def no_session() -> SparkSession:
 
 
 @pytest.fixture
-def reading(tmp_path: Path) -> SparkDeltaWriter:
+def reading(tmp_path):
     """A writer that has no Spark."""
     return SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", no_session)
 
@@ -78,7 +78,7 @@ HARD_NAMES = [
 
 
 @pytest.mark.parametrize("name", HARD_NAMES)
-def test_a_table_folder_of_any_name_can_be_read(reading: SparkDeltaWriter, name: str) -> None:
+def test_a_table_folder_of_any_name_can_be_read(reading, name):
     """LZ-1.10."""
     table = Scenario(reading, SIMPLE, ["Id"], f"dbo/{name}")
     table.create()
@@ -91,21 +91,21 @@ def test_a_table_folder_of_any_name_can_be_read(reading: SparkDeltaWriter, name:
     assert reading.snapshot(f"dbo/{name}") is None
 
 
-def test_a_root_of_any_name_can_be_read(tmp_path: Path) -> None:
+def test_a_root_of_any_name_can_be_read(tmp_path):
     reading = SparkDeltaWriter(tmp_path / "100%\n" / "Tables", tmp_path / "100%\n" / "scratch", no_session)
     Scenario(reading, SIMPLE, ["Id"]).create()
     assert reading.row_count("dbo/T") == 0
 
 
 @pytest.mark.parametrize("name", ["..", "dbo/../../T", "", "dbo//T", "/etc", "dbo/.", "a\0b"])
-def test_no_name_leads_out_of_the_tables_folder(reading: SparkDeltaWriter, name: str) -> None:
+def test_no_name_leads_out_of_the_tables_folder(reading, name):
     with pytest.raises(UsageError):
         reading.snapshot(name)
     with pytest.raises(UsageError):
         reading.drop(name)
 
 
-def test_a_folder_without_commits_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_commits_is_no_table(tmp_path):
     assert open_log(tmp_path) is None
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / "_delta_log" / ".passing.tmp").touch()
@@ -114,7 +114,7 @@ def test_a_folder_without_commits_is_no_table(tmp_path: Path) -> None:
     assert open_log(tmp_path / "file") is None
 
 
-def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path: Path) -> None:
+def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path):
     folder = made(tmp_path / "T")
     record_only(known_log(folder), record(1))
     for number in range(3):
@@ -123,7 +123,7 @@ def test_the_newest_record_is_found_beneath_foreign_commits(tmp_path: Path) -> N
     assert (state.version, state.record, state.record_version) == (4, record(1), 1)
 
 
-def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(tmp_path: Path) -> None:
+def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(tmp_path):
     folder = made(tmp_path / "T")
     for number in range(4):
         foreign_append(folder, number)
@@ -139,7 +139,7 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
     assert known_log(folder).newest_record() == (None, -1, "")
 
 
-def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path: Path) -> None:
+def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path):
     folder = made(tmp_path / "T")
     foreign_append(folder, 1)
     put_commit(folder, 2, [{"commitInfo": {"userMetadata": carried(to_metadata(record()), 0)}}])
@@ -148,7 +148,7 @@ def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path: 
     assert [entry.files for entry in log.history(None)] == [(), (), ()]
 
 
-def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
+def test_a_version_is_written_by_one_writer_only(tmp_path):
     folder = made(tmp_path / "T")
     log = known_log(folder)
     record_only(log, record(1))
@@ -160,10 +160,8 @@ def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
     assert [path.name for path in (folder / "_delta_log").iterdir() if path.suffix != ".json"] == []
 
 
-def test_a_file_system_without_hard_links_takes_no_commit_and_the_error_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_links(*_: object) -> None:
+def test_a_file_system_without_hard_links_takes_no_commit_and_the_error_says_so(tmp_path, monkeypatch):
+    def no_links(*_):
         raise PermissionError(errno.EPERM, "no links here")
 
     folder = made(tmp_path / "T")
@@ -174,7 +172,7 @@ def test_a_file_system_without_hard_links_takes_no_commit_and_the_error_says_so(
     assert [path.name for path in (folder / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
-def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path: Path) -> None:
+def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path):
     folder, ahead = made(tmp_path / "T"), now_ms() + 60_000
     metadata = json.loads(commit(folder, 0).read_text().splitlines()[2])["metaData"]
     metadata["configuration"]["delta.enableInCommitTimestamps"] = "true"
@@ -188,7 +186,7 @@ def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path: Path) -> No
     assert [each["commitInfo"]["inCommitTimestamp"] for each in said] == [ahead + 1, ahead + 2]
 
 
-def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path) -> None:
+def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path):
     create_table(tmp_path, schema_of("Id!", "day:string", partitions=["day"]), record())
     evolve(known_log(tmp_path), schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
     log = known_log(tmp_path)
@@ -200,7 +198,7 @@ def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path: Path)
     assert evolve(log, log.schema) == 1
 
 
-def test_a_key_far_to_the_right_has_statistics(tmp_path: Path) -> None:
+def test_a_key_far_to_the_right_has_statistics(tmp_path):
     wide = schema_of(*(f"c{place}" for place in range(39)), "Id")
     create_table(tmp_path, wide, record())
     log = known_log(tmp_path)
@@ -212,7 +210,7 @@ def test_a_key_far_to_the_right_has_statistics(tmp_path: Path) -> None:
     assert evolve(log, wide, ["Id", "c3"]) == 1
 
 
-def test_rows_of_foreign_writers_are_read_with_their_partitions(reading: SparkDeltaWriter) -> None:
+def test_rows_of_foreign_writers_are_read_with_their_partitions(reading):
     folder = reading._tables.path("dbo/T")
     values = ["x y", "a%20b", "k=v", None, "ü/\\"]
     table = pa.table({"Id": pa.array(range(5), pa.int32()), "p q": values})
@@ -224,7 +222,7 @@ def test_rows_of_foreign_writers_are_read_with_their_partitions(reading: SparkDe
     assert state.record is None
 
 
-def test_a_missing_data_file_is_told_by_name(reading: SparkDeltaWriter) -> None:
+def test_a_missing_data_file_is_told_by_name(reading):
     folder = reading._tables.path("dbo/T")
     write_deltalake(str(folder), pa.table({"Id": [1]}))
     (gone,) = folder.glob("*.parquet")
@@ -236,7 +234,7 @@ def test_a_missing_data_file_is_told_by_name(reading: SparkDeltaWriter) -> None:
         reading.rows("dbo/T")
 
 
-def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(reading: SparkDeltaWriter) -> None:
+def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(reading):
     folder = reading._tables.path("dbo/T")
     write_deltalake(str(folder), pa.table({"Id": [1, 2, 3]}))
     lines = [json.loads(line) for line in commit(folder, 0).read_text().splitlines()]
@@ -246,7 +244,7 @@ def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(reading: Sp
     assert reading.row_count("dbo/T") == 3
 
 
-def test_a_column_no_file_has_is_null_in_every_row(reading: SparkDeltaWriter) -> None:
+def test_a_column_no_file_has_is_null_in_every_row(reading):
     folder = reading._tables.path("dbo/T")
     write_deltalake(str(folder), pa.table({"old": [1, 2, 3]}))
     evolve(known_log(folder), schema_of("new"))
@@ -254,12 +252,10 @@ def test_a_column_no_file_has_is_null_in_every_row(reading: SparkDeltaWriter) ->
     assert found.to_pylist() == [{"new": None}] * 3
 
 
-def test_a_table_that_cannot_be_renamed_away_stays_whole(
-    reading: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_cannot_be_renamed_away_stays_whole(reading, monkeypatch):
     Scenario(reading, SIMPLE, ["Id"]).create()
 
-    def refused(*_: object) -> None:
+    def refused(*_):
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(Path, "rename", refused)
@@ -277,7 +273,7 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(
         b'{"commitInfo": {"userMetadata": {"mirror_engine": 1}, "inCommitTimestamp": null}}',
     ],
 )
-def test_a_commit_of_another_program_may_say_anything_of_itself(reading: SparkDeltaWriter, line: bytes) -> None:
+def test_a_commit_of_another_program_may_say_anything_of_itself(reading, line):
     folder = made(reading._tables.path("dbo/T"))
     foreign_append(folder, 1)
     kept = [each for each in commit(folder, 1).read_bytes().splitlines() if b"commitInfo" not in each]
@@ -290,11 +286,11 @@ def test_a_commit_of_another_program_may_say_anything_of_itself(reading: SparkDe
 @pytest.mark.parametrize(
     "said", ["[" * 100_000 + "mirror_engine", '{"mirror_engine": 1, "progress": ' + "[" * 5000 + "]" * 5000 + "}"]
 )
-def test_what_looks_like_a_record_and_is_too_deep_is_none(said: str) -> None:
+def test_what_looks_like_a_record_and_is_too_deep_is_none(said):
     assert from_metadata(said) is None
 
 
-def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(reading: SparkDeltaWriter) -> None:
+def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(reading):
     folder = made(reading._tables.path("dbo/T"))
     foreign_append(folder, 1)
     write_checkpoint(folder)
@@ -304,7 +300,7 @@ def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(reading: SparkDe
 
 
 @pytest.mark.slow
-def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(reading: SparkDeltaWriter) -> None:
+def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(reading):
     folder = made(reading._tables.path("dbo/T"))
     write_checkpoint(folder)
     (checkpoint,) = folder.glob("_delta_log/*.checkpoint.parquet")
@@ -320,13 +316,11 @@ def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(read
     assert "checkpoint 0 of its Delta log is damaged" in told
 
 
-def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(
-    reading: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(reading, monkeypatch):
     """As it meets a checkpoint whose footer tells a negative offset; its class is no Exception and cannot be named."""
     made(reading._tables.path("dbo/T"))
 
-    def panicking(_: object) -> DeltaTable:
+    def panicking(_):
         raise type("PanicException", (BaseException,), {})("crashed")
 
     monkeypatch.setattr(mirror_engine.tables.log.snapshot, "DeltaTable", panicking)
@@ -334,13 +328,11 @@ def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(
         reading.snapshot("dbo/T")
 
 
-def test_a_table_that_goes_while_it_is_read_is_unavailable(
-    reading: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_goes_while_it_is_read_is_unavailable(reading, monkeypatch):
     """`status` looks on while the engine drops tables."""
     folder = made(reading._tables.path("dbo/T"))
 
-    def gone(_: object) -> DeltaTable:
+    def gone(_):
         shutil.rmtree(folder)
         raise TableNotFoundError
 

@@ -38,20 +38,20 @@ RECORD = BatchRecord("m", "anchor|x", FULL, ("b'\n.parquet",), "Sales.schema/Sto
 
 
 @pytest.mark.parametrize("progress", [FULL, Progress("g", "i"), Progress("g", "i", key_columns=())])
-def test_progress_comes_back_from_json_as_it_was(progress: Progress) -> None:
+def test_progress_comes_back_from_json_as_it_was(progress):
     assert Progress.from_json(progress.to_json()) == progress
 
 
-def test_progress_of_a_younger_engine_can_be_read() -> None:
+def test_progress_of_a_younger_engine_can_be_read():
     assert Progress.from_json({**FULL.to_json(), "invented_later": 1}) == FULL
 
 
-def test_a_record_comes_back_from_a_commit_as_it_was() -> None:
+def test_a_record_comes_back_from_a_commit_as_it_was():
     assert from_metadata(to_metadata(RECORD)) == RECORD
     assert carried_from(to_metadata(RECORD)) is None
 
 
-def test_a_record_said_again_tells_the_version_that_holds_its_files() -> None:
+def test_a_record_said_again_tells_the_version_that_holds_its_files():
     again = carried(to_metadata(RECORD), 12)
     assert from_metadata(again) == RECORD
     assert carried_from(again) == 12
@@ -73,7 +73,7 @@ def test_a_record_said_again_tells_the_version_that_holds_its_files() -> None:
         {"mirror_engine": 1},
     ],
 )
-def test_what_others_write_into_a_commit_is_no_record(foreign: object) -> None:
+def test_what_others_write_into_a_commit_is_no_record(foreign):
     assert from_metadata(foreign) is None
     assert carried_from(foreign) is None
 
@@ -81,12 +81,12 @@ def test_what_others_write_into_a_commit_is_no_record(foreign: object) -> None:
 @pytest.mark.parametrize(
     "information", [{"engineInfo": "mirror_engine/0.1.0"}, {"userMetadata": to_metadata(RECORD), "engineInfo": "x"}]
 )
-def test_commits_of_the_engine_are_recognised_by_record_or_name(information: dict[str, object]) -> None:
+def test_commits_of_the_engine_are_recognised_by_record_or_name(information):
     assert is_ours(information)
 
 
 @pytest.mark.parametrize(
     "information", [{}, {"engineInfo": None}, {"engineInfo": "Apache-Spark/4.2.0"}, {"engineInfo": 1}]
 )
-def test_commits_of_other_programs_are_not_the_engines(information: dict[str, object]) -> None:
+def test_commits_of_other_programs_are_not_the_engines(information):
     assert not is_ours(information)

@@ -61,30 +61,28 @@ def bounds(word: str, *groups: list[Any]) -> tuple[Any, Any]:
         ("integer", [None, None], (None, None)),
     ],
 )
-def test_bounds_hold_every_value_as_delta_orders_and_spells_them(
-    word: str, values: list[Any], expected: tuple[Any, Any]
-) -> None:
+def test_bounds_hold_every_value_as_delta_orders_and_spells_them(word, values, expected):
     assert bounds(word, values) == expected
 
 
-def test_a_file_is_bounded_by_all_of_its_row_groups() -> None:
+def test_a_file_is_bounded_by_all_of_its_row_groups():
     assert bounds("integer", [5], [None], [1, 9], []) == (1, 9)
     assert said_of("integer", [5], [None], [1, 9], [])["nullCount"] == {"c": 1}
 
 
-def test_one_row_group_without_statistics_leaves_the_file_without() -> None:
+def test_one_row_group_without_statistics_leaves_the_file_without():
     said = said_of("integer", [5], write_statistics=False)
     assert said == {"numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {}}
 
 
-def test_nothing_is_said_of_columns_that_the_file_lacks() -> None:
+def test_nothing_is_said_of_columns_that_the_file_lacks():
     content = io.BytesIO()
     pq.write_table(pa.table({"c": pa.array([1], pa.int32())}), content)
     said = statistics_of(pq.read_metadata(content), [Column("d", "integer")])
     assert json.loads(said) == {"numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {}}
 
 
-def test_bounds_that_are_no_text_are_no_bounds() -> None:
+def test_bounds_that_are_no_text_are_no_bounds():
     content = io.BytesIO()
     pq.write_table(pa.table({"c": [b"\xff"]}), content)
     said = statistics_of(pq.read_metadata(content), [Column("c", "string")])

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mirror_engine.tables.base import DeltaWriter
-
 
 def append(folder: str) -> None:
     write_deltalake(folder, pa.table({"id": [7], "city": ["theirs"]}), mode="append")
@@ -70,12 +68,8 @@ def intruding(intrude: Callable[[str], None], folder: str, once: Path, schema: A
 @pytest.mark.spark
 @pytest.mark.parametrize("name", TRIED)
 def test_a_concurrent_commit_is_retried_and_reported_where_rows_changed(
-    tmp_path: Path,
-    mirror_writer: Callable[[Path], DeltaWriter],
-    spark: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-) -> None:
+    tmp_path, mirror_writer, spark, monkeypatch, name
+):
     from pyspark import cloudpickle  # noqa: PLC0415 - only tests with Spark need it
 
     intrude, rows, changes = INTRUDERS[name]
@@ -89,7 +83,7 @@ def test_a_concurrent_commit_is_retried_and_reported_where_rows_changed(
     version = DeltaTable(folder).version() + 1
     read = merge_module._staged_rows
 
-    def staged_rows(*arguments: Any) -> Any:
+    def staged_rows(*arguments):
         found = read(*arguments)
         return intruding(intrude, folder, tmp_path / "once", found.schema)(found)
 
@@ -110,9 +104,7 @@ def test_a_concurrent_commit_is_retried_and_reported_where_rows_changed(
 
 
 @pytest.mark.spark
-def test_who_comes_between_count_and_commit_is_counted(
-    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_comes_between_count_and_commit_is_counted(tmp_path, mirror_writer, monkeypatch):
     shop = Shop(tmp_path / "shop")
     shop.writer = mirror_writer(shop.root)
     orders = shop.orders()
@@ -120,7 +112,7 @@ def test_who_comes_between_count_and_commit_is_counted(
     shop.sync()
     folder, evolve, tries = str(shop.root / "Tables/dbo/Orders"), writer_module.evolve, []
 
-    def evolving(*arguments: Any) -> int:
+    def evolving(*arguments):
         tries.append(arguments)
         version = evolve(*arguments)
         if len(tries) == 1:

@@ -47,15 +47,13 @@ KEYS: dict[str, list[Any]] = {
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> DeltalakeWriter:
+def writer(tmp_path):
     return DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch")
 
 
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("seed", range(2))
-def test_random_changes_of_every_key_type_leave_the_rows_of_replay(
-    writer: DeltalakeWriter, kind: str, seed: int
-) -> None:
+def test_random_changes_of_every_key_type_leave_the_rows_of_replay(writer, kind, seed):
     choose = random.Random(f"{kind} {seed}")
     schema = schema_of(f"k:{kind}", f"c0:{kind}", 'a b`"c.d:long')
     tables = [Scenario(each, schema, ["k"]) for each in (writer, MemoryDeltaWriter())]
@@ -72,7 +70,7 @@ def test_random_changes_of_every_key_type_leave_the_rows_of_replay(
 
 @pytest.mark.parametrize("name", ["d", "my d"], ids=["unmapped", "mapped"])
 @pytest.mark.parametrize(("kind", "values"), [("double", (math.nan, 1.0, 2.0)), ("decimal(38,10)", LONG_DECIMALS)])
-def test_no_bounds_are_stated_where_they_mislead_readers(writer: DeltalakeWriter, name, kind, values) -> None:
+def test_no_bounds_are_stated_where_they_mislead_readers(writer, name, kind, values):
     """Floating point (NaN) and long decimals: readers would skip the file. Mapped columns have names of their own."""
     table = Scenario(writer, schema_of("Id", f"{name}:{kind}"), ["Id"])
     table.change((0, 1, values[0]), (0, 2, values[1]))
@@ -85,7 +83,7 @@ def test_no_bounds_are_stated_where_they_mislead_readers(writer: DeltalakeWriter
     assert sum(actions[found].null_count < actions.num_rows for found in maxima) <= 1  # that of Id
 
 
-def test_tables_below_a_folder_with_letters_that_need_escaping_are_merged(tmp_path) -> None:
+def test_tables_below_a_folder_with_letters_that_need_escaping_are_merged(tmp_path):
     writer = DeltalakeWriter(tmp_path / "Käufe (x)+@,é" / "Tables", tmp_path / "scratch")
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"), (0, 2, "Wels"))
@@ -106,7 +104,7 @@ def files_of(writer: DeltalakeWriter, table: Scenario) -> list[Path]:
     "feature",
     ["inCommitTimestamp", "rowTracking", "clustering", "identityColumns", "icebergCompatV2"],
 )
-def test_tables_with_features_of_spark_are_refused_by_name(writer: DeltalakeWriter, feature: str) -> None:
+def test_tables_with_features_of_spark_are_refused_by_name(writer, feature):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata", feature]}
@@ -117,7 +115,7 @@ def test_tables_with_features_of_spark_are_refused_by_name(writer: DeltalakeWrit
     assert "Spark" in refused.value.help
 
 
-def test_tables_with_int96_timestamps_are_refused(writer: DeltalakeWriter) -> None:
+def test_tables_with_int96_timestamps_are_refused(writer):
     """deltalake would rewrite the year 1 as 1754."""
     table = Scenario(writer, schema_of("Id", "At:timestamp"), ["Id"])
     moment = datetime(2026, 1, 1, tzinfo=UTC)
@@ -128,7 +126,7 @@ def test_tables_with_int96_timestamps_are_refused(writer: DeltalakeWriter) -> No
         table.change((1, 1, moment))
 
 
-def test_a_folder_that_deltalake_would_misread_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_deltalake_would_misread_is_refused(tmp_path):
     writer = DeltalakeWriter(tmp_path / "a%41" / "Tables", tmp_path / "a%41" / "scratch")
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
@@ -137,7 +135,7 @@ def test_a_folder_that_deltalake_would_misread_is_refused(tmp_path: Path) -> Non
     assert table.found() == [(1, "Linz")]
 
 
-def test_a_merge_of_nothing_still_records_its_batch(writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_of_nothing_still_records_its_batch(writer, monkeypatch):
     """deltalake commits nothing where no row changes."""
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
@@ -147,14 +145,14 @@ def test_a_merge_of_nothing_still_records_its_batch(writer: DeltalakeWriter, mon
     assert table.found() == [(1, "Linz")]
 
 
-def test_rows_added_since_the_snapshot_are_a_conflict(writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_added_since_the_snapshot_are_a_conflict(writer, monkeypatch):
     """Be they merged or added."""
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     version = table.version
     check = table_writer.evolve
 
-    def check_then_lose(*arguments: Any) -> int:
+    def check_then_lose(*arguments):
         rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["Graz"]})
         write_deltalake(writer._tables.path(table.table), rows, mode="append")
         return check(*arguments)
@@ -169,9 +167,7 @@ def test_rows_added_since_the_snapshot_are_a_conflict(writer: DeltalakeWriter, m
 
 
 @pytest.mark.parametrize("change", [(1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)], ids=["merge", "append", "no rows"])
-def test_a_commit_whose_checkpoint_failed_is_a_commit(
-    writer: DeltalakeWriter, monkeypatch: pytest.MonkeyPatch, change: tuple[Any, ...]
-) -> None:
+def test_a_commit_whose_checkpoint_failed_is_a_commit(writer, monkeypatch, change):
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "3")
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
@@ -180,7 +176,7 @@ def test_a_commit_whose_checkpoint_failed_is_a_commit(
     assert writer.snapshot(table.table).record_version == 2  # type: ignore[union-attr]
 
 
-def test_a_missing_data_file_is_damage_whatever_is_done(writer: DeltalakeWriter) -> None:
+def test_a_missing_data_file_is_damage_whatever_is_done(writer):
     table = Scenario(writer, schema_of("Id", "At:timestamp"), ["Id"])
     table.change((0, 1, None))
     table.change((0, 9, None))
@@ -192,7 +188,7 @@ def test_a_missing_data_file_is_damage_whatever_is_done(writer: DeltalakeWriter)
         writer.maintain(table.table, 0.0)
 
 
-def test_rows_that_a_constraint_refuses_are_told_without_their_values(writer: DeltalakeWriter) -> None:
+def test_rows_that_a_constraint_refuses_are_told_without_their_values(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     DeltaTable(str(writer._tables.path(table.table))).alter.add_constraint({"short": "City <> 'Wels'"})
@@ -202,7 +198,7 @@ def test_rows_that_a_constraint_refuses_are_told_without_their_values(writer: De
     assert "Wels" not in str(refused.value)
 
 
-def test_what_a_killed_deltalake_left_goes_once_it_is_old(writer: DeltalakeWriter) -> None:
+def test_what_a_killed_deltalake_left_goes_once_it_is_old(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     folder = writer._tables.path(table.table)

@@ -59,10 +59,10 @@ def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int
 @settings(max_examples=300, deadline=None)
 @given(FILES, st.sampled_from([0, 3, 1_000_000]), st.booleans())
 def test_a_key_book_tells_what_replay_does(
-    files: list[list[tuple[RowMarker, int | None]]],
-    together: int,
-    at_once: bool,  # noqa: FBT001 - drawn by Hypothesis
-) -> None:
+    files,
+    together,
+    at_once,
+):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_book, "CHANGES_PER_CHUNK", together)
         book = KeyIndex()
@@ -72,7 +72,7 @@ def test_a_key_book_tells_what_replay_does(
     assert (book.row_count, list(map(asdict, effects))) == (row_count, list(map(asdict, expected)))
 
 
-def test_keys_in_any_order_are_held_once_eight_bytes_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_in_any_order_are_held_once_eight_bytes_each(monkeypatch):
     monkeypatch.setattr(key_book, "CHANGES_PER_CHUNK", 100_000)
     ids = np.random.default_rng(1).permutation(400_000).astype(np.uint64)
     rows = KeyRows(["Id"])
@@ -103,7 +103,7 @@ COLUMNS: list[pa.Array] = [
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
-def test_different_keys_have_different_numbers_and_equal_ones_equal_numbers(column: pa.Array) -> None:
+def test_different_keys_have_different_numbers_and_equal_ones_equal_numbers(column):
     keys, whole = key_hashes([column])
     valid = column.is_valid().to_pylist()
     assert whole.tolist() == valid
@@ -114,7 +114,7 @@ def test_different_keys_have_different_numbers_and_equal_ones_equal_numbers(colu
     assert again.tolist() == [*keys[2:].tolist(), *keys.tolist()]
 
 
-def test_zero_has_no_sign_and_parts_are_not_run_together() -> None:
+def test_zero_has_no_sign_and_parts_are_not_run_together():
     keys, _ = key_hashes([pa.array([0.0, -0.0])])
     assert keys[0] == keys[1]
     keys, whole = key_hashes([pa.array(["a", "ab", "a"]), pa.array(["bc", "c", None])])

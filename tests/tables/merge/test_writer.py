@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 from delta_scenario import Scenario, known_log, schema_of
@@ -16,12 +15,6 @@ from mirror_engine.tables.log.commit import record_only
 from mirror_engine.tables.merge import spark as merge_module
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 from mirror_engine.tables.scratch import PROCESS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 SIMPLE = schema_of("Id", "City:string")
 
@@ -38,7 +31,7 @@ SIMPLE = schema_of("Id", "City:string")
         "a`b%41[c]@v1",
     ],
 )
-def test_a_table_of_any_name_can_be_written(fresh: SparkDeltaWriter, name: str) -> None:
+def test_a_table_of_any_name_can_be_written(fresh, name):
     """LZ-1.10: as spelled, with Spark itself reading the same rows there."""
     table = Scenario(fresh, SIMPLE, ["Id"], f"Sch ema.%/{name}")
     table.change((0, 1, "a"), (0, 2, "b"))
@@ -53,7 +46,7 @@ def test_a_table_of_any_name_can_be_written(fresh: SparkDeltaWriter, name: str) 
 
 
 @pytest.mark.spark
-def test_spark_reads_what_was_written(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
+def test_spark_reads_what_was_written(fresh, spark):
     table = Scenario(fresh, schema_of("Id!", "a b:string", "day:string", partitions=["day"]), ["Id"])
     table.change((0, 1, "x", "m o"), (0, 2, "y", None))
     table.schema = schema_of("Id!", "a b:string", "n:timestamp_ntz", "day:string", partitions=["day"])
@@ -64,7 +57,7 @@ def test_spark_reads_what_was_written(fresh: SparkDeltaWriter, spark: SparkSessi
 
 
 @pytest.mark.spark
-def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
+def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh, spark):
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change(*[(0, number, "x") for number in range(8)])
     path = fresh._tables.path("dbo/T")
@@ -82,9 +75,7 @@ def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh: SparkDeltaW
 
 @pytest.mark.spark
 @pytest.mark.parametrize("row", [(0, 9, "append"), (1, 1, "merge")], ids=["append", "merge"])
-def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(
-    fresh: SparkDeltaWriter, row: tuple[int, int, str]
-) -> None:
+def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(fresh, row):
     """The snapshot says nothing of it; the commit sees it."""
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
@@ -101,7 +92,7 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(
 
 
 @pytest.mark.spark
-def test_large_tables_are_merged_as_small_ones(fresh: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_merged_as_small_ones(fresh, monkeypatch):
     """Spark is set differently for them."""
     monkeypatch.setattr(merge_module, "SMALL_ROWS", 0)
     table = Scenario(fresh, schema_of("Id", "d:double", "b c:string", "n:timestamp_ntz"), ["Id", "d"])
@@ -112,7 +103,7 @@ def test_large_tables_are_merged_as_small_ones(fresh: SparkDeltaWriter, monkeypa
 
 
 @pytest.mark.spark
-def test_nothing_is_left_behind_a_commit(fresh: SparkDeltaWriter, spark: SparkSession) -> None:
+def test_nothing_is_left_behind_a_commit(fresh, spark):
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     table.change((4, 1, "b"), (4, 2, "b"))
@@ -126,7 +117,7 @@ def test_nothing_is_left_behind_a_commit(fresh: SparkDeltaWriter, spark: SparkSe
 
 
 @pytest.mark.spark
-def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh: SparkDeltaWriter) -> None:
+def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh):
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     before = fresh.snapshot("dbo/T")
@@ -134,10 +125,10 @@ def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh: 
     class Vanishing:
         schema = None
 
-        def batches(self, _columns: object = None) -> Iterator[object]:
+        def batches(self, _columns=None):
             raise ConcurrentModification("the file went away")
 
-        def close(self) -> None: ...
+        def close(self): ...
 
     file = table.file(SIMPLE.names, (1, 1, "b"))
     table.schema = schema_of("Id", "City:string", "new")
@@ -147,7 +138,7 @@ def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh: 
     assert fresh.snapshot("dbo/T") == before
 
 
-def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path):
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
     for left in ("trash/1234", "scratch/batch-1234"):
         (tmp_path / "engine" / left).mkdir(parents=True)
@@ -160,9 +151,7 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path: Path
 
 
 @pytest.mark.spark
-def test_a_large_tables_rows_are_marked_instead_of_written_anew(
-    fresh: SparkDeltaWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_tables_rows_are_marked_instead_of_written_anew(fresh, monkeypatch):
     monkeypatch.setattr(merge_module, "MARKED_FROM_ROWS", 4)
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change((0, 1, "a"), (0, 2, "b"), (0, 3, "c"))

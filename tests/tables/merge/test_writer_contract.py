@@ -7,7 +7,7 @@ import itertools
 import math
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,9 +22,6 @@ from mirror_engine.tables.base import ChangeBatch, DeltaWriter, MatchCounts
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SIMPLE = schema_of("Id!", "City:string")
 UTC = dt.timezone.utc
 
@@ -33,7 +30,7 @@ def naive(*parts: int) -> dt.datetime:
     return dt.datetime(*parts)  # type: ignore[arg-type]  # noqa: DTZ001 - without a zone is the point
 
 
-def test_where_nothing_was_made_there_is_no_table(writer: DeltaWriter) -> None:
+def test_where_nothing_was_made_there_is_no_table(writer):
     assert writer.tables() == []
     assert writer.snapshot("dbo/T") is None
     assert writer.rows("dbo/T") is None
@@ -43,7 +40,7 @@ def test_where_nothing_was_made_there_is_no_table(writer: DeltaWriter) -> None:
     writer.drop("dbo/T")
 
 
-def test_a_created_table_is_empty_and_carries_its_record(writer: DeltaWriter) -> None:
+def test_a_created_table_is_empty_and_carries_its_record(writer):
     table = Scenario(writer, schema_of("Id!", "n:decimal(38,10)", "day:string", partitions=["day"]), ["Id"])
     outcome = table.create()
     assert (outcome.version, outcome.operation) == (0, "CREATE")
@@ -55,7 +52,7 @@ def test_a_created_table_is_empty_and_carries_its_record(writer: DeltaWriter) ->
     assert (rows.num_rows, rows.schema.names) == (0, ["Id", "n", "day"])
 
 
-def test_creating_again_leaves_the_table_alone(writer: DeltaWriter) -> None:
+def test_creating_again_leaves_the_table_alone(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     again = writer.create("dbo/T", schema_of("other"), table.record())
@@ -63,7 +60,7 @@ def test_creating_again_leaves_the_table_alone(writer: DeltaWriter) -> None:
     assert table.found() == [(1, "Linz")]
 
 
-def test_a_table_that_was_not_there_when_a_batch_was_read_takes_none_of_it(writer: DeltaWriter) -> None:
+def test_a_table_that_was_not_there_when_a_batch_was_read_takes_none_of_it(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     table.generation, table.version = "g2", -1
@@ -72,7 +69,7 @@ def test_a_table_that_was_not_there_when_a_batch_was_read_takes_none_of_it(write
     assert table.found() == [(1, "Linz")]
 
 
-def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer: DeltaWriter, tmp_path: Path) -> None:
+def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer, tmp_path):
     table = Scenario(writer, schema_of("Id", "City:string"), ["Id"])
     first, second = (table.file(table.schema.names, (0, key, "Linz"), (0, 7, "Wels")) for key in (1, 2))
     second = replace(second, path="second.parquet")
@@ -91,7 +88,7 @@ def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer: Del
 MARKERS = (0, 1, 2, 4)
 
 
-def test_every_pair_of_markers_on_every_count_of_rows(writer: DeltaWriter) -> None:
+def test_every_pair_of_markers_on_every_count_of_rows(writer):
     """LZ-4.1: keys with 0, 1 and 2 rows meet every run of one and two changes, in one batch."""
     table = Scenario(writer, SIMPLE, ["Id"])
     runs = [run for length in (1, 2) for run in itertools.product(MARKERS, repeat=length)]
@@ -113,7 +110,7 @@ def test_every_pair_of_markers_on_every_count_of_rows(writer: DeltaWriter) -> No
     assert outcome.matches == (met,)
 
 
-def test_a_column_that_a_file_lacks_becomes_null(writer: DeltaWriter) -> None:
+def test_a_column_that_a_file_lacks_becomes_null(writer):
     table = Scenario(writer, schema_of("Id", "a", "b"), ["Id"])
     table.change((0, 1, 2, 3), (0, 2, 2, 3), (0, 3, 2, 3))
     table.apply(
@@ -125,7 +122,7 @@ def test_a_column_that_a_file_lacks_becomes_null(writer: DeltaWriter) -> None:
 
 
 @pytest.mark.parametrize("rows", [(), ((2, 9, None),)], ids=["no rows", "nothing to delete"])
-def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tuple[Any, ...]) -> None:
+def test_a_batch_that_changes_nothing_is_recorded(writer, rows):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     outcome = table.change(*rows)
@@ -136,7 +133,7 @@ def test_a_batch_that_changes_nothing_is_recorded(writer: DeltaWriter, rows: tup
         writer.apply("dbo/T", ChangeBatch((), SIMPLE, ("Id",)), table.record())
 
 
-def test_a_batch_goes_in_once(writer: DeltaWriter) -> None:
+def test_a_batch_goes_in_once(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     table.change((4, 2, "b"), (1, 1, "c"))
@@ -150,7 +147,7 @@ def test_a_batch_goes_in_once(writer: DeltaWriter) -> None:
     assert table.found() == [(1, "c"), (2, "b")]
 
 
-def test_another_generation_counts_anew(writer: DeltaWriter) -> None:
+def test_another_generation_counts_anew(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     table.generation, table.batch = "g2", 0
@@ -158,7 +155,7 @@ def test_another_generation_counts_anew(writer: DeltaWriter) -> None:
     assert table.found() == [(1, "a"), (2, "b")]
 
 
-def test_a_dropped_table_is_gone_and_can_be_made_anew(writer: DeltaWriter) -> None:
+def test_a_dropped_table_is_gone_and_can_be_made_anew(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "old"))
     table.change((1, 1, "older"))
@@ -219,7 +216,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-def test_values_of_every_type_survive_append_and_merge(writer: DeltaWriter) -> None:
+def test_values_of_every_type_survive_append_and_merge(writer):
     table = Scenario(writer, schema_of("Id!", *[f"c_{word}:{word}" for word in VALUES]), ["Id"])
     rows = [(place, *values) for place, values in enumerate(zip(*VALUES.values(), strict=True))]
     nothing = (99, *([None] * len(VALUES)))
@@ -232,7 +229,7 @@ def test_values_of_every_type_survive_append_and_merge(writer: DeltaWriter) -> N
     assert pa.types.is_decimal128(found.schema.field("c_decimal(38,10)").type)
 
 
-def test_columns_of_all_types_can_be_keys_together(writer: DeltaWriter) -> None:
+def test_columns_of_all_types_can_be_keys_together(writer):
     names = [f"k_{word}" for word in VALUES]
     table = Scenario(writer, schema_of(*[f"k_{word}:{word}" for word in VALUES], "v"), names)
     keys = list(zip(*VALUES.values(), strict=True))
@@ -247,7 +244,7 @@ def test_columns_of_all_types_can_be_keys_together(writer: DeltaWriter) -> None:
 PARTITIONS = ["x y", "a%20b", "a/b", "k=v", "q'\"`", "ünï-日本", "t\tn\n", ":*?[]{}#", None, "\\", "..", "x" * 120]
 
 
-def test_partition_values_are_kept_whatever_they_are(writer: DeltaWriter) -> None:
+def test_partition_values_are_kept_whatever_they_are(writer):
     """LZ-3.7."""
     table = Scenario(writer, schema_of("Id!", "p q:string", "year:string", partitions=["p q", "year"]), ["Id"])
     table.change(*[(0, place, value, "2026") for place, value in enumerate(PARTITIONS)])
@@ -260,7 +257,7 @@ def test_partition_values_are_kept_whatever_they_are(writer: DeltaWriter) -> Non
     assert state.schema.partition_columns == ("p q", "year")
 
 
-def test_a_plain_partition_column_may_be_part_of_the_key(writer: DeltaWriter) -> None:
+def test_a_plain_partition_column_may_be_part_of_the_key(writer):
     table = Scenario(writer, schema_of("Id!", "v", "day:string", partitions=["day"]), ["Id", "day"])
     table.change(*[(0, 1, 1, value) for value in PARTITIONS if value])
     outcome = table.change((2, 1, None, "x y"), (1, 1, 2, "a%20b"), (4, 1, 3, "new"), (0, 1, 4, "a/b"))
@@ -275,7 +272,7 @@ def test_a_plain_partition_column_may_be_part_of_the_key(writer: DeltaWriter) ->
     )
 
 
-def test_history_names_the_files_of_each_commit(writer: DeltaWriter) -> None:
+def test_history_names_the_files_of_each_commit(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "a"), (0, 2, "b"))
     table.change((1, 1, "c"))
@@ -289,7 +286,7 @@ def test_history_names_the_files_of_each_commit(writer: DeltaWriter) -> None:
     assert [entry.version for entry in writer.history("dbo/T", limit=2)] == [3, 2]
 
 
-def test_rows_may_be_chosen_of_any_version_and_limited(writer: DeltaWriter) -> None:
+def test_rows_may_be_chosen_of_any_version_and_limited(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     for first in (0, 4, 7):
         table.change(*[(0, number, "x") for number in range(first, first + 3)])
@@ -300,7 +297,7 @@ def test_rows_may_be_chosen_of_any_version_and_limited(writer: DeltaWriter) -> N
         with pytest.raises(UsageError, match="no version"):
             writer.rows("dbo/T", version=missing)
 
-    def late(batch: pa.RecordBatch) -> pa.Array[Any]:
+    def late(batch):
         return pc.greater(batch.column("Id"), 5)
 
     for version, limit, where, expected in (
@@ -317,13 +314,13 @@ def test_rows_may_be_chosen_of_any_version_and_limited(writer: DeltaWriter) -> N
         assert where is None or {6, 7, 8, 9}.issuperset(rows["Id"].to_pylist())
 
 
-def test_tables_of_any_schema_are_listed(writer: DeltaWriter) -> None:
+def test_tables_of_any_schema_are_listed(writer):
     for name in ("Sales/Stores", "Flat", "dbo/Items"):
         Scenario(writer, SIMPLE, ["Id"], name).create()
     assert writer.tables() == ["Flat", "Sales/Stores", "dbo/Items"]
 
 
-def test_maintenance_changes_no_row_and_loses_no_record(writer: DeltaWriter) -> None:
+def test_maintenance_changes_no_row_and_loses_no_record(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.create()
     for number in range(3):
@@ -377,7 +374,7 @@ def _replayed(batches: list[list[list[tuple[int, Any, Any]]]]) -> tuple[list[Any
 
 @settings(max_examples=50, deadline=None)
 @given(BATCHES)
-def test_the_memory_writer_does_what_replay_says(batches: list[list[list[tuple[int, Any, Any]]]]) -> None:
+def test_the_memory_writer_does_what_replay_says(batches):
     found, met = _run(MemoryDeltaWriter(), batches)
     assert (found, [m for of_batch in met for m in of_batch]) == _replayed(batches)
 
@@ -387,9 +384,7 @@ def test_the_memory_writer_does_what_replay_says(batches: list[list[list[tuple[i
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(batches=BATCHES.filter(lambda batches: len(batches) == 2))
-def test_the_other_writers_do_what_the_memory_writer_does(
-    request: pytest.FixtureRequest, tmp_path: Path, engine: str, batches: list[list[list[tuple[int, Any, Any]]]]
-) -> None:
+def test_the_other_writers_do_what_the_memory_writer_does(request, tmp_path, engine, batches):
     local = DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch")
     writer = local if engine == "deltalake" else request.getfixturevalue("spark_writer")
     writer.drop("dbo/T")

@@ -34,22 +34,22 @@ WIDTHS = {
 
 
 @pytest.mark.parametrize("word", WIDTHS)
-def test_each_type_has_its_width_and_null_none(word: str) -> None:
+def test_each_type_has_its_width_and_null_none(word):
     kind, value = arrow_type(word), True if word == "boolean" else 1
     assert count([value, None, value], kind) == 2 * WIDTHS[word]
     assert count([None], kind) == count([], kind) == 0
 
 
-def test_binary_counts_its_bytes() -> None:
+def test_binary_counts_its_bytes():
     assert count([b"abc", None, b""], pa.binary()) == 3
 
 
-def test_an_untyped_column_weighs_nothing() -> None:
+def test_an_untyped_column_weighs_nothing():
     assert count([None, None], pa.null()) == 0
 
 
 @given(st.lists(st.none() | st.text() | st.sampled_from(["€", "😀"])), st.data())
-def test_text_counts_its_utf16_units_in_any_slice(texts: list[str | None], data: st.DataObject) -> None:
+def test_text_counts_its_utf16_units_in_any_slice(texts, data):
     first = data.draw(st.integers(0, len(texts)))
     last = data.draw(st.integers(first, len(texts)))
     cells = pa.array(texts, pa.string()).slice(first, last - first)
@@ -57,7 +57,7 @@ def test_text_counts_its_utf16_units_in_any_slice(texts: list[str | None], data:
     assert byte_count([cells]) == expected
 
 
-def test_bytes_under_a_null_do_not_count() -> None:
+def test_bytes_under_a_null_do_not_count():
     hidden = pa.Array.from_buffers(
         pa.string(),
         2,

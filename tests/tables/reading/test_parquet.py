@@ -94,7 +94,7 @@ TYPES = [
 
 @pytest.mark.parametrize("store_schema", [True, False])
 @pytest.mark.parametrize("case", TYPES, ids=[str(case[0]) for case in TYPES])
-def test_a_column_reads_as_what_parquet_says_it_is(case: tuple[Any, ...], *, store_schema: bool) -> None:
+def test_a_column_reads_as_what_parquet_says_it_is(case, *, store_schema):
     kind, values, word, expected, noted = case
     table = pa.table({"c": pa.array([*values, None], kind)})
     file = opened(written(table, store_schema=store_schema))
@@ -128,14 +128,14 @@ def by_duckdb(folder: Path, expression: str) -> bytes:
 
 
 @pytest.mark.parametrize(("expression", "word", "value", "noted"), DUCKDB_TYPES, ids=[case[0] for case in DUCKDB_TYPES])
-def test_duckdbs_types_are_read(tmp_path: Path, expression: str, word: str, value: object, noted: list[str]) -> None:
+def test_duckdbs_types_are_read(tmp_path, expression, word, value, noted):
     file = opened(by_duckdb(tmp_path, expression))
     assert ([column.type for column in file.columns], codes(file)) == ([word], noted)
     [read] = rows(file).column("c").to_pylist()
     assert value is None or read == value
 
 
-def test_int96_is_an_instant_cut_to_microseconds() -> None:
+def test_int96_is_an_instant_cut_to_microseconds():
     far = pa.array([-1, 1999, None], pa.timestamp("ns"))
     file = opened(written(pa.table({"t": far}), use_deprecated_int96_timestamps=True))
     assert file.columns == (Column("t", "timestamp"),)
@@ -144,20 +144,20 @@ def test_int96_is_an_instant_cut_to_microseconds() -> None:
     assert not file.naive_columns | file.utc_columns
 
 
-def test_int96_reaches_beyond_what_nanoseconds_can_count() -> None:
+def test_int96_reaches_beyond_what_nanoseconds_can_count():
     moments = pa.array([datetime(9000, 1, 1, tzinfo=timezone.utc), datetime(2, 1, 1, tzinfo=timezone.utc)], UTC)
     file = opened(written(pa.table({"t": moments}), use_deprecated_int96_timestamps=True, store_schema=False))
     assert rows(file).column("t").to_pylist() == moments.to_pylist()
 
 
-def test_names_of_any_kind_are_kept() -> None:
+def test_names_of_any_kind_are_kept():
     names = ["a.b", "a", "x y", "line\nfeed", "ARROW:schema", "ä{}=;"]
     file = opened(written(pa.table({name: [at] for at, name in enumerate(names)})))
     assert [column.name for column in file.columns] == names
     assert rows(file).to_pylist() == [{name: at for at, name in enumerate(names)}]  # noqa: C416, RUF100 - reads as the row it is
 
 
-def test_the_arrow_schema_stored_in_a_file_is_ignored() -> None:
+def test_the_arrow_schema_stored_in_a_file_is_ignored():
     content = written(pa.table({"c": pa.array([1], pa.duration("s"))}))
     assert content.count(_ARROW_SCHEMA) == 1
     assert opened(content).columns == (Column("c", "long"),)
@@ -171,7 +171,7 @@ TEXTS = [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
 
 
 @pytest.mark.parametrize("kind", [*WHOLE, *TEXTS], ids=str)
-def test_markers_of_every_width_and_as_text_become_int8(kind: pa.DataType) -> None:
+def test_markers_of_every_width_and_as_text_become_int8(kind):
     values = ["0", "1", "2", "4"] if kind in TEXTS else [0, 1, 2, 4]
     noted = ["ME035"] if kind in TEXTS else ["ME050"] if pa.types.is_unsigned_integer(kind) else []
     content = written(pa.table({"Id": [1, 2, 3, 4], MARKER_COLUMN: pa.array(values, kind)}))
@@ -195,11 +195,11 @@ def test_markers_of_every_width_and_as_text_become_int8(kind: pa.DataType) -> No
     ],
     ids=lambda cells: str(cells.type),
 )
-def test_markers_of_other_types_are_rejected(cells: pa.Array) -> None:
+def test_markers_of_other_types_are_rejected(cells):
     assert rejected(written(pa.table({"Id": [1], MARKER_COLUMN: cells}))).diagnostic.code == "ME036"
 
 
-def test_the_marker_may_be_any_column_in_any_case() -> None:
+def test_the_marker_may_be_any_column_in_any_case():
     content = written(pa.table({"__ROWMARKER__": [4], "Id": [1]}))
     file = opened(content)
     assert file.marker == "__ROWMARKER__"
@@ -228,12 +228,12 @@ def test_the_marker_may_be_any_column_in_any_case() -> None:
     ],
     ids=str,
 )
-def test_any_other_marker_is_rejected_with_its_row(cells: pa.Array, shown: str) -> None:
+def test_any_other_marker_is_rejected_with_its_row(cells, shown):
     error = rejected(written(pa.table({"Id": [1, 2, 3], MARKER_COLUMN: cells})))
     assert error.message == f"{PATH}, row 2: row marker is {shown}, expected 0, 1, 2 or 4 [ME037]"
 
 
-def test_a_null_typed_marker_is_a_warning_without_rows_and_rejected_with_them() -> None:
+def test_a_null_typed_marker_is_a_warning_without_rows_and_rejected_with_them():
     empty = opened(written(pa.table({"Id": pa.array([], pa.int64()), MARKER_COLUMN: pa.array([], pa.null())})))
     assert (codes(empty), rows_or_none(empty)) == (["ME045"], [])
     error = rejected(written(pa.table({"Id": [1], MARKER_COLUMN: pa.nulls(1)})))
@@ -244,7 +244,7 @@ def rows_or_none(file: ParquetChangeFile) -> list[Any]:
     return [batch for batch in file.batches() if batch.num_rows]
 
 
-def test_row_numbers_count_over_batches_and_row_groups() -> None:
+def test_row_numbers_count_over_batches_and_row_groups():
     markers = np.zeros(150_000, dtype=np.int32)
     markers[140_001] = 9
     content = written(pa.table({MARKER_COLUMN: markers}), row_group_size=70_000)
@@ -255,7 +255,7 @@ def test_row_numbers_count_over_batches_and_row_groups() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
-def test_text_in_any_encoding_is_read(encoding: str) -> None:
+def test_text_in_any_encoding_is_read(encoding):
     table = pa.table({"Text": [f"name number {number}" for number in range(20_000)]})
     assert rows(opened(written(table, use_dictionary=False, column_encoding={"Text": encoding}))).equals(table)
 
@@ -268,7 +268,7 @@ SMALL = written(
 
 
 @pytest.mark.slow
-def test_a_file_cut_off_anywhere_is_rejected() -> None:
+def test_a_file_cut_off_anywhere_is_rejected():
     for length in range(1, len(SMALL)):
         error = rejected(SMALL[:length])
         assert error.diagnostic.code == "ME024"
@@ -288,17 +288,17 @@ def test_a_file_cut_off_anywhere_is_rejected() -> None:
         (b"PARE" + SMALL[4:-4] + b"PARE", "encrypted"),
     ],
 )
-def test_what_is_no_parquet_file_is_rejected(content: bytes, finding: str) -> None:
+def test_what_is_no_parquet_file_is_rejected(content, finding):
     error = rejected(content)
     assert error.diagnostic.code == ("ME024" if content else "ME023")
     assert finding in error.message
 
 
-def test_a_footer_beyond_the_bound_is_rejected() -> None:
+def test_a_footer_beyond_the_bound_is_rejected():
     assert rejected(SMALL, Config(max_row_size=100)).diagnostic.code == "ME075"
 
 
-def test_a_page_whose_checksum_differs_is_rejected() -> None:
+def test_a_page_whose_checksum_differs_is_rejected():
     table = pa.table({"Id": pa.array([1, 2, 7_777_777_777], pa.int64())})
     content = written(table, compression="NONE", use_dictionary=False, write_page_checksum=True, write_statistics=False)
     value = (7_777_777_777).to_bytes(8, "little")
@@ -307,7 +307,7 @@ def test_a_page_whose_checksum_differs_is_rejected() -> None:
     assert error.diagnostic.code == "ME024"
 
 
-def test_text_that_is_not_utf8_is_rejected_without_showing_it() -> None:
+def test_text_that_is_not_utf8_is_rejected_without_showing_it():
     table = pa.table({"c": pa.array([b"ok", None, b"\xff\xfe", b"\xff"]).view(pa.string())})
     error = rejected(written(table))
     assert (error.diagnostic.row, error.diagnostic.message) == (3, "value in column `c` is not a valid text in UTF-8")
@@ -324,23 +324,23 @@ def test_text_that_is_not_utf8_is_rejected_without_showing_it() -> None:
     ],
     ids=str,
 )
-def test_times_outside_the_years_1_to_9999_are_rejected_with_their_row_and_column(cells: pa.Array) -> None:
+def test_times_outside_the_years_1_to_9999_are_rejected_with_their_row_and_column(cells):
     error = rejected(written(pa.table({"at": cells})))
     assert (error.diagnostic.code, error.diagnostic.row, error.diagnostic.column) == ("ME060", 2, "at")
     assert "1 to 9999" in error.message
 
 
-def test_the_first_and_the_last_moment_are_read() -> None:
+def test_the_first_and_the_last_moment_are_read():
     moments = [253_402_300_799_999_999, -62_135_596_800_000_000]
     file = opened(written(pa.table({"at": pa.array(moments, pa.timestamp("us", "UTC"))})))
     assert rows(file).column("at").cast(pa.int64()).to_pylist() == moments
 
 
-def test_a_read_that_fails_is_no_fault_of_the_file() -> None:
+def test_a_read_that_fails_is_no_fault_of_the_file():
     class Failing(io.BytesIO):
         left = 4
 
-        def read(self, size: int | None = -1) -> bytes:
+        def read(self, size=-1):
             self.left -= 1
             if self.left < 0:
                 raise StorageUnavailable("cannot read it")
@@ -351,7 +351,7 @@ def test_a_read_that_fails_is_no_fault_of_the_file() -> None:
 
 
 @pytest.mark.slow
-def test_no_wrong_byte_ends_the_process() -> None:
+def test_no_wrong_byte_ends_the_process():
     whole = written(pa.table({"Id": [1, None]}), store_schema=False)
     for at in range(len(whole)):  # some make C++ throw where pyarrow does not expect it
         content = bytearray(whole)
@@ -364,13 +364,13 @@ def test_no_wrong_byte_ends_the_process() -> None:
 # --- bombs
 
 
-def test_a_row_longer_than_allowed_is_rejected_with_its_number() -> None:
+def test_a_row_longer_than_allowed_is_rejected_with_its_number():
     table = pa.table({"c": ["short", "x" * 5000, "short"]})
     assert rejected(written(table), Config(max_row_size=4000)).diagnostic.row == 2
 
 
 @pytest.mark.slow
-def test_a_dictionary_bomb_is_read_in_small_batches_and_stopped() -> None:
+def test_a_dictionary_bomb_is_read_in_small_batches_and_stopped():
     config = Config(max_row_size=1_000_000)
     long = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), pa.array(["x" * 500_000]))
     content = written(pa.table({"c": long}))
@@ -382,18 +382,18 @@ def test_a_dictionary_bomb_is_read_in_small_batches_and_stopped() -> None:
     assert sum(seen) < 100_000_000
 
 
-def test_a_footer_that_promises_too_many_rows_is_rejected_unread() -> None:
+def test_a_footer_that_promises_too_many_rows_is_rejected_unread():
     content = written(pa.table({"c": pa.array(np.zeros(3_000_000, dtype=np.int64))}))
     with pytest.raises(RejectedFile, match="ME075"):
         opened(content, Config(max_row_size=100_000))
 
 
-def test_a_file_without_rows_or_row_groups_is_valid() -> None:
+def test_a_file_without_rows_or_row_groups_is_valid():
     sink = io.BytesIO()
     pq.ParquetWriter(sink, pa.schema([("Id", pa.int64())])).close()
     assert rows_or_none(opened(sink.getvalue())) == []
 
 
-def test_rows_may_be_read_twice() -> None:
+def test_rows_may_be_read_twice():
     file = opened(SMALL)
     assert rows(file).equals(rows(file))

@@ -85,12 +85,12 @@ class Zone:
 
 
 @pytest.fixture
-def zone(tmp_path: Path) -> Zone:
+def zone(tmp_path):
     return Zone(tmp_path / "scratch")
 
 
 @pytest.fixture
-def strict(tmp_path: Path) -> Zone:
+def strict(tmp_path):
     return Zone(tmp_path / "scratch", Config(strict=True))
 
 
@@ -102,7 +102,7 @@ def codes(read: ReadFile) -> list[str]:
     return [diagnostic.code for diagnostic in read.rows.diagnostics]
 
 
-def test_a_file_with_markers_comes_typed_with_the_marker_last(zone: Zone) -> None:
+def test_a_file_with_markers_comes_typed_with_the_marker_last(zone):
     content = parquet(**{MARKER_COLUMN: ["0", "4", "2"], "Id": [1, 2, 3], "City": ["Linz", None, "Wels"]})
     read = zone.reads(content)
     assert rows(read) == [
@@ -117,7 +117,7 @@ def test_a_file_with_markers_comes_typed_with_the_marker_last(zone: Zone) -> Non
     assert codes(read) == ["ME034", "ME035"]
 
 
-def test_a_read_file_tells_its_content_apart(zone: Zone) -> None:
+def test_a_read_file_tells_its_content_apart(zone):
     content = parquet(Id=[1])
     listed = zone.lands(content)
     read = zone.reads_listed(listed)
@@ -126,14 +126,14 @@ def test_a_read_file_tells_its_content_apart(zone: Zone) -> None:
 
 
 @pytest.mark.parametrize(("upsert", "marker"), [(False, 0), (True, 4)])
-def test_rows_without_marker_are_inserts_or_upserts_by_default(zone: Zone, upsert: bool, marker: int) -> None:  # noqa: FBT001 - a table of cases
+def test_rows_without_marker_are_inserts_or_upserts_by_default(zone, upsert, marker):
     read = zone.reads(parquet(Id=[1, 2]), replace(KEYED, upsert_default=upsert))
     assert read.rows.markers == {marker: 2}
     assert not read.rows.has_marker
     assert not read.facts.markers_seen
 
 
-def test_inserts_without_marker_after_markers_are_noted(zone: Zone) -> None:
+def test_inserts_without_marker_after_markers_are_noted(zone):
     after_markers = replace(FILLED, markers_seen=True)
     content = parquet(Id=[1], City=["Linz"])
     assert codes(zone.reads(content, facts=after_markers)) == ["ME042"]
@@ -141,7 +141,7 @@ def test_inserts_without_marker_after_markers_are_noted(zone: Zone) -> None:
     assert codes(zone.reads(parquet_table(pa.table({"Id": [1], "City": ["L"]}).slice(0, 0)), facts=after_markers)) == []
 
 
-def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone: Zone) -> None:
+def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone):
     content = parquet(**{"Id": [1], MARKER_COLUMN: [2]})
     assert zone.reads(content).facts.is_empty
     assert not zone.reads(content, facts=FILLED).facts.is_empty
@@ -150,20 +150,20 @@ def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone: Zone
 # --- markers and keys
 
 
-def test_a_keyless_table_takes_inserts_only(zone: Zone) -> None:
+def test_a_keyless_table_takes_inserts_only(zone):
     assert zone.reads(parquet(**{"V": [1], MARKER_COLUMN: [0]}), KEYLESS).rows.markers == {0: 1}
     error = zone.rejects(parquet(**{"V": [1, 2], MARKER_COLUMN: [0, 4]}), KEYLESS)
     assert error.message == f"Sales.schema/Orders/{FIRST}, row 2: row marker 4 requires `keyColumns` [ME038]"
     assert zone.rejects(parquet(V=[1]), replace(KEYLESS, upsert_default=True)).diagnostic.code == "ME038"
 
 
-def test_rows_are_numbered_through_all_row_groups(zone: Zone) -> None:
+def test_rows_are_numbered_through_all_row_groups(zone):
     sink = io.BytesIO()
     pq.write_table(pa.table({"V": range(5), MARKER_COLUMN: [0, 0, 0, 0, 1]}), sink, row_group_size=2)
     assert zone.rejects(sink.getvalue(), KEYLESS).diagnostic.row == 5
 
 
-def test_null_keys_are_counted_per_key_and_rejected_under_strict(zone: Zone, strict: Zone) -> None:
+def test_null_keys_are_counted_per_key_and_rejected_under_strict(zone, strict):
     metadata = Metadata(key_columns=("b", "A"))
     content = parquet(a=[1, None, None], b=[None, 2, 3], v=[1, 1, 1])
     diagnostics = zone.reads(content, metadata).rows.diagnostics
@@ -174,7 +174,7 @@ def test_null_keys_are_counted_per_key_and_rejected_under_strict(zone: Zone, str
     assert strict.rejects(content, Metadata(key_columns=("a", "b"))).diagnostic.code == "ME040"
 
 
-def test_rows_of_a_rejected_file_leave_the_scratch_folder(strict: Zone) -> None:
+def test_rows_of_a_rejected_file_leave_the_scratch_folder(strict):
     content = parquet(Id=pa.array([None] * 50_000, pa.int64()), V=np.arange(50_000))
     error = strict.rejects(content)
     assert (error.diagnostic.code, list(strict.scratch.iterdir())) == ("ME040", [])
@@ -186,7 +186,7 @@ def test_rows_of_a_rejected_file_leave_the_scratch_folder(strict: Zone) -> None:
 NOT_NULL = TableContext(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
 
 
-def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(zone: Zone) -> None:
+def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(zone):
     fine = parquet(**{"Id": [1, 2], "City": ["Linz", None], MARKER_COLUMN: [0, 2]})
     assert zone.reads(fine, facts=NOT_NULL).rows.row_count == 2
     error = zone.rejects(
@@ -196,15 +196,15 @@ def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(zone: Zone) -
 
 
 @pytest.mark.parametrize(("table", "reason"), [({MARKER_COLUMN: [0]}, "no data column"), ({"": [1]}, "no name")])
-def test_columns_that_no_table_can_hold_are_rejected(zone: Zone, table: dict[str, list[int]], reason: str) -> None:
+def test_columns_that_no_table_can_hold_are_rejected(zone, table, reason):
     assert reason in zone.rejects(parquet(**table), KEYLESS).message
 
 
-def test_rows_without_any_column_are_rejected(zone: Zone) -> None:
+def test_rows_without_any_column_are_rejected(zone):
     assert zone.rejects(parquet(), KEYLESS, FILLED).diagnostic.code == "ME024"
 
 
-def test_under_strict_warnings_of_every_stage_reject_the_file(strict: Zone) -> None:
+def test_under_strict_warnings_of_every_stage_reject_the_file(strict):
     assert strict.rejects(parquet(Id=pa.array([1], pa.uint8()))).diagnostic.code == "ME050"
     assert strict.rejects(parquet(ID=[1])).diagnostic.code == "ME052"
 
@@ -215,7 +215,7 @@ PARTED = replace(KEYED, partitioned=True)
 LEAF = "region=A%2FB/day=__HIVE_DEFAULT_PARTITION__/" + FIRST
 
 
-def test_a_folders_values_are_string_columns_at_the_end(zone: Zone) -> None:
+def test_a_folders_values_are_string_columns_at_the_end(zone):
     read = zone.reads(parquet(Id=[1, 2]), PARTED, path=LEAF)
     assert rows(read)[1] == {"Id": 2, "region": "A/B", "day": None, MARKER_COLUMN: 0}
     assert read.facts.schema == TableSchema(
@@ -228,14 +228,14 @@ def test_a_folders_values_are_string_columns_at_the_end(zone: Zone) -> None:
     assert list(rows(later)[0]) == ["Id", "V", "region", "day", MARKER_COLUMN]
 
 
-def test_a_folder_in_another_case_names_the_same_column(zone: Zone) -> None:
+def test_a_folder_in_another_case_names_the_same_column(zone):
     first = zone.reads(parquet(Id=[1]), PARTED, path=f"day=7/{FIRST}")
     second = zone.reads(parquet(Id=[2]), PARTED, first.facts, f"DAY=8/{FIRST}")
     assert rows(second) == [{"Id": 2, "day": "8", MARKER_COLUMN: 0}]
     assert codes(second) == ["ME052"]
 
 
-def test_a_null_partition_in_the_key_matches_nothing(zone: Zone) -> None:
+def test_a_null_partition_in_the_key_matches_nothing(zone):
     metadata = replace(PARTED, key_columns=("Id", "day"))
     assert [
         diagnostic.details for diagnostic in zone.reads(parquet(Id=[1, 2]), metadata, path=LEAF).rows.diagnostics
@@ -256,7 +256,7 @@ def test_a_null_partition_in_the_key_matches_nothing(zone: Zone) -> None:
     ],
     ids=str,
 )
-def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone: Zone, cells: list[Any], fits: bool) -> None:  # noqa: FBT001 - a table of cases
+def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone, cells, fits):
     content, path = parquet(Id=[1, 2], Day=cells), f"day=7/{FIRST}"
     if fits:
         assert rows(zone.reads(content, PARTED, path=path))[0] == {"Id": 1, "day": "7", MARKER_COLUMN: 0}
@@ -267,7 +267,7 @@ def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone: Zone, cells:
 # --- the file and its storage
 
 
-def test_a_file_is_read_from_the_zone_that_was_listed(zone: Zone) -> None:
+def test_a_file_is_read_from_the_zone_that_was_listed(zone):
     listed = zone.lands(parquet(Id=[1]))
     zone.folder = "LandingZone"
     zone.lands(parquet(Id=[1, 2]))
@@ -276,7 +276,7 @@ def test_a_file_is_read_from_the_zone_that_was_listed(zone: Zone) -> None:
         zone.reads_listed(listed)
 
 
-def test_a_file_removed_or_replaced_since_it_was_listed_is_left_to_the_next_cycle(zone: Zone) -> None:
+def test_a_file_removed_or_replaced_since_it_was_listed_is_left_to_the_next_cycle(zone):
     listed = zone.lands(parquet(Id=[1]))
     zone.lands(parquet(Id=[2]))
     with pytest.raises(ConcurrentModification):
@@ -286,7 +286,7 @@ def test_a_file_removed_or_replaced_since_it_was_listed_is_left_to_the_next_cycl
         zone.reads_listed(listed)
 
 
-def test_a_file_written_in_place_before_it_is_read_counts_as_it_is(zone: Zone) -> None:
+def test_a_file_written_in_place_before_it_is_read_counts_as_it_is(zone):
     listed = zone.lands(parquet(Id=[1]))
     zone.storage.write_in_place(zone.where(), parquet(Id=[1, 2, 3]))
     read = zone.reads_listed(listed)
@@ -305,7 +305,7 @@ class ChangedWhenOpened(MemoryStorage):
 
 
 @pytest.mark.parametrize("content", [parquet(Id=[1]), b"PAR1 half a fi"])
-def test_a_file_that_keeps_changing_while_it_is_read_is_rejected_as_such(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_keeps_changing_while_it_is_read_is_rejected_as_such(tmp_path, content):
     storage = ChangedWhenOpened()
     zone = Zone(tmp_path, storage=storage)
     for more in (b"more", b""):
@@ -318,7 +318,7 @@ def test_a_file_that_keeps_changing_while_it_is_read_is_rejected_as_such(tmp_pat
             zone.reads(content)
 
 
-def test_many_rows_are_spilled_and_rejected_ones_removed(zone: Zone) -> None:
+def test_many_rows_are_spilled_and_rejected_ones_removed(zone):
     numbers = np.arange(50_000)
     read = zone.reads(parquet(**{"Id": numbers, MARKER_COLUMN: numbers * 0}))
     assert len(list(zone.scratch.iterdir())) == 1
@@ -341,7 +341,7 @@ TEXT = Metadata(
 )
 
 
-def test_a_text_table_has_all_declared_columns_whatever_the_header_names(zone: Zone) -> None:
+def test_a_text_table_has_all_declared_columns_whatever_the_header_names(zone):
     metadata = replace(TEXT, declared_columns=(*TEXT.declared_columns[:2], Column("Zip", "string")))
     read = zone.reads(b"__rowMarker__,Id\r\n4,1\r\n", metadata, path="a.csv")
     assert rows(read) == [{"Id": 1, MARKER_COLUMN: 4}]
@@ -349,7 +349,7 @@ def test_a_text_table_has_all_declared_columns_whatever_the_header_names(zone: Z
     assert "ME041" in codes(read)
 
 
-def test_a_header_of_undeclared_columns_alone_leaves_all_others_empty(zone: Zone) -> None:
+def test_a_header_of_undeclared_columns_alone_leaves_all_others_empty(zone):
     """As LZ-6.5 has it, rows or none: a file that was read when only half of its header was written, too."""
     metadata = replace(TEXT, key_columns=(), declared_columns=(Column("Id", "long"), CITY))
     read = zone.reads(b"Weight\r\n7\r\n", metadata, path="a.csv")

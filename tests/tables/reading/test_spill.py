@@ -51,7 +51,7 @@ def filled(scratch: Path, memory_bytes: int) -> RowSpill:
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 50_000, 10_000_000])
-def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path: Path, memory_bytes: int) -> None:
+def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path, memory_bytes):
     rows = filled(tmp_path / "scratch", memory_bytes)
     for _ in range(2):
         assert pa.Table.from_batches(rows.batches(), SCHEMA).equals(pa.Table.from_batches([batch(0, 3000)]))
@@ -59,12 +59,12 @@ def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path: 
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 10_000_000])
-def test_named_columns_come_in_the_order_named(tmp_path: Path, memory_bytes: int) -> None:
+def test_named_columns_come_in_the_order_named(tmp_path, memory_bytes):
     named = pa.Table.from_batches(filled(tmp_path, memory_bytes).batches([MARKER_COLUMN, "a"]))
     assert named.equals(pa.Table.from_batches([batch(0, 3000)]).select([MARKER_COLUMN, "a"]))
 
 
-def test_no_rows_at_all_still_have_a_schema(tmp_path: Path) -> None:
+def test_no_rows_at_all_still_have_a_schema(tmp_path):
     rows = RowSpill(SCHEMA, tmp_path)
     rows.add(batch(0, 0))
     rows.finish()
@@ -72,7 +72,7 @@ def test_no_rows_at_all_still_have_a_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
-def test_closed_or_forgotten_rows_give_the_disk_back(tmp_path: Path, *, is_finished: bool) -> None:
+def test_closed_or_forgotten_rows_give_the_disk_back(tmp_path, *, is_finished):
     closed, forgotten = RowSpill(SCHEMA, tmp_path, 1), RowSpill(SCHEMA, tmp_path, 1)
     for rows in (closed, forgotten):
         rows.add(batch(0, 100))
@@ -86,7 +86,7 @@ def test_closed_or_forgotten_rows_give_the_disk_back(tmp_path: Path, *, is_finis
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scratch_folder_that_fails_is_tried_again_later(tmp_path: Path) -> None:
+def test_a_scratch_folder_that_fails_is_tried_again_later(tmp_path):
     (tmp_path / "file").touch()
     rows = RowSpill(SCHEMA, tmp_path / "file" / "scratch", 1)
     with pytest.raises(StorageUnavailable, match="scratch folder"):

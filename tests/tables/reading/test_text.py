@@ -55,7 +55,7 @@ def codes(content: bytes) -> list[str]:
     return [diagnostic.code for diagnostic in file.diagnostics]
 
 
-def test_rows_come_typed_and_more_than_once() -> None:
+def test_rows_come_typed_and_more_than_once():
     content = (
         b"Id,City,Weight,Ratio,Big,Small,On,At,Is,Time,Raw,__rowMarker__\r\n"
         b'1,"",1e3,0.5,-1,7,2024-02-29,2024-02-29T08:00:00.1234567Z,TRUE,08:00:00,AAE=,4\r\n'
@@ -100,7 +100,7 @@ compressed = pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd, fr
 
 
 @compressed
-def test_compression_is_known_by_its_first_bytes(compress: Any) -> None:
+def test_compression_is_known_by_its_first_bytes(compress):
     assert rows(compress(PLAIN)) == ROWS
     many = PLAIN + b"".join(b"%d,Wels %d,1\r\n" % (number, number) for number in range(3, 5_000))
     assert len(rows(compress(many))) == 4_999
@@ -109,7 +109,7 @@ def test_compression_is_known_by_its_first_bytes(compress: Any) -> None:
 
 
 @compressed
-def test_the_file_stays_open_for_another_reading(compress: Any) -> None:
+def test_the_file_stays_open_for_another_reading(compress):
     handle = io.BytesIO(compress(PLAIN))
     file = TextChangeFile(handle, "Orders/1.csv", metadata(), Config())
     assert [sum(batch.num_rows for batch in file.batches()) for _ in range(3)] == [2, 2, 2]
@@ -117,9 +117,9 @@ def test_the_file_stays_open_for_another_reading(compress: Any) -> None:
 
 
 @compressed
-def test_a_read_that_fails_is_no_fault_of_the_file(compress: Any) -> None:
+def test_a_read_that_fails_is_no_fault_of_the_file(compress):
     class Failing(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
+        def read(self, size=-1):
             if self.tell():
                 raise StorageUnavailable("cannot read it")
             return super().read(size)
@@ -128,17 +128,17 @@ def test_a_read_that_fails_is_no_fault_of_the_file(compress: Any) -> None:
         list(TextChangeFile(Failing(compress(PLAIN)), "Orders/1.csv", metadata(), Config()).batches())
 
 
-def test_a_snappy_frame_beyond_its_bound_is_damaged() -> None:
+def test_a_snappy_frame_beyond_its_bound_is_damaged():
     block = snappy(b"Id\r\n" + b"1" * 70_000)
     frame = b"\xff\x06\x00\x00sNaPpY\x00" + (len(block) + 4).to_bytes(3, "little") + b"\x00" * 4 + block
     assert rejection(frame).endswith("its snappy data is damaged or ends early [ME024]")
 
 
-def test_two_gzip_members_are_one_text() -> None:
+def test_two_gzip_members_are_one_text():
     assert rows(gzip.compress(PLAIN[:30]) + gzip.compress(PLAIN[30:])) == ROWS
 
 
-def test_a_bomb_is_rejected_while_it_is_decompressed() -> None:
+def test_a_bomb_is_rejected_while_it_is_decompressed():
     bomb = gzip.compress(b"Id\r\n" + b"1" * (1 << 22))
     assert rejection(bomb, Config(max_row_size=1 << 18)) == (
         ", row 1: the row exceeds the limit of 262144 bytes [ME075]"
@@ -169,17 +169,17 @@ def test_a_bomb_is_rejected_while_it_is_decompressed() -> None:
         (b"Id,Time\r\n1,25:00:00\r\n", ", row 1: value in column `Time` is not a valid time [ME060]"),
     ],
 )
-def test_a_fault_is_named_with_its_row(content: bytes, message: str) -> None:
+def test_a_fault_is_named_with_its_row(content, message):
     assert rejection(content) == message
 
 
-def test_the_first_wrong_row_is_named_whichever_column_it_is_in() -> None:
+def test_the_first_wrong_row_is_named_whichever_column_it_is_in():
     assert "row 2: row marker" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,1,9\r\n1,,0\r\nx,1,0\r\n")
     assert "row 2: NULL in" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,,0\r\nx,1,0\r\n1,1,9\r\n")
     assert "row 2: 1 fields" in rejection(b"Id,City\r\n1,a\r\n1\r\nx,a\r\n")
 
 
-def test_a_value_out_of_range_is_no_fault_of_format() -> None:
+def test_a_value_out_of_range_is_no_fault_of_format():
     for cell, fault in ((b"99999", "out of range"), (b"x", "format")):
         with pytest.raises(RejectedFile) as caught:
             list(opened(b"Id,Small\r\n1," + cell).batches())
@@ -187,28 +187,28 @@ def test_a_value_out_of_range_is_no_fault_of_format() -> None:
         assert (details["type"], details["fault"]) == ("short", fault)
 
 
-def test_names_match_in_any_case_under_the_declared_spelling() -> None:
+def test_names_match_in_any_case_under_the_declared_spelling():
     assert codes(b"ID,city\r\n1,a\r\n") == ["ME052", "ME052"]
     assert rows(b"ID,city\r\n1,a\r\n") == [{"Id": 1, "City": "a"}]
 
 
-def test_undeclared_columns_are_ignored_and_noted() -> None:
+def test_undeclared_columns_are_ignored_and_noted():
     assert codes(b"Extra,Id,\r\n7,1,b\r\n") == ["ME057", "ME057"]
     assert rows(b"Extra,Id,\r\n7,1,b\r\n") == [{"Id": 1}]
 
 
-def test_the_text_marker_may_be_any_column_in_any_case() -> None:
+def test_the_text_marker_may_be_any_column_in_any_case():
     assert codes(b"__ROWMARKER__,Id\r\n4,1\r\n") == ["ME052", "ME034"]
     assert rows(b'Id,__ROWMARKER__,City\r\n1,"4",x\r\n') == [{"Id": 1, "City": "x", "__rowMarker__": 4}]
     assert "[ME052]" in rejection(b"__ROWMARKER__,Id\r\n4,1\r\n", Config(strict=True))
 
 
-def test_rows_without_a_known_column_still_count() -> None:
+def test_rows_without_a_known_column_still_count():
     assert [batch.num_rows for batch in opened(b"x\r\n1\r\n2\r\n").batches()] == [2]
 
 
 @pytest.mark.slow
-def test_many_rows_come_in_bounded_batches() -> None:
+def test_many_rows_come_in_bounded_batches():
     content = b"Id\r\n" + b"".join(b"%d\r\n" % number for number in range(50_000))
     batches = list(opened(content).batches())
     assert len(batches) > 1
@@ -216,7 +216,7 @@ def test_many_rows_come_in_bounded_batches() -> None:
 
 
 @given(st.binary(max_size=40), st.sampled_from([b"", b"Id,City\r\n", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"]))
-def test_any_bytes_are_rows_or_rejected(content: bytes, start: bytes) -> None:
+def test_any_bytes_are_rows_or_rejected(content, start):
     try:
         assert len(rows(start + content)) <= 40
     except RejectedFile as refused:
@@ -247,8 +247,8 @@ CELLS = st.lists(
 @example("float", ["3.4028235677973367e38"])
 @example("timestamp", ["2024-02-29T08:00:00.5Z", "2024-02-29 08:00:00+00:00"])
 @example("timestamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999", None])
-def test_the_fast_reading_equals_the_exact_one(kind: str, cells: list[str | None]) -> None:
-    def outcome(read: Any) -> object:
+def test_the_fast_reading_equals_the_exact_one(kind, cells):
+    def outcome(read):
         try:
             values = read(cells, kind)
         except CellFault as cell:

@@ -21,7 +21,7 @@ _GIB = 1024**3
 
 
 @pytest.fixture(autouse=True)
-def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _machine(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "find_java", lambda: Java(Path("/opt/java"), "17.0.1"))
     monkeypatch.setattr(doctor, "available_memory", lambda: 8 * _GIB)
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
@@ -31,34 +31,34 @@ def _found(root: Path | None = None, config: Config | None = None) -> Mapping[st
     return {check.name: check for check in checks(root, config or Config())}
 
 
-def test_every_failed_check_has_help_and_no_other(tmp_path: Path) -> None:
+def test_every_failed_check_has_help_and_no_other(tmp_path):
     found = _found(tmp_path)
     assert all(bool(check.help) != check.ok for check in found.values())
     assert [name for name, check in found.items() if not check.ok] == ["Delta jars"]
 
 
-def test_a_machine_without_java_fails_with_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    def find_none() -> Java:
+def test_a_machine_without_java_fails_with_help(monkeypatch):
+    def find_none():
         raise JavaMissing("none", "get one")
 
     monkeypatch.setattr(doctor, "find_java", find_none)
     assert _found()["Java"] == Check("Java", ok=False, found="none", help="get one")
 
 
-def test_another_version_of_spark_or_delta_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_spark_or_delta_fails(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda _package: "4.1.0")
     found = _found()
     assert found["Spark"].found == "pyspark 4.1.0, expected 4.2.0"
     assert found["Delta"].help == "Run: python -m pip install delta-spark==4.4.0"
 
 
-def test_missing_jars_are_counted_not_fetched(tmp_path: Path) -> None:
+def test_missing_jars_are_counted_not_fetched(tmp_path):
     assert _found()["Delta jars"].found == f"0 of 8 in {tmp_path}/cache/ivy/jars"
     assert "io.delta:delta-storage:4.4.0" in _found(config=Config(delta_jars_dir=str(tmp_path)))["Delta jars"].help
     assert not (tmp_path / "cache").exists()
 
 
-def test_memory_must_hold_the_heap_and_one_gibibyte_more() -> None:
+def test_memory_must_hold_the_heap_and_one_gibibyte_more():
     assert _found(config=Config(driver_memory="7g"))["Memory"].ok
     assert not _found(config=Config(driver_memory="7200m"))["Memory"].ok
 
@@ -66,21 +66,21 @@ def test_memory_must_hold_the_heap_and_one_gibibyte_more() -> None:
 @pytest.mark.parametrize(
     ("written", "count"), [("2g", 2 * _GIB), ("512M", _GIB // 2), ("1024", _GIB), ("8gb", 8 * _GIB), ("much", 0)]
 )
-def test_sizes_are_read_as_spark_reads_them(written: str, count: int) -> None:
+def test_sizes_are_read_as_spark_reads_them(written, count):
     assert memory_bytes(written) == count
 
 
-def test_memory_is_read_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_read_from_the_system(monkeypatch):
     monkeypatch.undo()
     available = doctor.available_memory()
     assert available is None or available > 0
 
 
-def test_root_must_be_a_folder_that_can_be_written_or_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
+def test_root_must_be_a_folder_that_can_be_written_or_made(tmp_path, monkeypatch):
+    def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
-    def found(root: Path) -> tuple[bool, str]:
+    def found(root):
         check = _found(root)["Write permission"]
         return check.ok, check.found
 
@@ -93,7 +93,7 @@ def test_root_must_be_a_folder_that_can_be_written_or_made(tmp_path: Path, monke
     assert found(tmp_path) == (False, f"{tmp_path}: Permission denied")
 
 
-def test_the_deltalake_engine_needs_no_java_and_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_deltalake_engine_needs_no_java_and_no_spark(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda _package: "4.1.0")
     found = _found(config=Config(merge_engine="deltalake"))
     assert list(found) == ["Python", "Merge engine", "Temporary disk"]

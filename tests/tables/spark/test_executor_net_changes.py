@@ -96,14 +96,14 @@ def generated(draw: random.Random, logs: int) -> tuple[list[tuple[Any, ...]], li
 
 
 @pytest.mark.parametrize("is_held", [True, False], ids=["keys are held", "no key is held"])
-def test_hundreds_of_logs_are_staged_alike(spark: SparkSession, tmp_path: Path, is_held: bool) -> None:  # noqa: FBT001 - a case
+def test_hundreds_of_logs_are_staged_alike(spark, tmp_path, is_held):
     held, files = generated(random.Random(SEED), 400)
     log = log_of(tmp_path / "T", KEYED, KEYS, held if is_held else [(-1, 1, "x", 0)])
     ready = assert_both_stage_the_same(spark, ChangeBatch(tuple(files), KEYED, KEYS), log, tmp_path / "scratch")
     assert ready.matches is is_held
 
 
-def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark: SparkSession, tmp_path: Path) -> None:
+def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark, tmp_path):
     """LZ-4.9: NaN equals NaN, -0.0 equals 0.0; one whole-number and one decimal type represent all."""
     words = ["string", "binary", "long", "boolean", "date", "timestamp", "decimal(38,10)"]
     keys = (*words, "f", "d")
@@ -123,9 +123,7 @@ def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark: SparkSessio
     assert ready.matches
 
 
-def test_inserts_alone_keyless_tables_and_keys_that_come_late_are_staged_alike(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_inserts_alone_keyless_tables_and_keys_that_come_late_are_staged_alike(spark, tmp_path):
     log = log_of(tmp_path / "T", schema_of("a", "v"), (), [(1, 1), (1, 2)])
     late = schema_of("a", "v", "late")
     inserts = file_rows("0", late, late.names, (0, 1, 2, 3), (0, 1, 2, 3), (0, None, 2, 3))
@@ -140,11 +138,11 @@ def test_inserts_alone_keyless_tables_and_keys_that_come_late_are_staged_alike(
 
 
 def test_a_batch_that_counts_for_more_than_the_bound_is_collapsed_by_spark_to_the_same_table(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    spark, tmp_path, monkeypatch
+):
     staged_there = []
 
-    def noted(*what: Any) -> StagedChanges:
+    def noted(*what):
         changes = stage_on_executors(*what)
         staged_there.append(changes.rows)
         return changes

@@ -119,7 +119,7 @@ def assert_read_alike(zone: Zone) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_files_of_all_kinds_are_read_alike(tmp_path: Path, seed: int) -> None:
+def test_files_of_all_kinds_are_read_alike(tmp_path, seed):
     """Files with other columns, without rows, with deletes only, and a rejected one."""
     draw = random.Random(seed)
     zone = Zone(tmp_path)
@@ -141,7 +141,7 @@ def test_files_of_all_kinds_are_read_alike(tmp_path: Path, seed: int) -> None:
     assert len(outcomes) == (13 if seed % 2 else 12)
 
 
-def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_path: Path) -> None:
+def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_path):
     zone = Zone(tmp_path, upserts=7, max_batch_files=3)
     size = zone.pending().files[0].size
     for config, waves in (
@@ -154,7 +154,7 @@ def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_pat
         assert zone.executors.waves == waves
 
 
-def test_a_file_that_changes_the_table_ends_its_wave(tmp_path: Path) -> None:
+def test_a_file_that_changes_the_table_ends_its_wave(tmp_path):
     zone = Zone(tmp_path, upserts=2)
     for row in ({"id": 3, "new": "x"}, {"id": 4}, {"id": 5}):
         zone.table.upsert(row)
@@ -162,7 +162,7 @@ def test_a_file_that_changes_the_table_ends_its_wave(tmp_path: Path) -> None:
     assert zone.executors.waves == [1, 4, 2]
 
 
-def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path: Path) -> None:
+def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path):
     zone = Zone(tmp_path, upserts=4)
     with closing(zone.on_executors().in_order(zone.pending())) as reading:
         next(reading).rows.rows.close()  # the first file of a table is read alone
@@ -171,14 +171,14 @@ def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path: Path) -> N
     assert [path.name for path in zone.scratch_files()] == [second.rows.rows.path.name]  # type: ignore[attr-defined]
 
 
-def test_rows_of_a_task_that_spark_ran_twice_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_task_that_spark_ran_twice_are_deleted(tmp_path, monkeypatch):
     zone = Zone(tmp_path, upserts=1)
     once = Executors.collect
     monkeypatch.setattr(Executors, "collect", lambda executors: [once(executors), once(executors)][1])
     assert_read_alike(zone)
 
 
-def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path, monkeypatch):
     zone = Zone(tmp_path, upserts=3)
     reading = zone.on_executors().in_order(zone.pending())
     next(reading).rows.rows.close()
@@ -192,7 +192,7 @@ def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path: Path, mo
     assert [path.name for path in zone.scratch_files()] == ["rows-of-another-kind.arrow"]
 
 
-def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path: Path) -> None:
+def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path):
     zone = Zone(tmp_path, upserts=2)
     pending = zone.pending()
     zone.table.put(pending.files[1].path, b"another")
@@ -201,17 +201,17 @@ def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path: Path) -> None:
     assert (len(outcomes), outcomes[1][0]) == (2, ConcurrentModification)
 
 
-def test_a_node_that_does_not_see_root_is_a_setup_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_does_not_see_root_is_a_setup_error(tmp_path, monkeypatch):
     zone = Zone(tmp_path, upserts=1)
     monkeypatch.setattr("pathlib.Path.write_text", lambda *_, **__: None)  # the mark is on another machine's disk
     with pytest.raises(SetupError, match=r"does not see .*\n.*one and the same folder on every node"):
         next(zone.on_executors().in_order(zone.pending()))
 
 
-def test_a_node_with_another_version_is_a_setup_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_with_another_version_is_a_setup_error(tmp_path, monkeypatch):
     zone = Zone(tmp_path, upserts=1)
 
-    def collect(executors: Executors) -> list[Any]:
+    def collect(executors):
         monkeypatch.setattr(executor_reading, "__version__", "0.9")
         return original(executors)
 
@@ -231,12 +231,10 @@ def test_a_node_with_another_version_is_a_setup_error(tmp_path: Path, monkeypatc
         ("something else", MirrorError),
     ],
 )
-def test_a_python_environment_without_the_engine_is_a_setup_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: type[MirrorError]
-) -> None:
+def test_a_python_environment_without_the_engine_is_a_setup_error(tmp_path, monkeypatch, text, expected):
     from py4j.protocol import Py4JError  # noqa: PLC0415 - slow to import
 
-    def fails(_: Executors) -> list[Any]:
+    def fails(_):
         raise Py4JError(text)
 
     zone = Zone(tmp_path, upserts=1)
@@ -257,7 +255,7 @@ ROWS = pa.table(
 )
 
 
-def test_scratch_files_keep_order_names_and_types(tmp_path: Path) -> None:
+def test_scratch_files_keep_order_names_and_types(tmp_path):
     written = ParquetRows(ROWS.schema, tmp_path / file_name(7, "token"), 7)
     for batch in ROWS.to_batches(max_chunksize=2):
         written.add(batch)
@@ -272,6 +270,6 @@ def test_scratch_files_keep_order_names_and_types(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scratch_folder_that_is_missing_is_an_error_of_the_machine(tmp_path: Path) -> None:
+def test_a_scratch_folder_that_is_missing_is_an_error_of_the_machine(tmp_path):
     with pytest.raises(StorageUnavailable, match="scratch folder"):
         ParquetRows(ROWS.schema, tmp_path / "gone" / "x", 7)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, SparkFailed, StorageUnavailable
+from mirror_engine.errors import CommitConflict, CommitFailed, SparkFailed, StorageUnavailable
 from mirror_engine.tables.spark.failures import spark_failures
 
 STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
@@ -28,9 +28,7 @@ STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
         ("Cannot call methods on a stopped SparkContext.", SparkFailed, "exited"),
     ],
 )
-def test_an_exception_of_spark_becomes_an_error_without_values(
-    text: str, expected: type[MirrorError], message: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_exception_of_spark_becomes_an_error_without_values(text, expected, message, caplog):
     from pyspark.errors import PySparkException  # noqa: PLC0415 - slow to import: not while tests are collected
 
     with (
@@ -45,6 +43,6 @@ def test_an_exception_of_spark_becomes_an_error_without_values(
     assert text in caplog.text
 
 
-def test_a_lost_connection_means_that_the_jvm_is_gone() -> None:
+def test_a_lost_connection_means_that_the_jvm_is_gone():
     with pytest.raises(SparkFailed, match="exited during commit"), spark_failures("dbo/T", "commit"):
         raise ConnectionRefusedError("[Errno 111] Connection refused")

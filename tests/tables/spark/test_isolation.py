@@ -27,9 +27,7 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log import commit as evolution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from mirror_engine.tables.base import DeltaWriter
+    from collections.abc import Iterable
 
     Rows = Counter[tuple[int, int]]
 
@@ -106,15 +104,13 @@ def batches_by_version(folder: Path) -> dict[int, int]:
 
 
 @pytest.fixture
-def root() -> Iterator[Path]:
+def root():
     with quick_folder() as folder:
         yield Path(folder)
 
 
 @pytest.mark.spark
-def test_readers_see_whole_batches_and_keep_the_version_they_opened(
-    root: Path, mirror_writer: Callable[[Path], DeltaWriter], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readers_see_whole_batches_and_keep_the_version_they_opened(root, mirror_writer, monkeypatch):
     """While the engine commits file by file, then OPTIMIZE and VACUUM; checkpoints are written."""
     print(f"MIRROR_TEST_SEED={SEED}")
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "4")

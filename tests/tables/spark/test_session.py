@@ -43,8 +43,6 @@ from mirror_engine.tables.spark.session import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
-
 
 @pytest.mark.parametrize(
     ("output", "line"),
@@ -55,11 +53,11 @@ if TYPE_CHECKING:
         ("Error: Could not find class\nusage: java\n", "Error: Could not find class"),
     ],
 )
-def test_the_line_shown_of_a_failed_start_is_the_last_cause(output: str, line: str) -> None:
+def test_the_line_shown_of_a_failed_start_is_the_last_cause(output, line):
     assert cause_line(output) == line
 
 
-def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_path: Path) -> None:
+def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_path):
     scratch = tmp_path / 'a "b" c'
     settings = spark_settings("steady", scratch, "3gb")
     assert (settings["spark.local.dir"], settings["spark.driver.memory"]) == (f"{scratch}/local", "3g")
@@ -69,7 +67,7 @@ def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_pa
     assert environment["HADOOP_CONF_DIR"] is None
 
 
-def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_path: Path) -> None:
+def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_path):
     settings = spark_settings("cluster", tmp_path, "3g")
     assert not {"spark.master", "spark.local.dir", "spark.driver.memory", "spark.driver.host"} & set(settings)
     assert "spark.sql.shuffle.partitions" not in settings
@@ -77,7 +75,7 @@ def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_
     assert not {"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP"} & set(environment)
 
 
-def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> None:
+def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path):
     options = {p: spark_settings(p, tmp_path, "2g")["spark.driver.extraJavaOptions"] for p in ("brief", "steady")}
     assert ["-XX:TieredStopAtLevel=1" in text for text in options.values()] == [True, False]
 
@@ -95,13 +93,8 @@ def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path: Path) -> 
     ],
 )
 def test_a_failed_start_is_one_line_and_leaves_the_process_as_it_was(  # noqa: PLR0913, PLR0917 - cases and fixtures
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    output: str,
-    expected: type[SetupError],
-    message: str,
-) -> None:
+    tmp_path, monkeypatch, capfd, output, expected, message
+):
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ncat >&2 <<END\n{output}\nEND\nexit 1\n", encoding="utf-8")
@@ -129,7 +122,7 @@ def test_a_failed_start_is_one_line_and_leaves_the_process_as_it_was(  # noqa: P
 
 
 @pytest.mark.spark
-def test_sessions_share_the_jvm_but_no_confs_and_only_the_last_one_ends_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_sessions_share_the_jvm_but_no_confs_and_only_the_last_one_ends_it(spark, tmp_path):
     second = start_session(Config(), scratch=tmp_path / "scratch", log_file=tmp_path / "spark.log")
     assert second is not spark
     assert second.sparkContext is spark.sparkContext
@@ -183,7 +176,7 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_jvm_prints_nothing_ignores_ctrl_c_and_ends_with_python(tmp_path: Path) -> None:
+def test_the_jvm_prints_nothing_ignores_ctrl_c_and_ends_with_python(tmp_path):
     """One that was ended, or killed from outside, is followed by another in the same process."""
     work = tmp_path / "work"
     work.mkdir()
@@ -223,13 +216,13 @@ class At:
     [("", False), ("local", False), ("local[*]", False), ("local[2,3]", False)]
     + [(master, True) for master in ("spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]")],
 )
-def test_a_master_beyond_this_machine_is_a_cluster(master: str, distributed: bool) -> None:  # noqa: FBT001 - a case
+def test_a_master_beyond_this_machine_is_a_cluster(master, distributed):
     assert is_cluster(Config(spark_master=master)) is distributed
     assert is_distributed(Config(spark_master=master), None) is distributed
     assert is_distributed(Config(), At(master)) is (distributed or not master)  # type: ignore[arg-type]
 
 
-def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch):
     assert is_distributed(Config(spark_profile="cluster"), None)
     assert not is_distributed(Config(), None)
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
@@ -247,31 +240,28 @@ def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch: pytest.Mon
     ],
 )
 def test_on_a_cluster_executors_read_and_make_net_changes_unless_options_say_otherwise(
-    tmp_path: Path,
-    options: dict[str, Any],
-    on_executors: bool,  # noqa: FBT001 - a case
-    driver_bytes: int,
-) -> None:
+    tmp_path, options, on_executors, driver_bytes
+):
     backend = SparkBackend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore, lambda: "brief")
     assert isinstance(backend.reader(), ExecutorReader if on_executors else ChangeFileReader)
     assert backend.writer._driver_batch_bytes == driver_bytes
 
 
-def test_a_session_of_spark_connect_is_an_error() -> None:
+def test_a_session_of_spark_connect_is_an_error():
     with pytest.raises(SetupError, match="Spark Connect"):
         adopted(object())  # type: ignore[arg-type]
 
 
-def test_a_session_without_delta_is_an_error_with_what_starts_one() -> None:
+def test_a_session_without_delta_is_an_error_with_what_starts_one():
     from pyspark.errors import ParseException  # noqa: PLC0415 - slow to import
 
     class WithoutDelta:
         """A session whose parser knows Spark's own statements only."""
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name):
             return self if name == "_jsparkSession" else lambda: self
 
-        def parsePlan(self, text: str) -> None:  # noqa: N802 - as Spark calls it
+        def parsePlan(self, text):  # noqa: N802 - as Spark calls it
             raise ParseException(text)
 
     with pytest.raises(SetupError, match="has no Delta") as raised:
@@ -279,17 +269,17 @@ def test_a_session_without_delta_is_an_error_with_what_starts_one() -> None:
     assert "--packages io.delta:delta-spark" in raised.value.help
 
 
-def test_every_session_gets_all_settings_that_values_depend_on() -> None:
+def test_every_session_gets_all_settings_that_values_depend_on():
     class Confs:
         """A session of confs alone."""
 
-        def __init__(self) -> None:
+        def __init__(self):
             self.conf, self.values = self, dict[str, str]()
 
-        def newSession(self) -> Confs:  # noqa: N802 - as Spark calls it
+        def newSession(self):  # noqa: N802 - as Spark calls it
             return Confs()
 
-        def set(self, name: str, value: str) -> None:
+        def set(self, name, value):
             self.values[name] = value
 
     parent = Confs()
@@ -299,7 +289,7 @@ def test_every_session_gets_all_settings_that_values_depend_on() -> None:
 
 
 @pytest.mark.spark
-def test_the_caller_s_session_is_used_and_not_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_caller_s_session_is_used_and_not_changed(spark, tmp_path):
     mine = child_session(spark)
     mine.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     mine.conf.set("fs.defaultFS", "hdfs://nowhere/")
