@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -16,6 +17,13 @@ VOID = "void"  # the observed type of an all-NULL Arrow column (LZ-5.9)
 _VOID_TYPE = "integer"
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})  # one type but for the zone (LZ-5.10)
 _MAX_NAMED = 20
+# what Spark, Delta's MERGE and deltalake call columns of their own: a MERGE fails, or writes their values as data
+_RESERVED = re.compile(
+    "_metadata|_tmp_metadata_row_index|deletionvectorid|_(source|target)_row_present_|_row_dropped_"
+    "|__delta_(rs|internal)_.*",
+    re.DOTALL,
+)
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,7 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
         incoming: what the file brings.
 
     Raises:
-        RejectedFile: ME018, ME044, ME046 (a new not-null column), ME053; under `strict` also ME045, ME047, ME052.
+        RejectedFile: ME018, ME044, ME046 (a new not-null column), ME053, ME084; under `strict` ME045, ME047, ME052.
     """
     _refuse_twins(incoming)
     said: list[Diagnostic] = []
@@ -132,6 +140,7 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     parts = {folded(name) for name in before.partition_columns}
     declared = [column for column in incoming.declared if folded(column.name) not in parts]
     schema = _union(before, [*declared, *columns, *folder])
+    without_errors(incoming.say("ME084", column=name, reason=why) for name in schema.names if (why := _fault_of(name)))
     _check_keys(schema, incoming, said)
     for column in (*columns, *folder):
         known = before.find(column.name)
@@ -157,6 +166,15 @@ def _refuse_twins(incoming: Incoming) -> None:
         if name in seen:
             without_errors([incoming.say("ME053", column=seen[name], other=column.name)])
         seen[name] = column.name
+
+
+def _fault_of(name: str) -> str:
+    """Why no column of a Delta table can have this name (LZ-5.12); empty where one can."""
+    if not name:
+        return "it is empty"
+    if _UNREADABLE.search(name):
+        return "readers cannot open a table with it"
+    return "Spark and Delta keep it for columns of their own" if _RESERVED.fullmatch(folded(name)) else ""
 
 
 def _claims(current: TableSchema | None, incoming: Incoming, said: list[Diagnostic]) -> list[Column]:

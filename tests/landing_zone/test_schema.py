@@ -141,6 +141,36 @@ def test_two_columns_of_one_name_in_one_file_are_rejected(twin):
     assert refused(None, replace(FILE, columns=(ID, CITY, Column(twin, "string")))).diagnostic.code == "ME053"
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "it is empty"),
+        ("a\x00b", "readers cannot open"),
+        ("a\ud800", "readers cannot open"),
+        ("_tmp_metadata_row_index", "columns of their own"),
+        ("_metadata", "columns of their own"),
+        ("deletionVectorId", "columns of their own"),
+        ("_Source_Row_Present_", "columns of their own"),
+        ("_target_row_present_", "columns of their own"),
+        ("_row_dropped_", "columns of their own"),
+        ("__delta_internal_is_row_deleted", "columns of their own"),
+        ("__delta_rs_c_line\nbreak", "columns of their own"),
+    ],
+)
+def test_names_that_no_table_can_have_are_rejected(name, reason):
+    """LZ-5.12, wherever they come from; tables of other programs have them, too."""
+    column = Column(name, "long")
+    for current, incoming in [
+        (None, replace(FILE, columns=(ID, column))),
+        (None, replace(FILE, declared=(column,))),
+        (None, replace(FILE, partition_columns=(name,))),
+        (TableSchema((ID, CITY, column)), FILE),
+    ]:
+        found = refused(current, incoming).diagnostic
+        assert (found.code, found.column) == ("ME084", name)
+        assert reason in found.message
+
+
 def test_keys_are_found_ignoring_case_and_missed_when_absent():
     assert codes(merge(TABLE, replace(FILE, key_columns=("ID",)))) == ["ME052"]
     assert refused(TABLE, replace(FILE, columns=(CITY,))).diagnostic.code == "ME018"

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 _FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors"}
 _FEATURES |= {"generatedColumns", "invariants", "timestampNtz", "v2Checkpoint", "variantType"}
 _LISTED_WRITER = 7  # the protocol version with a list of features
-_RESERVED_COLUMN = "__delta_rs_source"
 _MISREAD = frozenset("%\\[]?*#")  # in a folder's path
 _TARGET_BYTES = 128 * 1024 * 1024
 _EXACT_DIGITS = 15
@@ -122,8 +121,6 @@ def _check_mergeable(table: str, log: DeltaLog) -> None:
         raise CommitFailed(f"{table}: deltalake cannot write tables with {', '.join(unknown)}", _SPARK_HELP)
     if log.table.metadata().configuration.get("delta.appendOnly") == "true":
         raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
-    if _RESERVED_COLUMN in log.schema.names:
-        raise CommitFailed(f"{table}: deltalake cannot merge into a column named {_RESERVED_COLUMN}", _SPARK_HELP)
     if _MISREAD & set(str(log.folder)) or not str(log.folder).isprintable():
         raise CommitFailed(f"{table}: deltalake cannot merge into a folder with this path", _SPARK_HELP)
     has_times = any(column.type == "timestamp" for column in log.schema.columns)

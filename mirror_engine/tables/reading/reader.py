@@ -128,8 +128,6 @@ def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileC
     merged = merge(request.facts.schema, incoming)
     if not merged.schema.columns or not (file.columns or file.marker or metadata.is_text):
         without_errors([incoming.say("ME024", reason="it has no data column, and a table needs one")])
-    if not all(merged.schema.names):
-        without_errors([incoming.say("ME024", reason="one of its columns has no name, and a table needs one")])
     keys = filter(None, map(merged.schema.find, metadata.key_columns))
     return FileContract(
         incoming=incoming,

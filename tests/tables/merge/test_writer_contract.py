@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -18,7 +19,10 @@ from hypothesis import strategies as st
 
 from mirror_engine.errors import CommitConflict, UsageError
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.landing_zone.diagnostics import RejectedFile
+from mirror_engine.landing_zone.schema import Column, Incoming, folded, merge
 from mirror_engine.tables.base import ChangeBatch, DeltaWriter, MatchCounts
+from mirror_engine.tables.merge import spark
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -389,3 +393,74 @@ def test_the_other_writers_do_what_the_memory_writer_does(request, tmp_path, eng
     writer = local if engine == "deltalake" else request.getfixturevalue("spark_writer")
     writer.drop("dbo/T")
     assert _run(writer, batches) == _run(MemoryDeltaWriter(), batches)
+
+
+# what Spark, Delta and deltalake call columns of their own, in their sources
+ENGINES_NAMES = [
+    "_tmp_metadata_row_index",
+    "_metadata",
+    "row_index",
+    "file_path",
+    "filePath",
+    "rowIndexCol",
+    "deletionVectorId",
+    "base_row_id",
+    "__row_id",
+    "_source_row_present_",
+    "_target_row_present_",
+    "_row_dropped_",
+    "_row_id_",
+    "_file_name_",
+    "_condition_",
+    "_target_row_index_",
+    "_source_row_index",
+    "_change_type",
+    "_commit_version",
+    "_commit_timestamp",
+    "packedCdc",
+    "__is_cdc",
+    "_row_id",
+    "count",
+    "one",
+    "role",
+    "c0",
+    "s",
+    "t",
+    "__delta_internal_is_row_deleted",
+    "__delta_internal_row_index",
+    "__delta_rs_source",
+    "__delta_rs_target",
+    "__delta_rs_operation",
+    "__delta_rs_c_Id",
+    "__delta_rs_target_copy",
+    "__delta_rs_delete",
+    "__delta_rs_path",
+    "__delta_rs_target_row_ordinal_in_file",
+]
+
+
+@pytest.mark.parametrize("engine", ["deltalake", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("marks_rows", [False, True])
+@settings(
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(names=st.lists(st.sampled_from([*ENGINES_NAMES, *map(str.upper, ENGINES_NAMES)]), min_size=9, unique_by=folded))
+def test_names_of_the_engines_own_columns_are_rejected_or_harmless(request, tmp_path, engine, names, *, marks_rows):
+    """LZ-5.12: where a file with such a column is not rejected, every engine writes its values."""
+    accepted = []
+    for name in names:
+        with suppress(RejectedFile):
+            accepted += merge(None, Incoming("T/1.csv", (Column(name, "long"),))).schema.names
+    local = DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch")
+    writer = local if engine == "deltalake" else request.getfixturevalue("spark_writer")
+    found = []
+    for each in (writer, MemoryDeltaWriter()):
+        each.drop("dbo/T")
+        table, nothing = Scenario(each, schema_of("Id", *accepted), ["Id"]), [None] * len(accepted)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spark, "MARKED_FROM_ROWS", 0 if marks_rows else spark.MARKED_FROM_ROWS)
+            table.change(*((0, key, *range(key, key + len(accepted))) for key in (10, 20, 30, 40)))
+            for key in (40, 20):
+                table.change((1, key, *range(len(accepted))), (2, key - 10, *nothing), (0, key + 5, *nothing))
+        found.append(table.found())
+    assert found[0] == found[1]

@@ -195,7 +195,10 @@ def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(zone):
     assert (error.diagnostic.code, error.diagnostic.row, error.diagnostic.column) == ("ME048", 2, "City")
 
 
-@pytest.mark.parametrize(("table", "reason"), [({MARKER_COLUMN: [0]}, "no data column"), ({"": [1]}, "no name")])
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [({MARKER_COLUMN: [0]}, "no data column"), ({"": [1]}, "is empty"), ({"a\x00b": [1]}, "readers cannot open")],
+)
 def test_columns_that_no_table_can_hold_are_rejected(zone, table, reason):
     assert reason in zone.rejects(parquet(**table), KEYLESS).message
 
