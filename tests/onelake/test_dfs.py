@@ -66,25 +66,19 @@ def renaming(source, **headers):
         ("PUT", f"{NEW}?resource=other", {}, "InvalidQueryParameterValue"),
         ("PUT", f"{NEW}?resource=filesystem", {}, "ManagedFolderOperationNotAllowed"),
         ("PUT", NEW, {}, "MissingRequiredHeader"),
-        ("PATCH", f"{NEW}?action=append&position=0", {"content": b"x"}, "PathNotFound"),
         ("PATCH", f"{OLD}?action=append&position=-1", {"content": b"x"}, "InvalidQueryParameterValue"),
         ("PATCH", f"{OLD}?action=append", {"content": b"x"}, "InvalidQueryParameterValue"),
         ("PATCH", f"{OLD}?action=append&position={'9' * 23}", {"content": b"x"}, "InvalidQueryParameterValue"),
         ("PATCH", f"{OLD}?action=append&position=1e9", {"content": b"x"}, "InvalidQueryParameterValue"),
         ("PATCH", f"{OLD}?action=append&position=٣", {"content": b"x"}, "InvalidQueryParameterValue"),
-        ("PATCH", f"{OLD}?action=flush&position=-1", {}, "InvalidQueryParameterValue"),
-        ("PATCH", f"{OLD}?action=append&position=0", {"content": b""}, "InvalidHeaderValue"),
         ("PATCH", f"{OLD}?action=flush&position=3", {"content": b"x"}, "ContentLengthMustBeZero"),
         ("PATCH", f"{OLD}?action=setAccessControl", {}, "UnsupportedQueryParameter"),
-        ("PATCH", f"{OLD}?action=setAccessControlRecursive", {}, "UnsupportedQueryParameter"),
         ("OPTIONS", OLD, {}, "UnsupportedHttpVerb"),
         ("POST", OLD, {"headers": {"x-ms-lease-action": "steal"}}, "InvalidHeaderValue"),
-        ("DELETE", f"{LANDING}/T", {}, "DirectoryNotEmpty"),
         ("DELETE", "shop?recursive=true", {}, "ManagedFolderOperationNotAllowed"),
         ("GET", f"{NEW}?resource=filesystem", {}, "PathNotFound"),
         ("GET", f"{LANDING}/T?resource=filesystem&continuation=%21%21", {}, "InvalidQueryParameterValue"),
         ("GET", f"no/{ITEM}/Files/x", {}, "WorkspaceNotFound"),
-        ("GET", f"shop/{ITEM}/Files/a%2Fb", {}, "InvalidUri"),
         # what OneLake does not know is not taken for the file
         ("GET", f"{OLD}?comp=blocklist", {}, "UnsupportedQueryParameter"),
         ("GET", f"{OLD}?comp=tags", {}, "UnsupportedQueryParameter"),
@@ -94,7 +88,6 @@ def renaming(source, **headers):
         ("PATCH", f"{OLD}?action=flush&position=3", {"headers": {"If-Match": '"0x8D1"'}}, "ConditionNotMet"),
         ("PUT", NEW, renaming(f"/{OLD}", **{"x-ms-source-if-match": '"0x1"'}), "SourceConditionNotMet"),
         # sources
-        ("PUT", NEW, renaming(f"/{LANDING}/no"), "SourcePathNotFound"),
         ("PUT", NEW, renaming("/LandingZone/T/_1.parquet"), "SourcePathNotFound"),
         ("PUT", NEW, renaming(f"https://else.example/{OLD}"), "InvalidSourceUri"),
         ("PUT", f"{LANDING}/no/x", renaming(f"/{OLD}"), "RenameDestinationParentPathNotFound"),
@@ -199,14 +192,11 @@ def test_long_listings_come_in_pages(client):
 
 def test_folders_are_made_and_deleted(client):
     made = client.put(f"{URL}/T?resource=directory")
-    again = client.put(f"{URL}/T?resource=directory")
-    assert (made.status_code, again.status_code, made.headers["etag"]) == (201, 201, again.headers["etag"])
+    assert (made.status_code, made.headers["etag"]) == (201, client.head(f"{URL}/T").headers["etag"])
     assert client.head(f"{URL}/T").headers["x-ms-meta-hdi_isfolder"] == "true"
     upload(client, f"{URL}/T/x", b"abc")
-    assert client.head(f"{URL}/T").headers["etag"] == made.headers["etag"]
     assert client.delete(f"{URL}/T?recursive=true&paginated=true").status_code == 200
     assert client.head(f"{URL}/T").status_code == 404
-    assert client.put(f"{URL}/T?resource=directory").headers["etag"] != made.headers["etag"]
 
 
 def test_a_workspace_answers_head(client):
@@ -229,24 +219,17 @@ def test_every_answer_says_what_it_answers(client):
 
 def test_what_azure_s_libraries_for_other_languages_cannot_do_without_is_said(client):
     upload(client, f"{URL}/T/x", b"abc")
-    leased = client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "break"}).headers
-    assert {"etag", "last-modified", "x-ms-lease-time", "x-ms-lease-id"} <= leased.keys()
+    assert client.patch(f"{URL}/T/x?action=setProperties").status_code == 200
     looked_at = client.head(f"{URL}/T/x").headers
+    for action, status in (("acquire", 201), ("break", 202), ("release", 200)):
+        leased = client.post(f"{URL}/T/x", headers={"x-ms-lease-action": action})
+        assert (leased.status_code, len(leased.headers["x-ms-lease-id"])) == (status, 36)
+        assert (leased.headers["etag"], leased.headers["x-ms-lease-time"]) == (looked_at["etag"], "0")
     assert (looked_at["x-ms-creation-time"], looked_at["x-ms-acl"][:9]) == (looked_at["last-modified"], "user::---")
     container = client.get("https://onelake.blob.fabric.microsoft.com/shop?restype=container").headers
     said = {"has-immutability-policy", "immutable-storage-with-versioning-enabled", "deny-encryption-scope-override"}
     assert {container[f"x-ms-{name}"] for name in said} == {"false"}
     assert "x-ms-default-encryption-scope" in container
-
-
-def test_properties_and_leases_have_no_effect(client):
-    upload(client, f"{URL}/T/x", b"abc")
-    assert client.patch(f"{URL}/T/x?action=setProperties").status_code == 200
-    acquired = client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"})
-    assert (acquired.status_code, len(acquired.headers["x-ms-lease-id"])) == (201, 36)
-    assert acquired.headers["etag"] == client.head(f"{URL}/T/x").headers["etag"]
-    assert client.post(f"{URL}/T/x", headers={"x-ms-lease-action": "release"}).status_code == 200
-    assert client.get(f"{URL}/T/x").content == b"abc"
 
 
 def test_a_method_is_overridden_by_none_that_is_answered_otherwise_on_the_wire(client):

@@ -40,15 +40,6 @@ def test_a_workspace_lists_its_items_and_their_content(zone):
     ]
 
 
-def test_whole_names_are_sorted_by_code_point(zone):
-    for path in ("a/b", "a.txt", "a0", "a/a/z", "B", "é", "_x", "a-"):
-        zone.put(f"T/{path}", b"")
-    found = [name.partition("/T/")[2] for name in names(zone.lake.list(zone.at("T"), recursive=True))]
-    assert found == ["B", "_x", "a", "a-", "a.txt", "a/a", "a/a/z", "a/b", "a0", "é"]
-    assert found == sorted(found, key=str.encode)
-    assert zone.names("T") == ["B", "_x", "a", "a-", "a.txt", "a0", "é"]
-
-
 PARTS = st.sampled_from(["a", "b", "a.", "a-", "a0", "é", "\U0001f600"])
 EXAMPLES = count()
 TREES = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=12)
