@@ -42,7 +42,7 @@ class ZoneClient:
         return self.raw(f"/{ZONE}/{path}")
 
     def raw(self, path):
-        return self.lake.address(path.encode())
+        return self.lake.items.address(path.encode())
 
     def create(self, path, conditions=NONE):
         return self.lake.create_file(self.at(path), conditions)

@@ -20,8 +20,8 @@ from mirror_engine.onelake.requests import CONTENT_TYPE, changed, operation, res
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_engine.onelake.address import Address
     from mirror_engine.onelake.conditions import Properties
+    from mirror_engine.onelake.items import Address
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.requests import LakeRequest
     from mirror_engine.onelake.uploads import Body
@@ -42,7 +42,7 @@ def list_blobs(lake: Lake, request: LakeRequest) -> Response:
     delimiter, start_from = query.get("delimiter", ""), query.get("marker") or query.get("startfrom", "")
     if delimiter not in {"", DELIMITER}:
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "The only delimiter is /.")
-    place = lake.address(request.raw_path)
+    place = lake.items.address(request.raw_path)
     blobs = _blobs(lake, place, query.get("prefix", ""), start_from, one_level=bool(delimiter))
     root = ET.Element("EnumerationResults", ContainerName=place.written[0])  # with more, adlfs sees nothing
     for word, name in _ECHOED.items():
@@ -63,7 +63,7 @@ def _blobs(
     lake: Lake, place: Address, prefix: str, start_from: str, *, one_level: bool
 ) -> Sequence[tuple[str, Properties]]:
     """Names that begin with a prefix, in order; of one level, a folder's name ends with the delimiter."""
-    folder = lake.inside(place, prefix.rpartition(DELIMITER)[0])
+    folder = lake.items.inside(place, prefix.rpartition(DELIMITER)[0])
     whole = f"{place.shown}/{prefix}" if place.shown else prefix
     try:
         paths = lake.list(folder, "" if one_level else start_from, recursive=not one_level)
@@ -153,7 +153,7 @@ def copy(lake: Lake, request: LakeRequest) -> Response:
 @operation("delete")
 def delete(lake: Lake, request: LakeRequest) -> Response:
     """Delete Blob: a file, or an empty folder."""
-    lake.delete(lake.address(request.raw_path), request.conditions)
+    lake.delete(lake.items.address(request.raw_path), request.conditions)
     return Response(status_code=202, headers=_DELETED)
 
 
@@ -196,7 +196,7 @@ def _delete_part(lake: Lake, request: LakeRequest, part: Message) -> str:
     try:
         match payload.split(b"\r\n", 1)[0].split() if isinstance(payload, bytes) else []:
             case [b"DELETE", target, _]:
-                lake.delete(lake.address(bytes(target.partition(b"?")[0])))
+                lake.delete(lake.items.address(bytes(target.partition(b"?")[0])))
             case _:
                 raise StorageApiError(StorageErrorCode.BadRequest, "Only deletes go in a batch.")  # noqa: TRY301
         status, headers = 202, _DELETED

@@ -47,7 +47,7 @@ def create(lake: Lake, request: LakeRequest) -> Response:
 @operation("append", "staged")
 def append(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Path Update: `PATCH ?action=append`, with `flush=true` also a flush."""
-    address, position = lake.address(request.raw_path), request.number("position")
+    address, position = lake.items.address(request.raw_path), request.number("position")
     properties = lake.append(address, position, body)
     if request.flag("flush"):
         properties = lake.flush(address, position + body.size, request.conditions)
@@ -58,7 +58,7 @@ def append(lake: Lake, request: LakeRequest, body: Body) -> Response:
 def flush(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=flush`."""
     _check_no_body(request)
-    address, retain = lake.address(request.raw_path), request.flag("retainuncommitteddata")
+    address, retain = lake.items.address(request.raw_path), request.flag("retainuncommitteddata")
     return changed(lake.flush(address, request.number("position"), request.conditions, retain=retain), 200)
 
 
@@ -72,20 +72,20 @@ def rename(lake: Lake, request: LakeRequest) -> Response:
 @operation("metadata")
 def set_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=setProperties`; Set Blob Metadata and Properties: `PUT ?comp=metadata|properties`."""
-    return changed(lake.set_metadata(lake.address(request.raw_path), request.conditions), 200)
+    return changed(lake.set_metadata(lake.items.address(request.raw_path), request.conditions), 200)
 
 
 @operation("delete")
 def delete(lake: Lake, request: LakeRequest) -> Response:
     """Path Delete: `DELETE [?recursive=true]`."""
-    lake.delete(lake.address(request.raw_path), request.conditions, recursive=request.flag("recursive"))
+    lake.delete(lake.items.address(request.raw_path), request.conditions, recursive=request.flag("recursive"))
     return Response(status_code=200)
 
 
 @operation("lease")
 def lease(lake: Lake, request: LakeRequest) -> Response:
     """Path Lease; leases have no effect."""
-    properties = lake.properties(lake.address(request.raw_path))
+    properties = lake.properties(lake.items.address(request.raw_path))
     status = _LEASE_STATUSES.get(request.headers.get("x-ms-lease-action", "").lower())
     if status is None:
         raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-lease-action is unknown.")
@@ -104,7 +104,7 @@ def list_paths(lake: Lake, request: LakeRequest) -> Response:
     except (binascii.Error, UnicodeError) as problem:
         message = "continuation is not a token of this server."
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message) from problem
-    folder = lake.inside(lake.address(request.raw_path), request.query.get("directory", ""))
+    folder = lake.items.inside(lake.items.address(request.raw_path), request.query.get("directory", ""))
     paths = lake.list(folder, start_from, recursive=request.flag("recursive"))
     response = JSONResponse({"paths": [_path_json(*path) for path in paths[:limit]]})
     if len(paths) > limit:
@@ -128,7 +128,7 @@ def _path_json(name: str, properties: Properties) -> dict[str, str]:
 @operation("head")
 def get_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Get Properties, Get Blob Properties: `HEAD`."""
-    address = lake.address(request.raw_path)
+    address = lake.items.address(request.raw_path)
     if lake.options.delays.is_hidden(address.path, HEAD):
         raise StorageApiError(StorageErrorCode.PathNotFound)
     properties = lake.properties(address)
@@ -139,14 +139,14 @@ def get_properties(lake: Lake, request: LakeRequest) -> Response:
 @operation()
 def get_filesystem_properties(lake: Lake, request: LakeRequest) -> Response:
     """Filesystem Get Properties, Get Container Properties."""
-    properties = lake.properties(lake.address(request.raw_path))
+    properties = lake.properties(lake.items.address(request.raw_path))
     return Response(headers={**path_headers(properties), **_FILESYSTEM})
 
 
 @operation("read")
 def read(lake: Lake, request: LakeRequest) -> Response:
     """Path Read, Get Blob: a file's bytes, or a range of them."""
-    properties, file = lake.read(lake.address(request.raw_path), request.conditions)
+    properties, file = lake.read(lake.items.address(request.raw_path), request.conditions)
     try:
         part = requested_range(request.headers, properties.size)
     except BaseException:

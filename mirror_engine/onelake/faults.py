@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake.address import segments_of
 from mirror_engine.onelake.conditions import NANOSECONDS
 from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, StorageErrorCode, reset_connection
 from mirror_engine.onelake.fabric_rest import FabricApiError, FabricErrorCode
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
+from mirror_engine.onelake.items import segments_of
 from mirror_engine.onelake.options import FaultRule
 from mirror_engine.onelake.requests import ChangeName, OperationName, WriteName, read_bounded
 from mirror_engine.onelake.visibility import CHANNELS, TIME_SHIFT, DeletedFolder
@@ -70,7 +70,7 @@ def _names(lake: Lake, request: LakeRequest, operation: Operation) -> set[str]:
         return {"folder"}
     if operation.name == "delete":
         with suppress(StorageApiError):
-            if lake.properties(lake.address(request.raw_path)).is_folder:
+            if lake.properties(lake.items.address(request.raw_path)).is_folder:
                 return {"drop"}
     is_flush = operation.name == "append" and request.flag("flush")
     return {"append", "flush"} if is_flush else {operation.name or ""}
@@ -116,7 +116,7 @@ async def _slow_flush(rule: FaultRule, handler: Handler, lake: Lake, request: La
 
 async def _poll_mid_upload(_: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
     response = await handler(lake, request)
-    item = lake.address(request.raw_path).item
+    item = lake.items.address(request.raw_path).item
     if item:
         await run_in_threadpool(lake.options.poll, item)
     return response
@@ -138,7 +138,7 @@ async def _delay_visibility(rule: FaultRule, handler: Handler, lake: Lake, reque
 
 
 async def _detect_delay(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    address = await run_in_threadpool(lake.address, request.raw_path)
+    address = await run_in_threadpool(lake.items.address, request.raw_path)
     folder = await run_in_threadpool(DeletedFolder.of, lake.storage, address.path)
     lake.options.delays.keep_visible(folder, rule.options["seconds"])
     try:

@@ -1,4 +1,4 @@
-"""Workspaces and items of a store: folders, each with a GUID that stays, and mirroring definitions."""
+"""Workspaces and items of a store: folders, each with a GUID that stays; paths in them, and mirroring definitions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
 
 from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS, TABLES, ZONE
-from mirror_engine.onelake.errors import StorageApiError
+from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.store import StagedFile
 from mirror_engine.storage.base import Kind
 
@@ -30,7 +31,10 @@ TRASH = f"{ENGINE}/trash"
 GUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 SUFFIXES = (".MountedRelationalDatabase", ".MirroredDatabase")  # clients may add one to an item's name
 PREFIX = "onelake"  # `/onelake/{workspace}/{item}` is `/{workspace}/{item}`
-NAME_BYTES = 255 - max(len(suffix) for suffix in SUFFIXES)
+OPEN_FOLDERS = ("Files", "Tables")
+SEGMENT_BYTES = 255
+MAX_SEGMENTS, MAX_CHARACTERS = 63, 1024  # of a whole path: OneLake's limits
+NAME_BYTES = SEGMENT_BYTES - max(len(suffix) for suffix in SUFFIXES)
 # Control characters, what some disks forbid, a dot or space at either end, and lone surrogates
 ODD = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\ud800-\udfff]|^[. ]|[. ]$')
 
@@ -85,6 +89,31 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Address:
+    """A path in a workspace, whether it exists or not."""
+
+    workspace: Workspace  # a known one
+    item: Item | None  # None for the workspace itself
+    parts: tuple[str, ...]  # the decoded names below the item
+    written: tuple[str, ...]  # all decoded segments as the client wrote them, without `onelake`
+
+    @property
+    def path(self) -> str:
+        """Relative to the store."""
+        return "/".join([self.item.path if self.item else self.workspace.name, *self.parts])
+
+    @property
+    def shown(self) -> str:
+        """Relative to the workspace, as the client wrote it; `""` for the workspace."""
+        return "/".join(self.written[1:])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clients may write there: below `Files` or `Tables`."""
+        return len(self.parts) > 1 and self.parts[0] in OPEN_FOLDERS
+
+
+@dataclass(frozen=True)
 class _Record:
     """What a folder itself cannot hold."""
 
@@ -135,6 +164,32 @@ class Items:
             present = (name for name in names if self._is_folder(name, f"{workspace.name}/{name}"))
             name = next(present, None)
             return None if name is None else self._item(workspace, name)
+
+    def address(self, raw_path: bytes) -> Address:
+        """Resolve a request's path, percent-encoded and without the query, among the known workspaces and items.
+
+        InvalidUri, WorkspaceNotFound, ArtifactNotFound, PathNotFound.
+        """
+        segments = segments_of(raw_path)
+        workspace = self.workspace(segments[0])
+        if workspace is None:
+            raise StorageApiError(StorageErrorCode.WorkspaceNotFound)
+        return self._below(Address(workspace, None, (), segments[:1]), segments[1:])
+
+    def inside(self, folder: Address, directory: str) -> Address:
+        """Resolve the query's decoded `directory` or `prefix` below a folder; outer slashes are optional."""
+        return self._below(folder, [_checked(segment) for segment in directory.split("/") if segment])
+
+    def _below(self, folder: Address, names: Sequence[str]) -> Address:
+        written = (*folder.written, *names)
+        if len(written) > MAX_SEGMENTS or len("/".join(written)) > MAX_CHARACTERS:
+            raise StorageApiError(StorageErrorCode.InvalidUri, "The path is too long.")
+        if folder.item or not names:
+            return Address(folder.workspace, folder.item, (*folder.parts, *names), written)
+        item = self.item(folder.workspace, names[0])
+        if item is None:
+            raise StorageApiError(StorageErrorCode.ArtifactNotFound)
+        return Address(folder.workspace, item, tuple(names[1:]), written)
 
     def create(self, workspace: Workspace, name: str, description: str = "", definition: bytes | None = None) -> Item:
         """Create an item with an empty landing zone; on NameInUse and NameUnusable nothing was created."""
@@ -240,6 +295,29 @@ class Items:
         paths = (path for path, record in self._records.items() if record.id == segment.lower())
         names = (path.removeprefix(prefix) for path in paths if path.startswith(prefix))
         return next((name for name in names if "/" not in name), segment)
+
+
+def segments_of(raw_path: bytes) -> tuple[str, ...]:
+    """The names of a request's path from the workspace on, at least one, each decoded once."""
+    try:
+        names = [_checked(unquote_to_bytes(segment).decode()) for segment in raw_path.split(b"/") if segment]
+    except UnicodeDecodeError as problem:
+        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not UTF-8.") from problem
+    if names[:1] == [PREFIX]:
+        del names[0]
+    if not names:
+        raise StorageApiError(StorageErrorCode.InvalidUri, "The path names no workspace.")
+    return tuple(names)
+
+
+def _checked(name: str) -> str:
+    if name in {".", ".."} or any(odd in name for odd in "/\\\0"):
+        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not a name.")
+    if len(name.encode(errors="surrogatepass")) > SEGMENT_BYTES:
+        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is too long.")
+    if name.startswith(ENGINE):
+        raise StorageApiError(StorageErrorCode.PathNotFound)
+    return name
 
 
 def _read_registry(storage: LocalStore) -> dict[str, _Record]:

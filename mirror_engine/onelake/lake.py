@@ -9,10 +9,9 @@ from collections import deque
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.landing_zone.layout import ENGINE
-from mirror_engine.onelake import address as addresses
 from mirror_engine.onelake.conditions import NONE, Properties
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.onelake.items import NameInUse, NameUnusable
+from mirror_engine.onelake.items import NameInUse, NameUnusable, segments_of
 from mirror_engine.onelake.uploads import LIMITS, Limits, Uploads, assemble, contiguous_parts
 from mirror_engine.onelake.visibility import LISTS, TIME_SHIFT
 from mirror_engine.storage.base import Kind
@@ -20,9 +19,8 @@ from mirror_engine.storage.base import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirror_engine.onelake.address import Address
     from mirror_engine.onelake.conditions import Conditions
-    from mirror_engine.onelake.items import Items
+    from mirror_engine.onelake.items import Address, Items
     from mirror_engine.onelake.options import EmulatorOptions
     from mirror_engine.onelake.store import LocalStore, StagedFile
     from mirror_engine.onelake.uploads import Body
@@ -74,14 +72,6 @@ class Lake:
         storage.remove_stale()
 
     # Reading
-
-    def address(self, raw_path: bytes) -> Address:
-        """Resolve a request's path."""
-        return addresses.parse(raw_path, self.items)
-
-    def inside(self, folder: Address, directory: str) -> Address:
-        """Resolve a path below a folder."""
-        return addresses.inside(folder, directory, self.items)
 
     def find(self, address: Address) -> Properties | None:
         """Properties of a file or folder; None where it is absent, PathNotFound for a link: it is not replaced."""
@@ -156,7 +146,7 @@ class Lake:
 
     def destination(self, raw_path: bytes) -> Address:
         """The address of a path to be created; managed folder changes, where allowed, create workspace and item."""
-        names = addresses.segments_of(raw_path)[:2] if self.options.allow_managed_folder_changes else ()
+        names = segments_of(raw_path)[:2] if self.options.allow_managed_folder_changes else ()
         try:
             if len(names) == 1:
                 self.items.ensure_workspace(*names)
@@ -165,7 +155,7 @@ class Lake:
         except (NameInUse, NameUnusable) as problem:
             message = "No workspace or item can have this name."
             raise StorageApiError(StorageErrorCode.InvalidUri, message) from problem
-        return self.address(raw_path)
+        return self.items.address(raw_path)
 
     def receive(self, length: int | None = None) -> Body:
         """A new body, used as a context manager; RequestBodyTooLarge by its announced length."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from mirror_engine.onelake.address import Address
     from mirror_engine.onelake.conditions import Properties
+    from mirror_engine.onelake.items import Address
     from mirror_engine.onelake.lake import Lake
 
 # Operations as fault rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API
@@ -124,7 +124,7 @@ class LakeRequest:
                 raise StorageApiError(StorageErrorCode.InvalidSourceUri, "The source is on another host.")
             path = url.path
         try:
-            return lake.address(path.encode("latin-1"))  # clients may send UTF-8 that is not percent-encoded
+            return lake.items.address(path.encode("latin-1"))  # clients may send UTF-8 that is not percent-encoded
         except StorageApiError as error:
             if error.code in _ABSENT:
                 raise StorageApiError(StorageErrorCode.SourcePathNotFound) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from lakes import refused
 
-from mirror_engine.onelake.address import inside, parse
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.store import LocalStore
@@ -31,24 +30,24 @@ def items(tmp_path_factory):
     ],
 )
 def test_all_spellings_of_a_path_are_one_place(path, items):
-    address = parse(path, items)
+    address = items.address(path)
     assert address.path == "my ws/db/Files/LandingZone/T"
     assert address.item == items.item(address.workspace, "db")
 
 
 def test_guids_name_the_same_folders_in_any_case(items):
-    known = parse(b"/my%20ws/db/Files/x", items)
+    known = items.address(b"/my%20ws/db/Files/x")
     assert known.item is not None
     for spelled in (str.lower, str.upper):
         path = spelled(f"/{known.workspace.id}/{known.item.id}").encode() + b"/Files/x"
-        assert parse(path, items).path == known.path
+        assert items.address(path).path == known.path
 
 
 def test_an_address_remembers_how_the_client_wrote_it(items):
-    address = parse(b"/onelake/my%20ws/db.MirroredDatabase/Files/a%20b", items)
+    address = items.address(b"/onelake/my%20ws/db.MirroredDatabase/Files/a%20b")
     assert address.written == ("my ws", "db.MirroredDatabase", "Files", "a b")
     assert address.shown == "db.MirroredDatabase/Files/a b"
-    assert parse(b"/my%20ws", items).shown == ""
+    assert items.address(b"/my%20ws").shown == ""
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_an_address_remembers_how_the_client_wrote_it(items):
     [(b"a%2Bb", "a+b"), (b"a+b", "a+b"), (b"p=1%20%24x", "p=1 $x"), (b"%C3%A9", "é"), (b"%252e%252e", "%2e%2e")],
 )
 def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw, name, items):
-    assert parse(b"/my%20ws/db/Files/" + raw, items).parts == ("Files", name)
+    assert items.address(b"/my%20ws/db/Files/" + raw).parts == ("Files", name)
 
 
 @pytest.mark.parametrize(
@@ -68,26 +67,26 @@ def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw, name, items):
 )
 def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place, segment, items):
     with refused(StorageErrorCode.InvalidUri):
-        parse(place % segment, items)
+        items.address(place % segment)
 
 
 @pytest.mark.parametrize("deep", [b"/a" * 512, b"/a" * 60, (b"/" + b"a" * 250) * 4])
 def test_paths_that_are_too_deep_or_long_are_rejected(deep, items):
     with refused(StorageErrorCode.InvalidUri):
-        parse(b"/my%20ws/db/Files/LandingZone" + deep, items)
+        items.address(b"/my%20ws/db/Files/LandingZone" + deep)
 
 
 @pytest.mark.parametrize("path", [b"", b"/", b"//", b"/onelake", b"/onelake/"])
 def test_a_path_without_a_workspace_is_none(path, items):
     with refused(StorageErrorCode.InvalidUri):
-        parse(path, items)
+        items.address(path)
 
 
 def test_unknown_workspaces_and_items_have_different_errors(items):
     with refused(StorageErrorCode.WorkspaceNotFound):
-        parse(b"/LandingZone/T/_1.parquet", items)
+        items.address(b"/LandingZone/T/_1.parquet")
     with refused(StorageErrorCode.ArtifactNotFound):
-        parse(b"/my%20ws/Files/LandingZone/T", items)
+        items.address(b"/my%20ws/Files/LandingZone/T")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_unknown_workspaces_and_items_have_different_errors(items):
 )
 def test_what_the_engine_keeps_for_itself_is_not_there(path, items):
     with refused(StorageErrorCode.PathNotFound):
-        parse(path, items)
+        items.address(path)
 
 
 @pytest.mark.parametrize(
@@ -113,25 +112,25 @@ def test_what_the_engine_keeps_for_itself_is_not_there(path, items):
     ],
 )
 def test_clients_write_below_files_and_tables_only(path, is_open, items):
-    assert parse(b"/my ws" + path.encode(), items).is_open is is_open
+    assert items.address(b"/my ws" + path.encode()).is_open is is_open
 
 
 def test_a_directory_is_looked_for_below_the_path_with_or_without_outer_slashes(items):
-    workspace, item = parse(b"/my%20ws", items), parse(b"/my%20ws/db", items)
-    expected = parse(b"/my%20ws/db/Files/x", items)
+    workspace, item = items.address(b"/my%20ws"), items.address(b"/my%20ws/db")
+    expected = items.address(b"/my%20ws/db/Files/x")
     for found in (
-        inside(workspace, "db/Files/x", items),
-        inside(workspace, "/db/Files/x/", items),
-        inside(item, "Files//x", items),
+        items.inside(workspace, "db/Files/x"),
+        items.inside(workspace, "/db/Files/x/"),
+        items.inside(item, "Files//x"),
     ):
         assert found == expected
-    assert inside(item, "/", items) == item
+    assert items.inside(item, "/") == item
 
 
 @pytest.mark.parametrize("directory", ["..", "Files/../..", "Files/a\\b", "Files/\0"])
 def test_a_directory_leaves_its_path_as_little_as_a_path_the_store(directory, items):
-    folder = parse(b"/my%20ws/db", items)
+    folder = items.address(b"/my%20ws/db")
     with refused(StorageErrorCode.InvalidUri):
-        inside(folder, directory, items)
+        items.inside(folder, directory)
     with refused(StorageErrorCode.ArtifactNotFound):
-        inside(parse(b"/my%20ws", items), "Files/x", items)
+        items.inside(items.address(b"/my%20ws"), "Files/x")
