@@ -24,8 +24,8 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 def parse_name(name: str) -> tuple[str, str | None] | None:
     """One folder's name as column and value; None if it is not a well-formed `k=v`.
 
-    Both are percent-decoded as UTF-8; an empty value and `__HIVE_DEFAULT_PARTITION__` are NULL. A `%` without an escape is
-    kept, as Spark does. The row marker is not a column of a table (LZ-4.15), nor of its folders.
+    Both are percent-decoded as UTF-8; an empty value and `__HIVE_DEFAULT_PARTITION__` are NULL. A `%` without an escape
+    is kept, as Spark does. The row marker is not a column of a table (LZ-4.15), nor of its folders.
     """
     column, equals, value = name.partition("=")
     if not (column and equals) or name[0] in "._":

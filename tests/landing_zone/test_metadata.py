@@ -189,9 +189,7 @@ INFERRED = {key: value for key, value in TEXT.items() if key != "FileFormat"}
         ({"keyColumns": ["Id"], "FileExtension": "dat"}, FileFormat.PARQUET, []),
     ],
 )
-def test_without_a_format_declared_types_and_text_extensions_mean_csv(
-    given_properties: dict[str, Any], file_format: FileFormat, said: list[str]
-) -> None:
+def test_without_a_format_declared_types_and_text_extensions_mean_csv(given_properties, file_format, said):
     assert usable(given_properties).file_format is file_format
     assert [code for code in codes(given_properties) if code != "ME059"] == said
     assert codes({"keyColumns": ["Id"], "FileExtension": "txt"}) == ["ME056", "ME083"]
