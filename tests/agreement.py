@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import oracle
 
 from mirror_engine import RunResult
 
-if TYPE_CHECKING:
-    from mirror_engine.tables.base import DeltaWriter
 
-
-def compare(reference: oracle.Oracle, result: RunResult, writer: DeltaWriter) -> None:
+def compare(reference, result, writer):
     """Assert that the engine's tables and result are the oracle's."""
     expected = reference.tables()
     assert sorted(writer.tables()) == sorted(expected)

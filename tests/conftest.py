@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from mirror_engine.tables.base import DeltaWriter
-
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory):
     """The run's one session; whoever sets confs takes a `child_session` of it."""
     from mirror_engine.tables.spark.session import end_session, start_session  # noqa: PLC0415 - only Spark's tests need it
 
@@ -33,14 +24,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]]:  # noqa: ARG001 - keeps the JVM
+def mirror_writer(spark):  # noqa: ARG001 - keeps the JVM
     """Makes the Spark writer of a ROOT, with a session in the run's one JVM."""
     from mirror_engine.tables.merge.spark import SparkDeltaWriter  # noqa: PLC0415 - as above
     from mirror_engine.tables.spark.session import start_session  # noqa: PLC0415 - only Spark's tests need it
 
-    made: list[DeltaWriter] = []
+    made = []
 
-    def make(root: Path) -> DeltaWriter:
+    def make(root):
         scratch, log_file = root / SCRATCH, root / LOGS / "spark.log"
         start = lambda: start_session(Config(spark_profile="ci"), scratch=scratch, log_file=log_file)  # noqa: E731 - as `Mirror` does
         made.append(SparkDeltaWriter(root / TABLES, scratch, start))
@@ -51,12 +42,12 @@ def mirror_writer(spark: SparkSession) -> Iterator[Callable[[Path], DeltaWriter]
         writer.close()
 
 
-def pytest_configure() -> None:
+def pytest_configure():
     """Programs that tests start leave nothing at work behind them."""
     os.environ["MIRROR_ENGINE_SPARK_PROFILE"] = "ci"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Property tests try hundreds of cases each: they are no part of the quick look."""
     for item in items:
         if hasattr(getattr(item, "obj", None), "hypothesis"):

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.landing_zone.schema import Column
@@ -15,42 +16,30 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
-    from pathlib import Path
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
-NOT_DATA = frozenset({"remove.txt", "in_place.txt"})
 _PARSERS = {"timestamp_ntz": datetime.fromisoformat, "date": date.fromisoformat, "binary": bytes.fromhex}
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a publisher did between two cycles: files and folders removed, then files landed.
+    """What a publisher did between two cycles: files and folders removed, then files landed."""
 
-    Attributes:
-        folder: holds the landed files; one called `older_landing_zone` goes to `ROOT/LandingZone` (LZ-1.1).
-        removed: paths from the zone's top.
-        in_place: landed files that are written over the old content, not renamed into place.
-        modified_ns: LastModified by path, where it matters.
-    """
-
-    folder: Path
-    removed: tuple[str, ...]
-    in_place: frozenset[str]
-    modified_ns: Mapping[str, int]
+    folder: Path  # holds the landed files; those of `older_landing_zone` go to `ROOT/LandingZone` (LZ-1.1)
+    modified_ns: Mapping[str, int]  # LastModified by path, where it matters
 
     def land(self, root: Path) -> None:
         older = self.folder.name == "older_landing_zone"
         publisher = LandingZoneWriter(root, zone="LandingZone" if older else "Files/LandingZone")
-        for path in self.removed:
+        for path in _lines(self.folder / "remove.txt"):
             publisher.remove(path)
-        for file in sorted(self.folder.rglob("*")):
+        in_place = _lines(self.folder / "in_place.txt")  # written over the old content, not renamed into place
+        for file in sorted(filter(Path.is_file, self.folder.rglob("*"))):
             path = file.relative_to(self.folder).as_posix()
-            if path in NOT_DATA or not file.is_file():
-                continue
-            if path in self.in_place:
+            if path in in_place:
                 publisher.write_in_place(path, file.read_bytes())
-            else:
+            elif path not in {"remove.txt", "in_place.txt"}:
                 publisher.put(path, file.read_bytes(), modified_ns=self.modified_ns.get(path))
 
 
@@ -77,68 +66,50 @@ class ExpectedDiagnostic:
 
 @dataclass(frozen=True)
 class Golden:
-    """One fixture.
+    """One fixture."""
 
-    Attributes:
-        name: its folder's name, a sentence.
-        config: options that differ from the defaults.
-        stages: each is followed by a run of the engine.
-        tables: all tables in the end, by folder from `ROOT/Tables`.
-        in_the_end: all diagnostics in the end.
-        on_the_way: diagnostics that must be raised at some time, whether or not they are still true.
-        not_compared: codes that may be there in the end besides.
-        result: `caught_up` or `needs_attention`.
-        files: what the zone must hold in the end; None where that is not the point.
-    """
-
-    name: str
-    config: Mapping[str, Any]
-    stages: tuple[tuple[Stage, ...], ...]
-    tables: Mapping[str, ExpectedTable]
-    in_the_end: tuple[ExpectedDiagnostic, ...]
-    on_the_way: tuple[ExpectedDiagnostic, ...]
-    not_compared: frozenset[str]
-    result: str
-    files: tuple[str, ...] | None
+    config: Mapping[str, Any]  # options that differ from the defaults
+    stages: tuple[tuple[Stage, ...], ...]  # each is followed by a run of the engine
+    tables: Mapping[str, ExpectedTable]  # all tables in the end, by folder from `ROOT/Tables`
+    in_the_end: tuple[ExpectedDiagnostic, ...]  # all diagnostics in the end
+    on_the_way: tuple[ExpectedDiagnostic, ...]  # raised at some time, whether or not they are still true
+    not_compared: frozenset[str]  # codes that may be there in the end besides
+    result: str  # `caught_up` or `needs_attention`
+    files: list[str] | None  # what the zone must hold in the end; None where that is not the point
 
 
 def load(folder: Path) -> Golden:
     """Read a fixture's folder; its layout is described in `fixtures/README.md`."""
-    times = _json(folder / "manifest.json", {})
-    later = sorted((path for path in folder.glob("then-*") if path.is_dir()), key=lambda path: path.name)
+    times = _json(folder / "manifest.json")
+    stage = lambda path: Stage(path, times.get(path.name, {}))  # noqa: E731 - a folder's times have its name
     first = [folder / name for name in ("landing_zone", "older_landing_zone") if (folder / name).is_dir()]
-    expected = _json(folder / "expected/diagnostics.json", {})
+    later = sorted(filter(Path.is_dir, folder.glob("then-*")))
+    tables = [json.loads(path.read_text("utf-8")) for path in (folder / "expected/tables").glob("*.json")]
+    expected = _json(folder / "expected/diagnostics.json")
     zone = folder / "expected/zone.txt"
     return Golden(
-        name=folder.name,
-        config=_json(folder / "config.json", {}),
-        stages=(tuple(_stage(path, times) for path in first), *((_stage(path, times),) for path in later)),
-        tables=dict(_table(path) for path in sorted((folder / "expected/tables").glob("*.json"))),
+        config=_json(folder / "config.json"),
+        stages=(tuple(map(stage, first)), *((stage(path),) for path in later)),
+        tables={
+            it["table"]: ExpectedTable(
+                tuple(Column(c["name"], c["type"], c["nullable"]) for c in it["columns"]), tuple(it["rows"])
+            )
+            for it in tables
+        },
         in_the_end=tuple(ExpectedDiagnostic(**entry) for entry in expected.get("in_the_end", ())),
         on_the_way=tuple(ExpectedDiagnostic(**entry) for entry in expected.get("on_the_way", ())),
         not_compared=frozenset(expected.get("not_compared", ())),
         result=(folder / "expected/result").read_text("utf-8").strip(),
-        files=tuple(zone.read_text("utf-8").splitlines()) if zone.exists() else None,
+        files=_lines(zone) if zone.exists() else None,
     )
-
-
-def _stage(folder: Path, times: Mapping[str, Mapping[str, int]]) -> Stage:
-    in_place = frozenset(_lines(folder / "in_place.txt"))
-    return Stage(folder, tuple(_lines(folder / "remove.txt")), in_place, times.get(folder.name, {}))
 
 
 def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8").splitlines() if path.exists() else []
 
 
-def _json(path: Path, absent: Any) -> Any:
-    return json.loads(path.read_text("utf-8")) if path.exists() else absent
-
-
-def _table(path: Path) -> tuple[str, ExpectedTable]:
-    value = _json(path, None)
-    columns = tuple(Column(c["name"], c["type"], c["nullable"]) for c in value["columns"])
-    return value["table"], ExpectedTable(columns, tuple(value["rows"]))
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def table_differences(

@@ -6,16 +6,12 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from delta_history import read_history
 from delta_protocol import needed, protocol_faults
 from golden import (
-    ExpectedTable,
-    Golden,
     diagnostic_differences,
     load,
     table_differences,
@@ -30,14 +26,6 @@ from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.mirror import Mirror
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
-
-    from mirror_engine.events import Event
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.tables.base import DeltaWriter
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 # Which fixtures need a table feature: their columns have spaces or commas in their names, or times without a zone.
@@ -83,104 +71,79 @@ NAMES = sorted(path.parent.parent.name for path in FIXTURES.glob("*/expected/res
 SELECTED = NAMES if os.environ.get("MIRROR_TEST_SPARK_FIXTURES") == "all" else ON_SPARK
 
 
-class RaisedDiagnostics:
+class RaisedDiagnostics(set):
     """A listener that keeps every diagnostic it hears."""
 
-    def __init__(self) -> None:
-        self.diagnostics: set[Diagnostic] = set()
-
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event):
         match event:
             case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
-                self.diagnostics.add(diagnostic)
+                self.add(diagnostic)
             case TableDropped(table, _):
-                self.diagnostics.add(diagnose("ME065", table.folder))
+                self.add(diagnose("ME065", table.folder))
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came out of a fixture.
+def standing(status):
+    """All diagnostics of a status."""
+    return [*status.diagnostics, *(diagnostic for table in status.tables for diagnostic, _ in table.diagnostics)]
 
-    Attributes:
-        differences: from what it should be.
-        faults: of its Delta tables, by the Delta protocol.
-        otherwise: what readers that are not ours read otherwise.
-        features: the table features that its tables need.
+
+def outcome(name, make_writer):
+    """Run a fixture.
+
+    Returns: differences from what it should be; faults of its Delta tables, by the Delta protocol; what readers that
+    are not ours read otherwise; the table features that its tables need.
     """
-
-    differences: Sequence[str]
-    faults: Sequence[str]
-    otherwise: Sequence[str]
-    features: frozenset[str]
-
-
-def outcome(name: str, make_writer: Callable[[Path], DeltaWriter]) -> Outcome:
-    """Run a fixture and check the files on disk."""
     with quick_folder() as folder:
         golden, root = load(FIXTURES / name), Path(folder)
         differences = differences_of(golden, root, make_writer(root))
         there = [(root / TABLES / table, expected) for table, expected in golden.tables.items()]
         written = [(path, expected) for path, expected in there if path.is_dir()]
-        return Outcome(
+        return (
             differences,
             [fault for path, _ in written for fault in protocol_faults(path)],
             [difference for path, expected in written for difference in read_otherwise(path, expected)],
-            frozenset(name for path, _ in written for name in needed(read_history(path).states[-1])),
+            {name for path, _ in written for name in needed(read_history(path).states[-1])},
         )
 
 
-def differences_of(golden: Golden, root: Path, writer: DeltaWriter) -> list[str]:
+def differences_of(golden, root, writer):
     raised, end = RaisedDiagnostics(), []
     for stage in golden.stages:
         for landing in stage:
             landing.land(root)
-        report = Mirror(root, Config(**golden.config), writer=writer, listeners=[raised]).sync()
-        end = standing(root, golden, writer)
-        raised.diagnostics.update(end)
-    found = [] if report.result.value == golden.result else [f"result: {report.result.value}, not {golden.result}"]
-    found += diagnostic_differences(golden, end, raised.diagnostics)
+        mirror = Mirror(root, Config(**golden.config), writer=writer, listeners=[raised])
+        result = mirror.sync().result.value
+        end = standing(mirror.status())
+        raised.update(end)
+    found = [] if result == golden.result else [f"result: {result}, not {golden.result}"]
+    found += diagnostic_differences(golden, end, raised)
     found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(golden.tables)]
     for name, expected in golden.tables.items():
-        found += [f"{name}: {each}" for each in differences_of_table(expected, writer, name)]
-    return found + zone_differences(golden, root)
-
-
-def differences_of_table(expected: ExpectedTable, writer: DeltaWriter, name: str) -> list[str]:
-    state, rows = writer.snapshot(name), writer.rows(name)
-    if state is None or rows is None:
-        return ["no such table"]
-    return table_differences(expected, state.schema.columns, rows.to_pylist())
-
-
-def standing(root: Path, golden: Golden, writer: DeltaWriter) -> list[Diagnostic]:
-    """All diagnostics in the end."""
-    status = Mirror(root, Config(**golden.config), writer=writer).status()
-    return [*status.diagnostics, *(diagnostic for table in status.tables for diagnostic, _ in table.diagnostics)]
-
-
-def zone_differences(golden: Golden, root: Path) -> list[str]:
-    if golden.files is None:
-        return []
+        state, rows = writer.snapshot(name), writer.rows(name)
+        is_there = state is not None and rows is not None
+        of_table = (
+            table_differences(expected, state.schema.columns, rows.to_pylist()) if is_there else ["no such table"]
+        )
+        found += [f"{name}: {each}" for each in of_table]
     zone = root / "Files/LandingZone"
     there = sorted(path.relative_to(zone).as_posix() for path in zone.rglob("*") if path.is_file())
-    return [] if there == sorted(golden.files) else [f"zone: {there}"]
+    return found + ([] if golden.files is None or there == sorted(golden.files) else [f"zone: {there}"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_fixture_on_the_memory_writer(name: str) -> None:
-    assert outcome(name, lambda _: MemoryDeltaWriter()).differences == []
+def test_fixture_on_the_memory_writer(name):
+    assert outcome(name, lambda _: MemoryDeltaWriter())[0] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_fixture_on_the_deltalake_writer(name: str) -> None:
+def test_fixture_on_the_deltalake_writer(name):
     """Its rows, by our reader and by others; its log by the Delta protocol."""
-    found = outcome(name, lambda root: DeltalakeWriter(root / TABLES, root / SCRATCH))
-    assert (found.differences, found.faults, found.otherwise) == ([], [], [])
+    assert outcome(name, lambda root: DeltalakeWriter(root / TABLES, root / SCRATCH))[:3] == ([], [], [])
 
 
-def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule() -> None:
+def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule():
     for name in NAMES:
         lines = (FIXTURES / name / "README.md").read_text("utf-8").splitlines()
         assert len(lines) == 1, name
@@ -188,7 +151,7 @@ def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule() -> Non
 
 
 @pytest.mark.slow
-def test_fixtures_are_what_their_recipes_make(tmp_path: Path) -> None:
+def test_fixtures_are_what_their_recipes_make(tmp_path):
     subprocess.run([sys.executable, FIXTURES / "make.py", "--into", tmp_path], check=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == NAMES
     for made in filter(Path.is_file, tmp_path.rglob("*")):
@@ -200,9 +163,7 @@ def test_fixtures_are_what_their_recipes_make(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def on_spark(
-    request: pytest.FixtureRequest, mirror_writer: Callable[[Path], DeltaWriter]
-) -> Iterator[Mapping[str, Future[Outcome]]]:
+def on_spark(request, mirror_writer):
     """The selected fixtures, run in parallel: a tiny commit in Spark mostly waits."""
     items = [item for item in request.session.items if "on_spark" in getattr(item, "fixturenames", ())]
     selected = dict.fromkeys(item.callspec.params["name"] for item in items)
@@ -213,6 +174,6 @@ def on_spark(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", SELECTED)
-def test_fixture_on_the_spark_writer(name: str, on_spark: Mapping[str, Future[Outcome]]) -> None:
+def test_fixture_on_the_spark_writer(name, on_spark):
     """Its rows, by our reader and by others; its log by the Delta protocol; and no table feature without need."""
-    assert on_spark[name].result() == Outcome([], [], [], FEATURES.get(name, frozenset()))
+    assert on_spark[name].result() == ([], [], [], FEATURES.get(name, set()))

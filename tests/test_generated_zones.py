@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import oracle
 import pytest
@@ -25,11 +24,6 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mirror_engine.tables.base import DeltaWriter
-
 CONFIGS = st.builds(Config, max_batch_files=st.sampled_from([1000, 1, 2]))  # any cut of batches ends alike
 MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "200"))
 DELTALAKE_ZONES = int(os.environ.get("MIRROR_TEST_DELTALAKE_ZONES", "40"))
@@ -37,7 +31,7 @@ SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "12"))
 NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
 
 
-def play(story: list[Any], root: Path, writer: DeltaWriter, config: Config) -> None:
+def play(story, root, writer, config):
     """Play a story and compare the engine with the oracle after each of its runs."""
     player = Player(LandingZoneWriter(root))
     reference = oracle.Oracle(player.publisher.path)
@@ -56,7 +50,7 @@ def play(story: list[Any], root: Path, writer: DeltaWriter, config: Config) -> N
 
 @settings(max_examples=25, deadline=None, suppress_health_check=NOT_A_WORRY)
 @given(stories(), CONFIGS)
-def test_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config) -> None:
+def test_generated_zones_end_as_the_oracle_says(story, config):
     with quick_folder() as folder:
         play(story, Path(folder), MemoryDeltaWriter(), config)
 
@@ -65,7 +59,7 @@ def test_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config
 @pytest.mark.timeout(max(300, MEMORY_ZONES))
 @settings(max_examples=MEMORY_ZONES, deadline=None, suppress_health_check=NOT_A_WORRY)
 @given(stories(), CONFIGS)
-def test_many_generated_zones_end_as_the_oracle_says(story: list[Any], config: Config) -> None:
+def test_many_generated_zones_end_as_the_oracle_says(story, config):
     with quick_folder() as folder:
         play(story, Path(folder), MemoryDeltaWriter(), config)
 
@@ -74,7 +68,7 @@ def test_many_generated_zones_end_as_the_oracle_says(story: list[Any], config: C
 @pytest.mark.timeout(max(300, 3 * DELTALAKE_ZONES))
 @settings(max_examples=DELTALAKE_ZONES, deadline=None, suppress_health_check=NOT_A_WORRY)
 @given(stories(), CONFIGS)
-def test_generated_zones_end_so_on_the_deltalake_writer(story: list[Any], config: Config) -> None:
+def test_generated_zones_end_so_on_the_deltalake_writer(story, config):
     with quick_folder() as folder:
         root = Path(folder)
         play(story, root, DeltalakeWriter(root / TABLES, root / SCRATCH), config)
@@ -89,8 +83,6 @@ def test_generated_zones_end_so_on_the_deltalake_writer(story: list[Any], config
     suppress_health_check=NOT_A_WORRY,
 )
 @given(story=stories(), config=CONFIGS)
-def test_generated_zones_end_so_on_the_spark_writer(
-    story: list[Any], config: Config, mirror_writer: Callable[[Path], DeltaWriter]
-) -> None:
+def test_generated_zones_end_so_on_the_spark_writer(story, config, mirror_writer):
     with quick_folder() as folder:
         play(story, Path(folder), mirror_writer(Path(folder)), config)

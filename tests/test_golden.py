@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from golden import ExpectedDiagnostic, ExpectedTable, Golden, diagnostic_differences, normalised, table_differences
 
@@ -14,7 +12,7 @@ COLUMNS = (Column("Id", "integer"), Column("City", "string"))
 EXPECTED = ExpectedTable(COLUMNS, ({"Id": 1, "City": "Linz"}, {"Id": 1, "City": "Linz"}))
 
 
-def rows(*pairs: tuple[int | None, str]) -> list[dict[str, object]]:
+def rows(*pairs):
     return [{"Id": key, "City": name} for key, name in pairs]
 
 
@@ -36,7 +34,7 @@ def rows(*pairs: tuple[int | None, str]) -> list[dict[str, object]]:
         ),
     ],
 )
-def test_tables_are_compared_by_columns_and_rows(columns, actual, are_equal) -> None:
+def test_tables_are_compared_by_columns_and_rows(columns, actual, are_equal):
     assert (table_differences(EXPECTED, columns, actual) == []) is are_equal
 
 
@@ -54,16 +52,16 @@ def test_tables_are_compared_by_columns_and_rows(columns, actual, are_equal) -> 
         ("1", 1, "string", False),
     ],
 )
-def test_cells_are_compared_by_their_type(one, other, kind, are_equal) -> None:
+def test_cells_are_compared_by_their_type(one, other, kind, are_equal):
     assert (normalised(one, kind) == normalised(other, kind)) is are_equal
 
 
-def golden(**expected: Any) -> Golden:
-    facts: dict[str, Any] = {"in_the_end": (), "on_the_way": (), "not_compared": frozenset(), **expected}
-    return Golden("x", {}, (), {}, result="", files=None, **facts)
+def golden(**expected):
+    facts = {"in_the_end": (), "on_the_way": (), "not_compared": frozenset(), **expected}
+    return Golden({}, (), {}, result="", files=None, **facts)
 
 
-def test_a_missing_and_an_unexpected_diagnostic_are_differences() -> None:
+def test_a_missing_and_an_unexpected_diagnostic_are_differences():
     empty, bad = diagnose("ME023", "Orders/1"), diagnose("ME037", "Orders/1", row=2, value="3")
     in_the_end = golden(in_the_end=(ExpectedDiagnostic("ME023", "Orders/1"),))
     on_the_way = golden(on_the_way=(ExpectedDiagnostic("ME023", "Orders/1"),))
@@ -75,7 +73,7 @@ def test_a_missing_and_an_unexpected_diagnostic_are_differences() -> None:
     assert len(diagnostic_differences(on_the_way, [], [])) == 1
 
 
-def test_a_row_counts_where_it_is_named() -> None:
+def test_a_row_counts_where_it_is_named():
     bad = diagnose("ME037", "Orders/1", row=2, value="3")
     assert ExpectedDiagnostic("ME023|ME037", "Orders/1").matches(bad)
     assert ExpectedDiagnostic("ME037", "Orders/1", 2).matches(bad)

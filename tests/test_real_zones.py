@@ -7,7 +7,6 @@ import os
 import shutil
 from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from quick_folder import quick_folder
@@ -15,15 +14,10 @@ from quick_folder import quick_folder
 from mirror_engine import Mirror, RunResult
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mirror_engine.tables.base import DeltaWriter
-
 REAL_ZONES = Path(os.environ.get("MIRROR_TEST_REAL_ZONES", Path(__file__).parents[2] / "shared/landing_zones"))
 NAMES = ("bc2adls-replay", "ms-openmirroring-sdk", "openmirroring-faker")
 # by Delta type, how a value is written in JSON and in delimited text
-PARSERS: dict[str, Callable[[Any], Any]] = {
+PARSERS = {
     "boolean": lambda value: value if isinstance(value, bool) else {"true": True, "false": False}[value.lower()],
     "date": date.fromisoformat,
     "double": float,
@@ -36,11 +30,11 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def instant(value: datetime) -> datetime:
+def instant(value):
     return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
 
 
-def stage(zone: Path, root: Path) -> None:
+def stage(zone, root):
     """Copy a zone and give its files back their times, which neither copying nor git keeps."""
     landing_zone = root / "Files/LandingZone"
     shutil.copytree(zone / "LandingZone", landing_zone)
@@ -51,7 +45,7 @@ def stage(zone: Path, root: Path) -> None:
             os.utime(folder / file["file"], ns=(file["mtime_ns"], file["mtime_ns"]))
 
 
-def check(name: str, make_writer: Callable[[Path], DeltaWriter]) -> None:
+def check(name, make_writer):
     zone = REAL_ZONES / name
     if not zone.is_dir():
         pytest.skip(f"{zone} is not there: set MIRROR_TEST_REAL_ZONES to the folder of real landing zones")
@@ -60,7 +54,7 @@ def check(name: str, make_writer: Callable[[Path], DeltaWriter]) -> None:
         run_and_compare(zone, Path(folder), make_writer(Path(folder)))
 
 
-def run_and_compare(zone: Path, root: Path, writer: DeltaWriter) -> None:
+def run_and_compare(zone, root, writer):
     assert Mirror(root, writer=writer).sync().result is RunResult.CAUGHT_UP
     expected = json.loads((zone / "expected_final.json").read_text("utf-8"))
     folders = {table: table.replace(".", "/") if "." in table else f"dbo/{table}" for table in expected}
@@ -69,13 +63,13 @@ def run_and_compare(zone: Path, root: Path, writer: DeltaWriter) -> None:
         assert found_rows(writer, folders[table]) == expected_rows(content, types_of(writer, folders[table])), table
 
 
-def types_of(writer: DeltaWriter, table: str) -> dict[str, str]:
+def types_of(writer, table):
     state = writer.snapshot(table)
     assert state is not None
     return {column.name: column.type for column in state.schema.columns}
 
 
-def expected_rows(content: dict[str, Any], types: dict[str, str]) -> list[str]:
+def expected_rows(content, types):
     assert sorted(types) == sorted(content["columns"])
     assert len(content["rows"]) == content["row_count"]
     return sorted(
@@ -84,7 +78,7 @@ def expected_rows(content: dict[str, Any], types: dict[str, str]) -> list[str]:
     )
 
 
-def found_rows(writer: DeltaWriter, table: str) -> list[str]:
+def found_rows(writer, table):
     rows = writer.rows(table)
     assert rows is not None
     return sorted(
@@ -94,11 +88,11 @@ def found_rows(writer: DeltaWriter, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_real_zone_on_the_memory_writer(name: str) -> None:
+def test_real_zone_on_the_memory_writer(name):
     check(name, lambda _: MemoryDeltaWriter())
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", NAMES)
-def test_real_zone_on_the_spark_writer(name: str, mirror_writer: Callable[[Path], DeltaWriter]) -> None:
+def test_real_zone_on_the_spark_writer(name, mirror_writer):
     check(name, mirror_writer)

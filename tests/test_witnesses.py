@@ -15,13 +15,13 @@ CLAIMS = {"docs/promises.md": r"^## \d\. ", "docs/threat-model.md": r"^\| (?!thr
 
 
 @cache
-def functions_of(path: str) -> frozenset[str]:
+def functions_of(path):
     nodes = ast.walk(ast.parse((HOME / path).read_text(encoding="utf-8"))) if (HOME / path).exists() else ()
     return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef))
 
 
 @pytest.mark.parametrize("page", CLAIMS)
-def test_the_tests_that_a_page_names_exist(page) -> None:
+def test_the_tests_that_a_page_names_exist(page):
     missing, before = [], ""
     for path, name in TEST.findall((HOME / page).read_text(encoding="utf-8")):
         before = before if path == "…" else path
@@ -31,7 +31,7 @@ def test_the_tests_that_a_page_names_exist(page) -> None:
 
 
 @pytest.mark.parametrize("page", CLAIMS)
-def test_every_claim_names_a_test(page) -> None:
+def test_every_claim_names_a_test(page):
     claims = re.split(CLAIMS[page], (HOME / page).read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     assert len(claims) >= 8
     assert [claim[:60] for claim in claims if not TEST.search(claim)] == []

@@ -31,7 +31,7 @@ PHRASES = (
     r"what there is to",
 )
 # An honest use of a word: (word, file) with the reason
-HONEST: dict[tuple[str, str], str] = {
+HONEST = {
     ("anchor", "mirror_engine/tables/spark/java.py"): "pathlib's word for a path's root",
     ("met", "mirror_engine/monitoring/wait_conditions.py"): "a condition is met or not",
     ("met", "mirror_engine/onelake/conditions.py"): "Azure's code ConditionNotMet",
@@ -45,15 +45,15 @@ PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 
 
-def files_of(place: str) -> list[Path]:
+def files_of(place):
     root = HOME / place
     paths = [root] if root.is_file() else sorted(root.rglob("*"))
     return [path for path in paths if path.is_file() and path.suffix in SUFFIXES]
 
 
-def uses_in(place: str) -> Counter[tuple[str, str]]:
+def uses_in(place):
     """How often each word occurs, per (word, file)."""
-    uses: Counter[tuple[str, str]] = Counter()
+    uses = Counter()
     for path in files_of(place):
         name, text = path.relative_to(HOME).as_posix(), path.read_text(encoding="utf-8")
         words = [word.lower() for word in PARTS.findall(text)]
@@ -63,10 +63,10 @@ def uses_in(place: str) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_former_words_do_not_come_back(place) -> None:
+def test_the_former_words_do_not_come_back(place):
     assert uses_in(place) == {}
 
 
-def test_every_honest_use_is_there() -> None:
+def test_every_honest_use_is_there():
     texts = {name: (HOME / name).read_text(encoding="utf-8").lower() for _, name in HONEST}
     assert [(word, name) for word, name in HONEST if word not in texts[name]] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,15 +11,9 @@ from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from mirror_engine.tables.base import DeltaWriter
-
 
 @pytest.fixture(scope="session")
-def spark_writer(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkDeltaWriter]:  # noqa: ARG001 - the JVM is there
+def spark_writer(spark, tmp_path_factory):  # noqa: ARG001 - the JVM is there
     from mirror_engine.tables.spark.session import start_session  # noqa: PLC0415 - only tests with Spark need it
 
     folder = tmp_path_factory.mktemp("writer")
@@ -36,7 +29,7 @@ def spark_writer(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(params=["memory", "deltalake", pytest.param("spark", marks=pytest.mark.spark)])
-def writer(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaWriter:
+def writer(request, tmp_path):
     if request.param == "memory":
         return MemoryDeltaWriter()
     if request.param == "deltalake":
@@ -45,7 +38,7 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaWriter:
 
 
 @pytest.fixture
-def fresh(spark_writer: SparkDeltaWriter) -> SparkDeltaWriter:
+def fresh(spark_writer):
     """The Spark writer, without tables."""
     for table in spark_writer.tables():
         spark_writer.drop(table)
@@ -53,6 +46,6 @@ def fresh(spark_writer: SparkDeltaWriter) -> SparkDeltaWriter:
 
 
 @pytest.fixture
-def tables(spark_writer: SparkDeltaWriter) -> Path:
+def tables(spark_writer):
     """The folder below which the Spark writer's tables lie."""
     return spark_writer._tables._root

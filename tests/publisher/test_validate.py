@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from golden import diagnostic_differences, load
 from quick_folder import quick_folder
-from test_fixtures import FIXTURES, NAMES, RaisedDiagnostics
+from test_fixtures import FIXTURES, NAMES, RaisedDiagnostics, standing
 from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 
@@ -52,11 +52,9 @@ def test_a_dry_run_over_the_stages_of_a_fixture_raises_its_diagnostics(name: str
             for stage in golden.stages:
                 for landing in stage:
                     landing.land(Path(folder))
-                status = dry_run.run()
-                of_tables = (diagnostic for table in status.tables for diagnostic, _ in table.diagnostics)
-                end = [*status.diagnostics, *of_tables]
-                listener.diagnostics.update(end)
-    assert diagnostic_differences(golden, end, listener.diagnostics) == []
+                end = standing(dry_run.run())
+                listener.update(end)
+    assert diagnostic_differences(golden, end, listener) == []
 
 
 @pytest.mark.slow

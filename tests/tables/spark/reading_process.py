@@ -18,7 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 PAUSE_SECONDS = 0.15  # five readers without a pause leave the engine no time on a small machine
 
 
-def read_until_input_ends(folder: str, way: str) -> None:
+def read_until_input_ends(folder, way):
     """Readings go to standard output."""
     first = table = DeltaTable(folder)
     while True:
@@ -32,7 +32,7 @@ def read_until_input_ends(folder: str, way: str) -> None:
             table = DeltaTable(folder, version=first.version())
 
 
-def rows(table: DeltaTable) -> list[list[int]]:
+def rows(table):
     """All rows as pairs."""
     found = pa.table(QueryBuilder().register("mirrored", table).execute("SELECT id, batch FROM mirrored"))
     return [[row["id"], row["batch"]] for row in found.to_pylist()]

@@ -56,7 +56,7 @@ FIRST, SECOND, LAST = TIMES
 class Cluster:
     """Its processes, and what it leaves behind: the work of its workers, and the events of its applications."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.master = f"spark://127.0.0.1:{free_port()}"
         for name in ("conf", "events"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +12,6 @@ from mirror_engine.errors import JavaMissing
 from mirror_engine.tables.spark import doctor
 from mirror_engine.tables.spark.doctor import Check, checks, memory_bytes
 from mirror_engine.tables.spark.java import Java
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _GIB = 1024**3
 
@@ -27,7 +23,7 @@ def _machine(monkeypatch, tmp_path):
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
 
 
-def _found(root: Path | None = None, config: Config | None = None) -> Mapping[str, Check]:
+def _found(root=None, config=None):
     return {check.name: check for check in checks(root, config or Config())}
 
 

@@ -20,11 +20,11 @@ WAIT_SECONDS = 20
 class RecordingWriter(MemoryDeltaWriter):
     """Records its calls, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.calls: list[str] = []
+        self.calls = []
 
-    def prepare(self) -> None:
+    def prepare(self):
         self.calls.append("prepare")
 
     def apply(self, table, batch, record, snapshot=None):
@@ -62,16 +62,16 @@ def test_the_writer_gets_ready_once_a_file_may_change_rows_of_the_table(tmp_path
 class FakeSession:
     """A session that takes confs."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.conf = self
 
-    def set(self, name: str, value: str) -> None:
+    def set(self, name, value):
         pass
 
 
 @pytest.fixture
 def ended(monkeypatch):
-    ended: list[object] = []
+    ended = []
     monkeypatch.setattr(session_module, "child_session", lambda _: FakeSession())
     monkeypatch.setattr(session_module, "end_session", ended.append)
     return ended

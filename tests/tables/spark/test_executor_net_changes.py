@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,21 +15,12 @@ from test_writer_contract import ODD_NAMES, VALUES
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, ChangeBatch
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
-from mirror_engine.tables.changes.staged import StagedChanges, stage_here, staged
+from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import create_table
-from mirror_engine.tables.log.snapshot import DeltaLog, open_log
+from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 from mirror_engine.tables.spark.session import child_session
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from mirror_engine.landing_zone.schema import TableSchema
-    from mirror_engine.tables.base import FileRows
 
 pytestmark = pytest.mark.spark
 KEYED = schema_of("log", "a", "b:string", "v")
@@ -38,20 +28,20 @@ KEYS = ("log", "a", "b")
 SEED = 20261121
 
 
-def log_of(folder: Path, schema: TableSchema, keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> DeltaLog:
+def log_of(folder, schema, keys, rows):
     """A table with these rows, written by deltalake."""
     from deltalake import write_deltalake  # noqa: PLC0415 - slow to import
 
     create_table(folder, schema, Scenario(MemoryDeltaWriter(), schema, keys).record())
     if rows:
         held = file_rows("held", schema, schema.names, *[(0, *row) for row in rows])
-        write_deltalake(str(folder), held.rows.table.select(schema.names), mode="append")  # type: ignore[attr-defined]
+        write_deltalake(str(folder), held.rows.table.select(schema.names), mode="append")
     log = open_log(folder)
     assert log is not None
     return log
 
 
-def content(changes: StagedChanges) -> Counter[tuple[str, ...]]:
+def content(changes):
     """The staged rows, each with its role: data files have none, since all of their rows are inserts."""
     files = sorted(changes.folder.glob("*.parquet"))
     role = (Role.INSERT.value,) if changes.is_data else ()
@@ -60,12 +50,12 @@ def content(changes: StagedChanges) -> Counter[tuple[str, ...]]:
     return Counter(rows)
 
 
-def exact_bounds(changes: StagedChanges) -> list[tuple[Any, Any]]:
+def exact_bounds(changes):
     """Those by which Delta may pass over files: of floats, a NaN is the highest to Spark and none to Arrow."""
     return [(low, high) for low, high in changes.bounds if not pa.types.is_floating(low.type)]
 
 
-def assert_both_stage_the_same(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, scratch: Path) -> StagedChanges:
+def assert_both_stage_the_same(spark, batch, log, scratch):
     session = child_session(spark)
     on_executors = lambda *what: stage_on_executors(session, *what)  # noqa: E731 - a stage of three arguments
     with (
@@ -81,7 +71,7 @@ def assert_both_stage_the_same(spark: SparkSession, batch: ChangeBatch, log: Del
     return there
 
 
-def generated(draw: random.Random, logs: int) -> tuple[list[tuple[Any, ...]], list[FileRows]]:
+def generated(draw, logs):
     """Rows of a table, and change files, in which hundreds of independent logs are mixed."""
     part = lambda: (draw.choice([1, 1, 2, None]), draw.choice(["x", "x", "X", None]))  # noqa: E731 - a short name
     held = [(log, *part(), -n) for log in range(logs) for n in range(draw.choice([0, 0, 1, 2, 3]))]

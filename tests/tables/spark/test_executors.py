@@ -6,7 +6,6 @@ import pickle
 import random
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -26,12 +25,6 @@ from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tables.spark import executors as executor_reading
 from mirror_engine.tables.spark.executors import ExecutorReader, ParquetRows, file_name
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from mirror_engine.tables.reading.request import OrderedReader
-
 
 @dataclass
 class Executors:
@@ -45,24 +38,24 @@ class Executors:
     waves: list[int] = field(default_factory=list)
 
     @property
-    def sparkContext(self) -> Executors:  # noqa: N802 - as Spark calls it
+    def sparkContext(self):  # noqa: N802 - as Spark calls it
         return self
 
     @contextmanager
-    def lent(self) -> Iterator[Any]:
+    def lent(self):
         yield self
 
-    def parallelize(self, tasks: Sequence[Any], slices: int) -> Executors:
+    def parallelize(self, tasks, slices):
         assert 0 < slices <= len(tasks)
         self.waves.append(len(tasks))
         self._tasks = pickle.dumps(list(tasks))
         return self
 
-    def map(self, read: Callable[[Any], Any]) -> Executors:
+    def map(self, read):
         self._read = pickle.loads(pickle.dumps(read))  # noqa: S301 - as Spark does it
         return self
 
-    def collect(self) -> list[Any]:
+    def collect(self):
         answers = [pickle.dumps(self._read(task)) for task in pickle.loads(self._tasks)]  # noqa: S301 - as above
         return [pickle.loads(answer) for answer in answers]  # noqa: S301 - as above
 
@@ -70,7 +63,7 @@ class Executors:
 class Zone:
     """A landing zone with one table folder, and both ways to read it."""
 
-    def __init__(self, root: Path, *, upserts: int = 0, **options: Any) -> None:
+    def __init__(self, root, *, upserts=0, **options):
         self.root, self.config = root, Config(**options)
         self.table = LandingZoneWriter(root).table("T", keys=["id"])
         for number in range(upserts):
@@ -79,38 +72,38 @@ class Zone:
         self.executors = Executors()
         self.scratch = root / "scratch"
 
-    def pending(self) -> PendingFiles:
+    def pending(self):
         folder = "Files/LandingZone/T"
         entries = [entry for entry in self.storage.list(folder) or () if entry.name[0].isdigit()]
         files = tuple(LandedFile(e.name, e.size, e.modified_ns, e.identity) for e in entries)
         metadata, _ = parse((self.root / folder / "_metadata.json").read_bytes(), "T")
         return PendingFiles("Files/LandingZone", TableName("", "T"), files, metadata, TableContext())
 
-    def in_process(self) -> OrderedReader:
+    def in_process(self):
         return ChangeFileReader(self.storage, self.config, all_rows(self.scratch))
 
-    def on_executors(self) -> OrderedReader:
+    def on_executors(self):
         return ExecutorReader(self.storage, self.config, self.scratch, self.executors.lent)
 
-    def scratch_files(self) -> list[Path]:
+    def scratch_files(self):
         return list(self.scratch.iterdir()) if self.scratch.exists() else []
 
 
-def read_all(reader: OrderedReader, pending: PendingFiles) -> list[Any]:
+def read_all(reader, pending):
     """Everything known of each file, and the error at the end."""
-    outcomes: list[Any] = []
+    outcomes = []
     try:
         with closing(reader.in_order(pending)) as reading:
             for file in reading:
                 rows = pa.Table.from_batches(file.rows.rows.batches(), file.rows.rows.schema).to_pylist()
                 file.rows.rows.close()
-                outcomes.append((rows, replace(file.rows, rows=None), file.facts))  # type: ignore[arg-type]
+                outcomes.append((rows, replace(file.rows, rows=None), file.facts))
     except MirrorError as error:
         outcomes.append((type(error), str(error)))
     return outcomes
 
 
-def assert_read_alike(zone: Zone) -> list[Any]:
+def assert_read_alike(zone):
     pending = zone.pending()
     outcomes = read_all(zone.on_executors(), pending)
     assert outcomes == read_all(zone.in_process(), pending)
@@ -168,7 +161,7 @@ def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path):
         next(reading).rows.rows.close()  # the first file of a table is read alone
         second = next(reading)
         assert len(zone.scratch_files()) == 3
-    assert [path.name for path in zone.scratch_files()] == [second.rows.rows.path.name]  # type: ignore[attr-defined]
+    assert [path.name for path in zone.scratch_files()] == [second.rows.rows.path.name]
 
 
 def test_rows_of_a_task_that_spark_ran_twice_are_deleted(tmp_path, monkeypatch):
@@ -260,7 +253,7 @@ def test_scratch_files_keep_order_names_and_types(tmp_path):
     for batch in ROWS.to_batches(max_chunksize=2):
         written.add(batch)
     written.finish()
-    rows: ParquetRows = pickle.loads(pickle.dumps(written))  # noqa: S301 - as from an executor
+    rows = pickle.loads(pickle.dumps(written))  # noqa: S301 - as from an executor
     assert pa.Table.from_batches(rows.batches()).equals(ROWS)
     assert pa.Table.from_batches(rows.batches([MARKER_COLUMN, "marker"])).equals(ROWS.select([MARKER_COLUMN, "marker"]))
     assert (rows.number, rows.path.name) == (7, "rows-00000007-token.parquet")

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -27,8 +27,11 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log import commit as evolution
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from collections.abc import Iterable
 
+=======
+>>>>>>> 764f346 (Tests of Spark, fixtures and installation state no types that nothing checks; fuzzing is one program; fixtures are read in one function)
     Rows = Counter[tuple[int, int]]
 
 COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "10"))
@@ -43,23 +46,23 @@ START_SECONDS = 60
 class Source:
     """Lands files of three changes with their batch's number, and knows the rows after each prefix of them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self._chance = random.Random(SEED)
         self._table = LandingZoneWriter(root).table(
             "Orders", keys=["id"], types={"id": pa.int64(), "batch": pa.int64()}
         )
-        self._changes: list[Change] = []
-        self.prefixes: list[Rows] = [Counter()]
+        self._changes = []
+        self.prefixes = [Counter()]
 
-    def change(self) -> None:
+    def change(self):
         """Any markers, few keys."""
         self._land([(self._chance.choice(list(RowMarker)), self._chance.randrange(12)) for _ in range(3)])
 
-    def append(self) -> None:
+    def append(self):
         """New keys: their commit adds a data file."""
         self._land([(RowMarker.INSERT, 100 * len(self.prefixes) + number) for number in range(3)])
 
-    def _land(self, drawn: list[tuple[RowMarker, int]]) -> None:
+    def _land(self, drawn):
         batch = len(self.prefixes)
         changes = [Change(marker, (key,), {"id": key, "batch": batch}) for marker, key in drawn]
         self._table.apply_changes(*((int(change.marker), change.row) for change in changes))
@@ -70,7 +73,7 @@ class Source:
 class Reader:
     """A process that reads a table until it is stopped."""
 
-    def __init__(self, folder: Path, way: str, readings: Path) -> None:
+    def __init__(self, folder, way, readings):
         self.way = way
         self._readings = readings
         command = [sys.executable, Path(__file__).parent / "reading_process.py", folder, way]
@@ -80,22 +83,22 @@ class Reader:
         while not readings.read_text().endswith("\n") and self._process.poll() is None and time.monotonic() < end:
             time.sleep(0.02)
 
-    def stop(self) -> tuple[int, bytes]:
+    def stop(self):
         """Its exit code and stderr."""
         _, errors = self._process.communicate(timeout=START_SECONDS)
         return self._process.returncode, errors
 
-    def seen(self) -> list[tuple[int, Rows]]:
+    def seen(self):
         """Every reading in order: version and rows."""
         read = [json.loads(line) for line in self._readings.read_text().splitlines()]
         return [(version, Counter(map(tuple, rows))) for version, rows in read]
 
 
-def counted(rows: Iterable[dict[str, Any]]) -> Rows:
+def counted(rows):
     return Counter((row["id"], row["batch"]) for row in rows)
 
 
-def batches_by_version(folder: Path) -> dict[int, int]:
+def batches_by_version(folder):
     """How many batches each version contains, by its transaction."""
     return {
         state.version: max(transaction["version"] for transaction in state.transactions.values())

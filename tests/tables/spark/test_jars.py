@@ -43,7 +43,7 @@ def no_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
 
 
-def write_jars(folder: Path, template: str) -> None:
+def write_jars(folder, template):
     folder.mkdir(parents=True, exist_ok=True)
     for coordinate in jars.COORDINATES:
         organisation, name, version = coordinate.split(":")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,20 +12,17 @@ from mirror_engine.errors import JavaMissing
 from mirror_engine.tables.spark import java
 from mirror_engine.tables.spark.java import Java, find_java
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ALL_MODULES = "java.base jdk.incubator.vector java.sql"
 
 
-def program(path: Path, script: str) -> Path:
+def program(path, script):
     path.parent.mkdir(parents=True)
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
 
-def fake_java(home: Path, version: str, modules: str = ALL_MODULES) -> Path:
+def fake_java(home, version, modules=ALL_MODULES):
     """A Java that prints its arguments."""
     program(home / "bin" / "java", 'for argument do echo "<$argument>"; done')
     release = f'IMPLEMENTOR="Someone"\nJAVA_VERSION="{version}"\nMODULES="{modules}"\n'

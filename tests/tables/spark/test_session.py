@@ -11,7 +11,6 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -39,9 +38,6 @@ from mirror_engine.tables.spark.session import (
     spark_settings,
     start_session,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -160,12 +156,12 @@ time.sleep(300)
 """
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid):
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return state.strip()[:1] not in ("", "Z")
 
 
-def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+def wait_until(condition, seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -207,7 +203,7 @@ class At:
     master: str
 
     @property
-    def sparkContext(self) -> At:  # noqa: N802 - as Spark calls it
+    def sparkContext(self):  # noqa: N802 - as Spark calls it
         return self
 
 
@@ -219,7 +215,7 @@ class At:
 def test_a_master_beyond_this_machine_is_a_cluster(master, distributed):
     assert is_cluster(Config(spark_master=master)) is distributed
     assert is_distributed(Config(spark_master=master), None) is distributed
-    assert is_distributed(Config(), At(master)) is (distributed or not master)  # type: ignore[arg-type]
+    assert is_distributed(Config(), At(master)) is (distributed or not master)
 
 
 def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch):
@@ -227,7 +223,7 @@ def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch):
     assert not is_distributed(Config(), None)
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert is_distributed(Config(), None)
-    assert not is_distributed(Config(), At("local[2]"))  # type: ignore[arg-type]
+    assert not is_distributed(Config(), At("local[2]"))
 
 
 @pytest.mark.parametrize(
@@ -249,7 +245,7 @@ def test_on_a_cluster_executors_read_and_make_net_changes_unless_options_say_oth
 
 def test_a_session_of_spark_connect_is_an_error():
     with pytest.raises(SetupError, match="Spark Connect"):
-        adopted(object())  # type: ignore[arg-type]
+        adopted(object())
 
 
 def test_a_session_without_delta_is_an_error_with_what_starts_one():
@@ -265,7 +261,7 @@ def test_a_session_without_delta_is_an_error_with_what_starts_one():
             raise ParseException(text)
 
     with pytest.raises(SetupError, match="has no Delta") as raised:
-        adopted(WithoutDelta())  # type: ignore[arg-type]
+        adopted(WithoutDelta())
     assert "--packages io.delta:delta-spark" in raised.value.help
 
 
@@ -283,7 +279,7 @@ def test_every_session_gets_all_settings_that_values_depend_on():
             self.values[name] = value
 
     parent = Confs()
-    session: Any = child_session(parent)  # type: ignore[arg-type]
+    session = child_session(parent)
     assert (parent.values, session.values) == ({}, SESSION_SETTINGS)
     assert session.values["spark.sql.session.timeZone"] == "UTC"
 
@@ -294,7 +290,7 @@ def test_the_caller_s_session_is_used_and_not_changed(spark, tmp_path):
     mine.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     mine.conf.set("fs.defaultFS", "hdfs://nowhere/")
     mine.range(1).createOrReplaceTempView("mine")
-    before = dict(mine.conf.getAll)  # type: ignore[arg-type]
+    before = dict(mine.conf.getAll)
     root = tmp_path / "näh root"
     root.mkdir()
     times = pa.array([0, 2**50], pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -305,6 +301,6 @@ def test_the_caller_s_session_is_used_and_not_changed(spark, tmp_path):
         table.apply_changes((2, {"at": times[0].as_py()}))
         assert mirror.sync().result is RunResult.CAUGHT_UP
         assert mirror.read_table("T").column("at").combine_chunks().equals(times[1:])
-    assert dict(mine.conf.getAll) == before  # type: ignore[arg-type]
+    assert dict(mine.conf.getAll) == before
     assert [view.name for view in mine.catalog.listTables()] == ["mine"]
     assert not (root / ".mirror-engine/logs/spark.log").exists()
