@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_scenario import Scenario, file_rows, schema_of
-from test_writer_contract import ODD_NAMES, VALUES
+from test_writer_contract import VALUES
 
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, ChangeBatch
 from mirror_engine.tables.changes.net_changes import Role
@@ -97,7 +97,21 @@ def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark, tmp_path):
     """LZ-4.9: NaN equals NaN, -0.0 equals 0.0; one whole-number and one decimal type represent all."""
     words = ["string", "binary", "long", "boolean", "date", "timestamp", "decimal(38,10)"]
     keys = (*words, "f", "d")
-    odd = [*ODD_NAMES, "_metadata"]
+    odd = [
+        "_metadata",
+        "a b",
+        "a,b;c",
+        "{x}(y)",
+        "n\nl\tb",
+        "e=f",
+        "b`t",
+        "v.x",
+        "ünï 日本",
+        "q'\"",
+        "c0",
+        "s",
+        "t.`Id`",
+    ]
     schema = schema_of(*[f"{w}:{w}" for w in words], "f:float", "d:double", *[f"{name}:string" for name in odd], "v")
     floats = [(0.0, math.nan), (-0.0, math.nan), (math.nan, -0.0), (math.inf, 0.0), (-math.inf, 5e-324), (None, 1.0)]
     values = zip(*(VALUES[word] for word in words), strict=True)

@@ -27,11 +27,6 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log import commit as evolution
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
-    from collections.abc import Iterable
-
-=======
->>>>>>> 764f346 (Tests of Spark, fixtures and installation state no types that nothing checks; fuzzing is one program; fixtures are read in one function)
     Rows = Counter[tuple[int, int]]
 
 COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "10"))
