@@ -59,8 +59,7 @@ def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw, name, items):
 
 
 @pytest.mark.parametrize(
-    "segment",
-    [b".", b"..", b"%2e%2e", b"%2E.", b"a%2Fb", b"..%2f..", b"a%5Cb", b"..\\x", b"a%00b", b"%FF", b"a" * 256],
+    "segment", [b".", b"..", b"%2e%2e", b"%2E.", b"a%2Fb", b"..%2f..", b"a%5Cb", b"..\\x", b"a%00b", b"%FF", b"a" * 256]
 )
 @pytest.mark.parametrize(
     "place", [b"/%s", b"/onelake/%s/db", b"/my%%20ws/%s", b"/my%%20ws/db/%s/x", b"/my%%20ws/db/Files/%s"]

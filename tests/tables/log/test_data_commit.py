@@ -42,15 +42,7 @@ TYPED = schema_of(
 LONG = "Donaudampfschifffahrtsgesellschaftskapitän"
 INSTANT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=timezone.utc)
 MOMENT = INSTANT.replace(tzinfo=None)
-ROW = (
-    LONG,
-    INSTANT,
-    date(2026, 1, 2),
-    Decimal("9999999999.99"),
-    Decimal(10**37 + 1),
-    math.nan,
-    MOMENT,
-)
+ROW = (LONG, INSTANT, date(2026, 1, 2), Decimal("9999999999.99"), Decimal(10**37 + 1), math.nan, MOMENT)
 EDGES = [
     f"Text = '{LONG}'",
     f"Text >= '{LONG}'",

@@ -60,9 +60,7 @@ def lose_the_ledger(lake):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [commit, rewrite_the_newest, remove_the_newest, lose_the_ledger],
-    ids=lambda change: change.__name__,
+    "change", [commit, rewrite_the_newest, remove_the_newest, lose_the_ledger], ids=lambda change: change.__name__
 )
 def test_a_log_with_another_newest_commit_is_read(lake, change):
     change(lake)

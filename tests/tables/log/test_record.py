@@ -4,13 +4,7 @@ from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.landing_zone.schema import Column
 from mirror_engine.tables.base import BatchRecord
-from mirror_engine.tables.log.record import (
-    carried,
-    carried_from,
-    from_metadata,
-    is_ours,
-    to_metadata,
-)
+from mirror_engine.tables.log.record import carried, carried_from, from_metadata, is_ours, to_metadata
 
 FULL = Progress(
     "gen",

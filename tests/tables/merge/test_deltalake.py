@@ -101,8 +101,7 @@ def files_of(writer: DeltalakeWriter, table: Scenario) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    "feature",
-    ["inCommitTimestamp", "rowTracking", "clustering", "identityColumns", "icebergCompatV2"],
+    "feature", ["inCommitTimestamp", "rowTracking", "clustering", "identityColumns", "icebergCompatV2"]
 )
 def test_tables_with_features_of_spark_are_refused_by_name(writer, feature):
     table = Scenario(writer, SIMPLE, ["Id"])

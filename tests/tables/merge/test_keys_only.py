@@ -58,11 +58,7 @@ def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int
 
 @settings(max_examples=300, deadline=None)
 @given(FILES, st.sampled_from([0, 3, 1_000_000]), st.booleans())
-def test_a_key_book_tells_what_replay_does(
-    files,
-    together,
-    at_once,
-):
+def test_a_key_book_tells_what_replay_does(files, together, at_once):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_book, "CHANGES_PER_CHUNK", together)
         book = KeyIndex()

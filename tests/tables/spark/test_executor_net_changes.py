@@ -58,10 +58,7 @@ def exact_bounds(changes):
 def assert_both_stage_the_same(spark, batch, log, scratch):
     session = child_session(spark)
     on_executors = lambda *what: stage_on_executors(session, *what)  # noqa: E731 - a stage of three arguments
-    with (
-        staged(batch, log, scratch, stage_here) as here,
-        staged(batch, log, scratch, on_executors) as there,
-    ):
+    with staged(batch, log, scratch, stage_here) as here, staged(batch, log, scratch, on_executors) as there:
         assert content(there) == content(here)
         assert (there.roles, there.match_counts, there.matches) == (here.roles, here.match_counts, here.matches)
         if here.matches:

@@ -16,11 +16,7 @@ STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
     ("text", "expected", "message"),
     [
         (f"[DELTA_CONCURRENT_APPEND] ConcurrentAppendException{STACK}", CommitConflict, "another"),
-        (
-            f"x{STACK}Caused by: java.io.IOException: No space left{STACK}",
-            StorageUnavailable,
-            "No space",
-        ),
+        (f"x{STACK}Caused by: java.io.IOException: No space left{STACK}", StorageUnavailable, "No space"),
         (f"java.nio.file.AccessDeniedException: /data/x{STACK}", StorageUnavailable, "/data/x"),
         (f"java.lang.OutOfMemoryError: Java heap space{STACK}", CommitFailed, "memory"),
         (f"[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] value secret{STACK}", CommitFailed, "DELTA_NOT_NULL"),
