@@ -46,6 +46,12 @@ def fresh(spark_writer):
 
 
 @pytest.fixture
+def without_spark(tmp_path):
+    """The Spark writer, where nothing may need Spark."""
+    return SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark started"))
+
+
+@pytest.fixture
 def tables(spark_writer):
     """The folder below which the Spark writer's tables lie."""
     return spark_writer._tables._root

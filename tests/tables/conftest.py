@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from writers_under_test import fresh, spark_writer, tables, writer
+from writers_under_test import fresh, spark_writer, tables, without_spark, writer
 
-__all__ = ["fresh", "spark_writer", "tables", "writer"]
+__all__ = ["fresh", "spark_writer", "tables", "without_spark", "writer"]

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 
+AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
+    "k=v%20x{a}[b]*?,;()",
+    "q'\"`$#:&~^|<>!",
+    " tab\tnl\n\x01back\\slash ünï-日本 ",
+    "Items@v1",
+    "x@20260101000000000",
+    "a`b%41[c]@v1",
+    "%",
+]
+
+
 @dataclass(frozen=True)
 class TableRows:
     """A `RowSource` over rows in memory."""

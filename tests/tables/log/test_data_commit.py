@@ -23,7 +23,6 @@ from mirror_engine.tables.log import data_commit
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.data_commit import add_parts
 from mirror_engine.tables.log.snapshot import DeltaLog
-from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.schema import TableSchema
@@ -124,10 +123,8 @@ SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture
-def table(tmp_path):
-    """A table whose writer has no Spark."""
-    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
-    return Scenario(writer, SIMPLE, ["Id"])
+def table(without_spark):
+    return Scenario(without_spark, SIMPLE, ["Id"])
 
 
 def opened(table: Scenario) -> DeltaLog:
@@ -244,10 +241,8 @@ def test_a_link_whose_answer_is_lost_is_a_commit(tmp_path, monkeypatch, error):
     assert [path.name for path in (tmp_path / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
-def test_files_of_a_commit_in_doubt_stay(tmp_path, monkeypatch):
+def test_files_of_a_commit_in_doubt_stay(table, monkeypatch):
     """The commit was made, its answer is lost, and the log cannot be read just then."""
-    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark"))
-    table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     commit, opened = DeltaTable.create_write_transaction, data_commit.open_known
 
@@ -263,5 +258,4 @@ def test_files_of_a_commit_in_doubt_stay(tmp_path, monkeypatch):
     with pytest.raises(StorageUnavailable, match="not known whether"):
         table.change((0, 2, "Wels"))
     monkeypatch.setattr(data_commit, "open_known", opened)
-    rows = writer.rows(table.table)
-    assert sorted(rows["Id"].to_pylist()) == [1, 2]
+    assert table.found() == [(1, "Linz"), (2, "Wels")]

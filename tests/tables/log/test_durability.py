@@ -15,7 +15,6 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log import durability as durable
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
-from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 SIMPLE = schema_of("Id", "City:string")
 
@@ -156,7 +155,7 @@ def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_no
 
 
 @needs_proc
-def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(tmp_path, synced, monkeypatch):
+def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(tmp_path, without_spark, synced, monkeypatch):
     link = os.link
 
     def published(passing, target):
@@ -165,8 +164,7 @@ def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(tmp_pat
         synced.append(target)
 
     monkeypatch.setattr(os, "link", published)
-    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark was started"))
-    table = Scenario(writer, SIMPLE, ["Id"])
+    table = Scenario(without_spark, SIMPLE, ["Id"])
     table.create()
     log = tmp_path / "Tables/dbo/T/_delta_log"
     assert names(tmp_path, synced[1:])[0] == f"Tables/dbo/T/_delta_log/{0:020}.json"
@@ -179,10 +177,9 @@ def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(tmp_pat
 
 
 @needs_proc
-def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path, synced):
+def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path, without_spark, synced):
     """Were theirs torn by a power cut, nothing after it could be read either."""
-    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", lambda: pytest.fail("Spark was started"))
-    table = Scenario(writer, SIMPLE, ["Id"])
+    table = Scenario(without_spark, SIMPLE, ["Id"])
     table.create()
     table.change()
     folder = tmp_path / "Tables/dbo/T"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from delta_scenario import Scenario, known_log, schema_of
+from delta_scenario import AWKWARD_NAMES, Scenario, known_log, schema_of
 from deltalake import DeltaTable
 from independent_readers import by_deltalake
 
@@ -13,24 +13,13 @@ from mirror_engine.errors import CommitConflict, ConcurrentModification
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.log.commit import record_only
 from mirror_engine.tables.merge import spark as merge_module
-from mirror_engine.tables.merge.spark import SparkDeltaWriter
 from mirror_engine.tables.scratch import PROCESS
 
 SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "name",
-    [
-        "k=v%20x{a}[b]*?,;()",
-        "q'\"`$#:&~^|<>!",
-        " tab\tnl\n\x01back\\slash ünï-日本 ",
-        "Items@v1",
-        "x@20260101000000000",
-        "a`b%41[c]@v1",
-    ],
-)
+@pytest.mark.parametrize("name", AWKWARD_NAMES)
 def test_a_table_of_any_name_can_be_written(fresh, name):
     """LZ-1.10: as spelled, with Spark itself reading the same rows there."""
     table = Scenario(fresh, SIMPLE, ["Id"], f"Sch ema.%/{name}")
@@ -138,15 +127,14 @@ def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(fresh):
     assert fresh.snapshot("dbo/T") == before
 
 
-def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path):
-    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", lambda: pytest.fail("Spark"))
+def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path, without_spark):
     for left in ("trash/1234", "scratch/batch-1234"):
         (tmp_path / "engine" / left).mkdir(parents=True)
     (tmp_path / "engine" / "scratch" / "copy-another-1234.parquet").touch()
     names = [f"rows-{process}-1234.arrow" for process in ("another", PROCESS)]
     for name in names:
         (tmp_path / "engine" / "scratch" / name).touch()
-    Scenario(writer, SIMPLE, ["Id"]).change()
+    Scenario(without_spark, SIMPLE, ["Id"]).change()
     assert [path.name for path in (tmp_path / "engine").rglob("*")] == ["scratch", names[1]]
 
 

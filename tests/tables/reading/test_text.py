@@ -101,19 +101,15 @@ compressed = pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd, fr
 
 @compressed
 def test_compression_is_known_by_its_first_bytes(compress):
-    assert rows(compress(PLAIN)) == ROWS
+    handle = io.BytesIO(compress(PLAIN))
+    file = TextChangeFile(handle, "Orders/1.csv", metadata(), Config())
+    for _ in range(3):
+        assert pa.Table.from_batches(file.batches()).to_pylist() == ROWS
+    assert not handle.closed
     many = PLAIN + b"".join(b"%d,Wels %d,1\r\n" % (number, number) for number in range(3, 5_000))
     assert len(rows(compress(many))) == 4_999
     if compress is not bytes:
         assert rejection(compress(many)[:-9]).endswith("data is damaged or ends early [ME024]")
-
-
-@compressed
-def test_the_file_stays_open_for_another_reading(compress):
-    handle = io.BytesIO(compress(PLAIN))
-    file = TextChangeFile(handle, "Orders/1.csv", metadata(), Config())
-    assert [sum(batch.num_rows for batch in file.batches()) for _ in range(3)] == [2, 2, 2]
-    assert not handle.closed
 
 
 @compressed
