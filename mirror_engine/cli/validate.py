@@ -54,6 +54,7 @@ MIN_NEW_OBJECTS = 500_000  # before a garbage collection: a command that ends so
 )
 @click.option("--fail-on", type=Choice(("error", "warning")), default="error", help="Least severity that ends with 3.")
 @click.option("--ignore", metavar="CODES", multiple=True, help="Suppress these diagnostics: ME016,ME041 (repeatable).")
+@click.option("--expect", metavar="TABLES", multiple=True, help="Fail where these tables get no data: HR.People,Items.")
 @click.option("--baseline", metavar="FILE", type=Path, help="Suppress findings recorded in FILE.")
 @click.option("--write-baseline", metavar="FILE", type=Path, help="Record all current findings in FILE.")
 @click.option(
@@ -71,6 +72,7 @@ def validate(
     report_format: str,
     fail_on: str,
     ignore: tuple[str, ...],
+    expect: tuple[str, ...],
     baseline: Path | None,
     write_baseline: Path | None,
     check_tie_order: int,
@@ -86,7 +88,7 @@ def validate(
 
     Example: mirror-engine validate ./out --format github --ignore ME016
 
-    Exit codes: 0 passed · 2 usage error · 3 findings at or above --fail-on, or a table is blocked or halted · 4
+    Exit codes: 0 passed · 2 usage error · 3 findings at or above --fail-on, or data that is not applied · 4
     temporary: storage; retry
     """
     gc.set_threshold(MIN_NEW_OBJECTS)
@@ -115,6 +117,7 @@ def validate(
             if watch
             else checks.check_landing_zone(target, check_tie_order, whole_file_bytes)
         )
+        found = found.expecting((name for names in expect for name in names.split(",")), config.delta_default_schema)
         reports.append(replace(found, fail_on=Severity(fail_on), landing_zone=_relative(found.landing_zone)))
     if write_baseline:
         written = checks.write_baseline(write_baseline, reports)

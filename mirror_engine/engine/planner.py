@@ -77,13 +77,7 @@ def plan_missing(table: TableName, progress: Progress, circumstances: Circumstan
 
 
 def plan(listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:
-    """Plan a table whose folder is listed.
-
-    Args:
-        listing: the folder as the poller saw it.
-        progress: how far it is; None for a new folder.
-        circumstances: what else the plan depends on.
-    """
+    """Plan a table whose folder is listed; `progress` is None for a new folder."""
     if circumstances.refusal:
         refused = Halted(circumstances.refusal, len(listing.files))
         return Plan(listing.name, refused, diagnostics=(circumstances.refusal,))
@@ -279,11 +273,6 @@ class MirrorSnapshot:
 
 class ZonePlanner:
     """Plans all tables of a listing; reads the landing zone and the tables, changes nothing.
-
-    Args:
-        context: storage, tables, ledger and options.
-        folders: the folders of Delta tables, with those of other programs and damaged ones.
-        zone: the listing.
 
     Raises:
         StorageUnavailable: ROOT cannot be listed.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.detection import hidden_name, numbered_name
+from mirror_engine.landing_zone.detection import NESTED_TABLE, hidden_name, is_data, numbered_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import (
@@ -78,12 +78,7 @@ class _Scanned:
 
 
 class TableFolders:
-    """Scans table folders, and reads again only what changed since the last scan.
-
-    Args:
-        storage: of the landing zone.
-        strict: whether severities are those of `strict`.
-    """
+    """Scans table folders, and reads again only what changed since the last scan."""
 
     def __init__(self, storage: Storage, *, strict: bool) -> None:
         self._storage = storage
@@ -91,15 +86,7 @@ class TableFolders:
         self._scanned: dict[TableName, _Scanned] = {}
 
     def scan(self, zone: str, name: TableName, entry: Entry) -> TableListing | None:
-        """List a table folder in one state, never half before and half after a change.
-
-        Args:
-            zone: the landing zone, from ROOT.
-            name: the table.
-            entry: its folder as it was listed.
-
-        Returns:
-            The listing; None where the folder disappeared, or changed during each scan.
+        """List a table folder of a zone in one state; None where it disappeared, or changed during each scan.
 
         Raises:
             StorageUnavailable: the folder could not be listed, or its metadata not be read.
@@ -115,7 +102,7 @@ class TableFolders:
             if now is None or now.kind is not Kind.FOLDER:
                 return None
             if listings and metadata and now.identity == here.identity:
-                listing = self._listing(name, here.identity, metadata, listings)
+                listing = self._listing(zone, name, here.identity, metadata, listings)
                 self._scanned[name] = _Scanned(listings, listing)
                 return listing
             here = now
@@ -156,7 +143,9 @@ class TableFolders:
         metadata, diagnostics = parse(content, f"{name.folder}/{METADATA_FILE}", strict=self._strict)
         return MetadataUsable(etag, metadata, diagnostics) if metadata else MetadataUnusable(etag, diagnostics)
 
-    def _listing(self, name: TableName, identity: str, metadata: MetadataListing, listings: Listings) -> TableListing:
+    def _listing(
+        self, zone: str, name: TableName, identity: str, metadata: MetadataListing, listings: Listings
+    ) -> TableListing:
         files: list[LandedFile] = []
         diagnostics: list[Diagnostic] = []
         expected = metadata.metadata.extension if isinstance(metadata, MetadataUsable) else "a final name"
@@ -168,12 +157,24 @@ class TableFolders:
                 if code == "ME021":
                     diagnostics.append(hidden_name(place, expected, strict=self._strict))
                 elif code:
-                    diagnostics.append(diagnose(code, place, strict=self._strict, first=entry.name[0]))
+                    more = self._nested(zone, name, path) if code == "ME003" else {"first": entry.name[0]}
+                    diagnostics.append(diagnose(code, place, strict=self._strict, **more))
                 elif entry.kind is Kind.FILE and path != METADATA_FILE:
                     files.append(landed_file(path, entry))
         files.sort(key=lambda file: file.path)
         diagnostics.sort(key=lambda diagnostic: diagnostic.path)
         return TableListing(name, identity, metadata, tuple(files), tuple(diagnostics))
+
+    def _nested(self, zone: str, name: TableName, path: str) -> dict[str, Any]:
+        """Details of ME003: what a sub-folder of a table folder seems to be, and what to do."""
+        try:
+            entries = self._storage.list(f"{zone}/{name.folder}/{path}") or ()
+        except StorageUnavailable:
+            entries = ()
+        if not any(entry.name == METADATA_FILE or is_data(entry.name) for entry in entries):
+            return {"kind": "unexpected subfolder", "help": "put change files directly into the table folder"}
+        schema = f"if `{name.table}` is a schema, rename it to `{name.table}.schema`; otherwise "
+        return {"kind": NESTED_TABLE, "help": f"{'' if name.schema else schema}move its files into a table folder"}
 
 
 def _ignored_in_table(entry: Entry, path: str) -> str | None:
@@ -191,12 +192,7 @@ def _ignored_in_table(entry: Entry, path: str) -> str | None:
 
 
 class Poller:
-    """Scans the landing zone; always by listing, never by events.
-
-    Args:
-        storage: of the landing zone.
-        config: all options.
-    """
+    """Scans the landing zone; always by listing, never by events."""
 
     def __init__(self, storage: Storage, config: Config) -> None:
         self._storage = storage
@@ -206,10 +202,7 @@ class Poller:
         self._partner: PartnerEvents | None = None
 
     def scan(self) -> ZoneListing:
-        """List the landing zone (LZ-3.1).
-
-        Returns:
-            The listing. Where there is no zone yet, an empty one with the identity `""`.
+        """List the landing zone (LZ-3.1); without one, the listing is empty and has the identity `""`.
 
         Raises:
             StorageUnavailable: the zone could not be listed; nothing is known of any table (ME070).

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -352,10 +353,13 @@ def note_unknown(
     reader: PropertyReader, properties: JsonObject, known: set[str] | frozenset[str], place: str = ""
 ) -> None:
     """Warn of unknown properties (LZ-2.8)."""
-    known = {one.casefold() for one in known}
+    by_name = {one.casefold(): one for one in known}
     for spelled in properties.names:
-        if spelled.casefold() not in known:
-            reader.note("ME012", property=f"{place}{spelled}")
+        if spelled.casefold() not in by_name:
+            near = get_close_matches(spelled.casefold(), by_name, n=1)
+            meant = by_name[near[0]] if near else ""
+            help = f"did you mean `{meant}`?" if meant else "remove it, or check the spelling"
+            reader.note("ME012", property=f"{place}{spelled}", meant=meant, help=help)
 
 
 def _read_column(reader: PropertyReader, entry: JsonObject, number: int) -> Column | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
 
 DIGITS = 20
+_DATA_NAME = re.compile(r"(.*/)?[^._/][^/]*\.(parquet|csv|tsv|psv|txt|gz|gzip|bz2|zip|deflate|snappy)", re.IGNORECASE)
 LAST = 10**DIGITS - 1
+NESTED_TABLE = "table folder"  # in a table folder (ME003)
 
 
 def numbered_name(sequence: int, extension: str = "parquet") -> str:
@@ -45,6 +48,29 @@ def sequence_of(name: str) -> int:
 def number_of(path: str) -> int:
     """The number in a file's path."""
     return sequence_of(path.rpartition("/")[2])
+
+
+def is_data(path: str) -> bool:
+    """Whether a file is data by its name: not hidden, with an ending that change files have."""
+    return _DATA_NAME.fullmatch(path) is not None
+
+
+def never_arrives(found: Diagnostic) -> bool:
+    """Whether data that landed is not read because of a diagnostic, though its table may well go on."""
+    details = dict(found.details)
+    match found.code:
+        case "ME005" | "ME020" | "ME022" | "ME026" | "ME030" | "ME031":
+            return True
+        case "ME002" | "ME021" | "ME074":
+            return is_data(found.path)
+        case "ME003":
+            return details.get("kind") == NESTED_TABLE
+        case "ME008":
+            return details.get("count") != "0"
+        case "ME012":
+            return details.get("meant") == "keyColumns"
+        case _:
+            return False
 
 
 def hidden_name(path: str, expected: str, *, strict: bool = False) -> Diagnostic:

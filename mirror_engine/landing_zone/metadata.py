@@ -155,7 +155,7 @@ def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
             reader.note("ME015")
         for name in sorted({*OPTIONS, "FileFormatTypeProperties"}):
             if properties.values(name):
-                reader.note("ME012", property=f"{name} (of text, in a Parquet folder)")
+                reader.note("ME012", property=f"{name} (of text, in a Parquet folder)", meant="", help="remove it")
     if file_format is FileFormat.DELIMITED_TEXT and not properties.values("FileExtension"):
         reader.reject("ME056", option="FileExtension", found="absent", known="the extension of the change files")
     extension = "csv" if file_format is FileFormat.CSV else "parquet"

@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationTarget:
-    """Files to check.
-
-    Attributes:
-        path: as the caller named it.
-        landing_zone: the folder that diagnostics' paths begin at.
-        storage: the files as a ROOT, archived ones at their old paths.
-        config: the options that suit them.
-    """
+    """Files to check, shown as a ROOT with archived ones at their old paths; diagnostics begin at `landing_zone`."""
 
     path: Path
     landing_zone: Path

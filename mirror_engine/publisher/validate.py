@@ -17,13 +17,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.engine.poller import Poller
-from mirror_engine.errors import UsageError
+from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.landing_zone.change import same_rows
-from mirror_engine.landing_zone.detection import number_of
+from mirror_engine.landing_zone.detection import never_arrives, number_of
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
+from mirror_engine.landing_zone.names import TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
 from mirror_engine.monitoring.words import describe
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from mirror_engine.events import Event
-    from mirror_engine.landing_zone.listing import ZoneListing
+    from mirror_engine.landing_zone.listing import TableListing, ZoneListing
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.publisher.target import ValidationTarget
     from mirror_engine.storage.base import Storage
@@ -57,22 +58,19 @@ _NO_ID = "-"
 
 
 def blocks_progress(diagnostic: Diagnostic) -> bool:
-    """Whether files are not applied because of it until it is resolved (LZ-3.3, LZ-4.17)."""
-    return diagnostic.code == MISSING_FILE or diagnostic.severity is Severity.ERROR
+    """Whether files are not applied because of it until it is resolved (LZ-3.3, LZ-4.17), or never."""
+    return diagnostic.code == MISSING_FILE or diagnostic.severity is Severity.ERROR or never_arrives(diagnostic)
 
 
 @dataclass(frozen=True)
 class TableReport:
-    """The findings in one table folder.
+    """The findings in one table folder; paths begin at the landing zone's top.
 
     Attributes:
-        name: the table folder, from the landing zone's top.
         state: the table's state after the dry run: `caught_up`, `halted` …
-        files: applied, from the landing zone's top, in order.
-        rows: in these files.
+        files, rows: applied, in order.
         diagnostics: about the table, its metadata and its files, in the order they were raised.
         is_text: whether its change files are delimited text, so that a row has a line.
-        message: the state in a sentence.
         not_applied: files that are not applied, each with the reason.
         fabric_error: the message that Fabric shows for the halt, without ids; None if there is none or it is unknown.
     """
@@ -89,8 +87,8 @@ class TableReport:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it is blocked or halted by a diagnostic that is not suppressed."""
-        return self.state in HALTING_STATES and any(blocks_progress(diagnostic) for diagnostic, _ in self.diagnostics)
+        """Whether files of it are not applied because of a diagnostic that is not suppressed."""
+        return any(blocks_progress(diagnostic) for diagnostic, _ in self.diagnostics)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -142,6 +140,20 @@ class ValidationReport:
             diagnostics=kept(self.diagnostics),
         )
         return replace(report, suppressed=self.suppressed + len([*self.all()]) - len([*report.all()]))
+
+    def expecting(self, tables: Iterable[str], default_schema: str) -> ValidationReport:
+        """The report with ME085 for each of these tables that would not exist, and for a zone without any."""
+        folders = [
+            TableName.from_folder(table.name).delta_folder(default_schema) for table in self.tables if table.files
+        ]
+        missing = {} if self.tables else {"a table": "land a folder with `_metadata.json` and data"}
+        for table in tables:
+            try:
+                find_table(table, folders, default_schema)
+            except UnknownTable as error:  # noqa: PERF203 - a few tables
+                missing[table] = error.help
+        found = [(diagnose("ME085", "", table=table, help=help), 1) for table, help in missing.items()]
+        return replace(self, diagnostics=(*self.diagnostics, *found))
 
     def path_of(self, diagnostic: Diagnostic) -> str:
         """A diagnostic's path from where the landing zone's path begins; `""` for the top itself."""
@@ -218,7 +230,8 @@ def watch(target: ValidationTarget, stop: threading.Event, found: Callable[[Diag
         match event:
             case DiagnosticRaised(table, diagnostic) | TableHalted(table, diagnostic):
                 raised = by_table[table.folder if table else ""]
-                if diagnostic.code not in TRANSIENT_CODES and diagnostic not in raised:
+                is_transient = diagnostic.code in TRANSIENT_CODES or never_arrives(diagnostic)
+                if not is_transient and diagnostic not in raised:
                     raised.append(diagnostic)
                     found(diagnostic)
             case _:
@@ -243,7 +256,7 @@ def report_of(
     more: Mapping[str, list[Diagnostic]],
 ) -> ValidationReport:
     """The report on a dry run, with further diagnostics by table folder (`""` for the zone)."""
-    is_text = {table.name: bool(table.usable and table.usable.is_text) for table in zone.tables}
+    listings = {table.name: table for table in zone.tables}
     tables = []
     for table in status.tables:
         folder = table.name.folder
@@ -254,21 +267,39 @@ def report_of(
             *(diagnose("ME026", f"{folder}/{path}", strict=target.config.strict) for path in replaced),  # LZ-3.13
             *more.get(folder, ()),
         ]
+        diagnostics = Counter(dict(table.diagnostics)) | Counter(besides)
+        listing = listings.get(table.name)
         tables.append(
             TableReport(
                 name=folder,
                 state=table.state.code,
                 files=tuple(f"{folder}/{file.path}" for file in applied),
                 rows=sum(file.rows or 0 for file in applied),
-                diagnostics=tuple((Counter(dict(table.diagnostics)) | Counter(besides)).items()),
-                is_text=is_text.get(table.name, False),
+                diagnostics=tuple(diagnostics.items()),
+                is_text=bool(listing and listing.usable and listing.usable.is_text),
                 message=describe(table.name, table.state),
-                not_applied=tuple((f"{folder}/{file.path}", file.reason) for file in table.pending_files),
+                not_applied=(
+                    *((f"{folder}/{file.path}", file.reason) for file in table.pending_files),
+                    *_ignored_data(table, listing, diagnostics),
+                ),
                 fabric_error=_fabric_error(table, target.config.default_schema),
             )
         )
-    diagnostics = Counter(status.diagnostics) | Counter(more.get("", ()))
-    return ValidationReport(tuple(tables), tuple(diagnostics.items()), target.landing_zone.as_posix())
+    of_zone = Counter(status.diagnostics) | Counter(more.get("", ()))
+    return ValidationReport(tuple(tables), tuple(of_zone.items()), target.landing_zone.as_posix())
+
+
+def _ignored_data(
+    table: TableStatus, listing: TableListing | None, diagnostics: Iterable[Diagnostic]
+) -> Iterator[tuple[str, str]]:
+    """Files that will never be read, each with the reason, which may be its partition's."""
+    reasons = {found.path: found.message for found in diagnostics if never_arrives(found)}
+    known = {file.path for file in table.files}
+    for file in listing.files if listing else ():
+        path = f"{table.name.folder}/{file.path}"
+        reason = reasons.get(path) or reasons.get(partition_of(path))
+        if reason and file.path not in known:
+            yield path, reason
 
 
 def _fabric_error(table: TableStatus, default_schema: str) -> str | None:

@@ -83,11 +83,11 @@ def test_a_diagnostic_about_the_zone_points_at_its_folder_and_is_counted() -> No
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_name_breaks_out_of_an_annotation(name) -> None:
-    text = github(zone(items(diagnose("ME002", name))))
+    text = github(zone(items(diagnose("ME006", name))))
     assert text.encode().count(b"\n") == 1
     assert "\r" not in text
     ((command, words, _),) = annotations(text)
-    assert command == "warning"
+    assert command == "notice"
     assert set(words) == {"file", "title"}
     assert words["file"].removeprefix("out/LandingZone/") == name.replace("\udc80", "\\udc80")
 
@@ -114,7 +114,7 @@ def test_a_table_is_a_suite_and_a_file_a_case() -> None:
 
 
 def test_what_is_below_the_threshold_fails_no_case() -> None:
-    verdict = items(diagnose("ME058", SECOND), diagnose("ME008", "Items", count=1))
+    verdict = items(diagnose("ME058", SECOND), diagnose("ME008", "Items", count=0))
     lenient = suites(junit(zone(verdict)))
     assert lenient.get("failures") == "0"
     assert len(lenient.findall(".//system-out")) == 2

@@ -66,7 +66,7 @@ def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop,
 def test_a_diagnostic_is_reported_when_it_appears_and_when_it_comes_back():
     events = []
     notifier = DiagnosticNotifier(events.append)
-    sub_folder, upper = diagnose("ME003", "Orders/a"), diagnose("ME005", "_Orders")
+    sub_folder, upper = diagnose("ME074", "Orders/a"), diagnose("ME005", "_Orders")
     for diagnostics in ([sub_folder], [sub_folder, upper], [upper], [sub_folder, upper]):
         notifier.update(TableName("", "Orders"), diagnostics)
     assert [event.diagnostic for event in events] == [sub_folder, upper, sub_folder]

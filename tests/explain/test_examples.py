@@ -31,7 +31,7 @@ BEFORE = {
 }
 KEYS = {"ME040": ["Id", "Region"]}
 TYPES = {"Price": "Double", "SoldOn": "IDate"}
-BY_VALIDATE_ALONE = {"ME077", "ME078", "ME079"}
+BY_VALIDATE_ALONE = {"ME077", "ME078", "ME079", "ME085"}
 
 
 EXAMPLES = {code: explanation(code).example for code in CATALOG}

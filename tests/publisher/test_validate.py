@@ -15,12 +15,13 @@ from test_real_zones import REAL_ZONES
 
 from mirror_engine.config import Config
 from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.detection import never_arrives, numbered_name
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.target import find_target
-from mirror_engine.publisher.validate import Baseline, check_landing_zone
+from mirror_engine.publisher.validate import Baseline, ValidationReport, check_landing_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -66,7 +67,8 @@ def test_validate_reports_the_diagnostics_and_the_result_of_a_fixture(name: str)
         report = check_landing_zone(find_target(Path(folder), Config(**golden.config)))
     diagnostics = [diagnostic for diagnostic, _ in report.all()]
     assert diagnostic_differences(golden, diagnostics, diagnostics) == []
-    assert report.is_failing == (golden.result == "needs_attention")
+    is_lost = any(never_arrives(diagnostic) for diagnostic in diagnostics)
+    assert report.is_failing == (is_lost or golden.result == "needs_attention")
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -119,3 +121,66 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path, content):
     (tmp_path / "b.json").write_bytes(content)
     with pytest.raises(UsageError, match="not a baseline"):
         Baseline.read(tmp_path / "b.json")
+
+
+FIRST, METADATA = numbered_name(1), b'{"keyColumns": ["Id"]}'
+LOST = {
+    "19 digits": ({"Orders/_metadata.json": METADATA, "Orders/0000000000000000001.parquet": b"x"}, "ME020"),
+    "numbers begin at 0": ({"Orders/_metadata.json": METADATA, f"Orders/{'0' * 20}.parquet": b"x"}, "ME022"),
+    "a schema folder without its ending": (
+        {"HR/People/_metadata.json": METADATA, f"HR/People/{FIRST}": b"x"},
+        "ME003",
+    ),
+    "no metadata": ({f"Orders/{FIRST}": b"x"}, "ME008"),
+    "another format": ({"Orders/_metadata.json": METADATA, "Orders/00000000000000000001.csv": b"x"}, "ME021"),
+    "a file outside of tables": ({"Orders/_metadata.json": METADATA, FIRST: b"x"}, "ME002"),
+    "partitions without the flag": ({"Orders/_metadata.json": METADATA, f"Orders/day=1/{FIRST}": b"x"}, "ME030"),
+    "a table with an underscore": ({"_Orders/_metadata.json": METADATA, f"_Orders/{FIRST}": b"x"}, "ME005"),
+    "misspelt keys": ({"Orders/_metadata.json": b'{"keyColums": ["Id"]}'}, "ME012"),
+}
+
+
+def report_on(root: Path, files: dict[str, bytes]) -> ValidationReport:
+    for path, content in files.items():
+        file = root / "Files/LandingZone" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return check_landing_zone(find_target(root, Config()))
+
+
+@pytest.mark.parametrize(("files", "code"), LOST.values(), ids=LOST)
+def test_data_that_never_arrives_fails_a_check_unless_it_is_suppressed(tmp_path, files, code) -> None:
+    report = report_on(tmp_path, files)
+    assert [found.code for found, _ in report.all() if report.fails(found)] == [code]
+    assert not report.suppress(lambda found: found.code == code).is_failing
+
+
+HARMLESS = ["README.md", "_notes.csv", f"{FIRST}.tmp", f".{FIRST}.crc", f"_{FIRST}", "backup/notes.md"]
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_no_data_fails_no_check(tmp_path, name) -> None:
+    assert not report_on(tmp_path, {"Orders/_metadata.json": METADATA, f"Orders/{name}": b"x"}).is_failing
+
+
+def test_files_that_are_never_read_are_counted(tmp_path) -> None:
+    files = [f"Orders/{'0' * 20}.parquet", f"Orders/day=1/{FIRST}", "Orders/README.md"]
+    report = report_on(tmp_path, {"Orders/_metadata.json": METADATA, **dict.fromkeys(files, b"x")})
+    assert [path for path, _ in report.tables[0].not_applied] == files[:2]
+
+
+def test_an_expected_table_needs_data_and_an_empty_zone_has_none(tmp_path) -> None:
+    (tmp_path / "Files/LandingZone").mkdir(parents=True)
+    nothing = check_landing_zone(find_target(tmp_path, Config())).expecting((), "dbo")
+    assert [found.full_message for found, _ in nothing.all()] == [
+        ": a table is expected, but no change file of it would be applied [ME085]"
+    ]
+    LandingZoneWriter(tmp_path).table("HR.People", keys=["Id"]).insert({"Id": 1})
+    LandingZoneWriter(tmp_path).table("Empty", keys=["Id"])
+    report = check_landing_zone(find_target(tmp_path, Config()))
+    expecting = report.expecting(("people", "HR.People", "HR.Peopel", "Empty"), "dbo")
+    missing = [found for found, _ in expecting.all() if found.code == "ME085"]
+    assert [dict(found.details)["table"] for found in missing] == ["HR.Peopel", "Empty"]
+    assert missing[0].help == "did you mean HR.People? Available: HR.People"
+    assert expecting.is_failing
+    assert not report.expecting(("people",), "dbo").is_failing

@@ -32,14 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step of the plan.
-
-    Attributes:
-        kind: `apply_batch` …
-        message: its effect, in one sentence.
-        files: applied by it, in order, by path from the table folder.
-        commits: how many commits it makes, at most.
-    """
+    """One step of the plan, the files that it applies, in order, and how many commits it makes at most."""
 
     kind: str
     message: str
@@ -49,15 +42,7 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class PlanReport:
-    """A table's plan in words.
-
-    Attributes:
-        state, message, help: the table's state, the same in a sentence, and what to do.
-        steps: in order; empty if there is nothing to do.
-        not_included: files that are not applied, each with its reason.
-        ignored: ignored paths, each with its reason.
-        next_files: by partition, the name of the next file.
-    """
+    """A table's plan in words; `message` is its state in a sentence, `next_files` are by partition."""
 
     state: str
     message: str
