@@ -81,11 +81,17 @@ def sync(root: Path, config: Config, progress: str) -> int:
             **table_json(table, config.delta_default_schema),
             "state": state.code,
             "message": describe(table, state),
-            "help": help_for(state, engine_running=False) or None,
+            "help": (failed.help if (failed := done.failures.get(table)) else help_for(state, engine_running=False))
+            or None,
+            "last_failure": failed and exits.error_json(failed),
         }
         for table, state in done.states.items()
     ]
-    report({**report_json(done, code), "tables": tables}, [*_attention(done), report_text(done, len(applied))])
+    whole = done.failures.get(None)
+    failure = {"last_failure": whole and exits.error_json(whole)}
+    report(
+        {**report_json(done, code), **failure, "tables": tables}, [*_attention(done), report_text(done, len(applied))]
+    )
     return code
 
 
@@ -111,9 +117,15 @@ def report_text(done: SyncReport, tables_applied: int) -> str:
 
 
 def _attention(done: SyncReport) -> Iterator[RenderableType]:
-    """The tables that have not caught up, and what to do."""
+    """What failed, and the tables that have not caught up, with what to do."""
+    if whole := done.failures.get(None):
+        yield from _failure(whole)
     for table, state in done.states.items():
+        failure = done.failures.get(table)
         match state:
+            case _ if failure:
+                yield f"{describe(table, state)}."
+                yield from _failure(failure)
             case CaughtUp() | Empty():
                 continue
             case Halted(diagnostic, files):
@@ -123,6 +135,12 @@ def _attention(done: SyncReport) -> Iterator[RenderableType]:
                 yield f"{describe(table, state)}."
                 if help := help_for(state, engine_running=False):
                     yield bullet("help:", help)
+
+
+def _failure(error: TransientError) -> Iterator[RenderableType]:
+    yield line(f"error: {error.message}", "bold red")
+    if error.help:
+        yield bullet("help:", error.help)
 
 
 @command(place="empty", config=ALL)

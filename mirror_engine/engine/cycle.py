@@ -44,7 +44,8 @@ class CycleResult:
         zone: the listing; None where the zone could not be listed.
         plans: per table, before they were carried out; of a table in progress, the plan that is being carried out.
         commits: batches committed.
-        failures: transient failures by table; None is the landing zone as a whole.
+        failures: the last transient failure of each table that waits for its next try; None is the landing zone as a
+            whole.
         outdated: tables that the next cycle may plan otherwise: something was done since, or is in progress.
     """
 
@@ -83,6 +84,7 @@ class Engine:
         self._notifier = DiagnosticNotifier(context.emit)
         self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)  # such a table can still be read
+        self._failures: Failures = {}  # the last of each table, until its next try or longer
         self._delta_folders: DeltaFolders | None = None
         self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
         self._cycles = 0
@@ -181,7 +183,7 @@ class Engine:
             if unread:  # its progress is not known for certain
                 result.failures[table] = unread if table in waiting else self._retry(table, unread)
             elif table in waiting | self._cleaning_backoff.waiting:
-                result.failures[table] = TransientError(f"{table.normalized} waits for its next try")
+                result.failures[table] = self._failures[table]
         names = ", ".join(sorted(map(printable, zone.unlisted)))
         if not names:
             self._backoff.succeeded(None)
@@ -250,5 +252,6 @@ class Engine:
         return self._cleaning_backoff.next_seconds(self._backoff.next_seconds(longest, busy), busy)
 
     def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff | None = None) -> TransientError:
+        self._failures[table] = error
         self._context.emit(RetryScheduled(table, str(error), (backoff or self._backoff).failed(table)))
         return error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.engine.cycle import Engine
+    from mirror_engine.engine.cycle import Engine, Failures
     from mirror_engine.engine.maintenance import MaintenanceScheduler
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.landing_zone.names import TableName
@@ -47,6 +47,7 @@ class SyncReport:
         rows_applied: rows applied.
         duration_seconds: from start to end.
         states: of every table after the last cycle.
+        failures: by table, why it was to be tried again after the last cycle; None is the landing zone as a whole.
     """
 
     result: RunResult
@@ -55,6 +56,7 @@ class SyncReport:
     rows_applied: int
     duration_seconds: float
     states: Mapping[TableName, TableState] = field(default_factory=dict)
+    failures: Failures = field(default_factory=dict)
 
 
 class EngineRun:
@@ -128,7 +130,8 @@ class EngineRun:
         """What has been done so far."""
         seconds = time.monotonic() - self._started
         states = {table: plan.state for table, plan in self.last.plans.items()}
-        return SyncReport(result_of(self.last), self._commits, self._files, self._rows, seconds, states)
+        numbers = (self._commits, self._files, self._rows, seconds)
+        return SyncReport(result_of(self.last), *numbers, states, self.last.failures)
 
 
 def result_of(result: CycleResult) -> RunResult:

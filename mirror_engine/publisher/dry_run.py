@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.engine.cycle import CycleResult
-    from mirror_engine.errors import TransientError
     from mirror_engine.events import Event
-    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
@@ -86,17 +84,14 @@ class DryRun:
         """Replay all that can be replayed, and return the status of every table; raises `TransientError`."""
         deadline = time.monotonic() + MAX_RETRY_SECONDS
         stop = threading.Event()
-        reasons: dict[TableName | None, TransientError] = {}
         while True:
             result = self.cycle(stop)
-            # later cycles only report that the table is in backoff: the first failure has the reason
-            reasons = {table: reasons.get(table, failure) for table, failure in result.failures.items()}
             if result.outdated:
                 continue
             if not result.failures:
                 zone = result.zone or self.poller.scan()
                 return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
-            failure = next(iter(reasons.values()))
+            failure = next(iter(result.failures.values()))
             if time.monotonic() > deadline or isinstance(failure, InternalError):
                 raise failure
             stop.wait(RETRY_SECONDS)

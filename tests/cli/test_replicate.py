@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
 
 import pytest
 from filelock import FileLock
-from scripted_faults import Fault
+from scripted_faults import Failing, Fault, faulty
 
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine import root_identity
@@ -28,6 +29,32 @@ def test_a_second_engine_ends_with_4(shop, cli, command, monkeypatch):
     with FileLock(shop.root / LOCK):
         printed = cli(*command, shop.root)
     assert (printed.code, "another engine" in printed.err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("open .*Items.*parquet", "Items", "Items: 1 file pending, first commit not made yet."),
+        ("write .*json", None, ""),
+    ],
+)
+def test_sync_says_why_a_table_was_not_applied(shop, cli, monkeypatch, case):
+    call, table, unapplied = case
+    monkeypatch.setattr("mirror_engine.engine.run.MAX_SYNC_ATTEMPTS", 1)
+    script = Failing(call, lambda text: StorageUnavailable(text, "give it back"))
+    monkeypatch.setattr("mirror_engine.mirror.RetryingStorage", lambda storage: faulty(storage, script))
+    printed = cli("sync", shop.root)  # the other table is applied, and this one waits meanwhile
+    assert (printed.code, "start `mirror-engine run`" in printed.out) == (4, False)
+    assert re.search(rf"{unapplied}\nerror: {call}.*: scripted\n +help: give it back\n", f"\n{printed.out}")
+    document = json.loads(cli("sync", shop.root, "--json").out)
+    failures = {entry.get("table"): entry["last_failure"] for entry in [document, *document["tables"]]}
+    failure = failures.pop(table)
+    assert (failure["code"], failure["help"], [*failures.values()]) == (
+        "storage_unavailable",
+        "give it back",
+        [None] * 2,
+    )
+    assert re.fullmatch(f"{call}.*: scripted", failure["message"])
 
 
 def test_run_waits_in_an_empty_folder_for_a_zone_to_come(cli, tmp_path):
