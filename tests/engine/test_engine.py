@@ -72,20 +72,6 @@ def test_a_bad_file_halts_its_table_alone_after_all_before_it(shop):
     assert [event.diagnostic.code for event in shop.events if isinstance(event, TableHalted)] == ["ME024"]
 
 
-def test_strict_applies_what_comes_before_an_overwritten_file(tmp_path):
-    shop = Shop(tmp_path, strict=True)
-    orders = shop.orders()
-    orders.skip_numbers()
-    for number in (2, 3):
-        orders.insert(row(number))
-    shop.sync()
-    orders.insert(row(33), name="00000000000000000003.parquet")
-    orders.insert(row(1), name="00000000000000000001.parquet")
-    assert shop.sync().result is RunResult.NEEDS_ATTENTION
-    assert isinstance(shop.status().state, Halted)
-    assert shop.ids() == [1, 2]
-
-
 def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
     orders = shop.orders()
     orders.skip_numbers()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, AnyStr
 
 import pytest
 from hypothesis import given
@@ -9,11 +8,6 @@ from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect, decoded
 from mirror_engine.landing_zone.diagnostics import RejectedFile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirror_engine.landing_zone.csv_dialect import Record
 
 DIALECTS = st.builds(
     TextDialect,
@@ -26,23 +20,21 @@ DIALECTS = st.builds(
 CELLS = st.none() | st.text("ab \"'\\/,;|\t\r\nN\u00e4\U0001f600", max_size=6) | st.just("N/A")
 
 
-def pieces(text: AnyStr, cuts: Sequence[int]) -> list[AnyStr]:
+def pieces(text, cuts):
     edges = [0, *sorted({cut % (len(text) + 1) for cut in cuts}), len(text)]
     return [text[start:end] for start, end in itertools.pairwise(edges)]
 
 
-def read(
-    text: str, dialect: TextDialect | None = None, cuts: Sequence[int] = (), row_bytes: int = 1 << 20
-) -> tuple[list[Record], RecordReader]:
+def read(text, dialect=None, cuts=(), row_bytes=1 << 20):
     reader = RecordReader(dialect or TextDialect(), "Orders/1.csv", row_bytes)
     return [record for records in reader.records(pieces(text, cuts)) for record in records], reader
 
 
-def rows(text: str, **options: str) -> list[Record]:
+def rows(text, **options):
     return read(text, TextDialect(**options))[0][1:]
 
 
-def refused(text: str, dialect: TextDialect | None = None, row_bytes: int = 1 << 20) -> str:
+def refused(text, dialect=None, row_bytes=1 << 20):
     """The message, which is the same whether the header comes alone or with all rows."""
     messages = set()
     for cuts in ((), (text.find("\n") + 1,)):
@@ -78,26 +70,26 @@ def refused(text: str, dialect: TextDialect | None = None, row_bytes: int = 1 <<
         ("a\rb", "a\rb"),
     ],
 )
-def test_a_field_is_read_by_its_quotes_and_escapes(field: str, cell: str | None) -> None:
+def test_a_field_is_read_by_its_quotes_and_escapes(field, cell):
     for text in (f"h,i\r\n{field},x\r\n", f"h,i\r\n{field},x"):
         assert rows(text) == [[cell, "x"]]
     assert rows(f"h,i\r\nx,{field}\r\n") == [["x", cell]]
 
 
-def test_only_one_carriage_return_belongs_to_the_line_end() -> None:
+def test_only_one_carriage_return_belongs_to_the_line_end():
     for cuts in ((), (3,)):
         assert read("h\r\na\r\r\nb\r\n", None, cuts)[0] == [["h"], ["a\r"], ["b"]]
 
 
-def test_a_header_is_never_null() -> None:
+def test_a_header_is_never_null():
     assert read("N/A,b,\r\n", TextDialect(null_value="N/A"))[0] == [["N/A", "b", ""]]
 
 
-def test_without_a_quote_character_quotes_are_data() -> None:
+def test_without_a_quote_character_quotes_are_data():
     assert rows('a,b\r\n"x,y"\r\n', quote="") == [['"x', 'y"']]
 
 
-def test_blank_lines_are_skipped_and_not_counted() -> None:
+def test_blank_lines_are_skipped_and_not_counted():
     assert rows('\r\n\r\na\r\n\r\n1\r\n""\r\n\r\n2') == [["1"], [""], ["2"]]
     assert refused("a,b\r\n\r\n1,2\r\n\r\n3\r\n").startswith("Orders/1.csv, row 2: ")
 
@@ -115,14 +107,14 @@ def test_blank_lines_are_skipped_and_not_counted() -> None:
         ("a,b\r\n1,2\r\n", "\r", True),
     ],
 )
-def test_other_line_ends_are_accepted_and_reported(text: str, declared: str, differs: bool) -> None:  # noqa: FBT001 - a row of the table
+def test_other_line_ends_are_accepted_and_reported(text, declared, differs):
     for cuts in ((), range(len(text))):
         records, reader = read(text, TextDialect(row_separator=declared), cuts)
         assert records == [["a", "b"], ["1", "2"]]
         assert reader.other_line_ends is differs
 
 
-def test_line_ends_inside_quotes_are_not_compared() -> None:
+def test_line_ends_inside_quotes_are_not_compared():
     records, reader = read('a\r\n"x\ny"\r\n')
     assert (records[1], reader.other_line_ends) == (["x\ny"], False)
 
@@ -141,13 +133,13 @@ def test_line_ends_inside_quotes_are_not_compared() -> None:
         ('a,b\r\n"1\r\n2","3",4\r\n', "row 1: more than 2 fields for 2"),
     ],
 )
-def test_corrupt_text_is_rejected_at_its_row(text: str, fault: str) -> None:
+def test_corrupt_text_is_rejected_at_its_row(text, fault):
     message = refused(text)
     assert fault in message
     assert message.endswith("[ME061]")
 
 
-def test_rows_before_a_fault_are_given_first() -> None:
+def test_rows_before_a_fault_are_given_first():
     reader = RecordReader(TextDialect(), "f")
     records = reader.records(["a\r\n1\r\n2\r\n3,4\r\n"])
     assert next(records) == [["a"], ["1"], ["2"]]
@@ -159,24 +151,24 @@ def test_rows_before_a_fault_are_given_first() -> None:
     "row",
     ["x" * 101, "\u00e4" * 51, '"' + "x\n" * 51, '"' + "x" * 50 + "\n" + "x" * 50 + '"', '"' + "x" * 100 + '"'],
 )
-def test_a_row_beyond_the_limit_is_rejected(row: str) -> None:
+def test_a_row_beyond_the_limit_is_rejected(row):
     for text in (f"h\n{row}", f'h\n{row}"\n', f"h\n{row}\n1\n"):
         assert "[ME075]" in refused(text, row_bytes=100)
 
 
-def test_a_row_at_the_limit_is_read() -> None:
+def test_a_row_at_the_limit_is_read():
     assert len(read("h\n" + "x" * 100 + "\n", row_bytes=100)[0]) == 2
 
 
-def test_a_row_over_two_lines_is_counted_once() -> None:
+def test_a_row_over_two_lines_is_counted_once():
     row = '"' + "x" * 48 + "\n" + "x" * 48 + '"\n'
     assert len(read("h\n" + row * 3, row_bytes=100)[0]) == 4
 
 
-def test_an_endless_row_is_rejected_early() -> None:
+def test_an_endless_row_is_rejected_early():
     taken = []
 
-    def endless() -> Any:
+    def endless():
         while True:
             taken.append("x" * 100)
             yield taken[-1]
@@ -187,7 +179,7 @@ def test_an_endless_row_is_rejected_early() -> None:
     assert len(taken) <= 12
 
 
-def test_hostile_rows_take_little_time() -> None:
+def test_hostile_rows_take_little_time():
     many = 1 << 17
     assert "never closed" in refused('h\n"' + '""' * many)
     assert "fields" in refused("h\n" + ',"x"' * (many // 2))
@@ -195,8 +187,8 @@ def test_hostile_rows_take_little_time() -> None:
     assert rows('h\n"' + '""' * many + '"\n') == [['"' * many]]
 
 
-def test_undecodable_bytes_are_rejected_at_their_row() -> None:
-    def texts() -> Any:
+def test_undecodable_bytes_are_rejected_at_their_row():
+    def texts():
         yield "h\r\n1\r\n2"
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "")
 
@@ -204,7 +196,7 @@ def test_undecodable_bytes_are_rejected_at_their_row() -> None:
         list(RecordReader(TextDialect(), "f").records(texts()))
 
 
-def written(records: list[list[str | None]], dialect: TextDialect, styles: Sequence[int]) -> str:
+def written(records, dialect, styles):
     """A reference writer: each field in one of the styles that a publisher may choose."""
     lines = []
     for number, record in enumerate(records):
@@ -213,7 +205,7 @@ def written(records: list[list[str | None]], dialect: TextDialect, styles: Seque
     return dialect.row_separator.join(lines) + dialect.row_separator
 
 
-def field(cell: str | None, dialect: TextDialect, style: int) -> str:
+def field(cell, dialect, style):
     if cell is None:
         return dialect.null_value if style % 2 else ""
     special = {dialect.column_separator, dialect.quote, "\r", "\n"}
@@ -232,11 +224,9 @@ def field(cell: str | None, dialect: TextDialect, style: int) -> str:
     st.lists(st.integers(0, 5), min_size=1, max_size=4),
     st.lists(st.integers(0, 200), max_size=6),
 )
-def test_what_a_publisher_writes_is_what_is_read(
-    records: list[list[str | None]], dialect: TextDialect, styles: list[int], cuts: list[int]
-) -> None:
+def test_what_a_publisher_writes_is_what_is_read(records, dialect, styles, cuts):
     width = len(records[0]) if records else 2
-    header: list[str | None] = [f"column {at}" for at in range(width)]
+    header = [f"column {at}" for at in range(width)]
     text = written([header, *records], dialect, styles)
     found, reader = read(text, dialect, cuts)
     assert found == [header, *records]
@@ -245,8 +235,8 @@ def test_what_a_publisher_writes_is_what_is_read(
 
 
 @given(st.text("ab\"'\\,;\r\n\t\u00e4", max_size=60), DIALECTS, st.lists(st.integers(0, 60), max_size=5))
-def test_any_cut_of_any_text_gives_the_same_outcome(text: str, dialect: TextDialect, cuts: list[int]) -> None:
-    def outcome(cut_at: Sequence[int]) -> object:
+def test_any_cut_of_any_text_gives_the_same_outcome(text, dialect, cuts):
+    def outcome(cut_at):
         try:
             return read(text, dialect, cut_at)[0]
         except RejectedFile as refusal:
@@ -260,7 +250,7 @@ def test_any_cut_of_any_text_gives_the_same_outcome(text: str, dialect: TextDial
 CODECS = ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "cp1252", "shift-jis", "gb18030", "ascii", "iso8859-1"]
 
 
-def decoding(content: bytes, codec: str, cuts: list[int]) -> tuple[str, bool]:
+def decoding(content, codec, cuts):
     """The text that was given, and whether it went on to the end."""
     given_texts = []
     try:
@@ -272,13 +262,13 @@ def decoding(content: bytes, codec: str, cuts: list[int]) -> tuple[str, bool]:
 
 
 @given(st.text(max_size=20), st.sampled_from(CODECS), st.lists(st.integers(0, 80), max_size=8))
-def test_text_survives_every_cut(text: str, codec: str, cuts: list[int]) -> None:
+def test_text_survives_every_cut(text, codec, cuts):
     content = text.encode(codec, "ignore")
     assert decoding(content, codec, cuts) == (content.decode(codec).removeprefix("\ufeff"), True)
 
 
 @given(st.text("ab\n\u00e4\u3042", max_size=12), st.sampled_from(["utf-8", "utf-16-le", "shift-jis"]), st.data())
-def test_all_good_text_is_given_before_a_bad_byte(text: str, codec: str, data: st.DataObject) -> None:
+def test_all_good_text_is_given_before_a_bad_byte(text, codec, data):
     content = text.encode(codec, "ignore")
     bad = {"utf-8": b"\xff", "utf-16-le": b"\x00\xdcx\x00", "shift-jis": b"\xff\xff"}[codec]
     cuts = data.draw(st.lists(st.integers(0, 60), max_size=6))
@@ -286,7 +276,7 @@ def test_all_good_text_is_given_before_a_bad_byte(text: str, codec: str, data: s
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [1, 2, 3]])
-def test_only_the_first_byte_order_mark_is_dropped(cuts: list[int]) -> None:
+def test_only_the_first_byte_order_mark_is_dropped(cuts):
     assert decoding("\ufeffa\ufeff".encode(), "utf-8", cuts) == ("a\ufeff", True)
     assert decoding(b"", "utf-8", cuts) == ("", True)
     assert decoding(b"\xfe\xff\x00a", "utf-16-le", cuts) == ("a", True)

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from mirror_engine.landing_zone.csv_dialect import TextDialect
-from mirror_engine.landing_zone.metadata import Metadata, parse
+from mirror_engine.landing_zone.metadata import parse
 
 PATH = "Orders/_metadata.json"
 TEXT = {
@@ -16,27 +15,27 @@ TEXT = {
 }
 
 
-def usable(properties: dict[str, Any]) -> Metadata:
+def usable(properties):
     metadata, said = parse(json.dumps(properties).encode(), PATH)
     assert metadata is not None, [diagnostic.full_message for diagnostic in said]
     return metadata
 
 
-def codes(properties: dict[str, Any]) -> list[str]:
+def codes(properties):
     return [diagnostic.code for diagnostic in parse(json.dumps(properties).encode(), PATH)[1]]
 
 
-def first(properties: dict[str, Any]) -> str:
+def first(properties):
     metadata, said = parse(json.dumps(properties).encode(), PATH)
     assert metadata is None
     return said[0].full_message
 
 
-def options(**given_options: object) -> TextDialect:
+def options(**given_options):
     return usable({**TEXT, "FileFormatTypeProperties": given_options}).dialect
 
 
-def test_declared_types_become_deltas() -> None:
+def test_declared_types_become_deltas():
     words = {
         "String": "string",
         "Int16": "short",
@@ -56,18 +55,18 @@ def test_declared_types_become_deltas() -> None:
     assert metadata.time_columns == {"c9"}
 
 
-def test_a_declared_column_is_not_null_unless_it_says_so() -> None:
+def test_a_declared_column_is_not_null_unless_it_says_so():
     columns = [{"Name": "Id", "DataType": "Int32"}, {"Name": "City", "DataType": "String", "IsNullable": "true"}]
     metadata = usable({**TEXT, "SchemaDefinition": {"Columns": columns}})
     assert [column.nullable for column in metadata.declared_columns] == [False, True]
 
 
-def test_a_declared_row_marker_changes_nothing() -> None:
+def test_a_declared_row_marker_changes_nothing():
     columns = [{"Name": "Id", "DataType": "Int32"}, {"Name": "__rowmarker__", "DataType": "Int32"}]
     assert usable({**TEXT, "SchemaDefinition": {"Columns": columns}}) == usable(TEXT)
 
 
-def test_a_not_null_column_outside_the_key_is_warned_of() -> None:
+def test_a_not_null_column_outside_the_key_is_warned_of():
     columns = [{"Name": "ID", "DataType": "Int32"}, {"Name": "City", "DataType": "String"}]
     _, said = parse(json.dumps({**TEXT, "SchemaDefinition": {"Columns": columns}}).encode(), PATH)
     assert [(diagnostic.code, diagnostic.column) for diagnostic in said] == [("ME059", "City")]
@@ -84,24 +83,24 @@ def test_a_not_null_column_outside_the_key_is_warned_of() -> None:
         ({"Name": "a", "DataType": "String", "IsNullable": "maybe"}, 'IsNullable of column a is "maybe"'),
     ],
 )
-def test_faulty_columns_are_named(column: dict[str, Any], fault: str) -> None:
+def test_faulty_columns_are_named(column, fault):
     columns = [{"Name": "Id", "DataType": "Int32"}, column]
     assert fault in first({**TEXT, "SchemaDefinition": {"Columns": columns}})
 
 
 @pytest.mark.parametrize("definition", [{}, {"Columns": []}, {"Columns": "Id"}, {"Columns": ["Id"]}, "Id"])
-def test_a_schema_without_columns_is_unusable(definition: object) -> None:
+def test_a_schema_without_columns_is_unusable(definition):
     assert "SchemaDefinition" in first({**TEXT, "SchemaDefinition": definition})
 
 
-def test_text_options_may_be_nested_or_flat() -> None:
+def test_text_options_may_be_nested_or_flat():
     flat = usable({**TEXT, "ColumnSeparator": ";", "nullvalue": "N/A"}).dialect
     assert flat == options(ColumnSeparator=";", NullValue="N/A") == TextDialect(column_separator=";", null_value="N/A")
     both = {**TEXT, "ColumnSeparator": ";", "FileFormatTypeProperties": {"ColumnSeparator": "|"}}
     assert "given twice with two values" in first(both)
 
 
-SPELLINGS: dict[tuple[str, str], dict[str, str]] = {
+SPELLINGS = {
     ("RowSeparator", "row_separator"): {"\n": "\n", "\\r\\n": "\r\n", "\r": "\r"},
     ("ColumnSeparator", "column_separator"): {"\\t": "\t", "Tab": "\t", "|": "|"},
     ("QuoteCharacter", "quote"): {"'": "'", "": ""},
@@ -123,12 +122,12 @@ SPELLINGS: dict[tuple[str, str], dict[str, str]] = {
 
 
 @pytest.mark.parametrize(("option", "field"), SPELLINGS)
-def test_text_options_are_read_in_every_spelling(option: str, field: str) -> None:
+def test_text_options_are_read_in_every_spelling(option, field):
     spellings = SPELLINGS[option, field]
     assert {written: getattr(options(**{option: written}), field) for written in spellings} == spellings
 
 
-OTHERS: dict[str, list[object]] = {
+OTHERS = {
     "FirstRowAsHeader": [False, "no"],
     "RowSeparator": [";"],
     "ColumnSeparator": ["", ":"],
@@ -140,11 +139,11 @@ OTHERS: dict[str, list[object]] = {
 
 
 @pytest.mark.parametrize(("option", "written"), [(option, value) for option in OTHERS for value in OTHERS[option]])
-def test_other_text_options_are_rejected(option: str, written: object) -> None:
+def test_other_text_options_are_rejected(option, written):
     message = first({**TEXT, "FileFormatTypeProperties": {option: written}})
     assert message.startswith(f"{PATH}: `{option}` is ")
     assert message.endswith("[ME056]")
 
 
-def test_the_header_may_be_declared_as_text() -> None:
+def test_the_header_may_be_declared_as_text():
     assert codes({**TEXT, "FileFormatTypeProperties": {"FirstRowAsHeader": "true"}}) == ["ME013"]

@@ -53,7 +53,7 @@ KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", 
         ("string", " as it is ", " as it is "),
     ],
 )
-def test_a_cell_means_its_value(kind: str, text: str, value: object) -> None:
+def test_a_cell_means_its_value(kind, text, value):
     assert parser(kind)(text) == value
     assert type(parser(kind)(text)) is type(value)
 
@@ -85,14 +85,14 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("kind", "fault", "text"), [(*key, text) for key, texts in INVALID.items() for text in texts])
-def test_a_cell_of_another_form_is_rejected(kind: str, fault: str, text: str) -> None:
+def test_a_cell_of_another_form_is_rejected(kind, fault, text):
     with pytest.raises(CellFault) as caught:
         parser(kind)(text)
     assert caught.value.fault == fault
 
 
 @given(st.sampled_from(KINDS), st.text("0123456789+-.eE:TZ aftrulsNInAB=/\u0663\u00a0\n", max_size=30))
-def test_any_text_is_a_value_or_a_fault(kind: str, text: str) -> None:
+def test_any_text_is_a_value_or_a_fault(kind, text):
     try:
         value = parser(kind)(text)
     except CellFault:
@@ -101,7 +101,7 @@ def test_any_text_is_a_value_or_a_fault(kind: str, text: str) -> None:
 
 
 @given(st.datetimes(), st.integers(-14 * 60, 14 * 60))
-def test_an_instant_is_the_same_under_every_offset(local: datetime, minutes: int) -> None:
+def test_an_instant_is_the_same_under_every_offset(local, minutes):
     stamped = local.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     try:
         meant = stamped.astimezone(UTC)
@@ -111,7 +111,7 @@ def test_an_instant_is_the_same_under_every_offset(local: datetime, minutes: int
 
 
 @given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.binary(max_size=20))
-def test_what_is_written_is_what_is_meant(number: int, real: float, content: bytes) -> None:
+def test_what_is_written_is_what_is_meant(number, real, content):
     assert parser("double")(repr(real)) == real
     assert parser("binary")(base64.b64encode(content).decode()) == content
     if -(2**63) <= number < 2**63:

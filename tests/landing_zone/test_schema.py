@@ -13,7 +13,6 @@ from mirror_engine.landing_zone.schema import (
     VOID,
     Column,
     Incoming,
-    Merged,
     TableSchema,
     check_absent_columns,
     folded,
@@ -30,115 +29,101 @@ TABLE = TableSchema((ID, CITY))
 FILE = Incoming("Orders/1.parquet", (ID, CITY), key_columns=("Id",), table_is_empty=False)
 
 
-def codes(merged):
-    return [said.code for said in merged.diagnostics]
+ID_NOT_NULL = replace(ID, nullable=False)
+ZIP, DAY = Column("Zip", "string"), Column("day", "string")
+UNKNOWN_CITY = Column("City", VOID)
+
+# the table before, how the file differs from FILE, the columns after or the refusal; diagnostics and absent columns
+MERGES = {
+    "the first file makes the schema in its own order": (None, {"columns": (CITY, ID)}, (CITY, ID)),
+    "the same columns": (TABLE, {}, (ID, CITY)),
+    "a new column joins at the end and a missing one stays": (
+        *(TABLE, {"columns": (ZIP, ID)}, (ID, CITY, ZIP), ["ME054"], (CITY,)),
+    ),
+    "partition columns come last and are strings": (None, {"partition_columns": ("day",)}, (ID, CITY, DAY)),
+    "and stay last": (
+        *(TableSchema((ID, CITY, DAY), ("day",)), {"columns": (ID, CITY, ZIP), "partition_columns": ("day",)}),
+        *((ID, CITY, ZIP, DAY), ["ME054"]),
+    ),
+    "a key may be a partition column": (
+        *(None, {"key_columns": ("Id", "day"), "partition_columns": ("day",)}, (ID, CITY, DAY)),
+    ),
+    "a folder column that the table has in another type": (
+        *(TableSchema((ID, Column("day", "date"))), {"partition_columns": ("day",)}, "ME044"),
+    ),
+    "a new not-null column": (TABLE, {"columns": (ID, CITY, replace(ZIP, nullable=False))}, "ME046"),
+    "a new not-null column of an empty table": (
+        *(TABLE, {"columns": (ID, CITY, replace(ZIP, nullable=False)), "table_is_empty": True}),
+        *((ID, CITY, replace(ZIP, nullable=False)), ["ME054"]),
+    ),
+    "not null against nullable is a warning": (TABLE, {"columns": (ID_NOT_NULL, CITY)}, (ID, CITY), ["ME047"]),
+    "and an error under strict": (TABLE, {"columns": (ID_NOT_NULL, CITY), "strict": True}, "ME047"),
+    "not null against not null": (
+        *(TableSchema((ID_NOT_NULL, CITY)), {"columns": (ID_NOT_NULL, CITY)}, (ID_NOT_NULL, CITY)),
+    ),
+    "nullable against not null": (TableSchema((ID_NOT_NULL, CITY)), {}, (ID_NOT_NULL, CITY)),
+    "the first spelling wins": (TABLE, {"columns": (ID, Column("CITY", "string"))}, (ID, CITY), ["ME052"]),
+    "two columns of one name": (None, {"columns": (ID, CITY, CITY)}, "ME053"),
+    "two columns of one name in other case": (None, {"columns": (ID, CITY, Column("CITY", "string"))}, "ME053"),
+    "keys are found ignoring case": (TABLE, {"key_columns": ("ID",)}, (ID, CITY), ["ME052"]),
+    "a key that the file lacks": (TABLE, {"columns": (CITY,)}, "ME018"),
+    "a key that nobody has": (None, {"key_columns": ("Nr",)}, "ME018"),
+    "an all-null column reads as integer": (
+        *(None, {"columns": (ID, UNKNOWN_CITY)}, (ID, Column("City", "integer")), ["ME045"]),
+    ),
+    "and so conflicts with another type": (TABLE, {"columns": (ID, UNKNOWN_CITY)}, "ME044"),
+    "or makes no claim": (None, {"columns": (ID, UNKNOWN_CITY), "untyped_nulls": True}, (ID,)),
+    "and so conflicts with none": (TABLE, {"columns": (ID, UNKNOWN_CITY), "untyped_nulls": True}, (ID, CITY)),
+    "an untyped key claims integer, as no table is without its key": (
+        *(None, {"columns": (Column("Id", VOID), CITY), "untyped_nulls": True}),
+        *((Column("Id", "integer"), CITY), ["ME045"]),
+    ),
+    "as no table is without columns": (
+        *(None, {"columns": (UNKNOWN_CITY,), "key_columns": (), "untyped_nulls": True}),
+        *((Column("City", "integer"),), ["ME045"]),
+    ),
+    "declared columns are there though the file lacks them": (
+        *(None, {"columns": (CITY,), "declared": (ID, CITY), "key_columns": ("City",)}, (ID, CITY), [], (ID,)),
+    ),
+    **{
+        f"{comes} is not merged into {known}": (
+            *(TableSchema((ID, Column("V", known))), {"columns": (ID, Column("V", comes))}, "ME044"),
+        )
+        for known, comes in [
+            *(("integer", "long"), ("float", "double"), ("date", "timestamp"), ("string", "integer")),
+            *(("decimal(10,2)", "decimal(11,2)"), ("decimal(10,2)", "decimal(10,3)")),
+            *(("integer", "string"), ("integer", "short")),
+        ]
+    },
+}
 
 
 def refused(current, incoming):
     with pytest.raises(RejectedFile) as caught:
         merge(current, incoming)
-    return caught.value
+    return caught.value.diagnostic
 
 
-def test_the_first_file_makes_the_schema_in_its_own_order_without_a_word():
-    merged = merge(None, replace(FILE, columns=(CITY, ID)))
-    assert merged == Merged(TableSchema((CITY, ID)), {"City": "City", "Id": "Id"})
-
-
-def test_the_same_columns_have_no_diagnostic():
-    assert merge(TABLE, FILE) == Merged(TABLE, {"Id": "Id", "City": "City"})
-
-
-@pytest.mark.parametrize(
-    ("known", "comes"),
-    [
-        ("integer", "long"),
-        ("float", "double"),
-        ("decimal(10,2)", "decimal(11,2)"),
-        ("decimal(10,2)", "decimal(10,3)"),
-        ("date", "timestamp"),
-        ("string", "integer"),
-        ("integer", "string"),
-        ("integer", "short"),
-    ],
-)
-def test_any_other_type_is_rejected_widening_included(known, comes):
-    error = refused(TableSchema((ID, Column("V", known))), replace(FILE, columns=(ID, Column("V", comes))))
-    assert error.diagnostic.code == "ME044"
-    assert error.diagnostic.column == "V"
+@pytest.mark.parametrize("case", MERGES)
+def test_schemas_merge_as_the_protocol_says(case):
+    table, changes, after, *also = MERGES[case]
+    incoming = replace(FILE, **changes)
+    if isinstance(after, str):
+        assert refused(table, incoming).code == after
+        return
+    merged = merge(table, incoming)
+    assert merged.schema.columns == after
+    codes = [said.code for said in merged.diagnostics]
+    assert [codes, merged.absent] == also + [[], ()][len(also) :]
+    assert set(merged.spelling.values()) <= set(merged.schema.names)
 
 
 def test_a_type_mismatch_speaks_fabrics_own_words():
-    error = refused(TABLE, replace(FILE, columns=(ID, Column("City", "long", nullable=False))))
-    assert error.diagnostic.message == (
+    incoming = replace(FILE, columns=(ID, Column("City", "long", nullable=False)))
+    assert refused(TABLE, incoming).message == (
         "Schema merge failure due to potential invalid input. Cause: Type mismatch for column 'City'. "
         "Incoming type: 'long' (Nullable: False), existing type: 'string' (Nullable: True)."
     )
-
-
-def test_a_new_nullable_column_joins_at_the_end_and_a_missing_one_stays():
-    merged = merge(TABLE, replace(FILE, columns=(Column("Zip", "string"), ID)))
-    assert merged.schema.names == ("Id", "City", "Zip")
-    assert merged.absent == (CITY,)
-    assert [said.message for said in merged.diagnostics] == ["columns added: Zip; columns missing: City"]
-
-
-def test_partition_columns_stay_last_and_are_strings():
-    first = merge(None, replace(FILE, partition_columns=("day",)))
-    assert first.schema == TableSchema((ID, CITY, Column("day", "string")), ("day",))
-    later = merge(first.schema, replace(FILE, columns=(ID, CITY, Column("Zip", "string")), partition_columns=("day",)))
-    assert later.schema.names == ("Id", "City", "Zip", "day")
-    assert later.absent == ()
-
-
-def test_a_key_may_be_a_partition_column():
-    assert codes(merge(None, replace(FILE, key_columns=("Id", "day"), partition_columns=("day",)))) == []
-
-
-def test_a_folder_column_that_the_table_has_in_another_type_is_rejected():
-    assert (
-        refused(TableSchema((ID, Column("day", "date"))), replace(FILE, partition_columns=("day",))).diagnostic.code
-        == "ME044"
-    )
-
-
-@pytest.mark.parametrize(("empty", "code"), [(False, "ME046"), (True, None)])
-def test_a_new_not_null_column_needs_an_empty_table(empty, code):
-    incoming = replace(FILE, columns=(ID, CITY, Column("Zip", "string", nullable=False)), table_is_empty=empty)
-    if code:
-        assert refused(TABLE, incoming).diagnostic.code == code
-    else:
-        assert not merge(TABLE, incoming).schema.columns[-1].nullable
-
-
-def test_not_null_against_nullable_is_a_warning_and_an_error_under_strict():
-    incoming = replace(FILE, columns=(replace(ID, nullable=False), CITY))
-    merged = merge(TABLE, incoming)
-    assert codes(merged) == ["ME047"]
-    assert merged.schema == TABLE
-    assert refused(TABLE, replace(incoming, strict=True)).diagnostic.code == "ME047"
-
-
-def test_not_null_against_not_null_is_as_it_should_be():
-    columns = (replace(ID, nullable=False), CITY)
-    assert codes(merge(TableSchema(columns), replace(FILE, columns=columns))) == []
-
-
-def test_nullable_against_not_null_is_accepted_and_the_table_stays_not_null():
-    table = TableSchema((replace(ID, nullable=False), CITY))
-    assert merge(table, FILE) == Merged(table, {"Id": "Id", "City": "City"})
-
-
-def test_the_first_spelling_wins():
-    merged = merge(TABLE, replace(FILE, columns=(ID, Column("CITY", "string"))))
-    assert merged.schema == TABLE
-    assert merged.spelling == {"Id": "Id", "CITY": "City"}
-    assert codes(merged) == ["ME052"]
-
-
-@pytest.mark.parametrize("twin", ["City", "CITY"])
-def test_two_columns_of_one_name_in_one_file_are_rejected(twin):
-    assert refused(None, replace(FILE, columns=(ID, CITY, Column(twin, "string")))).diagnostic.code == "ME053"
 
 
 @pytest.mark.parametrize(
@@ -166,42 +151,9 @@ def test_names_that_no_table_can_have_are_rejected(name, reason):
         (None, replace(FILE, partition_columns=(name,))),
         (TableSchema((ID, CITY, column)), FILE),
     ]:
-        found = refused(current, incoming).diagnostic
+        found = refused(current, incoming)
         assert (found.code, found.column) == ("ME084", name)
         assert reason in found.message
-
-
-def test_keys_are_found_ignoring_case_and_missed_when_absent():
-    assert codes(merge(TABLE, replace(FILE, key_columns=("ID",)))) == ["ME052"]
-    assert refused(TABLE, replace(FILE, columns=(CITY,))).diagnostic.code == "ME018"
-    assert refused(None, replace(FILE, key_columns=("Nr",))).diagnostic.code == "ME018"
-
-
-def test_an_all_null_column_reads_as_integer():
-    merged = merge(None, replace(FILE, columns=(ID, Column("City", VOID))))
-    assert merged.schema.find("City") == Column("City", "integer")
-    assert codes(merged) == ["ME045"]
-    assert refused(TABLE, replace(FILE, columns=(ID, Column("City", VOID)))).diagnostic.code == "ME044"
-
-
-def test_an_all_null_column_makes_no_claim_where_it_shall_not():
-    incoming = replace(FILE, columns=(ID, Column("City", VOID)), untyped_nulls=True)
-    first = merge(None, incoming)
-    assert first == Merged(TableSchema((ID,)), {"Id": "Id"})
-    assert merge(TABLE, incoming) == Merged(TABLE, {"Id": "Id", "City": "City"})
-
-
-def test_an_untyped_key_claims_integer_all_the_same_as_no_table_is_without_its_key():
-    incoming = replace(FILE, columns=(Column("Id", VOID), CITY), untyped_nulls=True)
-    assert merge(None, incoming).schema.columns[0] == Column("Id", "integer")
-    assert merge(None, replace(incoming, columns=(Column("V", VOID),), key_columns=())).schema.names == ("V",)
-
-
-def test_declared_columns_are_there_though_the_file_lacks_them():
-    merged = merge(None, replace(FILE, columns=(CITY,), declared=(ID, CITY), key_columns=("City",)))
-    assert merged.schema == TABLE
-    assert merged.absent == (ID,)
-    assert codes(merged) == []
 
 
 @pytest.mark.parametrize(
@@ -216,11 +168,7 @@ def test_declared_columns_are_there_though_the_file_lacks_them():
         ({}, True, True),
     ],
 )
-def test_a_missing_not_null_column_is_rejected_unless_only_keys_are_read(
-    markers,
-    deletes_count,
-    refusal,
-):
+def test_a_missing_not_null_column_is_rejected_unless_only_keys_are_read(markers, deletes_count, refusal):
     incoming = replace(FILE, columns=(ID,))
     merged = merge(TableSchema((ID, replace(CITY, nullable=False))), incoming)
     if refusal:
