@@ -69,21 +69,13 @@ def read_unchanged(storage: Storage, path: str, entry: Entry) -> bytes | None:
     return content if storage.stat(path) == entry else None
 
 
-@dataclass(frozen=True)
-class _Scanned:
-    """A table folder as it was at an earlier scan."""
-
-    listings: Listings
-    listing: TableListing
-
-
 class TableFolders:
     """Scans table folders, and reads again only what changed since the last scan."""
 
     def __init__(self, storage: Storage, *, strict: bool) -> None:
         self._storage = storage
         self._strict = strict
-        self._scanned: dict[TableName, _Scanned] = {}
+        self._scanned: dict[TableName, tuple[Listings, TableListing]] = {}  # as they were at the last scan
 
     def scan(self, zone: str, name: TableName, entry: Entry) -> TableListing | None:
         """List a table folder of a zone in one state; None where it disappeared, or changed during each scan.
@@ -93,17 +85,17 @@ class TableFolders:
         """
         folder, here = f"{zone}/{name.folder}", entry
         for _ in range(MAX_SCANS):
-            before = self._scanned.get(name)
+            known_listings, known = self._scanned.get(name, (None, None))
             listings = self._listings(folder)
-            if listings and before and (before.listing.identity, before.listings) == (here.identity, listings):
-                return before.listing
+            if listings and known and known.identity == here.identity and known_listings == listings:
+                return known
             metadata = self._metadata(folder, name, listings[""]) if listings else None
             now = self._storage.stat(folder)
             if now is None or now.kind is not Kind.FOLDER:
                 return None
             if listings and metadata and now.identity == here.identity:
                 listing = self._listing(zone, name, here.identity, metadata, listings)
-                self._scanned[name] = _Scanned(listings, listing)
+                self._scanned[name] = listings, listing
                 return listing
             here = now
         return None
@@ -133,8 +125,7 @@ class TableFolders:
         if entry is None:
             return MetadataAbsent()
         etag = landed_file(METADATA_FILE, entry).etag
-        before = self._scanned.get(name)
-        known = before.listing.metadata if before else MetadataAbsent()
+        known = self._scanned[name][1].metadata if name in self._scanned else MetadataAbsent()
         if not isinstance(known, MetadataAbsent) and known.etag == etag:
             return known
         content = read_unchanged(self._storage, f"{folder}/{METADATA_FILE}", entry)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.tables.base import BatchRecord, TableSnapshot
+    from mirror_engine.tables.base import TableSnapshot
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,14 @@ def _reconcile_folder(context: EngineContext, folder: str) -> bool:
                 reconcile(context, table, None)
         return True
     if state.record:
-        _adopt_identity(context, state.record)
+        # an empty ledger takes over the identity of the mirror
+        for name, value in ((MIRROR, state.record.mirror), (ROOT_IDENTITY, state.record.root_identity)):
+            if not context.ledger.get_property(name):
+                context.ledger.set_property(name, value)
     owner = owner_of(context, folder, state)
     if owner:
         reconcile(context, owner, state)
     return owner is not None
-
-
-def _adopt_identity(context: EngineContext, record: BatchRecord) -> None:
-    """Copy the identity of the mirror from a table into an empty ledger."""
-    for name, value in ((MIRROR, record.mirror), (ROOT_IDENTITY, record.root_identity)):
-        if not context.ledger.get_property(name):
-            context.ledger.set_property(name, value)
 
 
 def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | None) -> None:

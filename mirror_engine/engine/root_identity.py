@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -71,21 +71,14 @@ def is_locked(root: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class RootIdentity:
+class RootIdentity(NamedTuple):
     """Identities of folders that no publisher recreates: when they change, ROOT was copied, moved or restored."""
 
     tables: str
     zone: str
 
     def __str__(self) -> str:
-        return f"{self.tables}|{self.zone}"
-
-    @classmethod
-    def parse(cls, text: str) -> RootIdentity:
-        """Parse the text that `str` returns."""
-        tables, _, zone = text.partition("|")
-        return cls(tables, zone)
+        return "|".join(self)
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,7 @@ class RootIdentityCheck:
         tables = context.storage.stat(TABLES)
         now = RootIdentity(tables.identity if tables else "", zone.identity)
         known = context.ledger.get_property(ROOT_IDENTITY)
-        return cls(context, zone, now, RootIdentity.parse(known) if known else now)
+        return cls(context, zone, now, RootIdentity(*known.split("|", 1)) if known else now)
 
     @property
     def is_mount_lost(self) -> bool:

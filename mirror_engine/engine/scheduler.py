@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -81,12 +80,6 @@ class TableScheduler:
             self._pool.submit(self._step, task, stop)
 
 
-@dataclass(frozen=True)
-class _Pause:
-    failures: int
-    until: float
-
-
 class Backoff:
     """Growing pauses before failed tables are retried; None is the landing zone as a whole.
 
@@ -98,25 +91,23 @@ class Backoff:
     def __init__(self, first_seconds: float, longest_seconds: float) -> None:
         self._first_seconds = first_seconds
         self._longest_seconds = longest_seconds
-        self._pauses: dict[TableName | None, _Pause] = {}
+        self._pauses: dict[TableName | None, tuple[int, float]] = {}  # how many failures, and until when
 
     @property
     def waiting(self) -> set[TableName | None]:
         """Those whose retry is not due yet."""
         now = time.monotonic()
-        return {table for table, pause in self._pauses.items() if pause.until > now}
+        return {table for table, (_, until) in self._pauses.items() if until > now}
 
     def is_over(self, table: TableName | None) -> bool:
         """Whether a table failed and its retry is due."""
-        pause = self._pauses.get(table)
-        return pause is not None and pause.until <= time.monotonic()
+        return table in self._pauses and self._pauses[table][1] <= time.monotonic()
 
     def failed(self, table: TableName | None) -> float:
         """Begin the next pause of a table; returns its seconds."""
-        before = self._pauses.get(table)
-        failures = before.failures + 1 if before else 1
-        seconds = min(self._first_seconds * 2.0 ** (failures - 1), self._longest_seconds)
-        self._pauses[table] = _Pause(failures, time.monotonic() + seconds)
+        failures, _ = self._pauses.get(table, (0, 0.0))
+        seconds = min(self._first_seconds * 2.0**failures, self._longest_seconds)
+        self._pauses[table] = failures + 1, time.monotonic() + seconds
         return seconds
 
     def succeeded(self, *tables: TableName | None) -> None:
@@ -131,5 +122,5 @@ class Backoff:
     def next_seconds(self, longest: float, but: Collection[TableName | None] = ()) -> float:
         """Seconds until the first retry of a table that is not among `but`, at most `longest`."""
         now = time.monotonic()
-        due = (max(pause.until - now, 0.0) for table, pause in self._pauses.items() if table not in but)
+        due = (max(until - now, 0.0) for table, (_, until) in self._pauses.items() if table not in but)
         return min([longest, *due])

@@ -75,7 +75,12 @@ def read_json(content: bytes) -> object:
         raise JsonFault(text, text.find(name), f"{name} is not a JSON number")
 
     try:
-        value: object = json.loads(text, object_pairs_hook=_object, parse_int=float, parse_constant=reject_constant)
+        value: object = json.loads(
+            text,
+            object_pairs_hook=lambda pairs: JsonObject(tuple(pairs)),
+            parse_int=float,
+            parse_constant=reject_constant,
+        )
         _check_depth(value)
     except json.JSONDecodeError as error:
         raise _explained(text, error) from None
@@ -87,10 +92,6 @@ def read_json(content: bytes) -> object:
         except UnicodeEncodeError:
             raise JsonFault(text, surrogate.start(), "half of a surrogate pair is not a character") from None
     return value
-
-
-def _object(pairs: list[tuple[str, object]]) -> JsonObject:
-    return JsonObject(tuple(pairs))
 
 
 def _decoded(content: bytes) -> str:
@@ -139,15 +140,7 @@ Member = TypeVar("Member", bound=Enum)
 
 
 class Unreadable(Exception):
-    """A value without a meaning here.
-
-    Attributes:
-        known: the expected values, in words.
-    """
-
-    def __init__(self, known: str) -> None:
-        super().__init__(known)
-        self.known = known
+    """A value without a meaning here; says the expected values, in words."""
 
 
 @dataclass
@@ -204,7 +197,7 @@ class PropertyReader:
                 meant = meaning(value)
             except Unreadable as error:
                 named = {"option" if code == "ME056" else "property": called}
-                self.reject(code, **named, found=shown(value), known=error.known)
+                self.reject(code, **named, found=shown(value), known=str(error))
                 continue
             if isinstance(meant, bool) and isinstance(value, str):
                 self.note("ME013", property=called)

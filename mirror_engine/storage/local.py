@@ -45,31 +45,24 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 TEMPORARY_PREFIX = ".mirror-engine-"  # the protocol ignores names that begin with a dot (LZ-1.6)
 
 
-class os_errors:  # noqa: N801 - a context manager, cheaper than a generator
+@contextmanager
+def os_errors(operation: str, path: str) -> Iterator[None]:
     """Raise `StorageUnavailable` for an OSError."""
-
-    def __init__(self, operation: str, path: str) -> None:
-        self._operation = operation
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, OSError):
-            place = printable(self._path) or "ROOT"
-            message = f"{place}: cannot {self._operation} it: {error.strerror or error}"
-            raise StorageUnavailable(message, HELP.get(error.errno or 0, OTHER_HELP)) from error
+    try:
+        yield
+    except OSError as error:
+        message = f"{printable(path) or 'ROOT'}: cannot {operation} it: {error.strerror or error}"
+        raise StorageUnavailable(message, HELP.get(error.errno or 0, OTHER_HELP)) from error
 
 
-class ignore_absent:  # noqa: N801 - as above
+@contextmanager
+def ignore_absent() -> Iterator[None]:
     """Suppress errors that say that a path is absent, or reached only through a link."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        return isinstance(error, OSError) and error.errno in ABSENT
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in ABSENT:
+            raise
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
