@@ -8,7 +8,6 @@ import stat
 import subprocess
 from datetime import datetime, timedelta, timezone
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 import pytest
 import trustme
@@ -18,9 +17,6 @@ from wire import connected, running
 
 from mirror_engine.onelake import authority
 from mirror_engine.onelake.authority import create_authority
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -34,15 +30,15 @@ def made(tmp_path):
     return create_authority(tmp_path / "tls", now=NOW)
 
 
-def certificate(path: Path) -> x509.Certificate:
+def certificate(path):
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def mode(path: Path) -> int:
+def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def silent(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+async def silent(scope, receive, send):  # noqa: ARG001 - an ASGI application
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
 
@@ -137,7 +133,7 @@ def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(made, t
     assert len(roots(inner.bundle)) == len(roots(made.bundle)) > 1
 
 
-def roots(bundle: Path) -> list[bytes]:
+def roots(bundle):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(bundle)
     return context.get_ca_certs(binary_form=True)

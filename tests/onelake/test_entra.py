@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import time
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
@@ -15,9 +14,6 @@ from wire import exchange, request, running, status_of
 
 from mirror_engine.onelake.entra import az, entra_app, install_az
 from mirror_engine.onelake.hosts import LOGINS
-
-if TYPE_CHECKING:
-    from mirror_engine.onelake.network import Listeners
 
 GRANT = {"grant_type": "client_credentials", "client_id": "c", "client_secret": "x"}
 
@@ -28,13 +24,13 @@ def emulator():
         yield started
 
 
-def asked(emulator: Listeners, method: str, target: str, form: bytes = b"") -> tuple[int, dict]:
+def asked(emulator, method, target, form=b""):
     length = f"Content-Length: {len(form)}"
     answer = exchange(emulator.http_port, request(method, target, LOGINS[0], length, body=form))
     return status_of(answer), json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
-def claims(token: str) -> dict:
+def claims(token):
     part = token.split(".")[1]
     return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
@@ -13,13 +12,10 @@ from wire import ONELAKE, connected, exchange, request, rest_of, running, status
 from mirror_engine.onelake.entra import entra_app
 from mirror_engine.onelake.hosts import LOGINS, host_of
 
-if TYPE_CHECKING:
-    from mirror_engine.onelake.network import Listeners
-
 SECRET = "let me in"  # noqa: S105 - a test's own
 
 
-async def services(scope, receive, send) -> None:
+async def services(scope, receive, send):
     """Entra behind its host name, and 204 behind all others."""
     if host_of(scope["headers"]) in LOGINS:
         await entra_app(SECRET)(scope, receive, send)
@@ -68,7 +64,7 @@ def test_foreign_origins_are_rejected(unlocked, origin, status):
     assert status_of(exchange(unlocked.http_port, asked)) == status
 
 
-def said(locked: Listeners, *headers: str, host: str = "localhost") -> int:
+def said(locked, *headers, host="localhost"):
     return status_of(exchange(locked.http_port, request("GET", "/", host, *headers)))
 
 

@@ -17,7 +17,7 @@ from mirror_engine.onelake.network import Listeners
 pytestmark = pytest.mark.slow
 
 
-async def counting(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+async def counting(scope, receive, send):  # noqa: ARG001 - an ASGI application
     """Answers with how many bytes of a body came."""
     count, goes_on = 0, True
     while goes_on:
@@ -40,7 +40,7 @@ def small():
         yield started
 
 
-def body_of(answer: bytes) -> bytes:
+def body_of(answer):
     return answer.partition(b"\r\n\r\n")[2]
 
 
@@ -161,7 +161,7 @@ def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch):
         assert _eventually(lambda: status_of(exchange(emulator.http_port, request())) == 200)
 
 
-def _eventually(is_so) -> bool:
+def _eventually(is_so):
     ends = time.monotonic() + 5
     while not is_so() and time.monotonic() < ends:
         time.sleep(0.02)

@@ -13,7 +13,7 @@ from mirror_engine.onelake import network as proxy
 pytestmark = pytest.mark.slow
 
 
-async def named(scope, receive, send) -> None:  # noqa: ARG001 - an ASGI application
+async def named(scope, receive, send):  # noqa: ARG001 - an ASGI application
     """Answers with the host that was asked for."""
     host = dict(scope["headers"])[b"host"]
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(host))]})
@@ -26,7 +26,7 @@ def emulator():
         yield started
 
 
-def connect(target: str) -> bytes:
+def connect(target):
     return f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Connection: keep-alive\r\n\r\n".encode("latin-1")
 
 

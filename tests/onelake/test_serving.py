@@ -8,7 +8,6 @@ import stat
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
@@ -19,20 +18,17 @@ from mirror_engine.onelake import connection
 from mirror_engine.onelake.connection import Listening, StateFolder
 from mirror_engine.onelake.serving import Server, ServerPlan
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = pytest.mark.slow
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 AUTHORIZED = f"Authorization: Bearer {TOKEN}"
 
 
-def served(store: Path, **options: object) -> Server:
+def served(store, **options):
     return Server(ServerPlan(store, has_engines=False, **options), on_error=pytest.fail)
 
 
-def asked(url: str, target: str = "/", *headers: str) -> bytes:
+def asked(url, target="/", *headers):
     return exchange(int(url.rstrip("/").rpartition(":")[2]), request("GET", target, "localhost", *headers))
 
 

@@ -25,9 +25,7 @@ from mirror_engine.tables.passthrough import CopiedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from mirror_engine.tables.base import DeltaWriter
 
 UTC = pa.timestamp("us", "UTC")
 NAIVE = pa.timestamp("us")
@@ -43,7 +41,7 @@ def files_of_every_size(monkeypatch):
 class Zone:
     """One table folder, and a mirror of it."""
 
-    def __init__(self, root: Path, writer: DeltaWriter | None = None, metadata: dict[str, Any] | None = None) -> None:
+    def __init__(self, root, writer=None, metadata=None):
         self.root, self.writer = root, writer or MemoryDeltaWriter()
         self.folder = root / "Files/LandingZone/T"
         self.folder.mkdir(parents=True)
@@ -51,20 +49,20 @@ class Zone:
         self.landed = 0
         self.config: dict[str, Any] = {}
 
-    def land(self, table: pa.Table, **options: Any) -> Path:
+    def land(self, table, **options):
         self.landed += 1
         path = self.folder / f"{self.landed:020}.parquet"
         pq.write_table(table, path, **{"store_schema": False, **options})
         return path
 
-    def mirror(self) -> Mirror:
+    def mirror(self):
         return Mirror(self.root, Config(**self.config), writer=self.writer)
 
-    def sync(self) -> RunResult:
+    def sync(self):
         with self.mirror() as mirror:
             return mirror.sync().result
 
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self):
         """All there is to compare with another way to the same table."""
         with self.mirror() as mirror:
             status = mirror.status().tables[0]
@@ -77,7 +75,7 @@ class Zone:
                 "files": sorted((file.path, file.state, file.rows) for file in status.files),
             }
 
-    def ways(self) -> dict[str, str]:
+    def ways(self):
         """How each file got there, and why not as it lay."""
         with self.mirror() as mirror:
             commits = mirror.history("T")
@@ -88,7 +86,7 @@ class Zone:
         }
 
 
-def rows(start: int, count: int, **more: Any) -> pa.Table:
+def rows(start, count, **more):
     ids = list(range(start, start + count))
     columns: dict[str, Any] = {
         "id": pa.array(ids, pa.int64()),
@@ -100,7 +98,7 @@ def rows(start: int, count: int, **more: Any) -> pa.Table:
     return pa.table(columns)
 
 
-def landings(zone: Zone) -> None:
+def landings(zone):
     """An initial load, repeated keys, a new column, NULL keys, then changes of what was staged."""
     zone.land(rows(0, 50), row_group_size=20)
     zone.land(rows(40, 20))
@@ -140,8 +138,8 @@ def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(
     assert ways == [*[("passthrough", "")] * 3, ("append", "it has row markers"), ("passthrough", "")]
 
 
-def retyped(name: str, kind: pa.DataType, values: list[Any] | None = None) -> Callable[[], pa.Table]:
-    def made() -> pa.Table:
+def retyped(name, kind, values=None):
+    def made():
         table = rows(100, 3)
         cells = pa.array(values, kind) if values else table[name].cast(kind)
         return table.set_column(table.column_names.index(name), name, cells)
@@ -149,7 +147,7 @@ def retyped(name: str, kind: pa.DataType, values: list[Any] | None = None) -> Ca
     return made
 
 
-def with_spark_key() -> pa.Table:
+def with_spark_key():
     return rows(100, 3).replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
 
 

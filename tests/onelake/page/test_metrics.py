@@ -20,7 +20,7 @@ def window(tmp_path):
     return shop(tmp_path)
 
 
-def samples(metrics: Metrics) -> dict[tuple[str, frozenset], float]:
+def samples(metrics):
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(metrics.text().decode())
@@ -75,7 +75,7 @@ def test_an_unreadable_mirror_is_down_and_the_others_have_metrics(window):
     assert any(dict(labels).get("table") == "Sales.Orders" for _, labels in reported)
 
 
-def ready(window, age_seconds: float = 0.0) -> list[str]:
+def ready(window, age_seconds=0.0):
     newest = max(window.mirror(item.id).status().last_heartbeat_at for item in window.shown)
     return unready(StatusCache(window.items).all(), newest + age_seconds)
 

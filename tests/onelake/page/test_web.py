@@ -53,12 +53,12 @@ def visitor(window):
     return TestClient(Web(window.items).app)
 
 
-def words_of(html: str) -> str:
+def words_of(html):
     """What a person reads."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", html.partition("<main>")[2])).split())
 
 
-def missing(reported: list[str], html: str) -> list[str]:
+def missing(reported, html):
     return [each for each in reported if " ".join(each.split()) not in words_of(html)]
 
 
@@ -268,7 +268,7 @@ LIGHT, DARK = (dict(re.findall(r"--([\w-]+): #(\w+);", part)) for part in PAGE_C
 TONES = ("well", "busy", "idle", "stuck")
 
 
-def brightness(colour: str) -> float:
+def brightness(colour):
     """Relative luminance, as WCAG 2 has it."""
     whole = colour if len(colour) == 6 else "".join(digit * 2 for digit in colour)
     parts = [int(whole[at : at + 2], 16) / 255 for at in (0, 2, 4)]

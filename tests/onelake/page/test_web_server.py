@@ -81,12 +81,12 @@ def test_a_body_is_not_read(server):
 class Stream:
     """What a browser's script receives."""
 
-    def __init__(self, port: int, target: str) -> None:
+    def __init__(self, port, target):
         self.connection = connected(port)
         self.connection.sendall(request("GET", target, "localhost", "Accept: text/event-stream"))
         self.received = b""
 
-    def until(self, text: str) -> str:
+    def until(self, text):
         while text.encode() not in self.received:
             piece = self.connection.recv(65536)
             assert piece, self.received[-500:]
@@ -95,7 +95,7 @@ class Stream:
 
 
 @contextlib.contextmanager
-def streaming(port: int, target: str = "/"):
+def streaming(port, target="/"):
     stream = Stream(port, target)
     with stream.connection:
         yield stream

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.change import Change, Effect, RowMarker, replay, same_key
+from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_key
 from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, key_codes, matched_rows, net_changes
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
@@ -24,7 +24,7 @@ Row = tuple[Any, int]  # the key, and where the row came from: a position, or be
 Log = list[tuple[int, int]]  # code and marker per change
 
 
-def merged(table: list[Row], keys: list[Any], net: NetChanges) -> Counter[Row]:
+def merged(table, keys, net):
     """What a MERGE with appended copies makes of a table: every match is told against the table before."""
     after = Counter(table)
     for position, role, copies in zip(net.position.tolist(), map(Role, net.role), net.copies.tolist(), strict=True):
@@ -40,7 +40,7 @@ def merged(table: list[Row], keys: list[Any], net: NetChanges) -> Counter[Row]:
     return +after
 
 
-def replayed(table: list[Row], keys: list[Any], markers: list[int]) -> tuple[Counter[Row], list[Effect]]:
+def replayed(table, keys, markers):
     rows = [{"k": key, "from": origin} for key, origin in table]
     changes = [
         Change(RowMarker(marker), (key,), {"k": key, "from": position})
@@ -50,15 +50,15 @@ def replayed(table: list[Row], keys: list[Any], markers: list[int]) -> tuple[Cou
     return Counter((row["k"], row["from"]) for row in after), effects
 
 
-def arrays(codes: list[int], markers: list[int]) -> tuple[Any, Any]:
+def arrays(codes, markers):
     return np.array(codes, dtype=np.int64), np.array(markers, dtype=np.int8)
 
 
-def key_of(code: int) -> int | None:
+def key_of(code):
     return None if code == NO_KEY else code
 
 
-def short_logs(longest: int) -> list[tuple[int, ...]]:
+def short_logs(longest):
     return [log for length in range(longest + 1) for log in itertools.product(MARKERS, repeat=length)]
 
 
@@ -73,7 +73,7 @@ def test_every_log_of_one_key_up_to_six_changes_ends_as_replay_says():
     assert_as_replay_says([*short_logs(5), *itertools.product(*turns)])
 
 
-def assert_as_replay_says(logs: list[tuple[int, ...]]) -> None:
+def assert_as_replay_says(logs):
     """All logs at once, each under a key of its own, over tables with 0, 1 and 2 rows of each key."""
     codes, markers = arrays(
         [code for code, log in enumerate(logs) for _ in log], [marker for log in logs for marker in log]

@@ -10,7 +10,7 @@ import tempfile
 from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +23,12 @@ from hypothesis import strategies as st
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.changes.net_changes import Role, key_codes
-from mirror_engine.tables.changes.staged import ROLE, StagedChanges, prior_rows, staged
+from mirror_engine.tables.changes.staged import ROLE, prior_rows, staged
 from mirror_engine.tables.log.commit import create_table
-from mirror_engine.tables.log.snapshot import DeltaLog, open_log
+from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.merge.key_matches import count_matches
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mirror_engine.landing_zone.schema import TableSchema
 
 SCHEMA = schema_of("a", "b:string", "v")
 KEYS = ("a", "b")
@@ -41,7 +36,7 @@ KEY = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from(["x", "y", None])
 CHANGES = st.lists(st.tuples(st.sampled_from([0, 1, 2, 4]), KEY), max_size=10)
 
 
-def table_of(folder: Path, rows: list[tuple[Any, ...]]) -> DeltaLog:
+def table_of(folder, rows):
     create_table(folder, SCHEMA, Scenario(MemoryDeltaWriter(), SCHEMA, KEYS).record())
     if rows:
         append(folder, rows)
@@ -50,13 +45,13 @@ def table_of(folder: Path, rows: list[tuple[Any, ...]]) -> DeltaLog:
     return log
 
 
-def append(folder: Path, rows: list[tuple[Any, ...]]) -> None:
+def append(folder, rows):
     a, b, v = zip(*rows, strict=True)
     columns = {"a": pa.array(a, pa.int32()), "b": pa.array(b, pa.string()), "v": pa.array(v, pa.int32())}
     write_deltalake(str(folder), pa.table(columns), mode="append")
 
 
-def merged(rows: list[tuple[Any, ...]], changes: StagedChanges) -> list[tuple[Any, ...]]:
+def merged(rows, changes):
     """Delta's MERGE, or an append where nothing matches."""
     files = sorted(changes.folder.glob("*.parquet"))
     source = [tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()]
@@ -106,9 +101,7 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
 
 
 @contextmanager
-def staged_over(
-    folder: Path, held: list[tuple[Any, ...]], *changes: tuple[Any, ...], schema: TableSchema = SCHEMA
-) -> Iterator[StagedChanges]:
+def staged_over(folder, held, *changes, schema=SCHEMA):
     """A file of changes, each a marker and cells, staged over a table that holds these rows."""
     log = table_of(folder / "T", held)
     keys = KEYS if schema.find("b") else KEYS[:1]

@@ -6,7 +6,6 @@ import math
 import os
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,11 +21,6 @@ from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log import data_commit
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.data_commit import add_parts
-from mirror_engine.tables.log.snapshot import DeltaLog
-
-if TYPE_CHECKING:
-    from mirror_engine.landing_zone.schema import TableSchema
-    from mirror_engine.tables.log.snapshot import DeltaLog
 
 TYPED = schema_of(
     "Id:long!",
@@ -55,7 +49,7 @@ EDGES = [
 ]
 
 
-def maker(table: Scenario) -> str:
+def maker(table):
     return table.writer.history(table.table, limit=1)[0].engine
 
 
@@ -127,11 +121,11 @@ def table(without_spark):
     return Scenario(without_spark, SIMPLE, ["Id"])
 
 
-def opened(table: Scenario) -> DeltaLog:
+def opened(table):
     return known_log(table.writer._tables.path(table.table))  # type: ignore[attr-defined]
 
 
-def add_a_part(table: Scenario, log: DeltaLog, schema: TableSchema = SIMPLE) -> None:
+def add_a_part(table, log, schema=SIMPLE):
     part = log.folder.parent / "new.parquet"
     pq.write_table(pa.table({"Id": pa.array([9], pa.int32()), "City": ["Enns"]}), part)
     add_parts(table.table, log, schema, [part], table.record())

@@ -6,7 +6,7 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     Break = Callable[[Path], object]
 
 
-def log_file(folder: Path, name: str) -> Path:
+def log_file(folder, name):
     return folder / "_delta_log" / name
 
 
-def commit(folder: Path, version: int) -> Path:
+def commit(folder, version):
     return log_file(folder, f"{version:020}.json")
 
 
-def rewrite(version: int, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], folder: Path) -> None:
+def rewrite(version, change, folder):
     """Change the actions of a commit."""
     actions = change([json.loads(line) for line in commit(folder, version).read_text("utf-8").splitlines()])
     commit(folder, version).write_text("".join(json.dumps(action) + "\n" for action in actions), "utf-8")
 
 
-def saying(version: int, kind: str, *path: str | int, to: Any = None) -> Break:
+def saying(version, kind, *path, to=None):
     """Say something else in a commit's one action of a kind.
 
     Args:
@@ -45,7 +45,7 @@ def saying(version: int, kind: str, *path: str | int, to: Any = None) -> Break:
         to: what is said, or a function of what was; None to leave it out.
     """
 
-    def change(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def change(actions):
         (action,) = [action for action in actions if kind in action]
         action[kind] = _replaced(action[kind], path, to)
         return actions
@@ -53,7 +53,7 @@ def saying(version: int, kind: str, *path: str | int, to: Any = None) -> Break:
     return partial(rewrite, version, change)
 
 
-def _replaced(value: Any, path: tuple[str | int, ...], to: Any) -> Any:
+def _replaced(value, path, to):
     if not path:
         return to(value) if callable(to) else to
     if isinstance(value, str):
@@ -64,32 +64,32 @@ def _replaced(value: Any, path: tuple[str | int, ...], to: Any) -> Any:
     return {name: each for name, each in changed.items() if each is not None}
 
 
-def with_action(version: int, kind: str, content: dict[str, Any]) -> Break:
+def with_action(version, kind, content):
     return partial(rewrite, version, lambda actions: [*actions, {kind: content}])
 
 
-def without(version: int, kind: str) -> Break:
+def without(version, kind):
     return partial(rewrite, version, lambda actions: [each for each in actions if kind not in each])
 
 
-def twice(version: int, kind: str) -> Break:
+def twice(version, kind):
     return partial(rewrite, version, lambda actions: [*actions, *(each for each in actions if kind in each)])
 
 
-def written(name: str, content: bytes) -> Break:
+def written(name, content):
     return lambda folder: log_file(folder, name).write_bytes(content)
 
 
-def live_file(folder: Path) -> Path:
+def live_file(folder):
     history = read_history(folder)
     (action,) = history.states[-1].files.values()
     return history.path(action)
 
 
-def stored(change: Callable[[pa.Table], pa.Table]) -> Break:
+def stored(change):
     """Write the live data file otherwise, and its size into the log."""
 
-    def changed(folder: Path) -> None:
+    def changed(folder):
         path = live_file(folder)
         pq.write_table(change(pq.ParquetFile(path).read()), path)
         saying(4, "add", "size", to=path.stat().st_size)(folder)
@@ -97,22 +97,22 @@ def stored(change: Callable[[pa.Table], pa.Table]) -> Break:
     return changed
 
 
-def all_of(*breaks: Break) -> Break:
+def all_of(*breaks):
     return lambda folder: [each(folder) for each in breaks]
 
 
-def again(kind: str, version: int, into: int) -> Break:
+def again(kind, version, into):
     """Say the first action of a kind once more in another commit."""
     return lambda folder: with_action(into, kind, read_history(folder).commits[version].of(kind)[0])(folder)
 
 
-def physical(folder: Path, place: int) -> str:
+def physical(folder, place):
     """The name of a column within the files."""
     newest = read_history(folder).states[-1]
     return newest.physical(newest.fields[place])
 
 
-def with_column(place: int, values: pa.Array, table: pa.Table) -> pa.Table:
+def with_column(place, values, table):
     return table.set_column(place, table.field(place).with_type(values.type), values)
 
 
@@ -123,23 +123,23 @@ FIRST_PATH = "day=k=1%20%25/part-0.parquet"
 ID, NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
-def column(version: int, place: int, *path: str, to: object) -> Break:
+def column(version, place, *path, to):
     return saying(version, "metaData", "schemaString", "fields", place, *path, to=to)
 
 
-def columns(version: int, change: Callable[[list[Any]], list[Any]]) -> Break:
+def columns(version, change):
     return saying(version, "metaData", "schemaString", "fields", to=change)
 
 
-def prop(version: int, name: str, value: str | None) -> Break:
+def prop(version, name, value):
     return saying(version, "metaData", "configuration", f"delta.{name}", to=value)
 
 
-def protocol(version: int, **parts: object) -> Break:
+def protocol(version, **parts):
     return saying(version, "protocol", to=lambda said: {**said, **parts})
 
 
-def stats(version: int, *path: str, to: object) -> Break:
+def stats(version, *path, to):
     return saying(version, "add", "stats", *path, to=to)
 
 

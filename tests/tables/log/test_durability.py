@@ -36,11 +36,11 @@ def synced(monkeypatch):
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not name open files")
 
 
-def append(folder: Path, *days: str) -> None:
+def append(folder, *days):
     write_deltalake(str(folder), pa.table({"n": range(len(days)), "day": days}), mode="append", partition_by=["day"])
 
 
-def names(folder: Path, paths: list[Path]) -> list[str]:
+def names(folder, paths):
     return [path.relative_to(folder).as_posix() for path in paths]
 
 
@@ -115,15 +115,15 @@ def test_files_that_are_no_longer_part_of_the_table_may_be_gone(tmp_path):
     make_durable(tmp_path, -1)
 
 
-def lose(file: Path) -> None:
+def lose(file):
     file.unlink()
 
 
-def shorten(file: Path) -> None:
+def shorten(file):
     file.write_bytes(file.read_bytes()[:-1])
 
 
-def empty(file: Path) -> None:
+def empty(file):
     file.write_bytes(b"")
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -22,28 +21,25 @@ from mirror_engine.tables.log.record import carried, from_metadata, now_ms, to_m
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-if TYPE_CHECKING:
-    from mirror_engine.tables.base import BatchRecord
-
 SIMPLE = schema_of("Id", "City:string")
 
 
-def record(batch: int = 0) -> BatchRecord:
+def record(batch=0):
     scenario = Scenario(MemoryDeltaWriter(), SIMPLE, ["Id"])
     scenario.batch = batch
     return scenario.record()
 
 
-def made(folder: Path) -> Path:
+def made(folder):
     assert create_table(folder, SIMPLE, record())
     return folder
 
 
-def commit(folder: Path, number: int) -> Path:
+def commit(folder, number):
     return folder / "_delta_log" / f"{number:020}.json"
 
 
-def foreign_append(folder: Path, number: int) -> None:
+def foreign_append(folder, number):
     table = pa.table({"Id": pa.array([number], pa.int32()), "City": ["x"]})
     write_deltalake(str(folder), table, mode="append")
 
@@ -306,5 +302,5 @@ def test_a_table_that_goes_while_it_is_read_is_unavailable(without_spark, monkey
         without_spark.snapshot("dbo/T")
 
 
-def write_checkpoint(folder: Path) -> None:
+def write_checkpoint(folder):
     DeltaTable(str(folder)).create_checkpoint()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import json
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,7 @@ DAY_US = 86_400_000_000
 LAST_US = 253_402_300_800_000_000 - 1  # of year 9999
 
 
-def said_of(word: str, *groups: list[Any], **options: Any) -> dict[str, Any]:
+def said_of(word, *groups, **options):
     """The statistics of a file with one column, one row group for each list."""
     content = io.BytesIO()
     schema = pa.schema([("c", arrow_type(word))])
@@ -28,7 +27,7 @@ def said_of(word: str, *groups: list[Any], **options: Any) -> dict[str, Any]:
     return dict(json.loads(statistics_of(pq.read_metadata(content), [Column("c", word)])))
 
 
-def bounds(word: str, *groups: list[Any]) -> tuple[Any, Any]:
+def bounds(word, *groups):
     said = said_of(word, *groups)
     return said["minValues"].get("c"), said["maxValues"].get("c")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -18,23 +18,22 @@ from mirror_engine.tables import writer as writer_module
 from mirror_engine.tables.merge import spark as merge_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
 
-def append(folder: str) -> None:
+def append(folder):
     write_deltalake(folder, pa.table({"id": [7], "city": ["theirs"]}), mode="append")
 
 
-def delete(folder: str) -> None:
+def delete(folder):
     DeltaTable(folder).delete("id = 2")
 
 
-def add_column(folder: str) -> None:
+def add_column(folder):
     DeltaTable(folder).alter.add_columns(Field("note", PrimitiveType("string")))
 
 
-def compact(folder: str) -> None:
+def compact(folder):
     DeltaTable(folder).optimize.compact()
 
 
@@ -50,10 +49,10 @@ INTRUDERS: dict[str, tuple[Callable[[str], None], list[tuple[int, str]], bool]] 
 TRIED = os.environ.get("MIRROR_TEST_INTRUDERS", "delete compact").split()
 
 
-def intruding(intrude: Callable[[str], None], folder: str, once: Path, schema: Any) -> Callable[..., Any]:
+def intruding(intrude, folder, once, schema):
     """The rows a MERGE reads, which while they are read for the first time lets somebody else commit."""
 
-    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pass_on(batches):
         try:
             once.touch(exist_ok=False)
         except FileExistsError:

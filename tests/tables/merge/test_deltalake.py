@@ -7,7 +7,7 @@ import random
 import struct
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,9 +23,6 @@ from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge import deltalake as engine
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIMPLE = schema_of("Id", "City:string")
 LONG_DECIMALS = tuple(Decimal(f"123456789012345678901234567{digit}.5") for digit in range(3))
@@ -94,7 +91,7 @@ def test_tables_below_a_folder_with_letters_that_need_escaping_are_merged(tmp_pa
     writer.maintain(table.table, 168.0)
 
 
-def files_of(writer: DeltalakeWriter, table: Scenario) -> list[Path]:
+def files_of(writer, table):
     folder = writer._tables.path(table.table)
     names = {uri.rpartition("/")[2] for uri in DeltaTable(str(folder)).file_uris()}
     return [path for path in folder.rglob("*.parquet") if path.name in names]

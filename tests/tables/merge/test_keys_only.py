@@ -23,14 +23,14 @@ INSERT = st.tuples(st.just(RowMarker.INSERT), st.integers(0, 4))
 FILES = st.lists(st.lists(CHANGE, max_size=8) | st.lists(INSERT, max_size=8), max_size=6)
 
 
-def run_of(changes: list[tuple[RowMarker, int | None]]) -> KeyRows:
+def run_of(changes):
     keys, markers = [key for _, key in changes], [int(marker) for marker, _ in changes]
     rows = KeyRows(["Id"])
     rows.add(pa.record_batch({"Id": pa.array(keys, pa.int64()), MARKER_COLUMN: pa.array(markers, pa.int8())}))
     return rows
 
 
-def told_by_replay(files: list[list[tuple[RowMarker, int | None]]]) -> tuple[int, list[ChangeEffects]]:
+def told_by_replay(files):
     rows: list[dict[str, Any]] = []
     told = []
     for changes in files:

@@ -21,7 +21,7 @@ from mirror_engine.errors import CommitConflict, UsageError
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import Column, Incoming, folded, merge
-from mirror_engine.tables.base import ChangeBatch, DeltaWriter, MatchCounts
+from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.merge import spark
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -30,7 +30,7 @@ SIMPLE = schema_of("Id!", "City:string")
 UTC = dt.timezone.utc
 
 
-def naive(*parts: int) -> dt.datetime:
+def naive(*parts):
     return dt.datetime(*parts)  # type: ignore[arg-type]  # noqa: DTZ001 - without a zone is the point
 
 
@@ -347,7 +347,7 @@ BATCHES = st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=1, max_si
 KEYED = schema_of("a", "b:string", "v")
 
 
-def _run(writer: DeltaWriter, batches: list[list[list[tuple[int, Any, Any]]]]) -> tuple[list[Any], list[Any]]:
+def _run(writer, batches):
     table = Scenario(writer, KEYED, ["a", "b"])
     table.create()
     serial = itertools.count()
@@ -358,7 +358,7 @@ def _run(writer: DeltaWriter, batches: list[list[list[tuple[int, Any, Any]]]]) -
     return table.found(), outcomes
 
 
-def _replayed(batches: list[list[list[tuple[int, Any, Any]]]]) -> tuple[list[Any], list[Any]]:
+def _replayed(batches):
     serial = itertools.count()
     rows: list[dict[str, Any]] = []
     told = []

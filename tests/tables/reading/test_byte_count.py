@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.row_rules import byte_count
 
 
-def count(values: list[Any], kind: pa.DataType) -> int:
+def count(values, kind):
     return byte_count([pa.array(values, kind)])
 
 

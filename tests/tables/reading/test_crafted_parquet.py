@@ -6,7 +6,6 @@ import io
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,7 +43,7 @@ print(peak_bytes() - before)
 """
 
 
-def parquet(table: pa.Table, **options: Any) -> bytes:
+def parquet(table, **options):
     sink = io.BytesIO()
     pq.write_table(
         table, sink, **{"use_dictionary": False, "write_statistics": False, "store_schema": False, **options}
@@ -52,7 +51,7 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
     return sink.getvalue()
 
 
-def varint(number: int) -> bytes:
+def varint(number):
     """A zigzag varint, as Thrift's compact protocol writes an i32."""
     number = number << 1 ^ number >> 31
     content = b""
@@ -62,7 +61,7 @@ def varint(number: int) -> bytes:
     return content + bytes([number])
 
 
-def with_page_header(content: bytes, field: int, number: int) -> bytes:
+def with_page_header(content, field, number):
     """The first page's header, which begins with three numbers, with another one in it."""
     at = 4
     for _ in range(field):
@@ -70,12 +69,12 @@ def with_page_header(content: bytes, field: int, number: int) -> bytes:
     return content[: at + 1] + varint(number) + content[end_of_number(content, at) :]
 
 
-def end_of_number(content: bytes, at: int) -> int:
+def end_of_number(content, at):
     assert content[at] == 0x15  # the next field, an i32
     return next(place for place in range(at + 1, at + 7) if content[place] < 0x80) + 1
 
 
-def read_alone(path: Any, content: bytes, more_bytes: int = 0) -> tuple[str, int]:
+def read_alone(path, content, more_bytes=0):
     """What a process of its own makes of a file, and by how much its memory grew; 0: without a limit."""
     path.write_bytes(content)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -85,7 +84,7 @@ def read_alone(path: Any, content: bytes, more_bytes: int = 0) -> tuple[str, int
     return outcome, int(grown)
 
 
-def zeros(mebibytes: int) -> bytes:
+def zeros(mebibytes):
     content = parquet(pa.table({"Text": ["\0" * (mebibytes * MEBIBYTE)]}), compression="zstd")
     assert len(content) < MEBIBYTE
     return content

@@ -7,7 +7,6 @@ import re
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -23,35 +22,32 @@ from mirror_engine.landing_zone.schema import VOID, Column
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFile
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 PATH = "Orders/00000000000000000001.parquet"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 STRICT = Config(strict=True)
 
 
-def written(table: pa.Table, **options: Any) -> bytes:
+def written(table, **options):
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return sink.getvalue()
 
 
-def opened(content: bytes, config: Config | None = None) -> ParquetChangeFile:
+def opened(content, config=None):
     return ParquetChangeFile(io.BytesIO(content), PATH, config or Config())
 
 
-def rows(file: ParquetChangeFile) -> pa.Table:
+def rows(file):
     return pa.Table.from_batches(list(file.batches()))
 
 
-def rejected(content: bytes, config: Config | None = None) -> RejectedFile:
+def rejected(content, config=None):
     with pytest.raises(RejectedFile) as caught:
         list(opened(content, config).batches())
     return caught.value
 
 
-def codes(file: ParquetChangeFile) -> list[str]:
+def codes(file):
     return [diagnostic.code for diagnostic in file.diagnostics]
 
 
@@ -121,7 +117,7 @@ DUCKDB_TYPES = [
 ]
 
 
-def by_duckdb(folder: Path, expression: str) -> bytes:
+def by_duckdb(folder, expression):
     target = folder / "duck.parquet"
     duckdb.sql(f"copy (select {expression} as c) to '{target}' (format parquet)")
     return target.read_bytes()
@@ -240,7 +236,7 @@ def test_a_null_typed_marker_is_a_warning_without_rows_and_rejected_with_them():
     assert (error.diagnostic.code, error.diagnostic.row) == ("ME037", 1)
 
 
-def rows_or_none(file: ParquetChangeFile) -> list[Any]:
+def rows_or_none(file):
     return [batch for batch in file.batches() if batch.num_rows]
 
 

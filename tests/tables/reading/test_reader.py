@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.metadata import FileFormat, Metadata
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.request import ReadFile, ReadRequest, TableContext
+from mirror_engine.tables.reading.request import ReadRequest, TableContext
 from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ EMPTY = TableContext()
 FILLED = TableContext(TableSchema((ID, CITY)), is_empty=False)
 
 
-def parquet(**columns: Any) -> bytes:
+def parquet(**columns):
     return parquet_table(pa.table(columns))
 
 
-def parquet_table(table: pa.Table) -> bytes:
+def parquet_table(table):
     sink = io.BytesIO()
     pq.write_table(table, sink)
     return sink.getvalue()
@@ -57,28 +57,26 @@ class Zone:
     storage: MemoryStorage = field(default_factory=MemoryStorage)
     folder: str = "Files/LandingZone"
 
-    def lands(self, content: bytes, path: str = FIRST) -> LandedFile:
+    def lands(self, content, path=FIRST):
         self.storage.put(self.where(path), content)
         return self.lists(path)
 
-    def lists(self, path: str = FIRST) -> LandedFile:
+    def lists(self, path=FIRST):
         entry = self.storage.stat(self.where(path))
         assert entry
         return LandedFile(path, entry.size, entry.modified_ns, entry.identity)
 
-    def where(self, path: str = FIRST) -> str:
+    def where(self, path=FIRST):
         return f"{self.folder}/{ORDERS.folder}/{path}"
 
-    def reads(
-        self, content: bytes, metadata: Metadata = KEYED, facts: TableContext = EMPTY, path: str = FIRST
-    ) -> ReadFile:
+    def reads(self, content, metadata=KEYED, facts=EMPTY, path=FIRST):
         return self.reads_listed(self.lands(content, path), metadata, facts)
 
-    def reads_listed(self, file: LandedFile, metadata: Metadata = KEYED, facts: TableContext = EMPTY) -> ReadFile:
+    def reads_listed(self, file, metadata=KEYED, facts=EMPTY):
         reader = ChangeFileReader(self.storage, self.config, all_rows(self.scratch))
         return reader.read(ReadRequest(self.folder, ORDERS, file, metadata, facts))
 
-    def rejects(self, *arguments: Any, **options: Any) -> RejectedFile:
+    def rejects(self, *arguments, **options):
         with pytest.raises(RejectedFile) as caught:
             self.reads(*arguments, **options)
         return caught.value
@@ -94,11 +92,11 @@ def strict(tmp_path):
     return Zone(tmp_path / "scratch", Config(strict=True))
 
 
-def rows(read: ReadFile) -> list[dict[str, Any]]:
+def rows(read):
     return pa.Table.from_batches(read.rows.rows.batches(), read.rows.rows.schema).to_pylist()
 
 
-def codes(read: ReadFile) -> list[str]:
+def codes(read):
     return [diagnostic.code for diagnostic in read.rows.diagnostics]
 
 
@@ -301,7 +299,7 @@ class ChangedWhenOpened(MemoryStorage):
 
     then: Callable[[], None]
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path):
         handle = super().open(path)
         self.then()
         return handle

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,9 +12,6 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.spill import RowSpill
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = pa.schema(
     [
@@ -28,7 +24,7 @@ SCHEMA = pa.schema(
 )
 
 
-def batch(first: int, count: int) -> pa.RecordBatch:
+def batch(first, count):
     numbers = range(first, first + count)
     return pa.RecordBatch.from_arrays(
         [
@@ -42,7 +38,7 @@ def batch(first: int, count: int) -> pa.RecordBatch:
     )
 
 
-def filled(scratch: Path, memory_bytes: int) -> RowSpill:
+def filled(scratch, memory_bytes):
     rows = RowSpill(SCHEMA, scratch, memory_bytes)
     for first in range(0, 3000, 100):
         rows.add(batch(first, 100))

@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 from datetime import date, datetime, timezone
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +14,7 @@ from mirror_engine.config import Config
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.csv_values import CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile
-from mirror_engine.landing_zone.metadata import Metadata, parse
+from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.tables.reading.text import TextChangeFile, _cell_by_cell, column_array
 
 NULLABLE = "City String,Weight Double,Ratio Single,Big Int64,Small Int16,On IDate,At DateTime,Is Boolean,Time ITime"
@@ -27,28 +26,28 @@ PLAIN = b"Id,City,__rowMarker__\r\n1,Linz,0\r\n2,,4\r\n"
 ROWS = [{"Id": 1, "City": "Linz", "__rowMarker__": 0}, {"Id": 2, "City": None, "__rowMarker__": 4}]
 
 
-def metadata(**options: str) -> Metadata:
+def metadata(**options):
     properties = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": COLUMNS}, **options}
     usable, diagnostics = parse(json.dumps(properties).encode(), "Orders/_metadata.json")
     assert usable is not None, diagnostics
     return usable
 
 
-def opened(content: bytes, config: Config | None = None, **options: str) -> TextChangeFile:
+def opened(content, config=None, **options):
     return TextChangeFile(io.BytesIO(content), "Orders/1.csv", metadata(**options), config or Config())
 
 
-def rows(content: bytes, **options: str) -> list[dict[str, Any]]:
+def rows(content, **options):
     return [row for batch in opened(content, **options).batches() for row in batch.to_pylist()]
 
 
-def rejection(content: bytes, config: Config | None = None, **options: str) -> str:
+def rejection(content, config=None, **options):
     with pytest.raises(RejectedFile) as caught:
         list(opened(content, config, **options).batches())
     return caught.value.message.removeprefix("Orders/1.csv")
 
 
-def codes(content: bytes) -> list[str]:
+def codes(content):
     file = opened(content)
     for _ in range(2):
         assert list(file.batches()) is not None
@@ -79,7 +78,7 @@ def test_rows_come_typed_and_more_than_once():
     assert not file.diagnostics
 
 
-def frames(content: bytes) -> bytes:
+def frames(content):
     packed = b""
     for at in range(0, len(content), 60_000):
         block = snappy(content[at : at + 60_000])
@@ -88,11 +87,11 @@ def frames(content: bytes) -> bytes:
     return b"\xff\x06\x00\x00sNaPpY" + packed + b"\xfe\x02\x00\x00ab" + plain
 
 
-def snappy(content: bytes) -> bytes:
+def snappy(content):
     return bytes(pa.compress(content, codec="snappy", asbytes=True))
 
 
-def zstd(content: bytes) -> bytes:
+def zstd(content):
     return bytes(pa.compress(content, codec="zstd", asbytes=True))
 
 
