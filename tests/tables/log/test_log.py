@@ -17,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.tables.log.commit import create_table, evolve, put_commit, record_only
-from mirror_engine.tables.log.record import carried, from_metadata, now_ms, to_metadata
+from mirror_engine.tables.log.record import carried, now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -242,13 +242,6 @@ def test_a_commit_of_another_program_may_say_anything_of_itself(without_spark, l
     commit(folder, 1).write_bytes(b"\n".join([*kept, line]))
     state = without_spark.snapshot("dbo/T")
     assert (state.version, state.record_version) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    "said", ["[" * 100_000 + "mirror_engine", '{"mirror_engine": 1, "progress": ' + "[" * 5000 + "]" * 5000 + "}"]
-)
-def test_what_looks_like_a_record_and_is_too_deep_is_none(said):
-    assert from_metadata(said) is None
 
 
 def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(without_spark):
