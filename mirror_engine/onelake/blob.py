@@ -6,6 +6,7 @@ import json
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
@@ -30,7 +31,6 @@ DELIMITER = "/"
 MAX_PARTS = 256
 _ECHOED = {"prefix": "Prefix", "marker": "Marker", "maxresults": "MaxResults", "delimiter": "Delimiter"}
 _BLOCK_KINDS = frozenset({"Latest", "Uncommitted", "Committed"})
-_REASONS = {202: "Accepted", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 409: "Conflict", 412: "Failed"}
 _BATCH_REJECTED = "Either WorkspaceId or ArtifactId are missing in the request"
 _DELETED = {"x-ms-delete-type-permanent": "true"}
 
@@ -204,5 +204,5 @@ def _delete_part(lake: Lake, request: LakeRequest, part: Message) -> str:
         status, headers = error.code.status, {"x-ms-error-code": error.code.blob_code}
     lines = "".join(f"{name}: {value}\r\n" for name, value in {**response_headers(request), **headers}.items())
     content_id = f"Content-ID: {part['Content-ID']}\r\n" if part["Content-ID"] else ""
-    first = f"HTTP/1.1 {status} {_REASONS.get(status, 'Rejected')}"
+    first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
     return f"Content-Type: application/http\r\n{content_id}\r\n{first}\r\n{lines}\r\n"

@@ -48,7 +48,6 @@ class StagedFile:
         self.size = 0
         self.is_kept = False
         self._storage = storage
-        self._is_sealed = False
         self._file = self._open(CREATE_FLAGS, "wb")
 
     def write(self, content: bytes | memoryview) -> None:
@@ -59,14 +58,13 @@ class StagedFile:
 
     def seal(self) -> None:
         """Fsync the file and close it; repeatable, and slow."""
-        if self._is_sealed:
+        if self._file.closed:
             return
         with os_errors("write", STAGING):
             self._file.flush()
             if self.size:  # an empty file has nothing to lose
                 os.fsync(self._file.fileno())
             self._file.close()
-        self._is_sealed = True
 
     def open(self) -> IO[bytes]:
         """A reader of the sealed file, which keeps reading when the file is discarded."""

@@ -104,10 +104,3 @@ def test_poll_mid_upload_shows_the_engine_an_empty_file(served):
     at.until(lambda: [bool(report["errorCode"]) for report in at.pool.tables(at.item)] == [True])
     at.client("PATCH", f"{FIRST}?action=append&position=0&flush=true", b"id,n\n1,1\n")
     assert at.rows() in (None, [])
-
-
-def test_a_poll_sees_what_the_request_has_done(served):
-    at = served("poll_mid_upload operation=rename", poll_interval_seconds=60)
-    at.arm()
-    at.publish("1,1")
-    assert at.rows() == [(1, 1)]

@@ -33,15 +33,11 @@ ATTEMPTS = [
     (Code.PathConflict, lambda z: z.create("T/f/below")),
     # append and flush
     (Code.PathNotFound, lambda z: z.append("T/new", 0, b"x")),
-    (Code.PathNotFound, lambda z: z.flush("T/new", 1)),
     (Code.PathConflict, lambda z: z.append("T", 0, b"x")),
     (Code.PathConflict, lambda z: z.flush("T", 0)),
     (Code.InvalidHeaderValue, lambda z: z.append("T/f", 3, b"")),
     (Code.InvalidQueryParameterValue, lambda z: z.append("T/f", -1, b"x")),
-    (Code.InvalidFlushPosition, lambda z: z.flush("T/f", 4)),
-    (Code.InvalidFlushPosition, lambda z: z.flush("T/f", 2)),
     (Code.ConditionNotMet, lambda z: z.flush("T/f", 3, OTHER_TAG)),
-    (Code.PathAlreadyExists, lambda z: z.flush("T/f", 3, ABSENT_ONLY)),
     # put, blocks, copy, metadata
     (Code.PathAlreadyExists, lambda z: z.put("T/f", b"x", ABSENT_ONLY)),
     (Code.ConditionNotMet, lambda z: z.put("T/f", b"x", OTHER_TAG)),
@@ -49,7 +45,6 @@ ATTEMPTS = [
     (Code.PathConflict, lambda z: z.put("T", b"x")),
     (Code.InvalidHeaderValue, lambda z: z.put_block("T/f", "a", b"")),
     (Code.PathConflict, lambda z: z.put_block("T", "a", b"x")),
-    (Code.InvalidBlockList, lambda z: z.lake.put_block_list(z.at("T/f"), ["a"])),
     (Code.PathAlreadyExists, lambda z: z.lake.put_block_list(z.at("T/f"), [], ABSENT_ONLY)),
     (Code.PathAlreadyExists, lambda z: z.lake.copy(z.at("T/f"), z.at("T/g"), ABSENT_ONLY)),
     (Code.PathConflict, lambda z: z.lake.copy(z.at("T/f"), z.at("U"))),

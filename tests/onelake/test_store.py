@@ -99,13 +99,6 @@ def test_calls_that_fail_change_nothing_inside_or_behind_a_link(storage, outside
     assert ([path.name for path in outside.iterdir()], (outside / "secret").stat()) == (["secret"], before)
 
 
-def test_a_folder_is_created_with_its_parents_and_keeps_its_identity(storage):
-    entry = storage.make_folder("x/y/z")
-    assert (entry.name, entry.kind) == ("z", Kind.FOLDER)
-    assert storage.make_folder("x/y/z") == storage.stat("x/y/z") == entry
-    assert storage.make_folder("").kind is Kind.FOLDER
-
-
 def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(storage):
     with staged(storage, b"abc") as file:
         file.write(memoryview(b"def"))
@@ -124,16 +117,6 @@ def test_a_published_file_has_the_given_time_and_outlives_its_staged_file(storag
     assert (entry.name, entry.kind, entry.size, entry.modified_ns) == ("g", Kind.FILE, 3, NOW)
     assert storage.stat("a/g") == entry
     assert tree(storage) == {**FILLED, "a/g": b"new"}
-
-
-def test_rename_and_touch_keep_the_identity(storage):
-    file, folder = storage.stat("a/f"), storage.stat("a")
-    storage.rename("a/f", "f")
-    storage.touch("f", NOW + 5)
-    storage.rename("a", "empty/b")
-    touched, moved = storage.stat("f"), storage.stat("empty/b")
-    assert (touched.identity, touched.modified_ns, moved.identity) == (file.identity, NOW + 5, folder.identity)
-    assert tree(storage) == {"empty": None, "empty/b": None, "f": b"abc"}
 
 
 def test_publishing_and_renaming_over_a_link_replace_the_link(storage, outside):
