@@ -11,7 +11,7 @@ import uuid
 from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from mirror_engine.config import Config
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_engine.onelake.store import LocalStore
-    from mirror_engine.storage.base import Entry
 
 TRASH = f"{ENGINE}/trash"
 GUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
@@ -122,6 +121,9 @@ class _Record:
     definition: bytes | None = None
 
 
+_Place = TypeVar("_Place", Workspace, Item)
+
+
 class Items:
     """The workspaces and items of a store; thread-safe.
 
@@ -138,18 +140,20 @@ class Items:
     def workspaces(self) -> Sequence[Workspace]:
         """All workspaces, by name."""
         with self._lock:
-            return [self._workspace(name) for name in self._folders("")]
+            return [Workspace(self._record(name).id, name) for name in self._folders("")]
 
     def workspace(self, segment: str) -> Workspace | None:
         """A workspace by GUID (in any case) or name."""
-        with self._lock:
-            name = self._name_of("", segment)
-            return self._workspace(name) if self._is_folder(name, name) else None
+        return _named(segment, self.workspaces())
 
     def items(self, workspace: Workspace) -> Sequence[Item]:
         """All items of a workspace, by name."""
         with self._lock:
-            return [self._item(workspace, name) for name in self._folders(workspace.name)]
+            records = {name: self._record(f"{workspace.name}/{name}", PLAIN) for name in self._folders(workspace.name)}
+            return [
+                Item(record.id, name, workspace, record.description, record.definition)
+                for name, record in records.items()
+            ]
 
     def all(self) -> Sequence[Item]:
         """All items, by workspace and name."""
@@ -158,12 +162,9 @@ class Items:
 
     def item(self, workspace: Workspace, segment: str) -> Item | None:
         """An item by GUID, name, or name with `.MountedRelationalDatabase` or `.MirroredDatabase`."""
-        with self._lock:
-            names = [self._name_of(f"{workspace.name}/", segment)]
-            names += [segment.removesuffix(suffix) for suffix in SUFFIXES if segment.endswith(suffix)]
-            present = (name for name in names if self._is_folder(name, f"{workspace.name}/{name}"))
-            name = next(present, None)
-            return None if name is None else self._item(workspace, name)
+        items = self.items(workspace)
+        names = [segment.removesuffix(suffix) for suffix in SUFFIXES if segment.endswith(suffix)]
+        return _named(segment, items) or next((item for item in items if item.name in names), None)
 
     def address(self, raw_path: bytes) -> Address:
         """Resolve a request's path, percent-encoded and without the query, among the known workspaces and items.
@@ -232,11 +233,11 @@ class Items:
     def ensure_workspace(self, name: str) -> Workspace:
         """The workspace of that name or GUID, created where it is missing; NameInUse, NameUnusable."""
         with self._lock:
-            workspace = self.workspace(name)
-            if workspace is None:
-                self._check_free("", name)
-                self._storage.make_folder(name)
-            return workspace or self._workspace(name)
+            if workspace := self.workspace(name):
+                return workspace
+            self._check_free("", name)
+            self._storage.make_folder(name)
+            return Workspace(self._record(name).id, name)
 
     def ensure(self, workspace_name: str, item_name: str) -> Item:
         """The item of that name, created with its workspace where it is missing; NameInUse, NameUnusable."""
@@ -246,13 +247,6 @@ class Items:
             if not item:
                 _check_name(item_name)
             return item or self.create(self.ensure_workspace(workspace_name), item_name, definition=PLAIN)
-
-    def _workspace(self, name: str) -> Workspace:
-        return Workspace(self._record(name).id, name)
-
-    def _item(self, workspace: Workspace, name: str) -> Item:
-        record = self._record(f"{workspace.name}/{name}", PLAIN)
-        return Item(record.id, name, workspace, record.description, record.definition)
 
     def _record(self, path: str, definition: bytes | None = None) -> _Record:
         """The record of a folder; a folder called like a GUID has that one."""
@@ -282,19 +276,9 @@ class Items:
             raise NameInUse(name)
 
     def _folders(self, path: str) -> list[str]:
-        return [entry.name for entry in self._storage.list(path) or () if _is_shown(entry)]
-
-    def _is_folder(self, name: str, path: str) -> bool:
-        entry = self._storage.stat(path) if name and "/" not in name else None
-        return entry is not None and _is_shown(entry)
-
-    def _name_of(self, prefix: str, segment: str) -> str:
-        """The name of the folder with that GUID; else the segment itself."""
-        if not GUID.fullmatch(segment):
-            return segment
-        paths = (path for path, record in self._records.items() if record.id == segment.lower())
-        names = (path.removeprefix(prefix) for path in paths if path.startswith(prefix))
-        return next((name for name in names if "/" not in name), segment)
+        """Names of the folders in one; those of the store itself are neither workspaces nor items."""
+        entries = self._storage.list(path) or ()
+        return [entry.name for entry in entries if entry.kind is Kind.FOLDER and not entry.name.startswith(".")]
 
 
 def segments_of(raw_path: bytes) -> tuple[str, ...]:
@@ -340,9 +324,9 @@ def _base64(content: bytes) -> str:
     return b64encode(content).decode()
 
 
-def _is_shown(entry: Entry) -> bool:
-    """Whether it is a workspace or item; folders of the store itself are not."""
-    return entry.kind is Kind.FOLDER and not entry.name.startswith(".")
+def _named(segment: str, places: Sequence[_Place]) -> _Place | None:
+    """The workspace or item with that name or GUID."""
+    return next((place for place in places if place.name == segment or place.id == segment.lower()), None)
 
 
 def _check_name(name: str) -> None:
