@@ -65,8 +65,7 @@ class ParquetChangeFile(OpenFile):
         parquet: the file as Arrow has opened it; ask for no column of a row group before a row of it was read.
 
     Raises:
-        RejectedFile: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME045 (the marker),
-            ME050, ME052.
+        RejectedFile: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME050, ME052.
         StorageUnavailable: the bytes could not be read.
     """
 
@@ -229,8 +228,6 @@ class ParquetChangeFile(OpenFile):
                 self._note("ME052", column=marker.name, other=MARKER_COLUMN)
             if marker.type.word == "string":
                 self._note("ME035")
-            elif marker.type.word == VOID:
-                self._note("ME045", column=marker.name)
         for at, field in enumerate(self._fields):
             if taken_as := field.type.taken_as:
                 taken_as = "integer" if at == self._marker_at else taken_as
