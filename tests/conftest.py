@@ -42,6 +42,18 @@ def mirror_writer(spark):  # noqa: ARG001 - keeps the JVM
         writer.close()
 
 
+@pytest.fixture
+def no_pauses(monkeypatch):
+    """What failed is tried again at once."""
+    monkeypatch.setattr("mirror_engine.engine.cycle.FIRST_PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def one_attempt(no_pauses, monkeypatch):  # noqa: ARG001 - a run is short
+    """A run of the engine ends after the first cycle in which something failed."""
+    monkeypatch.setattr("mirror_engine.engine.run.MAX_SYNC_ATTEMPTS", 1)
+
+
 def pytest_configure():
     """Programs that tests start leave nothing at work behind them."""
     os.environ["MIRROR_ENGINE_SPARK_PROFILE"] = "ci"

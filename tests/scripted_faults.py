@@ -51,8 +51,16 @@ class Script:
 class Failing(Script):
     """A script in which calls fail by their words, such as `move .*Orders`, so many `times` or until `is_over`."""
 
-    def __init__(self, pattern: str, error: type[Exception] = StorageUnavailable, *, times: float = math.inf) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        error: type[Exception] = StorageUnavailable,
+        *,
+        times: float = math.inf,
+        fault: Fault = Fault.REFUSED,
+    ) -> None:
         super().__init__()
+        self.fault = fault
         self.pattern = pattern
         self.error = error
         self.times = times
@@ -62,6 +70,8 @@ class Failing(Script):
         if re.match(self.pattern, name) and not self.is_over:
             self.times -= 1
             self.is_over = self.times <= 0
+            if self.fault is Fault.LOST_ANSWER:
+                super().run(name, call)
             raise self.error(f"{name}: scripted")
         return super().run(name, call)
 

@@ -33,15 +33,6 @@ class SmallDisk:
         finally:
             filler.unlink()
 
-    @contextmanager
-    def read_only(self):
-        """Nothing can be written meanwhile."""
-        run("mount", "-o", "remount,ro", self.path)
-        try:
-            yield
-        finally:
-            run("mount", "-o", "remount,rw", self.path)
-
 
 @contextmanager
 def small_disk(path, *, megabytes):
@@ -58,6 +49,17 @@ def small_disk(path, *, megabytes):
         yield SmallDisk(path)
     finally:
         os.sync()
+        run("umount", "-l", path)
+
+
+@contextmanager
+def read_only(path):
+    """Nothing can be written below a folder meanwhile, but to files that are open already."""
+    run("mount", "--bind", path, path)
+    run("mount", "-o", "remount,ro,bind", path)
+    try:
+        yield
+    finally:
         run("umount", "-l", path)
 
 

@@ -22,7 +22,7 @@ def problems(error):
 
 
 def test_without_any_source_the_defaults_hold(tmp_path):
-    assert load(tmp_path, {}, {}) == Config()
+    assert load(tmp_path, {}, {"MIRROR_ENGINE_CACHE": "/somewhere"}) == Config()  # that variable is no option
 
 
 def test_flags_win_over_variables_and_variables_over_the_file(tmp_path):
@@ -36,6 +36,8 @@ def test_a_named_file_replaces_the_one_in_root(tmp_path):
     (tmp_path / "mirror-engine.toml").write_text("workers = 3\nstrict = true\n")
     (tmp_path / "other.toml").write_text("workers = 4\n")
     assert load(tmp_path, {}, {}, tmp_path / "other.toml") == Config(workers=4)
+    with pytest.raises(ConfigError, match="found no file"):
+        load(tmp_path, {}, {}, tmp_path / "absent.toml")
 
 
 def test_every_problem_of_every_source_is_reported_at_once(tmp_path):
@@ -51,10 +53,6 @@ def test_every_problem_of_every_source_is_reported_at_once(tmp_path):
         "--vacuum-retention: found '31', allowed a whole number from 1 to 30",
         "--poll-interval: found 'soon', allowed a duration of 0.01s or more, such as 60s, 5m, 2h or 7d",
     ]
-
-
-def test_the_cache_variable_is_no_option(tmp_path):
-    assert load(tmp_path, {}, {"MIRROR_ENGINE_CACHE": "/somewhere"}) == Config()
 
 
 @pytest.mark.parametrize(
@@ -73,11 +71,6 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, content, said):
     (tmp_path / "mirror-engine.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=said):
         load(tmp_path, {}, {})
-
-
-def test_a_named_file_must_be_there(tmp_path):
-    with pytest.raises(ConfigError, match="found no file"):
-        load(tmp_path, {}, {}, tmp_path / "absent.toml")
 
 
 WRITTEN = {
@@ -162,6 +155,8 @@ def test_effective_options_are_read_as_they_were_written(tmp_path):
     write_effective(path, config)
     assert read_effective(path) == config
     assert [file.name for file in tmp_path.iterdir()] == ["options.json"]
+    with pytest.raises(StorageUnavailable):
+        write_effective(tmp_path / "none" / "options.json", config)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"workers": 0}', b'{"of_another_release": 1}', b"\xff"])
@@ -170,11 +165,6 @@ def test_effective_options_that_cannot_be_used_are_none(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     assert read_effective(path) is None
-
-
-def test_effective_options_that_cannot_be_written_are_a_storage_error(tmp_path):
-    with pytest.raises(StorageUnavailable):
-        write_effective(tmp_path / "none" / "options.json", Config())
 
 
 def test_an_engine_writes_its_effective_options_at_start(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from deltalake import DeltaTable
 from lake import HINT, NO_ROWS, Lake
 
-import mirror_engine.engine.cycle
 from mirror_engine import RunResult
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import TableDropped
@@ -18,15 +17,11 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.tables.log.record import FORMAT
 
-pytestmark = pytest.mark.slow  # each with tables on the disk: no part of the quick look
+# each with tables on the disk: no part of the quick look
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 
 NO_STOP = threading.Event()
 ORDERS = TableName("", "Orders")
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -9,10 +9,8 @@ import threading
 
 import pytest
 from shop import Shop, row
-from small_disk import run, small_disk
+from small_disk import SmallDisk, read_only, run, small_disk
 
-import mirror_engine.engine.cycle
-import mirror_engine.engine.run
 from mirror_engine import RunResult
 from mirror_engine.engine.ledger import ROOT_IDENTITY, Ledger
 from mirror_engine.errors import StorageUnavailable
@@ -22,14 +20,8 @@ from mirror_engine.landing_zone.states import CaughtUp
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.log.commit import put_commit
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_attempt")]
 NO_STOP = threading.Event()
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
 
 
 @pytest.fixture
@@ -75,19 +67,21 @@ def test_a_full_disk_delays_and_does_nothing_else(disk, first):
     assert met == {RunResult.RETRY, RunResult.CAUGHT_UP}
 
 
-def test_an_engine_goes_on_by_itself_when_a_full_disk_has_room_again(disk):
+@pytest.mark.parametrize("harm", [SmallDisk.filled, lambda disk: read_only(disk.path)], ids=["full", "read-only"])
+def test_an_engine_goes_on_by_itself_once_its_root_can_be_written_again(disk, harm):
     shop = shop_on(disk)
     orders = shop.orders(strategy="LastUpdateTimeFileDetection")
     orders.insert(row(1), name="a.parquet")
     with shop.engine(**shop.parts) as running:
         running.cycle(NO_STOP)
         orders.insert(row(2), name="b.parquet")
-        with disk.filled():
+        with harm(disk):
             running.cycle(NO_STOP)
             assert running.report().result is RunResult.RETRY
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
         assert running.report().result is RunResult.CAUGHT_UP
+    assert [path.name for path in (shop.publisher.path / "Orders").glob("*.parquet")] == ["b.parquet"]
     assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
 
@@ -133,7 +127,7 @@ def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_writt
     orders.insert(row(1))
     shop.sync(**shop.parts)
     orders.insert(row(2))
-    with disk.read_only():
+    with read_only(disk.path):
         with pytest.raises(StorageUnavailable, match="cannot be written: Read-only file system"):
             shop.sync(**shop.parts)
         assert [file.state for file in shop.status().files] == ["pending", "applied"]
@@ -141,41 +135,15 @@ def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_writt
     assert shop.ids() == [1, 2]
 
 
-def test_an_engine_goes_on_by_itself_after_its_root_was_read_only(disk):
-    shop = shop_on(disk)
-    orders = shop.orders()
-    orders.insert(row(1))
-    with shop.engine(**shop.parts) as running:
-        running.cycle(NO_STOP)
-        orders.insert(row(2))
-        run("mount", "--bind", disk.path, disk.path)  # the engine's open ledger would keep the disk writable
-        run("mount", "-o", "remount,ro,bind", disk.path)
-        try:
-            running.cycle(NO_STOP)
-            assert running.report().result is RunResult.RETRY
-        finally:
-            run("umount", "-l", disk.path)
-        running.cycle(NO_STOP)
-        running.cycle(NO_STOP)
-        assert running.report().result is RunResult.CAUGHT_UP
-    assert shop.ids() == [1, 2]
-    assert len(list((shop.publisher.path / "Orders").glob("0*.parquet"))) == 1
-
-
 def test_a_read_only_zone_is_mirrored_all_the_same_and_cleared_later(disk):
     shop = shop_on(disk)
     orders = shop.orders()
     for number in (1, 2):
         orders.insert(row(number))
-    zone = shop.root / ZONE
-    run("mount", "--bind", zone, zone)
-    run("mount", "-o", "remount,ro,bind", zone)
-    try:
+    with read_only(shop.root / ZONE):
         assert tried(shop) is RunResult.RETRY
         assert shop.ids() == [1, 2]
         assert shop.status().state == CaughtUp()
-    finally:
-        run("umount", "-l", zone)
     assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]
 
@@ -192,7 +160,7 @@ def test_a_commit_that_a_full_disk_refuses_leaves_nothing_in_the_log(disk):
 
 def test_a_commit_to_a_read_only_disk_says_so(disk):
     put_commit(disk.path / "Orders", 0, [{}])
-    with disk.read_only(), pytest.raises(StorageUnavailable, match="Read-only file system"):
+    with read_only(disk.path), pytest.raises(StorageUnavailable, match="Read-only file system"):
         put_commit(disk.path / "Orders", 1, [{}])
 
 

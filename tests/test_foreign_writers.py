@@ -12,23 +12,17 @@ from deltalake.schema import Field, PrimitiveType
 from lake import NO_ROWS, Lake
 from shop import TYPES, Shop, row
 
-import mirror_engine.engine.cycle
 from mirror_engine.errors import CommitConflict
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 
 NO_STOP = threading.Event()
 
 
 def foreign(shop, table="Orders"):
     return [found.message for found, _ in shop.status(table).diagnostics if found.code == "ME080"]
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from scripted_faults import Failing, faulty
 from shop import TYPES, Shop, row
 
 import mirror_engine.engine.cycle
-import mirror_engine.engine.run
 from mirror_engine import Config, RunResult
 from mirror_engine.engine import root_identity
 from mirror_engine.engine.scheduler import Backoff
@@ -23,13 +22,9 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
+pytestmark = pytest.mark.usefixtures("one_attempt")
+
 NO_STOP = threading.Event()
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
 
 
 @pytest.fixture

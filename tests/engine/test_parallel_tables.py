@@ -22,12 +22,9 @@ from mirror_engine.events import BatchStarted
 from mirror_engine.landing_zone.states import CaughtUp
 from mirror_engine.storage.local import LocalStorage
 
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
 ORDERS = "dbo/Orders"
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

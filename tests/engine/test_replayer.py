@@ -9,18 +9,14 @@ import pytest
 from scripted_faults import Failing, faulty
 from shop import Shop, row
 
-import mirror_engine.engine.cycle
 from mirror_engine.events import BatchCommitted, FileRead
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
 NO_STOP = threading.Event()
 ORDERS = TableName("", "Orders")
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 class Meddling(list):

@@ -14,21 +14,15 @@ from quick_folder import quick_folder
 from scripted_faults import Script, faulty
 from shop import Shop, name, row
 
-import mirror_engine.engine.cycle
 from mirror_engine import RunResult
 from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.storage.local import LocalStorage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 NO_STOP = threading.Event()
 NOON = 1_700_000_000 * 10**9
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from scripted_faults import Fault, Script, faulty
+from scripted_faults import Failing, Fault, faulty
 from shop import Shop, row
 from small_disk import small_disk
 
-import mirror_engine.engine.cycle
-import mirror_engine.engine.run
 from mirror_engine import RunResult
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.local import LocalStorage
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
-
-
-class Once(Script):
-    """The first call of that name fails."""
-
-    def __init__(self, called, fault):
-        super().__init__()
-        self.called = called
-        self.fault = fault
-
-    def run(self, name, call):
-        if self.called and name.split()[0] == self.called:
-            self.called = ""
-            self._faults = {len(self.calls) + 1: self.fault}
-        return super().run(name, call)
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("one_attempt")]
 
 
 def rows_of(shop):
@@ -50,10 +27,10 @@ def test_a_merge_of_spark_that_fails_is_made_once(tmp_path, mirror_writer, fault
     shop.sync()
     orders.insert(row(3))
     orders.delete({"id": 1, "city": None})
-    script = Once("apply", fault)
+    script = Failing("apply", times=1, fault=fault)
     shop.writer = faulty(shop.writer, script)
     assert shop.sync().result is RunResult.RETRY
-    assert not script.called
+    assert script.is_over
     assert any(shop.sync().result is RunResult.CAUGHT_UP for _ in range(2))
     assert rows_of(shop) == [(2, "Linz"), (3, "Linz")]
 

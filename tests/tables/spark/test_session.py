@@ -61,6 +61,8 @@ def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_pa
     environment = launch_environment("steady", tmp_path)
     assert not Path(str(environment["SPARK_CONF_DIR"])).exists()
     assert environment["HADOOP_CONF_DIR"] is None
+    options = {p: spark_settings(p, tmp_path, "2g")["spark.driver.extraJavaOptions"] for p in ("brief", "steady")}
+    assert ["-XX:TieredStopAtLevel=1" in text for text in options.values()] == [True, False]
 
 
 def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_path):
@@ -69,11 +71,6 @@ def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_
     assert "spark.sql.shuffle.partitions" not in settings
     environment = launch_environment("cluster", tmp_path)
     assert not {"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP"} & set(environment)
-
-
-def test_only_the_brief_profile_gives_up_the_better_compiler(tmp_path):
-    options = {p: spark_settings(p, tmp_path, "2g")["spark.driver.extraJavaOptions"] for p in ("brief", "steady")}
-    assert ["-XX:TieredStopAtLevel=1" in text for text in options.values()] == [True, False]
 
 
 @pytest.mark.slow
