@@ -9,9 +9,9 @@ import re
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from mirror_engine.errors import ConfigError, StorageUnavailable
 
@@ -155,8 +155,9 @@ def text(allowed: str, metavar: str, pattern: str) -> Kind:
     return Kind(allowed, metavar, read)
 
 
-def _option(default: Any, topic: str, kind: Kind, about: str) -> Any:  # noqa: ANN401 - any option's value
-    return field(default=default, metadata={"option": Option(about, topic, kind)})
+def _option(default: Any, topic: str, about: str, kind: Kind | None = None) -> Any:  # noqa: ANN401 - any option's value
+    """An option of this kind; None for that of the field's own type."""
+    return field(default=default, metadata={"about": about, "topic": topic, "kind": kind})
 
 
 _ZONE, _BATCH, _CLEAN, _SPARK = "Landing zone", "Batches", "Clean-up", "Spark"
@@ -173,128 +174,105 @@ class Config:
     default_schema: str = _option(
         "dbo",
         _ZONE,
-        text("a plain folder name, or none", "NAME", _FOLDER_NAME),
         "Delta schema of tables outside a schema folder; `none` for no schema (LZ-1.4).",
+        text("a plain folder name, or none", "NAME", _FOLDER_NAME),
     )
     missing_metadata: Literal["wait", "insert-only"] = _option(
         "wait",
         _ZONE,
-        choice("wait", "insert-only"),
         "Folder without `_metadata.json`: `wait` for it, or take its Parquet files as `insert-only` (LZ-2.3).",
     )
     first_file: Literal["1", "lowest"] = _option(
-        "1",
-        _ZONE,
-        choice("1", "lowest"),
-        "Number of a table's first file: `1` as Fabric, or the `lowest` number present (LZ-3.2).",
+        "1", _ZONE, "Number of a table's first file: `1` as Fabric, or the `lowest` number present (LZ-3.2)."
     )
     all_null_columns: Literal["integer", "untyped"] = _option(
         "integer",
         _ZONE,
-        choice("integer", "untyped"),
         "Type of columns that contain only NULL: `integer` as Fabric, or `untyped` to decide later (LZ-5.9).",
     )
     naive_timestamps: Literal["utc", "ntz"] = _option(
-        "utc",
-        _ZONE,
-        choice("utc", "ntz"),
-        "Timestamps without time zone: read as `utc`, or keep as TIMESTAMP_NTZ (`ntz`) (LZ-5.8).",
+        "utc", _ZONE, "Timestamps without time zone: read as `utc`, or keep as TIMESTAMP_NTZ (`ntz`) (LZ-5.8)."
     )
-    strict: bool = _option(False, _ZONE, switch(), "Treat warnings that Fabric may reject as errors.")
+    strict: bool = _option(False, _ZONE, "Treat warnings that Fabric may reject as errors.")
     drop_delay_seconds: float = _option(
-        0.0,
-        _ZONE,
-        duration(0),
-        "How long a table folder must be missing before its Delta table is dropped (LZ-7.4).",
+        0.0, _ZONE, "How long a table folder must be missing before its Delta table is dropped (LZ-7.4).", duration(0)
     )
     poll_interval_seconds: float = _option(
-        15.0,
-        _ZONE,
-        duration(0.01),
-        "Maximum time between two scans of the landing zone (LZ-3.1).",
+        15.0, _ZONE, "Maximum time between two scans of the landing zone (LZ-3.1).", duration(0.01)
     )
     max_batch_files: int = _option(
-        1000,
-        _BATCH,
-        whole("N", 1),
-        "Maximum number of change files in one commit; 1 to debug order (LZ-4.16).",
+        1000, _BATCH, "Maximum number of change files in one commit; 1 to debug order (LZ-4.16).", whole("N", 1)
     )
     max_batch_size: int = _option(
         256 * 1024 * 1024,
         _BATCH,
-        size(),
         "Maximum size of one batch. Counts file bytes, but at least 32 bytes per row.",
+        size(),
     )
     driver_batch_limit: int | Literal["auto"] = _option(
         "auto",
         _BATCH,
-        size(words=("auto",)),
         "Largest batch processed in the driver; larger ones go to Spark executors. `auto`: 512MiB, none on a cluster.",
+        size(words=("auto",)),
     )
-    max_row_size: int = _option(64 * 1024 * 1024, _BATCH, size(), "Maximum row size; larger rows are rejected (ME075).")
+    max_row_size: int = _option(64 * 1024 * 1024, _BATCH, "Maximum row size; larger rows are rejected (ME075).", size())
     memory_limit: int | Literal["none"] = _option(
         "none",
         _BATCH,
-        size(words=("none",)),
         "Address space that the process may take beyond its start, 512MiB or more (Linux); files that need more are "
         "rejected (ME075).",
+        size(words=("none",)),
     )
     passthrough: bool = _option(
-        True,
-        _BATCH,
-        switch(),
-        "Add large insert-only Parquet files to the table without rewriting them (LZ-4.19).",
+        True, _BATCH, "Add large insert-only Parquet files to the table without rewriting them (LZ-4.19)."
     )
     merge_engine: Literal["auto", "spark", "deltalake"] = _option(
         "auto",
         _BATCH,
-        choice("auto", "spark", "deltalake"),
         "What merges changes into tables: `spark`, `deltalake` (in this process, without Java), or `auto`: Spark where "
         "PySpark is installed. May change between runs.",
     )
-    workers: int = _option(4, _BATCH, whole("N", 1, 256), "Tables processed in parallel.")
+    workers: int = _option(4, _BATCH, "Tables processed in parallel.", whole("N", 1, 256))
     cleanup: Literal["ready", "processed", "off"] = _option(
         "ready",
         _CLEAN,
-        choice("ready", "processed", "off"),
         "Move applied files to `_FilesReadyToDelete` (ready), to `_ProcessedFiles` (processed), or leave them (off).",
     )
     delete_processed_after_seconds: float = _option(
-        7 * 86_400.0, _CLEAN, duration(0), "Age at which moved files are deleted (LZ-8.3)."
+        7 * 86_400.0, _CLEAN, "Age at which moved files are deleted (LZ-8.3).", duration(0)
     )
     auto_maintain: int | str = _option(
         100,
         _CLEAN,
-        whole("N", 1, words=("off", "idle")),
         "When `run` compacts and vacuums a caught-up table: after N new data files, once all tables have been `idle` "
         "for a minute, or never (`off`).",
+        whole("N", 1, words=("off", "idle")),
     )
     vacuum_retention_days: int = _option(
-        7, _CLEAN, whole("DAYS", 1, 30, unit="d"), "How long VACUUM keeps superseded data files (LZ-8.6)."
+        7, _CLEAN, "How long VACUUM keeps superseded data files (LZ-8.6).", whole("DAYS", 1, 30, unit="d")
     )
     spark_profile: Literal["local", "ci", "cluster"] = _option(
         "local",
         _SPARK,
-        choice("local", "ci", "cluster"),
         "Spark settings: `local`, `ci` (fast start, no background work) or `cluster` (leave Spark's own settings).",
     )
     spark_master: str = _option(
         "",
         _SPARK,
-        text("a master that spark-submit knows", "URL", r"[^\x00-\x20]*"),
         "Spark master URL (docs/cluster.md); empty starts a local Spark.",
+        text("a master that spark-submit knows", "URL", r"[^\x00-\x20]*"),
     )
     driver_memory: str = _option(
         "2g",
         _SPARK,
-        text("a size as Spark writes it, such as 512m or 2g", "SIZE", r"[1-9][0-9]{0,8}[kmgtKMGT]b?"),
         "Heap size of the Spark driver.",
+        text("a size as Spark writes it, such as 512m or 2g", "SIZE", r"[1-9][0-9]{0,8}[kmgtKMGT]b?"),
     )
     delta_jars_dir: str = _option(
         "",
         _SPARK,
-        text("a folder", "DIR", r"[^\x00]*"),
         "Folder of Delta's jars, for machines without network access; empty: download them.",
+        text("a folder", "DIR", r"[^\x00]*"),
     )
 
     def __post_init__(self) -> None:
@@ -316,7 +294,10 @@ class Config:
 @cache
 def options() -> Mapping[str, Option]:
     """Every option by its field's name, in the order of `Config`."""
-    return {entry.name: entry.metadata["option"] for entry in fields(Config)}
+    types = get_type_hints(Config)
+    own = {name: switch if kind is bool else partial(choice, *get_args(kind)) for name, kind in types.items()}
+    kinds = {entry.name: entry.metadata["kind"] or own[entry.name]() for entry in fields(Config)}
+    return {entry.name: Option(**{**entry.metadata, "kind": kinds[entry.name]}) for entry in fields(Config)}
 
 
 def option_name(field_name: str) -> str:

@@ -161,21 +161,6 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path):
     assert shop.ids() == [1, 2]
 
 
-@pytest.mark.parametrize("kind", ["link", "file"])
-def test_a_moving_place_that_is_no_folder_stops_nothing(shop, kind, tmp_path):
-    orders = shop.orders()
-    orders.insert(row(1))
-    orders.insert(row(2))
-    place = shop.publisher.path / "Orders/_FilesReadyToDelete"
-    if kind == "link":
-        place.symlink_to(tmp_path)
-    else:
-        place.write_bytes(b"")
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert (shop.publisher.path / "Orders/00000000000000000001.parquet").exists()
-    assert {found.code for found, _ in shop.status().diagnostics} == {"ME074" if kind == "link" else "ME021"}
-
-
 # ROOT
 
 

@@ -213,6 +213,11 @@ def link_for_moved_files(zone, outside):
     (zone / "Bad" / name(2)).write_bytes(parquet(pa.table({"id": [1]})))
 
 
+def file_for_moved_files(zone, _):
+    (zone / "Bad/_FilesReadyToDelete").write_bytes(b"")
+    (zone / "Bad" / name(2)).write_bytes(parquet(pa.table({"id": [1]})))
+
+
 STRANGE = {
     "folder as file": ("ME003", lambda zone, _: (zone / "Bad" / name(2)).mkdir()),
     "file as folder": ("ME002", lambda zone, _: (zone / "S.schema").write_bytes(b"")),
@@ -225,6 +230,7 @@ STRANGE = {
     "link to the zone": ("ME074", links("Loop", to="")),
     "link to the folder itself": ("ME074", links("Bad/Loop", to="Bad")),
     "link for moved files": ("ME074", link_for_moved_files),
+    "file for moved files": ("ME021", file_for_moved_files),
 }
 
 

@@ -62,21 +62,6 @@ def numbered(*numbers):
     return [f"{number:020d}.parquet" for number in numbers]
 
 
-def test_all_applied_files_but_the_newest_are_moved():
-    zone = Zone()
-    zone.land(*numbered(1, 2, 3))
-    assert zone.clean(*numbered(1, 2, 3)) == 2
-    assert zone.names(f"{ZONE}/Orders") == [*numbered(3), "_FilesReadyToDelete"]
-    assert zone.names(READY) == [*numbered(1, 2), "_FilesReadyToDeleteInfo.json"]
-
-
-def test_unapplied_files_stay():
-    zone = Zone()
-    zone.land(*numbered(1, 2, 4), "other.txt")
-    zone.clean(*numbered(1, 2))
-    assert zone.names(f"{ZONE}/Orders") == [*numbered(2, 4), "_FilesReadyToDelete", "other.txt"]
-
-
 @pytest.mark.parametrize("listed", ["before", "after"])
 def test_a_file_overwritten_since_it_was_applied_stays(listed):
     zone = Zone()
@@ -85,15 +70,6 @@ def test_a_file_overwritten_since_it_was_applied_stays(listed):
     zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
     zone.janitor.clean(ZONE, before if listed == "before" else zone.listing(), progress_of(before.files))
     assert zone.names(f"{ZONE}/Orders") == numbered(1, 2)
-
-
-def test_the_newest_of_each_partition_stays_and_paths_are_kept():
-    zone = Zone()
-    paths = [f"day={day}/{name}" for day in (1, 2) for name in numbered(1, 2)]
-    zone.land(*paths)
-    zone.clean(*paths)
-    assert zone.names(f"{ZONE}/Orders/day=1") == numbered(2)
-    assert zone.names(f"{READY}/day=2") == numbered(1)
 
 
 BY_TIME = MetadataUsable("m", Metadata(strategy=Strategy.LAST_UPDATE_TIME))
@@ -173,17 +149,6 @@ def test_what_was_moved_is_looked_at_once_an_hour_or_when_more_is_moved():
     zone.storage.delete(info)
     zone.clean(*numbered(2, 3))
     assert zone.storage.stat(info)
-
-
-def test_the_older_name_and_off():
-    older = Zone(cleanup="processed")
-    older.land(*numbered(1, 2))
-    older.clean(*numbered(1, 2))
-    assert older.names(f"{ZONE}/Orders/_ProcessedFiles")[:1] == numbered(1)
-    off = Zone(cleanup="off")
-    off.land(*numbered(1, 2))
-    assert off.clean(*numbered(1, 2)) == 0
-    assert off.names(f"{ZONE}/Orders") == numbered(1, 2)
 
 
 def test_a_folder_is_due_when_it_or_its_progress_changed_and_once_an_hour():

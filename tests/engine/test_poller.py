@@ -95,11 +95,6 @@ def recreate(storage, path):
 
 
 class TestZone:
-    def test_a_file_in_the_newer_zones_place_is_no_zone(self):
-        storage = zone_with(f"Items/{FIRST}", zone="LandingZone")
-        storage.put(ZONE, b"")
-        assert (look(storage).folder, folders(look(storage))) == ("LandingZone", ["Items"])
-
     def test_a_zone_that_is_not_there_yet_is_no_emptied_one(self):
         assert look(WatchedStorage()) == ZoneListing(ZONE, "")
         emptied = zone_with(f"Items/{FIRST}")
@@ -238,17 +233,6 @@ class TestUnlisted:
         zone = poller.scan()
         assert (folders(zone), zone.unlisted) == (["B"], {folder})
         assert poller.scan().unlisted == frozenset()
-
-    def test_a_schema_folder_recreated_meanwhile_is_left_to_the_next_scan(self):
-        storage = zone_with(f"S.schema/A/{FIRST}")
-
-        def act():
-            storage.delete(f"{ZONE}/S.schema")
-            storage.put(f"{ZONE}/S.schema/B/{FIRST}", b"x")
-
-        storage.meanwhile[f"list {ZONE}/S.schema"] = act
-        zone = look(storage)
-        assert (folders(zone), zone.unlisted) == ([], {"S.schema"})
 
     def test_a_folder_recreated_meanwhile_is_seen_in_one_life(self):
         storage = zone_with("Items/_metadata.json", f"Items/{FIRST}")

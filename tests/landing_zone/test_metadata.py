@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.csv_dialect import TextDialect
@@ -193,22 +193,6 @@ def test_without_a_format_declared_types_and_text_extensions_mean_csv(given_prop
     assert usable(given_properties).file_format is file_format
     assert [code for code in codes(given_properties) if code != "ME059"] == said
     assert codes({"keyColumns": ["Id"], "FileExtension": "txt"}) == ["ME056", "ME083"]
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-names = st.sampled_from(["keyColumns", "FileFormat", "FileExtension", "SchemaDefinition", "FileFormatTypeProperties",
-                         "isPartitionEnabled", "Encoding", "x"])  # fmt: skip
-
-
-@settings(max_examples=40)
-@given(st.dictionaries(names, values | st.just("CSV") | st.just({"Columns": [{"Name": "a", "DataType": "String"}]})))
-def test_any_json_gives_metadata_or_an_error(properties):
-    metadata, said = parse(json.dumps(properties).encode(), PATH)
-    assert (metadata is None) is any(diagnostic.severity.value == "error" for diagnostic in said[:1])
 
 
 @given(st.binary(max_size=60) | st.text('{}[]",:\\ \nabNul', max_size=40).map(str.encode))
