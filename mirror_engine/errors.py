@@ -7,7 +7,7 @@ MirrorError                      a message (place: finding) and help (what to do
 │   ├── StorageUnavailable       a list, read, write, move or delete failed
 │   ├── ConcurrentModification   the landing zone changed between scan and commit
 │   ├── CommitConflict           another writer committed to the same Delta table first
-│   ├── CommitFailed             Spark could not commit; nothing was committed
+│   ├── CommitFailed             the merge engine refused; the third time halts its table
 │   ├── TableDamaged             a table's Delta log cannot be read; halts its table    exit 3
 │   └── InternalError            a defect of the engine in one table; retried           exit 1
 ├── RootLocked                   another engine is running on this ROOT                 exit 4
@@ -65,7 +65,7 @@ class CommitConflict(TransientError):
 
 
 class CommitFailed(TransientError):
-    """Spark could not execute a commit; nothing was committed."""
+    """The merge engine refused a commit; nothing was committed. Refused alike three times, its table halts (ME086)."""
 
 
 class TableDamaged(TransientError):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirror_engine.engine.context import DiagnosticNotifier
-from mirror_engine.engine.planner import ZonePlanner
+from mirror_engine.engine.planner import REFUSED_COMMIT, ZonePlanner
 from mirror_engine.engine.recovery import recover, rescan
 from mirror_engine.engine.replayer import Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
@@ -170,6 +170,9 @@ class Engine:
         """
         if self._delta_folders is None:
             self._delta_folders = recover(self._context, skip_unchanged=True)
+            for table, progress in self._context.ledger.tables().items():
+                if progress.rejection and progress.rejection.diagnostic.code == REFUSED_COMMIT:  # it may do by now
+                    self._context.ledger.record(table, replace(progress, rejection=None))
         else:
             known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **(damaged or {})})
             self._delta_folders = rescan(self._context, known, busy)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.listing import ZoneListing
 
+REFUSED_COMMIT = "ME086"
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
 
@@ -95,6 +96,11 @@ def with_identity(progress: Progress, listing: TableListing) -> Progress:
     if rejection and rejection.path in present:
         rejection = replace(rejection, identity=present[rejection.path].identity, etag=present[rejection.path].etag)
     return replace(progress, identity=listing.identity, applied=applied, pending_etags={}, rejection=rejection)
+
+
+def attempt_of(listing: TableListing, etag: str) -> str:
+    """What a refused commit was made of: it is tried again when this changes."""
+    return f"{etag} {getattr(listing.metadata, 'etag', '')}"
 
 
 class _TablePlanner:
@@ -206,6 +212,8 @@ class _TablePlanner:
         file = self._files.get(known.path) if known else None
         if not known or not file or file.identity != known.identity:
             return None, ()
+        if known.diagnostic.code == REFUSED_COMMIT:  # another file or other metadata may do (LZ-4.20)
+            return (known, (known.diagnostic,)) if known.etag == attempt_of(self._listing, file.etag) else (None, ())
         if file.etag == known.etag:
             return known, (known.diagnostic,)
         return known, (known.diagnostic, diagnose("ME027", f"{self._folder}/{known.path}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections import deque
@@ -20,10 +21,10 @@ from mirror_engine.engine.plan import (
     Step,
     UpdateFolderIdentity,
 )
-from mirror_engine.engine.planner import with_identity
+from mirror_engine.engine.planner import REFUSED_COMMIT, attempt_of, with_identity
 from mirror_engine.engine.poller import is_unchanged
 from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
-from mirror_engine.errors import CommitConflict, ConcurrentModification
+from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.tables.base import TableSnapshot
+
+MAX_REFUSALS = 3  # of one commit in the same words: there will be no other answer
+_VARYING = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*")  # numbers and ids in a message
 
 
 def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
@@ -143,6 +147,7 @@ class Replayer:
         self._context = context
         self._reader = reader
         self._janitor = janitor
+        self._refusals: dict[TableName, tuple[str, str, int]] = {}  # the batch's first file, the words, how often
 
     def run(self, task: TableTask) -> BatchCommitted | None:
         """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1).
@@ -163,6 +168,9 @@ class Replayer:
             folder = self._context.delta_folder(task.table)
             reconcile(self._context, task.table, self._context.writer.snapshot(folder))
             raise
+        except CommitFailed as error:
+            self._count_refusal(task, error)
+            return None
 
     def can_clean(self, task: TableTask) -> bool:
         """Whether files may be moved away: of this generation, and not looked at since the last change."""
@@ -245,7 +253,8 @@ class Replayer:
                 f"{task.table.folder}: the Delta table does not match the recorded state",
                 "The next cycle reads its log again; remove a table of another program.",
             )
-        pending = PendingFiles(task.zone, task.table, tuple(task.pending), step.metadata, _context(known, state))
+        files = tuple(task.pending)[: 1 if task.table in self._refusals else None]  # alone, the refused one is found
+        pending = PendingFiles(task.zone, task.table, files, step.metadata, _context(known, state))
         batch = self._reader.next_batch(pending, known)
         try:
             committed = self._commit(task, batch, known, state, started) if batch.files else None
@@ -257,6 +266,7 @@ class Replayer:
             self._halt(task.table, batch.refusal, task.pending[0])
         if batch.refusal or not task.pending:
             task.steps.popleft()
+            self._refusals.pop(task.table, None)
         return committed
 
     def _commit(
@@ -303,10 +313,26 @@ class Replayer:
             if not is_unchanged(self._context.storage, folder, file):
                 raise ConcurrentModification(f"{task.table.folder}/{file.path}: replaced while it was read")
 
-    def _halt(self, table: TableName, refusal: RejectedFile, file: LandedFile) -> None:
+    def _count_refusal(self, task: TableTask, error: CommitFailed) -> None:
+        """Halt a table whose commit is refused again and again in the same words (LZ-4.20); before, raise the error."""
+        if not task.pending or task.listing is None:
+            raise error
+        file, words = task.pending[0], _VARYING.sub("", error.message)
+        *before, count = self._refusals.get(task.table, ("", "", 0))
+        count = count + 1 if before == [file.path, words] else 1
+        self._refusals[task.table] = file.path, words, count
+        if count < MAX_REFUSALS:
+            raise error
+        place, reason = f"{task.table.folder}/{file.path}", error.message.partition(": ")[2] or error.message
+        refused = diagnose(REFUSED_COMMIT, place, count=count, reason=reason, help=error.help.rstrip("."))
+        self._halt(task.table, RejectedFile(refused), file, attempt_of(task.listing, file.etag))
+        del self._refusals[task.table]
+        task.steps.popleft()
+
+    def _halt(self, table: TableName, refusal: RejectedFile, file: LandedFile, etag: str = "") -> None:
         known = self._context.ledger.progress(table)
         if known:
-            rejection = Rejection(refusal.diagnostic, file.path, file.identity, file.etag)
+            rejection = Rejection(refusal.diagnostic, file.path, file.identity, etag or file.etag)
             diagnostics = tally(known.diagnostics, refusal.others)
             self._context.ledger.record(table, replace(known, rejection=rejection, diagnostics=diagnostics))
         self._context.emit(TableHalted(table, refusal.diagnostic))

@@ -76,17 +76,14 @@ class LocalDeltaWriter(DeltaWriter):
         """The function that makes net changes of a batch."""
         return stage_here
 
-    def forget(self, folder: Path) -> None:  # noqa: ARG002 - an engine may have cached it
+    def forget(self, folder: Path) -> None:
         """Forget a table: a new one in its folder has the same version numbers."""
-        return
 
     def prepare(self) -> None:
         """Nothing has to start."""
-        return
 
     def close(self) -> None:
         """Nothing is held."""
-        return
 
     def tables(self) -> Sequence[str]:
         return self._tables.tables()

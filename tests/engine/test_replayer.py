@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
+from unittest.mock import Mock
 
 import pytest
 from scripted_faults import Failing, faulty
-from shop import Shop, row
+from shop import Shop, name, row
 
+from mirror_engine.engine.run import RunResult
+from mirror_engine.errors import CommitFailed
 from mirror_engine.events import BatchCommitted, FileRead
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.states import Halted
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -88,3 +93,66 @@ def test_rows_read_from_a_folder_that_was_recreated_since_are_not_committed(tmp_
         assert not [event for event in shop.events if isinstance(event, BatchCommitted)]
         running.cycle(NO_STOP)
     assert shop.ids() == [1]
+
+
+class Refusing(MemoryDeltaWriter):
+    """A merge engine that refuses the commit of some file, in words with a number that varies."""
+
+    def __init__(self, *refused):
+        super().__init__()
+        self.refused, self.tries = refused, 0
+
+    def apply(self, table, batch, record, snapshot=None):
+        if any(file.endswith(refused) for file in record.files for refused in self.refused):
+            self.tries += 1
+            raise CommitFailed(f"{table}: commit failed in Spark: [SOME_CONDITION] in job {self.tries}", "Do it.")
+        return super().apply(table, batch, record, snapshot)
+
+
+def refused_at(shop, number):
+    (halted,) = (found for found in [shop.status()] if isinstance(found.state, Halted))
+    diagnostic = halted.state.diagnostic
+    assert (diagnostic.code, diagnostic.path) == ("ME086", f"Orders/{name(number)}")
+    return diagnostic
+
+
+def test_a_commit_refused_three_times_in_the_same_words_halts_its_table_at_the_file(tmp_path):
+    """LZ-4.20: those before it are applied, all other tables go on, and everybody is told why."""
+    shop = Shop(tmp_path, Refusing("3.parquet"))
+    orders = shop.orders()
+    for number in range(1, 6):
+        orders.insert(row(number))
+    shop.orders("Others").insert(row(9))
+    assert shop.sync().result is RunResult.NEEDS_ATTENTION
+    assert (shop.ids(), shop.ids("Others")) == ([1, 2], [9])
+    assert refused_at(shop, 3).message == (
+        "the commit was refused 3 times in the same words: commit failed in Spark: [SOME_CONDITION] in job 4"
+    )
+    assert "SOME_CONDITION" in (tmp_path / "Files/Monitoring/tables.json").read_text(encoding="utf-8")
+
+
+def test_a_refused_commit_is_tried_again_when_file_or_metadata_change_and_at_the_next_start(tmp_path):
+    shop = Shop(tmp_path, Refusing("1.parquet"))
+    orders = shop.orders()
+    landed = shop.publisher.path / orders.insert(row(1))
+    with shop.engine() as running:
+        changes = iter([lambda: os.utime(landed, (1, 1)), lambda: os.utime(landed.with_name("_metadata.json"), (1, 1))])
+        for tries in (3, 6, 9):
+            for _ in range(9):
+                running.cycle(NO_STOP)
+            assert shop.writer.tries == tries
+            refused_at(shop, 1)
+            next(changes, lambda: None)()
+    shop.writer.refused = ()
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert shop.ids() == [1]
+
+
+def test_other_words_each_time_are_no_lasting_refusal(tmp_path):
+    shop = Shop(tmp_path, Refusing("1.parquet"))
+    shop.orders().insert(row(1))
+    shop.writer.apply = Mock(side_effect=[CommitFailed(f"dbo/Orders: {word}") for word in "xyxyxyxyx"])
+    with shop.engine() as running:
+        for _ in range(9):
+            running.cycle(NO_STOP)
+            assert set(running.last.failures) == {ORDERS}

@@ -99,15 +99,12 @@ class InProcessWriter(DeltaWriter):
 
     def prepare(self) -> None:
         """It always is ready."""
-        return
 
     def make_durable(self, *_: object, **__: object) -> None:
         """Nothing is kept."""
-        return
 
     def close(self) -> None:
         """Nothing is held."""
-        return
 
 
 class MemoryDeltaWriter(InProcessWriter):
