@@ -13,6 +13,7 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from starlette.responses import Response
 from wire import connected, running
 
 from mirror_engine.onelake import authority
@@ -36,11 +37,6 @@ def certificate(path):
 
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
-
-
-async def silent(scope, receive, send):  # noqa: ARG001 - an ASGI application
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
 
 
 def test_no_certificate_lives_longer_than_thirty_days(made):
@@ -93,13 +89,17 @@ def test_the_authority_cannot_sign_for_other_names(tmp_path, name, monkeypatch):
 def test_a_client_without_the_authority_does_not_trust_the_emulator():
     other = ssl.create_default_context()
     trustme.CA().configure_trust(other)
-    with running(silent) as emulator, connected(emulator.https_port) as plain, pytest.raises(ssl.SSLError):
+    with (
+        running(Response()) as emulator,
+        connected(emulator.https_port) as plain,
+        pytest.raises(ssl.SSLError),
+    ):
         other.wrap_socket(plain, server_hostname="localhost")
 
 
 @pytest.mark.skipif(OPENSSL is None, reason="needs openssl")
 def test_old_tls_is_refused():
-    with running(silent) as emulator:
+    with running(Response()) as emulator:
         words = ["s_client", "-connect", f"127.0.0.1:{emulator.https_port}", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]
         done = subprocess.run([OPENSSL, *words], input=b"", capture_output=True, check=False, timeout=20)
     assert done.returncode != 0

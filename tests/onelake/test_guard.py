@@ -7,6 +7,7 @@ import json
 from urllib.parse import urlencode
 
 import pytest
+from starlette.responses import Response
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, trusting
 
 from mirror_engine.onelake.entra import entra_app
@@ -17,11 +18,8 @@ SECRET = "let me in"  # noqa: S105 - a test's own
 
 async def services(scope, receive, send):
     """Entra behind its host name, and 204 behind all others."""
-    if host_of(scope["headers"]) in LOGINS:
-        await entra_app(SECRET)(scope, receive, send)
-        return
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
+    app = entra_app(SECRET) if host_of(scope["headers"]) in LOGINS else Response(status_code=204)
+    await app(scope, receive, send)
 
 
 @pytest.fixture(scope="module")

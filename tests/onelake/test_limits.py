@@ -7,6 +7,8 @@ import contextlib
 import time
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 from wire import connected, exchange, request, rest_of, running, status_of
 
 from mirror_engine.errors import UsageError
@@ -17,12 +19,9 @@ from mirror_engine.onelake.network import Listeners
 pytestmark = pytest.mark.slow
 
 
-async def counting(scope, receive, send):  # noqa: ARG001 - an ASGI application
+async def counting(scope, receive, send):
     """Answers with how many bytes of a body came."""
-    count, goes_on = 0, True
-    while goes_on:
-        message = await receive()
-        count, goes_on = count + len(message.get("body", b"")), message.get("more_body", False)
+    count = sum([len(piece) async for piece in Request(scope, receive).stream()])
     await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
     await send({"type": "http.response.body", "body": b"%d" % count})
 
@@ -85,12 +84,7 @@ def test_a_head_that_dribbles_is_cut(emulator, monkeypatch):
 
 def test_a_second_request_s_head_may_not_dribble_either(monkeypatch):
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
-
-    async def lasting(scope, receive, send):  # noqa: ARG001 - an ASGI application
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body", "body": b""})
-
-    with running(lasting) as emulator, connected(emulator.http_port) as connection:
+    with running(Response()) as emulator, connected(emulator.http_port) as connection:
         for pause in (0.5, 0.0):  # idle between two requests: no head is on its way
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert status_of(connection.recv(65536)) == 200

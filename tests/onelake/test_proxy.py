@@ -6,6 +6,7 @@ import socket
 import time
 
 import pytest
+from starlette.responses import Response
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, tunnel
 
 from mirror_engine.onelake import network as proxy
@@ -13,11 +14,9 @@ from mirror_engine.onelake import network as proxy
 pytestmark = pytest.mark.slow
 
 
-async def named(scope, receive, send):  # noqa: ARG001 - an ASGI application
+async def named(scope, receive, send):
     """Answers with the host that was asked for."""
-    host = dict(scope["headers"])[b"host"]
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(host))]})
-    await send({"type": "http.response.body", "body": host})
+    await Response(dict(scope["headers"])[b"host"])(scope, receive, send)
 
 
 @pytest.fixture(scope="module")

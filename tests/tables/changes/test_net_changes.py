@@ -20,12 +20,12 @@ from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, k
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 MARKERS = (INSERT, UPDATE, DELETE, UPSERT)
 
-Row = tuple[Any, int]  # the key, and where the row came from: a position, or below 0 the table itself
-Log = list[tuple[int, int]]  # code and marker per change
-
 
 def merged(table, keys, net):
-    """What a MERGE with appended copies makes of a table: every match is told against the table before."""
+    """What a MERGE with appended copies makes of a table: every match is told against the table before.
+
+    A row is its key and where it came from: a position, or below 0 the table itself.
+    """
     after = Counter(table)
     for position, role, copies in zip(net.position.tolist(), map(Role, net.role), net.copies.tolist(), strict=True):
         key = keys[position]
