@@ -76,8 +76,8 @@ def init(root: Path) -> None:
         zone.explain_metadata()
         zone.land_initial_load()
         zone.land_changes()
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise UsageError(f"{error.filename}: {error.strerror}", ELSEWHERE) from None
+    except OSError as error:
+        raise UsageError(f"{error.filename or root}: {error.strerror}", ELSEWHERE) from None
     files = sorted(path.relative_to(root).as_posix() for path in (root / ZONE).rglob("*") if path.is_file())
     at = f"-C {root} " if root != Path() else ""
     text = [f"  {path}" for path in files]

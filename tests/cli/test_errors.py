@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import subprocess
@@ -69,6 +70,16 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path) ->
     assert "Traceback" not in printed.err
     (log,) = (tmp_path / "cache/logs").iterdir()
     assert "ZeroDivisionError" in log.read_text()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.ENOTDIR])
+def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path, number) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, "wholly unfit", "the folder")
+
+    monkeypatch.setattr("mirror_engine.cli.example_zone.ExampleZone", fail)
+    printed = cli("init", tmp_path)
+    assert (printed.code, printed.err) == (2, "error: the folder: wholly unfit\n  help: choose another folder\n")
 
 
 def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path) -> None:

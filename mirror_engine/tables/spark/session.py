@@ -106,6 +106,7 @@ _BRIEF_SETTINGS = {
 _BRIEF_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m")
 # passed on the command line; others when the context is made
 _AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.local.", "spark.ui.show")
+_NO_MEMORY = re.compile("Could not reserve enough space|insufficient memory for|Too small maximum heap")
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
 _NO_DELTA_HELP = (
     f"Start it with Delta: --packages {jars.COORDINATES[0]} --conf {_EXTENSIONS}={_DELTA}; "
@@ -313,9 +314,11 @@ def _launched(settings: Mapping[str, str], log_file: Path) -> tuple[SparkSession
         output = log_file.read_bytes()[start:].decode("utf-8", "replace")
         if "spark.jars.packages" in settings and (reason := jars.download_failure(output)):
             raise JarsMissing(f"cannot fetch the Delta jars from {jars.repository()}: {reason}", jars.HELP) from error
+        cause = cause_line(output)
+        smaller = "Choose another --driver-memory. " if _NO_MEMORY.search(cause) else ""
         raise SparkFailed(
-            f"the Spark session did not start: {cause_line(output) or type(error).__name__}",
-            f"See {log_file}; `mirror-engine doctor` checks this machine.",
+            f"the Spark session did not start: {cause or type(error).__name__}",
+            f"{smaller}See {log_file}; `mirror-engine doctor` checks this machine.",
         ) from error
 
 
@@ -371,11 +374,12 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 
 def cause_line(output: str) -> str:
-    """The last line that names a cause, else the last line at all; `""` where there is no output."""
+    """What Java says of memory, else the last line that names a cause, else the last line; `""` without output."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     lines = [line for line in lines if not re.match(r"at |\.\.\. \d+ more", line)]
     causes = [line for line in lines if re.search(r"Caused by|Exception|[Ee]rror", line)]
-    return (causes or lines or [""])[-1].removeprefix("Caused by: ")
+    memory = [line.removeprefix("# ") for line in lines if _NO_MEMORY.search(line)]
+    return (memory or causes or lines or [""])[-1].removeprefix("Caused by: ")
 
 
 # ---- a Spark that something else set up

@@ -46,6 +46,11 @@ from mirror_engine.tables.spark.session import (
         ("", ""),
         ("starting\nOut of luck\n\n", "Out of luck"),
         ("x.Exception: outer\n\tat a.B(C)\nCaused by: y.Error: inner\n\tat d.E(F)\n\t... 7 more\n", "y.Error: inner"),
+        (
+            "# There is insufficient memory for X.\n# Error detail: y\n# An error report is in:\n# /x.log\n",
+            "There is insufficient memory for X.",
+        ),
+        ("Error during initialization of VM\nToo small maximum heap\n", "Too small maximum heap"),
         ("Error: Could not find class\nusage: java\n", "Error: Could not find class"),
     ],
 )
