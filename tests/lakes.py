@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from xml.etree import ElementTree as ET
 
@@ -95,6 +96,23 @@ def refused(code):
     with pytest.raises(StorageApiError) as problem:
         yield
     assert problem.value.code is code
+
+
+def changes(lake, path, file, body):
+    """All ways to change a path by itself or by a file."""
+    return (
+        partial(lake.create_folder, path),
+        partial(lake.create_file, path),
+        partial(lake.put, path, body),
+        partial(lake.append, path, 0, body),
+        partial(lake.flush, path, 0),
+        partial(lake.put_block_list, path, []),
+        partial(lake.copy, file, path),
+        partial(lake.rename, file, path),
+        partial(lake.rename, path, file),
+        partial(lake.delete, path),
+        partial(lake.delete, path, recursive=True),
+    )
 
 
 def matching(properties):

@@ -6,6 +6,7 @@ import io
 import threading
 import time
 from collections import deque
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.landing_zone.layout import ENGINE
@@ -30,6 +31,7 @@ COMMIT_LOCKS = 64
 MAX_BLOCK_LISTS = 1000  # remembered
 
 
+@dataclass(eq=False)
 class Lake:
     """The store as clients see it; symbolic links and the engine's own files do not exist for them.
 
@@ -39,37 +41,24 @@ class Lake:
 
     `StorageUnavailable` passes through: answer it as ServerBusy. All other errors are `StorageApiError`; a docstring
     names the codes that a method adds to PathNotFound, ConditionNotMet and ManagedFolderOperationNotAllowed.
-
-    Args:
-        storage: the store; files that an earlier process left staged are deleted now.
-        items: its workspaces and items.
-        options: how it differs from OneLake.
-        clock: nanoseconds since 1970; gives Last-Modified.
-        limits: of uncommitted uploads.
-        on_lost_file: gets the path of each file that a rename without a condition replaced; called outside of locks.
     """
 
-    def __init__(  # noqa: PLR0913 - three parts, three settings
-        self,
-        storage: LocalStore,
-        items: Items,
-        options: EmulatorOptions,
-        *,
-        clock: Callable[[], int] = time.time_ns,
-        limits: Limits = LIMITS,
-        on_lost_file: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self.storage = storage
-        self.items = items
-        self.options = options
-        self._uploads = Uploads(storage, limits)
-        self._clock = clock
-        self._on_lost_file = on_lost_file
+    storage: LocalStore  # files that an earlier process left staged are deleted now
+    items: Items
+    options: EmulatorOptions
+    _: KW_ONLY
+    clock: Callable[[], int] = time.time_ns  # nanoseconds since 1970; gives Last-Modified
+    limits: Limits = LIMITS
+    # Gets the path of each file that a rename without a condition replaced; called outside of locks
+    on_lost_file: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._uploads = Uploads(self.storage, self.limits)
         self._last_ns = 0
         self._lock = threading.RLock()
         self._commits = [threading.Lock() for _ in range(COMMIT_LOCKS)]
         self._block_lists: deque[tuple[str, tuple[str, ...], str]] = deque(maxlen=MAX_BLOCK_LISTS)
-        storage.remove_stale()
+        self.storage.remove_stale()
 
     # Reading
 
@@ -239,7 +228,7 @@ class Lake:
         if replaced and source.path != target.path:
             self._uploads.drop(replaced.identity)
             if conditions == NONE and not target.path.rpartition("/")[2].startswith("_"):  # as `_metadata.json` does
-                self._on_lost_file(target.path)
+                self.on_lost_file(target.path)
         return renamed
 
     def delete(self, address: Address, conditions: Conditions = NONE, *, recursive: bool = False) -> None:
@@ -362,7 +351,7 @@ class Lake:
 
     def _now(self) -> int:
         """Never the same time twice: with the identity it makes the ETag."""
-        self._last_ns = max(self._clock(), self._last_ns + 1)
+        self._last_ns = max(self.clock(), self._last_ns + 1)
         return TIME_SHIFT.get()(self._last_ns)
 
 

@@ -87,57 +87,57 @@ class VisibilityDelays:
         return [folder for until, folder in list(self._deleted.values()) if time.monotonic() < until]
 
 
+@dataclass(frozen=True)
 class EngineView:
     """`Storage` of one item, whose path is relative to the store, as its engine sees it with the delays applied."""
 
-    def __init__(self, storage: Storage, delays: VisibilityDelays, item: str) -> None:
-        self._storage = storage
-        self._delays = delays
-        self._item = item
+    storage: Storage
+    delays: VisibilityDelays
+    item: str
 
     def list(self, folder: str) -> Sequence[Entry] | None:
-        path = joined(self._item, folder)
+        path = joined(self.item, folder)
         if deleted := self._deleted(folder):
             found = deleted.entries.get(path)
             entries: Sequence[Entry] | None = [] if found and found.kind is Kind.FOLDER else None
         else:
-            entries = self._storage.list(folder)
+            entries = self.storage.list(folder)
         if entries is None:
             return None
-        shown = {each.name: each for each in entries if not self._delays.is_hidden(f"{path}/{each.name}", ENGINE)}
-        for kept in self._delays.deleted_folders():
+        shown = {each.name: each for each in entries if not self.delays.is_hidden(f"{path}/{each.name}", ENGINE)}
+        for kept in self.delays.deleted_folders():
             shown |= {each.name: each for at, each in kept.entries.items() if at.rpartition("/")[0] == path}
         return [entry for _, entry in sorted(shown.items())]
 
     def stat(self, path: str) -> Entry | None:
         if deleted := self._deleted(path):
-            return deleted.entries.get(joined(self._item, path))
-        return None if self._is_hidden(path) else self._storage.stat(path)
+            return deleted.entries.get(joined(self.item, path))
+        return None if self._is_hidden(path) else self.storage.stat(path)
 
     def open(self, path: str) -> BinaryIO:
         if deleted := self._deleted(path):
-            content = deleted.contents.get(joined(self._item, path))
+            content = deleted.contents.get(joined(self.item, path))
             if content is not None:
                 return io.BytesIO(content)
         elif not self._is_hidden(path):
-            return self._storage.open(path)
+            return self.storage.open(path)
         raise FileNotFoundError(path)
 
     def write(self, path: str, content: bytes) -> None:
-        self._storage.write(path, content)
+        self.storage.write(path, content)
 
     def move(self, source: str, target: str) -> None:
         if not self._deleted(source):
-            self._storage.move(source, target)
+            self.storage.move(source, target)
 
     def delete(self, path: str) -> None:
         if not self._deleted(path):
-            self._storage.delete(path)
+            self.storage.delete(path)
 
     def _is_hidden(self, path: str) -> bool:
-        return self._delays.is_hidden(joined(self._item, path), ENGINE)
+        return self.delays.is_hidden(joined(self.item, path), ENGINE)
 
     def _deleted(self, path: str) -> DeletedFolder | None:
         """The deleted folder that a path is in."""
-        whole = f"{joined(self._item, path)}/"
-        return next((each for each in self._delays.deleted_folders() if whole.startswith(f"{each.path}/")), None)
+        whole = f"{joined(self.item, path)}/"
+        return next((each for each in self.delays.deleted_folders() if whole.startswith(f"{each.path}/")), None)

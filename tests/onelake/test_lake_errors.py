@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
-from lakes import ABSENT_ONLY, refused
+from lakes import ABSENT_ONLY, changes, refused
 
 from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import StorageErrorCode as Code
@@ -92,21 +94,8 @@ def test_managed_folders_cannot_be_changed(filled, path):
     managed, file, lake = filled.raw(path), filled.at("T/f"), filled.lake
     with lake.receive() as body:
         body.write(b"x")
-        for attempt in (
-            lambda: lake.create_folder(managed),
-            lambda: lake.create_folder(managed, ABSENT_ONLY),
-            lambda: lake.create_file(managed),
-            lambda: lake.put(managed, body),
-            lambda: lake.append(managed, 0, body),
-            lambda: lake.flush(managed, 0),
-            lambda: lake.put_block(managed, "a", body),
-            lambda: lake.put_block_list(managed, []),
-            lambda: lake.copy(file, managed),
-            lambda: lake.rename(file, managed),
-            lambda: lake.rename(managed, filled.at("T/h")),
-            lambda: lake.delete(managed),
-            lambda: lake.delete(managed, recursive=True),
-        ):
+        create_only = partial(lake.create_folder, managed, ABSENT_ONLY)
+        for attempt in (create_only, partial(lake.put_block, managed, "a", body), *changes(lake, managed, file, body)):
             with refused(Code.ManagedFolderOperationNotAllowed):
                 attempt()
     assert filled.read("T/f") == b"abc"

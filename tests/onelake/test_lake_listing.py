@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lakes import ZONE, ZoneClient, matching, refused
+from lakes import ZONE, ZoneClient, changes, matching, refused
 
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.store import LocalStore
@@ -166,23 +167,13 @@ def test_links_are_not_followed_by_anything(linked, tmp_path, path):
     with linked.lake.receive() as body:
         body.write(b"x")
         for attempt in (
-            lambda: linked.lake.properties(at),
-            lambda: linked.lake.read(at),
-            lambda: linked.lake.list(at),
-            lambda: linked.lake.list(at, recursive=True),
-            lambda: linked.lake.create_folder(at),
-            lambda: linked.lake.create_file(at),
-            lambda: linked.lake.put(at, body),
-            lambda: linked.lake.append(at, 0, body),
-            lambda: linked.lake.flush(at, 0),
-            lambda: linked.lake.put_block_list(at, []),
-            lambda: linked.lake.copy(file, at),
-            lambda: linked.lake.set_metadata(at),
-            lambda: linked.lake.delete(at),
-            lambda: linked.lake.delete(at, recursive=True),
-            lambda: linked.lake.copy(at, linked.at("g")),
-            lambda: linked.rename(path, "g"),
-            lambda: linked.rename("f", path),
+            partial(linked.lake.properties, at),
+            partial(linked.lake.read, at),
+            partial(linked.lake.list, at),
+            partial(linked.lake.list, at, recursive=True),
+            partial(linked.lake.set_metadata, at),
+            partial(linked.lake.copy, at, linked.at("g")),
+            *changes(linked.lake, at, file, body),
         ):
             with pytest.raises(StorageApiError, match="does not exist") as problem:
                 attempt()
