@@ -307,7 +307,4 @@ class EnginePool:
     def _config_of(self, item: Item) -> Config:
         if item.definition is None:
             return self.config
-        definition = read_definition(item.definition)
-        options = {"default_schema": definition.default_schema, "vacuum_retention_days": definition.retention_days}
-        changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        return replace(self.config, **changes)
+        return replace(self.config, **read_definition(item.definition))

@@ -72,7 +72,6 @@ class StorageApiError(Exception):
     def __init__(self, code: StorageErrorCode, message: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message or code.message)
         self.code = code
-        self.message = message or code.message
         self.headers = dict(headers or {})
 
 

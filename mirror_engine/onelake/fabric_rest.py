@@ -265,7 +265,7 @@ def _text(body: Mapping[str, Any], name: str, max_length: int, default: str | No
 
 
 def _schema(payload: bytes) -> str:
-    return read_definition(payload).default_schema or DEFAULT_SCHEMA
+    return str(read_definition(payload).get("default_schema", DEFAULT_SCHEMA))
 
 
 def fabric_app(pool: EnginePool) -> Starlette:

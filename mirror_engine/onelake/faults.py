@@ -339,7 +339,7 @@ class FaultApi:
         except UsageError as error:
             return _error(400, str(error))
         except StorageApiError as error:
-            return _error(error.code.status, error.message)
+            return _error(error.code.status, str(error))
         if request.method == "DELETE":
             self.options.clear()
         return JSONResponse([{"fault": rule.text, "matched": rule.matched} for rule in self.options.faults])

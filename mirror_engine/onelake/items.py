@@ -339,14 +339,6 @@ def _check_name(name: str) -> None:
         raise NameUnusable("A name is no GUID, is not 'onelake', and does not end with an item type's suffix.")
 
 
-@dataclass(frozen=True)
-class Definition:
-    """Default schema and retention of a definition; None where it has none."""
-
-    default_schema: str | None = None
-    retention_days: int | None = None
-
-
 def payload_of(definition: object) -> bytes:
     """The validated `mirroring.json` in the REST API's `definition`; CorruptedPayload."""
     parts = definition.get("parts") if isinstance(definition, dict) else None
@@ -370,20 +362,20 @@ def definition_json(payload: bytes) -> dict[str, Any]:
     return {"parts": [{"path": MIRRORING, "payload": _base64(payload), "payloadType": _INLINE}]}
 
 
-def read_definition(payload: bytes) -> Definition:
-    """Read a `mirroring.json`; unknown properties are ignored. CorruptedPayload."""
+def read_definition(payload: bytes) -> dict[str, Any]:
+    """The options of `Config` that a `mirroring.json` sets; unknown properties are ignored. CorruptedPayload."""
     try:
         content = json.loads(payload)
     except (ValueError, RecursionError):
         raise CorruptedPayload(f"{MIRRORING} is not JSON.") from None
     properties = _object(content, "properties")
     source, target = _object(properties, "source"), _object(properties, "target")
-    options = {} if target.get("typeProperties") is None else _object(target, "typeProperties")
-    schema, days = options.get("defaultSchema"), options.get("retentionInDays")
+    typed = {} if target.get("typeProperties") is None else _object(target, "typeProperties")
+    schema, days = typed.get("defaultSchema"), typed.get("retentionInDays")
     checks = (
         (source.get("type") == _SOURCE, f"source.type is not {_SOURCE}"),
         (target.get("type") == _TARGET, f"target.type is not {_TARGET}"),
-        (options.get("format") in (None, _FORMAT), f"target.typeProperties.format is not {_FORMAT}"),
+        (typed.get("format") in (None, _FORMAT), f"target.typeProperties.format is not {_FORMAT}"),
         (schema is None or _is_schema(schema), "target.typeProperties.defaultSchema is not a schema name"),
         (
             days is None or (type(days) is int and 1 <= days <= _MAX_DAYS),  # True is an int, too
@@ -393,7 +385,8 @@ def read_definition(payload: bytes) -> Definition:
     for is_valid, finding in checks:
         if not is_valid:
             raise CorruptedPayload(f"properties.{finding}.")
-    return Definition(schema, days)
+    options = {"default_schema": schema, "vacuum_retention_days": days}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _object(holder: object, name: str) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def path_headers(properties: Properties) -> dict[str, str]:
 def error_response(request: LakeRequest, error: StorageApiError) -> Response:
     """An error in the request's dialect; without a body for HEAD and 304."""
     code = error.code.dfs_code if is_dfs(request) else error.code.blob_code
-    body, media_type = error_body(request, code, f"{error.message}\nRequestId:{request.id}")
+    body, media_type = error_body(request, code, f"{error}\nRequestId:{request.id}")
     headers = {**response_headers(request), "x-ms-error-code": code, **error.headers}
     if request.method == "HEAD" or error.code is StorageErrorCode.NotModified:
         return Response(b"", error.code.status, headers)

@@ -23,20 +23,10 @@ ZONE = "Workspace/Mirror/Files/LandingZone"
 class Attacked:
     """A running emulator next to a secret file, and its reported errors."""
 
-    def __init__(self, folder):
-        self.store = folder / "store"
-        (folder / "secret").write_bytes(SECRET)
-        self.reported = []
-        self.server = Server(ServerPlan(self.store, has_engines=False), on_error=self.reported.append)
-
-    def __enter__(self):
-        self.port = urlsplit(self.server.__enter__().connection.http).port
-        self.client = Client(self.port, self.reported)
+    def __init__(self, store, port, reported):
+        self.store, self.port, self.reported = store, port, reported
+        self.client = Client(port, reported)
         self.before = self.files()
-        return self
-
-    def __exit__(self, *_):
-        self.server.__exit__(None, None, None)
 
     def files(self):
         files = [path for path in self.store.parent.rglob("*") if path.is_file() and ".mirror-engine" not in path.parts]
@@ -51,8 +41,10 @@ class Attacked:
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory):
-    with Attacked(tmp_path_factory.mktemp("attacked")) as attacked:
-        yield attacked
+    folder, reported = tmp_path_factory.mktemp("attacked"), []
+    (folder / "secret").write_bytes(SECRET)
+    with Server(ServerPlan(folder / "store", has_engines=False), on_error=reported.append) as server:
+        yield Attacked(folder / "store", urlsplit(server.connection.http).port, reported)
 
 
 ENCODED_WAYS = ("%2e%2e", ".%2E", "%2e", "%00", "x%00.parquet", "a%2fb", "a%5cb", "%ff%fe", "%c0%ae%c0%ae")
