@@ -70,10 +70,7 @@ class EngineRun:
         self._commits = self._files = self._rows = 0
 
     def cycle(
-        self,
-        stop: threading.Event,
-        maintained: TableName | None = None,
-        is_called: Callable[[], bool] | None = None,
+        self, stop: threading.Event, maintained: TableName | None = None, is_called: Callable[[], bool] | None = None
     ) -> None:
         """Run one cycle of the engine."""
         self.last = self.engine.cycle(stop, maintained, is_called)

@@ -83,110 +83,90 @@ def pending(*files, **changes):
     return progress(ONE, pending_etags={file.path: file.etag for file in files}, **changes)
 
 
-# the folder, how far its table is, the circumstances; the state, the diagnostics and the kinds of steps
+BARE, UNREADABLE = folder(ONE, metadata=ABSENT), folder(metadata=BROKEN)
+RECREATED, COPIED = folder(ONE, identity="folder-2"), folder(numbered(1, "copied"), identity="folder-2")
+OVERWRITTEN = folder(ONE, numbered(3, "other"))
+KNOWN, REFUSED, WAITING = progress(ONE), progress(ONE, rejection=REJECTED), pending(THREE)
+GAP = Blocked(TWO.path, 1)
+STRICT, LATER = Circumstances(Config(strict=True), NOW), Circumstances(Config(), NOW + FAILED_AFTER_SECONDS)
+RECORD, START = RecordFolderState, StartGeneration
+
+# the folder, how far its table is; the state, the diagnostics and the kinds of steps; circumstances other than HERE
 PLANS = {
-    "a new folder begins a generation and loads": (
-        (folder(ONE, TWO), None, HERE),
-        (Loading(2), [], [StartGeneration, RecordFolderState, ApplyBatch]),
-    ),
-    "a caught-up table has no steps": ((folder(ONE), progress(ONE), HERE), (CaughtUp(), [], [])),
+    "a new folder begins a generation and loads": (folder(ONE, TWO), None, Loading(2), [], [START, RECORD, ApplyBatch]),
+    "a caught-up table has no steps": (folder(ONE), KNOWN, CaughtUp(), [], []),
     "an unconfigured folder seen before has no steps": (
-        (folder(ONE, metadata=ABSENT), progress(configured_at=0.0, pending_etags={ONE.path: ONE.etag}), HERE),
-        (Unconfigured, ["ME008"], []),
+        BARE,
+        progress(configured_at=0.0, pending_etags={ONE.path: ONE.etag}),
+        Unconfigured,
+        ["ME008"],
+        [],
     ),
-    "a gap blocks and is no error": (
-        (folder(ONE, THREE), progress(ONE), HERE),
-        (Blocked(TWO.path, 1), ["ME019"], [RecordFolderState]),
-    ),
-    "files before a gap go in": (
-        (folder(ONE, TWO, FOUR), progress(ONE), HERE),
-        (Behind(1), ["ME019"], [RecordFolderState, ApplyBatch]),
-    ),
-    "no metadata leaves a new folder unconfigured": (
-        (folder(ONE, metadata=ABSENT), None, HERE),
-        (Unconfigured, ["ME008"], [StartGeneration, RecordFolderState]),
-    ),
-    "no metadata halts a known table": (
-        (folder(ONE, metadata=ABSENT), progress(ONE), HERE),
-        (Halted, ["ME009"], [RecordFolderState]),
-    ),
-    "optional metadata is no excuse for metadata that vanished": (
-        (folder(ONE, metadata=ABSENT), progress(ONE), OPTIONAL),
-        (Halted, ["ME009"], [RecordFolderState]),
-    ),
-    "optional metadata lets a bare folder load": (
-        (folder(ONE, metadata=ABSENT), None, OPTIONAL),
-        (Loading(1), [], [StartGeneration, RecordFolderState, ApplyBatch]),
-    ),
-    "unusable metadata leaves a new folder unconfigured": (
-        (folder(metadata=BROKEN), None, HERE),
-        (Unconfigured, ["ME010"], [StartGeneration, RecordFolderState]),
-    ),
-    "unusable metadata halts a known table": (
-        (folder(metadata=BROKEN), progress(ONE), HERE),
-        (Halted, ["ME010"], [RecordFolderState]),
-    ),
+    "a gap blocks and is no error": (folder(ONE, THREE), KNOWN, GAP, ["ME019"], [RECORD]),
+    "files before a gap go in": (folder(ONE, TWO, FOUR), KNOWN, Behind(1), ["ME019"], [RECORD, ApplyBatch]),
+    "no metadata leaves a new folder unconfigured": (BARE, None, Unconfigured, ["ME008"], [START, RECORD]),
+    "no metadata halts a known table": (BARE, KNOWN, Halted, ["ME009"], [RECORD]),
+    "optional metadata is no excuse for metadata that vanished": (BARE, KNOWN, Halted, ["ME009"], [RECORD], OPTIONAL),
+    "optional metadata lets a bare folder load": (BARE, None, Loading(1), [], [START, RECORD, ApplyBatch], OPTIONAL),
+    "unusable metadata leaves a new folder unconfigured": (UNREADABLE, None, Unconfigured, ["ME010"], [START, RECORD]),
+    "unusable metadata halts a known table": (UNREADABLE, KNOWN, Halted, ["ME010"], [RECORD]),
     "usable metadata again releases the halt": (
-        (folder(ONE, TWO), progress(ONE, rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", "")), HERE),
-        (Behind(1), [], [RecordFolderState, ApplyBatch]),
+        folder(ONE, TWO),
+        progress(ONE, rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", "")),
+        Behind(1),
+        [],
+        [RECORD, ApplyBatch],
     ),
-    "changed keys halt": ((folder(ONE, metadata=keyed_by("Other")), progress(ONE), HERE), (Halted, ["ME017"], None)),
-    "keys in another case are the same": (
-        (folder(ONE, metadata=keyed_by("ID")), progress(ONE), HERE),
-        (CaughtUp(), [], []),
-    ),
-    "keys may be added to a keyless table": ((folder(ONE), progress(ONE, key_columns=()), HERE), (CaughtUp(), [], [])),
-    "a rejected file keeps the table halted": (
-        (folder(ONE, BAD, THREE), progress(ONE, rejection=REJECTED), HERE),
-        (Halted, ["ME024"], [RecordFolderState]),
-    ),
-    "though it was completed": (
-        (folder(ONE, numbered(2, "bad", 99)), progress(ONE, rejection=REJECTED), HERE),
-        (Halted, ["ME024", "ME027"], [RecordFolderState]),
-    ),
-    "until it is replaced": ((folder(ONE, TWO), progress(ONE, rejection=REJECTED), HERE), (Behind(1), [], None)),
-    "or deleted": ((folder(ONE), progress(ONE, rejection=REJECTED), HERE), (CaughtUp(), [], None)),
-    "or deleted before others": (
-        (folder(ONE, THREE), progress(ONE, rejection=REJECTED), HERE),
-        (Blocked(TWO.path, 1), ["ME019"], None),
-    ),
-    "a pending file that was overwritten is a lost batch": (
-        (folder(ONE, numbered(3, "other")), pending(THREE), HERE),
-        (Blocked(TWO.path, 1), ["ME019", "ME025"], [RecordFolderState]),
-    ),
+    "changed keys halt": (folder(ONE, metadata=keyed_by("Other")), KNOWN, Halted, ["ME017"], None),
+    "keys in another case are the same": (folder(ONE, metadata=keyed_by("ID")), KNOWN, CaughtUp(), [], []),
+    "keys may be added to a keyless table": (folder(ONE), progress(ONE, key_columns=()), CaughtUp(), [], []),
+    "a rejected file keeps the table halted": (folder(ONE, BAD, THREE), REFUSED, Halted, ["ME024"], [RECORD]),
+    "though it was completed": (folder(ONE, numbered(2, "bad", 99)), REFUSED, Halted, ["ME024", "ME027"], [RECORD]),
+    "until it is replaced": (folder(ONE, TWO), REFUSED, Behind(1), [], None),
+    "or deleted": (folder(ONE), REFUSED, CaughtUp(), [], None),
+    "or deleted before others": (folder(ONE, THREE), REFUSED, GAP, ["ME019"], None),
+    "a pending file that was overwritten is a lost batch": (OVERWRITTEN, WAITING, GAP, ["ME019", "ME025"], [RECORD]),
     "one that grew is reported apart": (
-        (folder(ONE, numbered(3, "file-3", 99)), pending(THREE), HERE),
-        (Blocked(TWO.path, 1), ["ME019", "ME071"], [RecordFolderState]),
+        folder(ONE, numbered(3, "file-3", 99)),
+        WAITING,
+        GAP,
+        ["ME019", "ME071"],
+        [RECORD],
     ),
-    "a lost batch halts under strict": (
-        (folder(ONE, numbered(3, "other")), pending(THREE), Circumstances(Config(strict=True), NOW)),
-        (Halted, ["ME019", "ME025"], [RecordFolderState]),
-    ),
+    "a lost batch halts under strict": (OVERWRITTEN, WAITING, Halted, ["ME019", "ME025"], [RECORD], STRICT),
     "a new folder identity drops and rebuilds": (
-        (folder(ONE, identity="folder-2"), progress(ONE), HERE),
-        (Loading(1), ["ME066"], [DropTable, StartGeneration, RecordFolderState, ApplyBatch]),
+        RECREATED,
+        KNOWN,
+        Loading(1),
+        ["ME066"],
+        [DropTable, START, RECORD, ApplyBatch],
     ),
     "a moved root drops nothing and knows its applied files again": (
-        (folder(numbered(1, "copied"), identity="folder-2"), progress(ONE), replace(HERE, moved=True)),
-        (CaughtUp(), ["ME076"], [UpdateFolderIdentity]),
+        COPIED,
+        KNOWN,
+        CaughtUp(),
+        ["ME076"],
+        [UpdateFolderIdentity],
+        replace(HERE, moved=True),
     ),
-    "metadata without data waits fourteen days": ((folder(), EMPTY, HERE), (Empty(expired=False), ["ME067"], [])),
-    "and not longer": (
-        (folder(), EMPTY, replace(HERE, now=NOW + FAILED_AFTER_SECONDS)),
-        (Empty(expired=True), ["ME068"], []),
-    ),
-    "a folder that was missing is back": (
-        (folder(ONE), progress(ONE, missing_since=NOW), HERE),
-        (CaughtUp(), [], [RecordFolderState]),
-    ),
+    "metadata without data waits fourteen days": (folder(), EMPTY, Empty(expired=False), ["ME067"], []),
+    "and not longer": (folder(), EMPTY, Empty(expired=True), ["ME068"], [], LATER),
+    "a folder that was missing is back": (folder(ONE), progress(ONE, missing_since=NOW), CaughtUp(), [], [RECORD]),
     "a table without a place is halted and touches nothing": (
-        (folder(ONE), None, replace(HERE, refusal=diagnose("ME004", "Orders", table="Sales/Orders", folder="Orders"))),
-        (Halted, ["ME004"], []),
+        folder(ONE),
+        None,
+        Halted,
+        ["ME004"],
+        [],
+        replace(HERE, refusal=diagnose("ME004", "Orders", table="Sales/Orders", folder="Orders")),
     ),
     **{
         f"a changed SchemaDefinition halts: {name}": (
-            (listing, progress(declared_columns=COLUMNS, delta_version=1), HERE),
-            (Halted, [code], None),
+            listing,
+            progress(declared_columns=COLUMNS, delta_version=1),
+            Halted,
+            [code],
+            None,
         )
         for name, listing, code in (
             ("a type", text(COLUMNS[0], Column("N", "long")), "ME044"),
@@ -200,7 +180,8 @@ PLANS = {
 
 @pytest.mark.parametrize("case", PLANS)
 def test_a_table_is_planned(case):
-    arguments, (state, expected, steps) = PLANS[case]
+    listing, known, state, expected, steps, *circumstances = PLANS[case]
+    arguments = (listing, known, *(circumstances or [HERE]))
     made = plan(*arguments)
     assert made == plan(*arguments), "the same listing gives the same plan"
     assert isinstance(made.state, state) if isinstance(state, type) else made.state == state
@@ -220,12 +201,7 @@ def test_pending_files_without_metadata_are_counted():
 
 @pytest.mark.parametrize(
     ("delay", "missing_since", "seconds", "steps"),
-    [
-        (0, None, 0, [DropTable]),
-        (60, None, 0, [MarkFolderMissing]),
-        (60, NOW, 59, []),
-        (60, NOW, 60, [DropTable]),
-    ],
+    [(0, None, 0, [DropTable]), (60, None, 0, [MarkFolderMissing]), (60, NOW, 59, []), (60, NOW, 60, [DropTable])],
 )
 def test_a_missing_folder_drops_its_table_after_the_delay(delay, missing_since, seconds, steps):
     circumstances = Circumstances(Config(drop_delay_seconds=delay), NOW + seconds)

@@ -12,11 +12,7 @@ from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import Severity
-from mirror_engine.landing_zone.listing import (
-    MetadataAbsent,
-    MetadataUsable,
-    ZoneListing,
-)
+from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUsable, ZoneListing
 from mirror_engine.landing_zone.metadata import PartnerEvents
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.storage.local import LocalStorage

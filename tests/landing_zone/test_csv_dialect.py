@@ -148,8 +148,7 @@ def test_rows_before_a_fault_are_given_first():
 
 
 @pytest.mark.parametrize(
-    "row",
-    ["x" * 101, "\u00e4" * 51, '"' + "x\n" * 51, '"' + "x" * 50 + "\n" + "x" * 50 + '"', '"' + "x" * 100 + '"'],
+    "row", ["x" * 101, "\u00e4" * 51, '"' + "x\n" * 51, '"' + "x" * 50 + "\n" + "x" * 50 + '"', '"' + "x" * 100 + '"']
 )
 def test_a_row_beyond_the_limit_is_rejected(row):
     for text in (f"h\n{row}", f'h\n{row}"\n', f"h\n{row}\n1\n"):

@@ -152,10 +152,7 @@ def test_broken_json_is_explained_where_it_breaks(content, line, column, fault, 
     [
         (b"[]", "_metadata.json is an array, expected one JSON object [ME011]"),
         (b"null", "_metadata.json is null, expected one JSON object [ME011]"),
-        (
-            b"{}" + b" " * MAX_BYTES,
-            f"_metadata.json is larger, expected at most {MAX_BYTES} bytes [ME011]",
-        ),
+        (b"{}" + b" " * MAX_BYTES, f"_metadata.json is larger, expected at most {MAX_BYTES} bytes [ME011]"),
         (b'{"fileDetectionStrategy": "x"}', "expected SequentialFileName or LastUpdateTimeFileDetection [ME011]"),
         (b'{"FileFormat": "XML"}', 'FileFormat is "XML", expected Parquet, CSV or DelimitedText [ME011]'),
         (b'{"FileExtension": "a/b"}', 'FileExtension is "a/b", expected a file extension [ME011]'),

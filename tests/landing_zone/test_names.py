@@ -48,11 +48,7 @@ def test_a_table_folder_leads_to_a_delta_folder(name, folder, normalized, in_dbo
         ([bare("Items"), TableName("dbo", "Items")], "dbo", {bare("Items"): TableName("dbo", "Items")}),
         ([bare("Items"), TableName("dbo", "Items")], "", {}),
         ([bare("items"), bare("Items")], "dbo", {bare("items"): bare("Items")}),
-        (
-            [TableName("sales", "T"), TableName("Sales", "t")],
-            "dbo",
-            {TableName("sales", "T"): TableName("Sales", "t")},
-        ),
+        ([TableName("sales", "T"), TableName("Sales", "t")], "dbo", {TableName("sales", "T"): TableName("Sales", "t")}),
         (
             [bare("a"), bare("A"), TableName("DBO", "a")],
             "dbo",
