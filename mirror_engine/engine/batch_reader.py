@@ -59,9 +59,6 @@ class BatchReader:
     """Reads change files one after the other until a limit is reached (LZ-4.16) or one is rejected (LZ-4.17).
 
     Args:
-        reader: reads them.
-        config: the bounds.
-        emit: called with every event.
         prepare: called, more than once, while files are still read, where the batch probably needs a MERGE.
         passthrough: makes the reader of files that are added unchanged; None where rows are always read.
     """

@@ -57,15 +57,7 @@ class CycleResult:
 
 
 class Engine:
-    """Runs cycles over one landing zone.
-
-    Args:
-        context: storage, tables, ledger and options.
-        poller: lists the landing zone.
-        reader: reads change files.
-        janitor: moves applied files away.
-        publish: called with the plans of each cycle before they are carried out; may raise StorageUnavailable.
-    """
+    """Runs cycles over one landing zone; `publish` gets the plans of each before they are carried out."""
 
     def __init__(
         self,

@@ -49,11 +49,6 @@ class Janitor:
     def clean(self, zone: str, listing: TableListing, progress: Progress) -> int:
         """Archive applied files, and delete expired ones from the archive; returns how many were archived.
 
-        Args:
-            zone: the landing zone, from ROOT.
-            listing: the table folder.
-            progress: how far it is.
-
         Raises:
             StorageUnavailable: a move or a deletion failed; the next call does the rest.
         """

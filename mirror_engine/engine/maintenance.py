@@ -32,11 +32,8 @@ _FILES_ADDED = ("numFiles", "numTargetFilesAdded", "num_added_files")  # by an a
 class MaintenanceScheduler:
     """Maintains tables in a thread of its own, under the policy `optimize`.
 
-    A context manager; leaving it waits for the table in progress.
-
-    Args:
-        context: tables, ledger and options.
-        done: called after each table, whose changes may have waited.
+    A context manager; leaving it waits for the table in progress. `done` is called after each table, whose changes
+    may have waited.
     """
 
     def __init__(self, context: EngineContext, done: Callable[[], None]) -> None:
@@ -65,11 +62,9 @@ class MaintenanceScheduler:
         return None if self._work is None or self._work.done() else self._in_progress
 
     def start(self, idle: Iterable[TableName], *, is_busy: bool) -> None:
-        """Start maintaining the idle table that has been due longest, in the background.
+        """Start maintaining the idle (caught-up) table that has been due longest, in the background.
 
-        Args:
-            idle: tables that have caught up.
-            is_busy: whether any table was just worked on, or has something to do.
+        `is_busy`: whether any table was just worked on, or has something to do.
         """
         if is_busy:
             self._busy_at = time.monotonic()

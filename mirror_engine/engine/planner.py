@@ -293,10 +293,7 @@ class ZonePlanner:
         self.root = RootIdentityCheck.at(context, zone)
 
     def plans(self, except_for: Collection[TableName] = ()) -> dict[TableName, Plan]:
-        """Return the plan of every table there is or was.
-
-        Args:
-            except_for: tables in progress; tables whose Delta folder overlaps one of theirs are left out, too.
+        """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress.
 
         Raises:
             StorageUnavailable: a folder's content could not be read.

@@ -41,9 +41,7 @@ class DeltaFolders:
 def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFolders:
     """Reconcile the ledger with the Delta logs of all tables; called once, before the first cycle.
 
-    Args:
-        context: of the engine.
-        skip_unchanged: whether logs are not read whose newest commit is the one noted by `note_logs`.
+    `skip_unchanged`: logs whose newest commit is the one noted by `note_logs` are not read.
     """
     known = context.ledger.tables()
     stamps = {table: _stamp(context, table, progress) for table, progress in known.items()} if skip_unchanged else {}
@@ -157,13 +155,7 @@ def rebuild(
 ) -> list[TableName]:
     """Drop every table, and report how many rows of each cannot be rebuilt from the landing zone (ME069).
 
-    Args:
-        context: of the engine.
-        drop: removes a Delta table and its progress.
-        zone: the listing.
-
-    Returns:
-        The tables that had a Delta table.
+    Returns the tables that had a Delta table.
 
     Raises:
         TransientError: a table could not be dropped; the others before it are.

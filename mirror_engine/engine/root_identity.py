@@ -129,9 +129,7 @@ class RootIdentityCheck:
     def remember(self, plans: Iterable[Plan], in_progress: Iterable[str]) -> None:
         """Store `now` as the known identity, if the listing is certain and every moved folder's identity is recorded.
 
-        Args:
-            plans: of all tables, as far as they were carried out.
-            in_progress: root identities that the tasks in progress were planned with.
+        `in_progress`: the root identities that the tasks in progress were planned with.
 
         Raises:
             StorageUnavailable: the ledger cannot be written.

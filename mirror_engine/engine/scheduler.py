@@ -27,10 +27,6 @@ class TableScheduler:
 
     The pool's first-in-first-out queue is the only one. A task that is not finished after its batch is submitted
     again, behind all others, so that no table waits for another's whole backlog.
-
-    Args:
-        workers: how many batches run in parallel.
-        run: runs a task's next batch; called in a worker thread.
     """
 
     def __init__(self, workers: int, run: Callable[[TableTask], BatchCommitted | None]) -> None:
@@ -81,12 +77,7 @@ class TableScheduler:
 
 
 class Backoff:
-    """Growing pauses before failed tables are retried; None is the landing zone as a whole.
-
-    Args:
-        first_seconds: the first pause; each further one is twice as long.
-        longest_seconds: the longest pause.
-    """
+    """Pauses before failed tables are retried, each twice as long as the last; None is the landing zone as a whole."""
 
     def __init__(self, first_seconds: float, longest_seconds: float) -> None:
         self._first_seconds = first_seconds

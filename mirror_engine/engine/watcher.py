@@ -47,13 +47,9 @@ EVENTS: list[type[fs.FileSystemEvent]] = [
 
 
 class ZoneWatcher:
-    """Waits between two scans, and less long after file-system events.
+    """Waits between two scans, and less long after file-system events or once `stop` is set.
 
     A context manager; leaving it ends its threads.
-
-    Args:
-        root: the mirrored database's folder.
-        stop: ends every wait when set, as by a signal.
     """
 
     def __init__(self, root: Path, stop: threading.Event) -> None:

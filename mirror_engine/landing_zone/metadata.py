@@ -202,13 +202,7 @@ def _extension(value: object) -> str:
 
 
 def forbidden_change(table: TableName, progress: Progress | None, metadata: Metadata) -> Diagnostic | None:
-    """The first change that halts the table, or None.
-
-    Args:
-        table: its name, for the message.
-        progress: what was in force at the last commit.
-        metadata: what is in force now.
-    """
+    """The first change that halts the table, or None."""
     if progress is None or not progress.has_table:
         return None
     path = f"{table.folder}/{METADATA_FILE}"

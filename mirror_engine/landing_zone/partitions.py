@@ -75,9 +75,7 @@ def leaves(folders: Collection[str]) -> tuple[str, ...]:
 def agreed_columns(folders: Iterable[str], progress: Progress | None) -> tuple[str, ...]:
     """The partition columns of a table: those of applied files, else of the first well-formed leaf.
 
-    Args:
-        folders: leaves by path that contain a file that may be applied.
-        progress: the table's.
+    `folders`: leaves by path that contain a file that may be applied.
     """
     if progress and (progress.applied or progress.watermarks):
         applied = {*progress.watermarks, *map(partition_of, progress.applied)}

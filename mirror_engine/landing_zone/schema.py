@@ -125,10 +125,6 @@ class Merged:
 def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     """Fit a file's columns into a table's schema (LZ-5.2 … LZ-5.10, LZ-2.11).
 
-    Args:
-        current: the table's schema; None before its first file.
-        incoming: what the file brings.
-
     Raises:
         RejectedFile: ME018, ME044, ME046 (a new not-null column), ME053, ME084; under `strict` ME045, ME047, ME052.
     """

@@ -110,10 +110,7 @@ def _identity(inode: int, born_ns: int | None) -> str:
 def open_folder(root: Path, parts: Sequence[str], prepare: Callable[[str, int], None] | None = None) -> int:
     """Open a folder part by part, following no link below ROOT; the caller closes it.
 
-    Args:
-        root: ROOT.
-        parts: the folder's path from ROOT.
-        prepare: called for each part with the open folder above it.
+    `prepare` is called for each part with the open folder above it.
     """
     opened = os.open(root, FOLDER_FLAGS & ~os.O_NOFOLLOW)
     try:

@@ -20,12 +20,7 @@ _Result = TypeVar("_Result")
 class RetryingStorage:
     """A `Storage` around another that repeats failed calls; reads from an opened file are not repeated.
 
-    Every call of the port is repeatable, so that a lost answer does no harm.
-
-    Args:
-        storage: the storage to call.
-        pauses_seconds: how long to wait before each retry; after the last one the error is raised.
-        sleep: waits that many seconds.
+    Every call of the port is repeatable, so that a lost answer does no harm. After the last pause the error is raised.
     """
 
     def __init__(
