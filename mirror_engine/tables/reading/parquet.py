@@ -7,6 +7,7 @@ Arrow parses the bytes and guards itself against sizes that a footer or a page h
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -42,6 +43,8 @@ _THRIFT_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_l
 _ARROW_SCHEMA, _IGNORED_SCHEMA = b"\x18\x0cARROW:schema\x18", b"\x18\x0cARROW:ignore\x18"
 
 DICTIONARY_ENCODINGS = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+# of Arrow's decoders; the footer names a column's encodings, too, but a damaged one ends the process when asked
+_ENCODING_FAULTS = re.compile("InitBlock EOF|in a (mini)?block|bit width|encoding|implemented")
 _DOCUMENTED_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _MARKER_TYPES = frozenset({"byte", "short", "integer", "long", "string", VOID})
 _UNSIGNED = frozenset({"UINT8", "UINT16", "UINT32", "UINT64"})
@@ -97,7 +100,7 @@ class ParquetChangeFile(OpenFile):
         """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
 
         Raises:
-            RejectedFile: ME024, ME037, ME060, ME075; under `strict` also ME055.
+            RejectedFile: ME024, ME037, ME060, ME075, ME087; under `strict` also ME055.
             StorageUnavailable: the bytes could not be read.
         """
         rows = unfolded = 0
@@ -163,8 +166,19 @@ class ParquetChangeFile(OpenFile):
         except MemoryError as error:
             raise out_of_memory(self._path, f"row group {group + 1}", self._config) from error
         except PARSE_ERRORS as error:
-            reason = f"the pages of row group {group + 1} cannot be read"
-            raise broken(self._path, "it is encrypted" if "crypt" in str(error) else reason) from error
+            raise self._unreadable(group, names, str(error)) from error
+
+    def _unreadable(self, group: int, names: Sequence[str] | None, error: str) -> RejectedFile:
+        """ME024, or ME087 where Arrow speaks of an encoding; columns are read one by one to find the one that fails."""
+        names = [field.name for field in self._fields] if names is None else names
+        for name in names if len(names) > 1 else ():
+            for _ in self._raw_batches(group, [name]):
+                pass
+        if "crypt" in error:
+            return broken(self._path, "it is encrypted")
+        if len(names) == 1 and _ENCODING_FAULTS.search(error):
+            return RejectedFile(self._diagnostic("ME087", column=names[0], reason=error))
+        return broken(self._path, f"the pages of row group {group + 1} cannot be read")
 
     def _longest_text(self, group: int, names: Collection[str] | None) -> int:
         """Bytes of the longest row that text and binary columns of a row group can make out of few bytes.

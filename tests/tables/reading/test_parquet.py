@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -301,6 +302,20 @@ def test_a_page_whose_checksum_differs_is_rejected():
     assert content.count(value) == 1
     error = rejected(content.replace(value, (7_777_777_776).to_bytes(8, "little")))
     assert error.diagnostic.code == "ME024"
+
+
+def test_a_column_that_only_other_readers_can_decode_is_named_with_its_encoding():
+    file = Path(__file__).parents[3] / "fixtures/encoding-that-arrow-cannot-read-halts/landing_zone" / PATH
+    assert duckdb.read_parquet(str(file)).fetchall() == [("Linz", -2147483647), ("Wels", 2147483647)]
+    error = rejected(file.read_bytes())
+    assert "cannot read the encoding of column `Id`: Unexpected end of stream: InitBlock EOF" in error.message
+
+
+def test_a_page_whose_checksum_differs_is_damaged_whatever_its_encoding():
+    options = {"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED", "write_page_checksum": True}
+    content = bytearray(written(pa.table({"Id": [1, 2**40, 3]}), compression="NONE", write_statistics=False, **options))
+    content[pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0).total_compressed_size - 1] ^= 1
+    assert rejected(bytes(content)).diagnostic.code == "ME024"
 
 
 def test_text_that_is_not_utf8_is_rejected_without_showing_it():
