@@ -39,7 +39,7 @@ def find_target(path: Path, config: Config) -> ValidationTarget:
         UsageError: there is no such path, it is no part of a landing zone, or Fabric ignores it.
         StorageUnavailable: a folder cannot be listed.
     """
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links, which Fabric does not have
+    absolute = _judged(Path(os.path.abspath(path)))  # noqa: PTH100 - `resolve` would follow links; Fabric has none
     if absolute.is_file():
         folder, landing_zone, mapping = _file(absolute, config)
     elif absolute.is_dir():
@@ -54,6 +54,23 @@ def find_target(path: Path, config: Config) -> ValidationTarget:
     return ValidationTarget(path, landing_zone, RestoredView(storage, archived_first=True), config)
 
 
+def _judged(path: Path) -> Path:
+    """The path; instead of a folder in a table folder, and of a file in one, the table folder as its zone has it."""
+    zone = _zone_above(path)
+    if zone is None or not path.exists():
+        return path
+    parts = path.relative_to(zone).parts
+    depth = 2 if parts[0].endswith(SCHEMA_SUFFIX) else 1
+    is_nested = any("=" not in part and part not in ARCHIVES for part in parts[depth:-1])
+    return zone.joinpath(*parts[:depth]) if path.is_dir() or is_nested else path
+
+
+def _zone_above(path: Path) -> Path | None:
+    """The landing zone that a folder or file lies in by its path, unless it is a ROOT itself."""
+    is_root = any((path / part).is_dir() for part in (ZONE, OLDER_ZONE, ENGINE))
+    return None if is_root else next((above for above in path.parents if above.name == OLDER_ZONE), None)
+
+
 def _folder(folder: Path) -> tuple[Path, Mapping[str, Source]]:
     """The landing zone that a folder is in, and where it is in a ROOT; of a ROOT nothing."""
     for zone in (ZONE, OLDER_ZONE):
@@ -64,9 +81,10 @@ def _folder(folder: Path) -> tuple[Path, Mapping[str, Source]]:
     has_metadata = (folder / METADATA_FILE).exists()
     if not has_metadata and folder.name.endswith(SCHEMA_SUFFIX):
         return folder.parent, {f"{ZONE}/{folder.name}": Source("")}
-    if not has_metadata and _is_zone(folder):
+    is_placed = _zone_above(folder) is not None
+    if not (has_metadata or is_placed) and _is_zone(folder):
         return folder, {ZONE: Source("")}
-    if has_metadata or _has_change_files(folder):
+    if has_metadata or is_placed or _has_change_files(folder):
         at, landing_zone = _place_in_zone(folder)
         return landing_zone, {at: Source("")}
     raise UsageError(

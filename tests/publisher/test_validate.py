@@ -17,6 +17,7 @@ from mirror_engine.config import Config
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.detection import never_arrives, numbered_name
 from mirror_engine.landing_zone.diagnostics import Severity
+from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
@@ -184,3 +185,19 @@ def test_an_expected_table_needs_data_and_an_empty_zone_has_none(tmp_path) -> No
     assert missing[0].help == "did you mean HR.People? Available: HR.People"
     assert expecting.is_failing
     assert not report.expecting(("people",), "dbo").is_failing
+
+
+@pytest.mark.parametrize(
+    "part", ["HR", "HR/People", f"HR/People/{FIRST}", "Orders", f"Orders/{FIRST}", "S.schema/T/old"]
+)
+def test_a_folder_is_judged_by_its_place_where_a_landing_zone_lies_above_it(tmp_path, part) -> None:
+    files = [
+        f"{folder}/{name}" for folder in ("HR/People", "Orders", "S.schema/T/old") for name in (FIRST, METADATA_FILE)
+    ]
+    whole = report_on(tmp_path, dict.fromkeys(files, METADATA))
+    found = {found.path for found, _ in whole.all() if found.code in {"ME003", "ME024"}}
+    assert found == {"HR/People", f"Orders/{FIRST}", "S.schema/T/old"}
+    alone = check_landing_zone(find_target(tmp_path / "Files/LandingZone" / part, Config()))
+    assert {path for path in found if path.startswith(part) or part.startswith(path)} == {
+        found.path for found, _ in alone.all() if found.code in {"ME003", "ME024"}
+    }
