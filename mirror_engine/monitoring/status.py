@@ -63,9 +63,7 @@ class TableStatus:
     """One table folder at one moment.
 
     Attributes:
-        name: the table folder's name.
         delta_folder: its Delta table, from `ROOT/Tables`.
-        state: one of the closed set, with its facts.
         fabric_status: Fabric's word for it (LZ-9.6); None if Fabric does not list it.
         fabric_error: the message that Fabric shows; None if there is none.
         watermarks: per partition (`""` without) the highest sequence applied.
@@ -150,11 +148,8 @@ class MirrorStatus:
     """A mirrored database at one moment.
 
     Attributes:
-        root: ROOT as given.
         zone: the landing zone, from ROOT; `""` without one.
-        tables: in the order of the zone.
         diagnostics: about the zone itself.
-        engine_running: whether an engine is running on this ROOT.
         last_heartbeat_at: seconds since 1970; None if no engine ever ran.
         next_scan_at: seconds since 1970; None if no engine is running.
         partner: the publisher's own words (LZ-1.8); None if it left none.

@@ -67,12 +67,7 @@ class TableOptions(TypedDict, total=False):
 
 
 def arrow_rows(rows: Iterable[Row], types: Mapping[str, Any] | None = None) -> pa.Table:
-    """Rows as an Arrow table.
-
-    Args:
-        rows: mappings by column name; a column that a row does not name is NULL in it.
-        types: the columns in order with their Arrow types; None infers both from the rows.
-    """
+    """Rows as an Arrow table; a column that a row does not name is NULL in it, and no `types` are inferred ones."""
     rows = list(rows)
     names = list(types) if types is not None else list(dict.fromkeys(name for row in rows for name in row))
     arrays = [pa.array([row.get(name) for row in rows], type=(types or {}).get(name)) for name in names]
@@ -80,16 +75,7 @@ def arrow_rows(rows: Iterable[Row], types: Mapping[str, Any] | None = None) -> p
 
 
 class LandingZoneWriter:
-    """Writer of one mirrored database's landing zone (LZ-1.1).
-
-    Args:
-        root: the mirrored database folder, ROOT.
-        zone: the landing zone's path from ROOT.
-
-    Attributes:
-        root: ROOT.
-        path: the landing zone; the writer itself may be used as this path.
-    """
+    """Writer of one mirrored database's landing zone (LZ-1.1), which may be used as the zone's path itself."""
 
     def __init__(self, root: str | os.PathLike[str], *, zone: str = "Files/LandingZone") -> None:
         self.root = Path(root)
@@ -138,13 +124,7 @@ class LandingZoneWriter:
         self.put(PARTNER_EVENTS_FILE, json.dumps(properties, indent=2).encode())
 
     def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> None:
-        """Write a whole file: under a temporary `_` name, then renamed into place (LZ-3.10).
-
-        Args:
-            path: from the zone's top.
-            content: its bytes.
-            modified_ns: LastModified in nanoseconds since 1970; None for now.
-        """
+        """Write a whole file by its path from the zone's top: under a `_` name, then renamed into place (LZ-3.10)."""
         target = self.path / path
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"_{target.name}.uploading")

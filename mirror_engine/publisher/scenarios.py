@@ -166,14 +166,7 @@ class FaultyFiles(ZoneFiles):
 
 @dataclass(frozen=True)
 class SourceChange:
-    """One change of the source, as a database's log records it.
-
-    Attributes:
-        position: its place in the log, counted from 1.
-        kind: what happened.
-        before: the full row before; None for an insert.
-        after: the full row after; None for a delete. An update may have changed the key, too.
-    """
+    """One change of the source, as a database's log records it: positions from 1, full rows, at times a new key."""
 
     position: int
     kind: Literal["insert", "update", "delete"]
@@ -187,8 +180,6 @@ class Source:
     A publisher reads `name`, `keys`, `columns`, `position`, `rows()` and `changes()`; the scenarios do the rest.
 
     Attributes:
-        name: the table's name.
-        keys: the key columns.
         columns: the present columns, with the Python types of their values; all but the key may be None.
         on_read: called once while `rows()` is read.
     """
@@ -564,8 +555,6 @@ class ScenarioResult:
     """The result of one scenario.
 
     Attributes:
-        name: the scenario.
-        outcome: how it ended.
         problems: what is wrong: the mirrored table's differences from the source, and what the mirror rejected.
         help: what a publisher does that passes it; `""` where it passed.
         diagnostics: warnings and errors of the mirror, as messages.

@@ -27,8 +27,6 @@ class FileReport:
     """One change file.
 
     Attributes:
-        path: from the table folder.
-        state: its state in the mirror.
         reason: why it is not applied, or why its effect is not known; `""` if neither is so.
         has_marker: whether it has a marker column; None if it cannot be read.
         markers: how many rows of each effective marker; empty if it cannot be read.

@@ -94,13 +94,7 @@ class TracedChange(KeyChange):
 
 @dataclass(frozen=True)
 class PendingFile:
-    """A file that is not applied.
-
-    Attributes:
-        path: from the table folder.
-        state, reason: its status.
-        rows: numbers of its rows with the key, each with its marker; None if they are not known.
-    """
+    """A file that is not applied; `rows` are those with the key, by number, each with its marker; None if not known."""
 
     path: str
     state: str
@@ -232,12 +226,7 @@ class OneKeyRows:
 
 
 class OneKeyWriter(MemoryDeltaWriter):
-    """`DeltaWriter` of the rows of one key, in mode `one_key`; each change is replayed by itself.
-
-    Attributes:
-        changes: all that were applied, in order.
-        first: the key's rows before them.
-    """
+    """`DeltaWriter` of the rows of one key, in mode `one_key`; each change is replayed by itself, after `first`."""
 
     def __init__(self) -> None:
         super().__init__()
