@@ -39,7 +39,7 @@ def find_target(path: Path, config: Config) -> ValidationTarget:
         UsageError: there is no such path, it is no part of a landing zone, or Fabric ignores it.
         StorageUnavailable: a folder cannot be listed.
     """
-    absolute = _judged(Path(os.path.abspath(path)))  # noqa: PTH100 - `resolve` would follow links; Fabric has none
+    absolute = _checked_path(Path(os.path.abspath(path)))  # noqa: PTH100 - `resolve` would follow links; Fabric has none
     if absolute.is_file():
         folder, landing_zone, mapping = _file(absolute, config)
     elif absolute.is_dir():
@@ -54,7 +54,7 @@ def find_target(path: Path, config: Config) -> ValidationTarget:
     return ValidationTarget(path, landing_zone, RestoredView(storage, archived_first=True), config)
 
 
-def _judged(path: Path) -> Path:
+def _checked_path(path: Path) -> Path:
     """The path; instead of a folder in a table folder, and of a file in one, the table folder as its zone has it."""
     zone = _zone_above(path)
     if zone is None or not path.exists():
@@ -66,7 +66,7 @@ def _judged(path: Path) -> Path:
 
 
 def _zone_above(path: Path) -> Path | None:
-    """The landing zone that a folder or file lies in by its path, unless it is a ROOT itself."""
+    """The landing zone that a path leads through, unless it is a ROOT itself."""
     is_root = any((path / part).is_dir() for part in (ZONE, OLDER_ZONE, ENGINE))
     return None if is_root else next((above for above in path.parents if above.name == OLDER_ZONE), None)
 
