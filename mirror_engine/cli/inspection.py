@@ -33,7 +33,7 @@ from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.states import CaughtUp, Halted, needs_attention
-from mirror_engine.monitoring.words import cell, describe, help_for, iso, urgency
+from mirror_engine.monitoring.words import cell, help_for, iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -344,7 +344,7 @@ def status_text(status: MirrorStatus) -> Iterator[RenderableType]:
         yield from diagnostic_lines(diagnostic)
     yield ""
     yield _overview(status.tables, now) if status.tables else line(NO_FOLDERS)
-    for table in sorted(status.tables, key=lambda table: list(STATE_STYLES).index(urgency(table.state))):
+    for table in sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency)):
         if not isinstance(table.state, CaughtUp) or table.pending_files or table.ignored or table.diagnostics:
             yield ""
             yield from _paragraph(table, engine_running=status.engine_running)
@@ -376,7 +376,7 @@ def _overview(tables: Sequence[TableStatus], now: float) -> Table:
     rows = [
         (
             table.name.normalized,
-            line(table.state.code.replace("_", " "), STATE_STYLES[urgency(table.state)]),
+            line(table.state.code.replace("_", " "), STATE_STYLES[table.urgency]),
             (table.fabric_status or "-") + ("*" if table.fabric_error else ""),
             table.watermark,
             f"{len(table.pending_files):,}" if table.pending_files else "-",
@@ -392,12 +392,12 @@ def _overview(tables: Sequence[TableStatus], now: float) -> Table:
 
 def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[RenderableType]:
     reported = {*table.ignored, getattr(table.state, "diagnostic", None)}
-    style = STATE_STYLES[urgency(table.state)]
+    style = STATE_STYLES[table.urgency]
     if isinstance(table.state, Halted):
         yield Text.assemble(line(table.name.normalized, "bold"), " is ", line("halted", style))
         yield from diagnostic_lines(table.state.diagnostic)
     else:
-        yield line(describe(table.name, table.state), style)
+        yield line(table.message, style)
         if help := help_for(table.state, engine_running=engine_running):
             yield bullet("help:", help)
     if table.pending_files:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirror_engine.engine.ledger import NEXT_POLL
 from mirror_engine.engine.plan import StartGeneration
 from mirror_engine.errors import TransientError
+from mirror_engine.landing_zone.detection import never_arrives
+from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import Halted, TableState, Unconfigured
 from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
-from mirror_engine.monitoring.words import describe, help_for, iso
+from mirror_engine.monitoring.words import describe, help_for, iso, urgency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,6 +100,18 @@ class TableStatus:
     lag_seconds: float
 
     @property
+    def message(self) -> str:
+        """The state in a sentence, and how many ignored paths look like data."""
+        lost = sum(map(never_arrives, self.ignored))
+        return describe(self.name, self.state) + (f"; {count(lost, 'ignored path')} with data" if lost else "")
+
+    @property
+    def urgency(self) -> str:
+        """That of the state; of a table that has caught up but ignored data `idle`."""
+        state = urgency(self.state)
+        return "idle" if state == "well" and any(map(never_arrives, self.ignored)) else state
+
+    @property
     def pending_files(self) -> tuple[FileStatus, ...]:
         """The files that are not in the table, in reading order."""
         return tuple(file for file in self.files if file.state != "applied")
@@ -118,7 +132,7 @@ class TableStatus:
         return {
             **table_reference(self.name, self.delta_folder),
             "state": self.state.code,
-            "message": describe(self.name, self.state),
+            "message": self.message,
             "help": help_for(self.state, engine_running=engine_running) or None,
             "fabric_status": self.fabric_status,
             "fabric_error": self.fabric_error,

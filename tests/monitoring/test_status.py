@@ -95,6 +95,9 @@ def test_ignored_paths_and_diagnostics_of_applied_files_are_listed() -> None:
     raised = diagnose("ME043", "Sales.schema/Orders/x.parquet", count=2)
     found = status(LandedFile("0001.parquet", 1, 1, "s"), progress=known(diagnostics={raised: 3}))
     assert [each.code for each in found.ignored] == ["ME020"]
+    assert (found.message, found.urgency) == ("Sales.Orders has caught up; 1 ignored path with data", "idle")
+    foreign = status(LandedFile("notes.md", 1, 1, "s"), progress=known())
+    assert (foreign.message, foreign.urgency) == ("Sales.Orders has caught up", "well")
     assert found.pending_files == ()
     assert (raised, 3) in found.diagnostics
 

@@ -12,7 +12,7 @@ import pytest
 from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, Window, shop
 from starlette.testclient import TestClient
 
-from mirror_engine.monitoring.words import describe, help_for, urgency
+from mirror_engine.monitoring.words import help_for, urgency
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.page import status_cache
 from mirror_engine.onelake.page.pages import (
@@ -80,11 +80,12 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
         status = item.view().status()
         for table in status.tables:
             help_text = help_for(table.state, engine_running=status.engine_running)
-            reported = [describe(table.name, table.state), help_text, table.delta_folder]
+            reported = [table.message, help_text, table.delta_folder]
             reported += [f"{each.path} {each.state}" for each in table.files]
             reported += [each.reason for each in table.files] + [each.full_message for each, _ in table.diagnostics]
             reported += [f"Rows processed {table.rows_processed:,}", f"Bytes processed {table.bytes_processed:,}"]
             answer = client.get(table_url(item, table))
+            assert f'class="sentence {table.urgency}"' in answer.text
             assert (answer.status_code, missing(reported, answer.text)) == (200, [])
 
 
