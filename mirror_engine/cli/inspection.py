@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.mirror import Mirror
-    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+    from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.publisher.diff import Difference
     from mirror_engine.tables.base import HistoryEntry
 
@@ -419,11 +419,14 @@ def _numbers(table: TableStatus) -> list[tuple[str, str]]:
     applied = [
         ("applied:", f"{place or 'outside partitions'}: up to {number}") for place, number in table.watermarks.items()
     ]
-    expected = [
-        ("next:", name if not place or name.startswith(f"{place}/") else f"{place}/{name}")
-        for place, name in table.next_files.items()
-    ]
-    return [*(applied if len(applied) > 1 else ()), *expected]
+    return [*(applied if len(applied) > 1 else ()), *next_files(table.next_files, table.pending_files)]
+
+
+def next_files(names: Mapping[str, str], pending: Sequence[FileStatus]) -> list[tuple[str, str]]:
+    """The file that comes next in each partition; one that was rejected is to be replaced."""
+    rejected = {file.path for file in pending if file.state == "rejected"}
+    paths = [f"{place}/{name}".lstrip("/") for place, name in names.items()]
+    return [("replace:" if path in rejected else "next:", path) for path in paths]
 
 
 def _note(found: Diagnostic, times: int) -> tuple[str, str]:

@@ -10,7 +10,14 @@ from rich.console import Group
 from rich.text import Text
 
 from mirror_engine.cli import exits
-from mirror_engine.cli.inspection import NO_FOLDERS, ROWS_HELP, difference_json, difference_text, ignored_paths
+from mirror_engine.cli.inspection import (
+    NO_FOLDERS,
+    ROWS_HELP,
+    difference_json,
+    difference_text,
+    ignored_paths,
+    next_files,
+)
 from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, command
 from mirror_engine.cli.output import (
     as_json,
@@ -371,7 +378,7 @@ def _plan_text(planned: PlanReport) -> Iterator[RenderableType]:
         yield from bullets([("pending:", f"{file.path}: {file.reason}") for file in planned.not_included])
         yield from [bullet("help:", planned.help)] if planned.help else []
     yield from bullets(ignored_paths(planned.ignored))
-    yield from bullets([("next:", f"{place}/{name}".lstrip("/")) for place, name in planned.next_files.items()])
+    yield from bullets(next_files(planned.next_files, planned.not_included))
 
 
 def _what_if_text(table: str, result: WhatIf) -> Iterator[RenderableType]:

@@ -69,7 +69,7 @@ class TableStatus:
         fabric_status: Fabric's word for it (LZ-9.6); None if Fabric does not list it.
         fabric_error: the message that Fabric shows; None if there is none.
         watermarks: per partition (`""` without) the highest sequence applied.
-        next_files: per partition the name that comes next; empty where time orders the files.
+        next_files: per partition the name that comes next, or of the rejected file; empty where time orders files.
         blocked_by: the path, from the landing zone, that must change before it can go on; None if nothing must.
         files: rejected and pending files in reading order, then applied ones by path.
         ignored: a diagnostic for each ignored path.
@@ -253,6 +253,9 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
     else:
         pending = [file for file in files if file.path not in applied]
     replaced = {found.path: found.message for found in plan.diagnostics if found.code == "ME026"}
+    next_files = dict(detection.next_files) if detection else {}
+    rejected = plan.state.diagnostic.path.removeprefix(f"{folder}/") if isinstance(plan.state, Halted) else None
+    next_files |= {file.partition: file.name for file in pending if file.path == rejected and next_files}
     missing = f"{folder}/{detection.missing_file}" if detection and detection.missing_file else None
     committed = progress if progress is not None and progress.has_table else None
     fabric = FabricTable(plan.table, plan.state, progress)
@@ -263,7 +266,7 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
         fabric_status=fabric_status(plan.state, progress),
         fabric_error=fabric_error(fabric, mirror, now, default_schema)[1] or None,
         watermarks=dict(progress.watermarks) if progress else {},
-        next_files=dict(detection.next_files) if detection else {},
+        next_files=next_files,
         blocked_by=plan.state.diagnostic.path if isinstance(plan.state, (Halted, Unconfigured)) else missing,
         files=(
             *(_unapplied(file, plan) for file in pending),
