@@ -9,13 +9,8 @@ import shutil
 import subprocess
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE_SECONDS = 60.0
@@ -24,7 +19,7 @@ PHONE, DESKTOP = (390, 844), (1280, 800)
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
 
 
-def found() -> str:
+def found():
     """The browser's program; where there is none, the test is skipped, or fails if MIRROR_TEST_BROWSER is set."""
     name = next(filter(None, map(shutil.which, NAMES)), None)
     if name:
@@ -36,7 +31,7 @@ def found() -> str:
 
 
 @contextmanager
-def browser(profile: Path) -> Iterator[Browser]:
+def browser(profile):
     """One that runs until left."""
     to_browser, ours = os.pipe()
     theirs, from_browser = os.pipe()
@@ -58,14 +53,14 @@ def browser(profile: Path) -> Iterator[Browser]:
 class Browser:
     """Speaks to one browser."""
 
-    def __init__(self, sending: Any, receiving: Any) -> None:
+    def __init__(self, sending, receiving):
         self._sending = sending
         self._receiving = receiving
         self._rest = b""
         self._last = 0
-        self.events: list[dict[str, Any]] = []
+        self.events = []
 
-    def say(self, method: str, session: str = "", **parameters: object) -> dict[str, Any]:
+    def say(self, method, session="", **parameters):
         """One command; its answer."""
         self._last += 1
         reported = {"id": self._last, "method": method, "params": parameters}
@@ -75,7 +70,7 @@ class Browser:
         assert "error" not in message, (method, message)
         return message["result"]
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self):
         while b"\0" not in self._rest:
             piece = self._receiving.read(1 << 20)
             assert piece, "the browser has ended"
@@ -83,7 +78,7 @@ class Browser:
         message, _, self._rest = self._rest.partition(b"\0")
         return json.loads(message)
 
-    def open(self, url: str, size: tuple[int, int], *, scripts: bool, scheme: str = "light") -> Tab:
+    def open(self, url, size, *, scripts, scheme="light"):
         """A page, loaded."""
         target = self.say("Target.createTarget", url="about:blank")["targetId"]
         session = self.say("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -107,15 +102,15 @@ class Browser:
 class Tab:
     """One page in it."""
 
-    def __init__(self, owner: Browser, target: str, session: str) -> None:
+    def __init__(self, owner, target, session):
         self._owner = owner
         self._target = target
         self._session = session
 
-    def say(self, method: str, **parameters: object) -> dict[str, Any]:
+    def say(self, method, **parameters):
         return self._owner.say(method, self._session, **parameters)
 
-    def events(self, method: str) -> list[dict[str, Any]]:
+    def events(self, method):
         """What it reported so far."""
         reported = self._owner.events
         return [
@@ -123,18 +118,18 @@ class Tab:
         ]
 
     @property
-    def html(self) -> str:
+    def html(self):
         """The document as it is now."""
         root = self.say("DOM.getDocument", depth=0)["root"]["nodeId"]
         return self.say("DOM.getOuterHTML", nodeId=root)["outerHTML"]
 
     @property
-    def width(self) -> int:
+    def width(self):
         """Of all there is to scroll through."""
         return self.say("Page.getLayoutMetrics")["cssContentSize"]["width"]
 
     @property
-    def complaints(self) -> list[str]:
+    def complaints(self):
         """What the browser would show in red: forbidden scripts and styles, errors, things that were not found."""
         logged = [each["entry"] for each in self.events("Log.entryAdded")]
         return [each["text"] for each in logged if each["level"] == "error"] + [
@@ -142,22 +137,22 @@ class Tab:
         ]
 
     @property
-    def asked(self) -> set[str]:
+    def asked(self):
         """Every address it asked for."""
         return {each["request"]["url"] for each in self.events("Network.requestWillBeSent")}
 
-    def until(self, holds: Any) -> None:
+    def until(self, holds):
         ends = time.monotonic() + PATIENCE_SECONDS
         while not holds():
             assert time.monotonic() < ends, self.html[-3000:]
             time.sleep(0.05)
             self.say("Page.getLayoutMetrics")  # lets events come in
 
-    def screenshot(self, path: Path) -> None:
+    def screenshot(self, path):
         """All of the page, as PNG."""
         size = self.say("Page.getLayoutMetrics")["cssContentSize"]
         shown = self.say("Page.captureScreenshot", captureBeyondViewport=True, clip={**size, "scale": 1})
         path.write_bytes(base64.b64decode(shown["data"]))
 
-    def close(self) -> None:
+    def close(self):
         self._owner.say("Target.closeTarget", targetId=self._target)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from wire import running
 
@@ -17,10 +16,6 @@ from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.serving import services
 from mirror_engine.onelake.store import LocalStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ITEM = "shop/orders"
 ZONE = f"{ITEM}/Files/LandingZone"
@@ -35,19 +30,19 @@ class Answer:
     body: bytes
 
     @property
-    def code(self) -> str:
+    def code(self):
         return self.headers["x-ms-error-code"] or ""
 
 
 class Client:
     """One request, one connection."""
 
-    def __init__(self, port: int, reported: list[Any], lake: Lake | None = None) -> None:
+    def __init__(self, port, reported, lake=None):
         self.port = port
         self.reported = reported
         self.lake = lake
 
-    def __call__(self, method: str, target: str, body: bytes = b"", **headers: str) -> Answer:
+    def __call__(self, method, target, body=b"", **headers):
         """Send a request; an underscore in a header's name is a dash there."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         with contextlib.closing(connection):
@@ -56,27 +51,27 @@ class Client:
             answer = connection.getresponse()
             return Answer(answer.status, answer.headers, answer.read())
 
-    def upload(self, path: str, content: bytes) -> Answer:
+    def upload(self, path, content):
         """Create, append and flush, as the SDKs do."""
         self.create(path)
         assert self("PATCH", f"{path}?action=append&position=0", content).status == 202
         return self("PATCH", f"{path}?action=flush&position={len(content)}")
 
-    def create(self, path: str) -> Answer:
+    def create(self, path):
         answer = self("PUT", f"{path}?resource=file")
         assert answer.status == 201
         return answer
 
-    def length(self, path: str) -> int | None:
+    def length(self, path):
         """Of a file, by HEAD; None where there is none."""
         answer = self("HEAD", path)
         return int(answer.headers["Content-Length"]) if answer.status == 200 else None
 
 
 @contextlib.contextmanager
-def faulty(folder: Path, *faults: str) -> Iterator[Client]:
+def faulty(folder, *faults):
     """A client of a OneLake with the item `shop/orders` and the folder of a table; the folder's PUT comes first."""
-    reported: list[Any] = []
+    reported = []
     storage = LocalStore(folder)
     items = Items(storage)
     items.ensure("shop", "orders")

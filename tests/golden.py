@@ -15,9 +15,8 @@ from mirror_engine.landing_zone.schema import Column
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Mapping
 
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
 
 _PARSERS = {"timestamp_ntz": datetime.fromisoformat, "date": date.fromisoformat, "binary": bytes.fromhex}
 
@@ -29,7 +28,7 @@ class Stage:
     folder: Path  # holds the landed files; those of `older_landing_zone` go to `ROOT/LandingZone` (LZ-1.1)
     modified_ns: Mapping[str, int]  # LastModified by path, where it matters
 
-    def land(self, root: Path) -> None:
+    def land(self, root):
         older = self.folder.name == "older_landing_zone"
         publisher = LandingZoneWriter(root, zone="LandingZone" if older else "Files/LandingZone")
         for path in _lines(self.folder / "remove.txt"):
@@ -59,7 +58,7 @@ class ExpectedDiagnostic:
     path: str
     row: int | None = None
 
-    def matches(self, diagnostic: Diagnostic) -> bool:
+    def matches(self, diagnostic):
         is_code = diagnostic.code in self.code.split("|")
         return is_code and diagnostic.path == self.path and self.row in (None, diagnostic.row)
 
@@ -78,7 +77,7 @@ class Golden:
     files: list[str] | None  # what the zone must hold in the end; None where that is not the point
 
 
-def load(folder: Path) -> Golden:
+def load(folder):
     """Read a fixture's folder; its layout is described in `fixtures/README.md`."""
     times = _json(folder / "manifest.json")
     stage = lambda path: Stage(path, times.get(path.name, {}))  # noqa: E731 - a folder's times have its name
@@ -104,17 +103,15 @@ def load(folder: Path) -> Golden:
     )
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path):
     return path.read_text("utf-8").splitlines() if path.exists() else []
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path):
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
-def table_differences(
-    expected: ExpectedTable, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]]
-) -> list[str]:
+def table_differences(expected, columns, rows):
     """How a table differs from the expected one; empty where it does not."""
     columns = tuple(columns)
     differences = []
@@ -128,15 +125,15 @@ def table_differences(
     return differences
 
 
-def _described(columns: Iterable[Column]) -> str:
+def _described(columns):
     return ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' not null'}" for c in columns)
 
 
-def _row(row: Mapping[str, Any], types: Mapping[str, str]) -> tuple[tuple[str, Hashable], ...]:
+def _row(row, types):
     return tuple((name, normalised(row.get(name), kind)) for name, kind in types.items())
 
 
-def normalised(value: Any, kind: str) -> Hashable:
+def normalised(value, kind):
     """A cell of a Delta type, from JSON or from Arrow, in one comparable form.
 
     JSON writes decimals, dates and timestamps (ISO 8601, UTC without an offset) as text, binary as hexadecimal text,
@@ -155,7 +152,7 @@ def normalised(value: Any, kind: str) -> Hashable:
     return (type(parsed).__name__, parsed)
 
 
-def diagnostic_differences(golden: Golden, end: Iterable[Diagnostic], raised: Iterable[Diagnostic]) -> list[str]:
+def diagnostic_differences(golden, end, raised):
     """How the diagnostics in the end, and those raised on the way, differ from the expected ones."""
     end, raised = set(end), set(raised) | set(end)
     missing = [f"not in the end: {entry}" for entry in golden.in_the_end if not any(map(entry.matches, end))]

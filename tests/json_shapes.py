@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from reference_pages import JSON_EXAMPLES
 
@@ -13,7 +12,7 @@ FREE_FORM |= {"before", "after", "result", "applied", "delta", "rows_at_start", 
 FREE_FORM |= {"different_cells", "next_expected"}
 
 
-def shape(value: Any) -> Any:
+def shape(value):
     """The keys of a JSON document; a list by its first member."""
     match value:
         case dict():
@@ -24,12 +23,12 @@ def shape(value: Any) -> Any:
             return None
 
 
-def documented(name: str) -> Any:
+def documented(name):
     """The shape of the example in docs/examples/json."""
     return shape(json.loads((JSON_EXAMPLES / f"{name}.json").read_text(encoding="utf-8")))
 
 
-def mismatches(value: Any, expected: Any, place: str = "") -> list[str]:
+def mismatches(value, expected, place=""):
     """Places where a document's shape differs; an empty list or null on one side matches."""
     if isinstance(value, dict) and isinstance(expected, dict):
         wrong = [f"{place}.{key}" for key in value.keys() ^ expected.keys()]

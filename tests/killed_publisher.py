@@ -6,16 +6,11 @@ The result is the same whenever the engine runs: keys stay within a partition, t
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-
-if TYPE_CHECKING:
-    import random
-    from pathlib import Path
 
 TYPES = {"id": pa.int64(), "n": pa.int64(), "note": pa.string()}
 NOTES = ["a", "", None, "a\r\nb", 'q"\\,']
@@ -24,7 +19,7 @@ DECLARED = [
     {"Name": name, "DataType": kind, "IsNullable": True}
     for name, kind in (("id", "Int64"), ("n", "Int64"), ("note", "String"))
 ]
-KINDS: dict[str, dict[str, Any]] = {
+KINDS = {
     "Orders": {"keys": ["id"]},
     "Sales.Items": {"keys": ["id"], "file_format": "CSV", "columns": DECLARED},
     "Events": {},
@@ -36,15 +31,15 @@ KINDS: dict[str, dict[str, Any]] = {
 class CopyingWriter(LandingZoneWriter):
     """Writes everything twice: to ROOT's zone, and to a copy that no engine touches."""
 
-    def __init__(self, root: Path, copy: Path) -> None:
+    def __init__(self, root, copy):
         super().__init__(root)
         self.copy = LandingZoneWriter(copy)
 
-    def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> None:
+    def put(self, path, content, *, modified_ns=None):
         super().put(path, content, modified_ns=modified_ns)
         self.copy.put(path, content, modified_ns=modified_ns)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path):
         while (self.path / path).exists():
             with suppress(OSError):  # the engine moves files there at the same time
                 super().remove(path)
@@ -54,13 +49,13 @@ class CopyingWriter(LandingZoneWriter):
 class KilledPublisher:
     """A publisher of all five tables."""
 
-    def __init__(self, root: Path, copy: Path, chance: random.Random) -> None:
+    def __init__(self, root, copy, chance):
         self._random = chance
         self._writer = CopyingWriter(root, copy)
         self._folders = {name: self._writer.table(name, **kind) for name, kind in KINDS.items()}
         self._files = self._changes = 0
 
-    def act(self) -> None:
+    def act(self):
         """Land changes in one table, or now and then drop one."""
         name = self._random.choice(list(KINDS))
         if self._random.random() < 0.08:
@@ -68,7 +63,7 @@ class KilledPublisher:
         else:
             self._land(name, [self._row(name) for _ in range(self._random.randrange(1, 12))])
 
-    def act_without_rows(self) -> None:
+    def act_without_rows(self):
         """The same with files that change no row."""
         name = self._random.choice(list(KINDS))
         if self._random.random() < 0.15:
@@ -76,13 +71,13 @@ class KilledPublisher:
         is_delete = "keys" in KINDS[name] and self._random.random() < 0.5
         self._land(name, [{MARKER_COLUMN: 2, "id": -1, "n": None, "note": None}] if is_delete else [])
 
-    def _recreate(self, name: str) -> None:
+    def _recreate(self, name):
         """Drop a folder, and mostly write its metadata again at once."""
         self._folders[name].drop()
         if self._random.random() < 0.7:
             self._configure(name)
 
-    def _land(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def _land(self, name, rows):
         self._configure(name)
         types = dict(TYPES)
         if "file_format" not in KINDS[name] and self._random.random() < 0.2:
@@ -97,12 +92,12 @@ class KilledPublisher:
         time = {"modified_ns": FIRST_NS + self._files * 10**6} if name == "Stamps" else {}
         self._folders[name].land_rows(rows, types=types, partition=partition, **time)
 
-    def _configure(self, name: str) -> None:
+    def _configure(self, name):
         folder = self._folders[name]
         if not (self._writer.copy.path / folder.path / "_metadata.json").exists():
             folder.write_metadata(**KINDS[name])
 
-    def _row(self, name: str) -> dict[str, Any]:
+    def _row(self, name):
         marker = self._random.choice([0, 1, 2, 4]) if "keys" in KINDS[name] else 0
         if name == "Stamps":
             marker = self._random.choice([4, 4, 4, 2])

@@ -11,20 +11,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import oracle
 from agreement import compare
 from killed_publisher import KINDS, KilledPublisher
 
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, LOGS, SCRATCH, TABLES, ZONE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from mirror_engine import RunResult
-    from mirror_engine.tables.base import DeltaWriter
 
 COMMAND = [sys.executable, "-m", "mirror_engine.cli.main", "run"]
 OPTIONS = ["--poll-interval", "0.3", "--max-batch-files", "3", "--workers", str(len(KINDS)), "--auto-maintain", "4"]
@@ -54,7 +46,7 @@ class Killer:
         cheap_part: how often files change no row, so that no JVM is needed.
     """
 
-    def __init__(self, home: Path, seed: int, *merge_engines: str, cheap_part: float) -> None:
+    def __init__(self, home, seed, *merge_engines, cheap_part):
         self._merge_engine = itertools.cycle(merge_engines)
         self._cheap_part = cheap_part
         self.root = home / "shop"
@@ -65,7 +57,7 @@ class Killer:
         for _ in range(6):
             self._drawn_act()()
 
-    def kill(self) -> str:
+    def kill(self):
         """Start the engine, kill it at some moment, and perhaps damage its ledger; returns what was done."""
         act = self._drawn_act()
         is_cheap = act == self.publisher.act_without_rows
@@ -89,7 +81,7 @@ class Killer:
         engine.wait()
         return ", ".join([merge_engine, moment if is_reached else f"{moment} (not reached)", *self._damage()])
 
-    def check(self, result: RunResult, writer: DeltaWriter) -> None:
+    def check(self, result, writer):
         """Compare the tables with the oracle, and every change file with one commit; the engine must have caught up.
 
         Raises:
@@ -102,11 +94,11 @@ class Killer:
             files = [path for entry in writer.history(table) for path in entry.files]
             assert len(files) == len(set(files)), f"{table}: a change file is in two commits"
 
-    def _drawn_act(self) -> Callable[[], None]:
+    def _drawn_act(self):
         is_cheap = self._random.random() < self._cheap_part
         return self.publisher.act_without_rows if is_cheap else self.publisher.act
 
-    def _await(self, moment: str, before: set[Path], new_files: int, act: Callable[[], None]) -> bool:
+    def _await(self, moment, before, new_files, act):
         if moment == START:
             time.sleep(self._random.random() * 3.0)
             return True
@@ -120,13 +112,13 @@ class Killer:
         time.sleep(self._random.random() * MOMENTS[moment][1])
         return time.monotonic() < end
 
-    def _files_at(self, moment: str) -> set[Path]:
+    def _files_at(self, moment):
         try:
             return set() if moment == START else set(self.root.glob(MOMENTS[moment][0]))
         except FileNotFoundError:  # the engine removed a table meanwhile
             return self._files_at(moment)
 
-    def _damage(self) -> list[str]:
+    def _damage(self):
         """Every second time, or so, lose the ledger in some way."""
         folder = (self.root / LEDGER).parent
         files = sorted(folder.glob(f"{(self.root / LEDGER).name}*"))

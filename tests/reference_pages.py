@@ -6,7 +6,6 @@ Run it as `python tests/reference_pages.py`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,10 +14,7 @@ from mirror_engine.cli.main import COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import CONTEXT, WIDTH, default_text
 from mirror_engine.config import CONFIG_FILE, ENVIRONMENT_PREFIX, flag_of, option_name, options
 from mirror_engine.explain.pages import explanation, rules_in
-from mirror_engine.landing_zone.diagnostics import CATALOG, Severity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from mirror_engine.landing_zone.diagnostics import CATALOG
 
 HOME = Path(__file__).parents[1]
 DOCS = HOME / "docs"
@@ -28,7 +24,7 @@ GENERATED = "<!-- Generated: python tests/reference_pages.py -->"
 GLOBAL_TOPICS = ("Global options", *dict.fromkeys(option.topic for option in options().values()))
 
 
-def cli_page() -> str:
+def cli_page():
     """docs/cli.md: the help of each command without shared options, its JSON, and all options once."""
     intro = (
         "Output: results on stdout, everything else on stderr. Times are UTC. With `--json` each command prints one\n"
@@ -39,24 +35,20 @@ def cli_page() -> str:
         parts += [f"## {heading}", *map(_command_section, names)]
     codes = _table(("code", "meaning"), ((str(code), meaning) for code, meaning in exits.MEANINGS.items()))
     error = (JSON_EXAMPLES / "error.json").read_text(encoding="utf-8").strip()
-    parts += [
-        f"## Exit codes\n\n{codes}",
-        f"## Errors\n\n{ERRORS}\n\n{_fenced('json', error)}",
-        _options_section(),
-    ]
+    parts += [f"## Exit codes\n\n{codes}", f"## Errors\n\n{ERRORS}\n\n{_fenced('json', error)}", _options_section()]
     return "\n\n".join(parts) + "\n"
 
 
-def _command_section(name: str) -> str:
+def _command_section(name):
     example = JSON_EXAMPLES / f"{name.replace(' ', '-')}.json"
     shown = example.read_text(encoding="utf-8").strip() if example.exists() else ""
     printed = f"\n\nWith `--json`:\n\n{_fenced('json', shown)}" if shown else ""
     return f"### {name}\n\n{_fenced('text', _help(tuple(name.split())))}{printed}"
 
 
-def _help(path: tuple[str, ...]) -> str:
+def _help(path):
     """Help as a terminal of `WIDTH` columns shows it; of a command without the options that are listed once."""
-    command: Any = program()
+    command = program()
     context = click.Context(command, info_name=PROGRAM, terminal_width=WIDTH, **CONTEXT)
     for name in path:
         command = command.get_command(context, name)
@@ -68,7 +60,7 @@ def _help(path: tuple[str, ...]) -> str:
     return "\n".join(text.rstrip() for text in "\n\n".join([*kept, *more]).splitlines())
 
 
-def _options_section() -> str:
+def _options_section():
     intro = (
         "## Options\n\nA flag wins over its variable, a variable over "
         f"`{CONFIG_FILE}` (in ROOT, or `--config`). `status`, `wait`, `plan` and `trace` take the options of the "
@@ -94,7 +86,7 @@ def _options_section() -> str:
     return "\n\n".join(parts)
 
 
-def diagnostics_page() -> str:
+def diagnostics_page():
     """docs/diagnostics.md: a table of all codes, then the page of each."""
     intro = (
         "What `validate`, `status` and the log report about a landing zone. *Error*: the table is halted, a new\n"
@@ -117,7 +109,7 @@ def diagnostics_page() -> str:
     return f"# Diagnostics\n\n{GENERATED}\n\n{intro}\n\n{table}\n\n{pages}\n"
 
 
-def _explained(code: str) -> str:
+def _explained(code):
     """The page of one diagnostic, under a heading that can be linked to."""
     page = explanation(code)
     entry = page.definition
@@ -125,21 +117,21 @@ def _explained(code: str) -> str:
     return f"## {code}\n\n**{page.title}.** {facts}\n\n{page.markdown}"
 
 
-def _severity(usual: Severity, strict: Severity) -> str:
+def _severity(usual, strict):
     return usual.value if usual is strict else f"{usual.value}, {strict.value} under `strict`"
 
 
-def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def _table(headings, rows):
     lines = [f"|{'|'.join(headings)}|", f"|{'|'.join('---' for _ in headings)}|"]
     lines += [f"|{'|'.join(text.replace('|', chr(92) + '|') for text in row)}|" for row in rows]
     return "\n".join(lines)
 
 
-def _fenced(language: str, text: str) -> str:
+def _fenced(language, text):
     return f"```{language}\n{text}\n```"
 
 
-def rules_page(protocol: str) -> str:
+def rules_page(protocol):
     """The rules of the protocol and nothing else, for the package."""
     parts = []
     for rule in rules_in(protocol).values():
@@ -149,7 +141,7 @@ def rules_page(protocol: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-def main() -> None:
+def main():
     """Write both pages into docs/, and the rules of docs/protocol.md into the package."""
     rules = rules_page((DOCS / "protocol.md").read_text(encoding="utf-8"))
     (HOME / "mirror_engine/explain/rules.md").write_text(rules, encoding="utf-8")

@@ -7,12 +7,9 @@ import math
 import re
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from mirror_engine.errors import StorageUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _Port = TypeVar("_Port")
 
@@ -29,12 +26,12 @@ class Script:
         calls: the calls so far, as `move Orders/….parquet`; its length is the number of the last call.
     """
 
-    def __init__(self, faults: Mapping[int, Fault] | None = None) -> None:
-        self.calls: list[str] = []
+    def __init__(self, faults=None):
+        self.calls = []
         self._faults = faults or {}
         self._lock = threading.Lock()
 
-    def run(self, name: str, call: Callable[[], object]) -> object:
+    def run(self, name, call):
         with self._lock:
             self.calls.append(name)
             fault = self._faults.get(len(self.calls))
@@ -51,14 +48,7 @@ class Script:
 class Failing(Script):
     """A script in which calls fail by their words, such as `move .*Orders`, so many `times` or until `is_over`."""
 
-    def __init__(
-        self,
-        pattern: str,
-        error: type[Exception] = StorageUnavailable,
-        *,
-        times: float = math.inf,
-        fault: Fault = Fault.REFUSED,
-    ) -> None:
+    def __init__(self, pattern, error=StorageUnavailable, *, times=math.inf, fault=Fault.REFUSED):
         super().__init__()
         self.fault = fault
         self.pattern = pattern
@@ -66,7 +56,7 @@ class Failing(Script):
         self.times = times
         self.is_over = False
 
-    def run(self, name: str, call: Callable[[], object]) -> object:
+    def run(self, name, call):
         if re.match(self.pattern, name) and not self.is_over:
             self.times -= 1
             self.is_over = self.times <= 0
@@ -76,22 +66,22 @@ class Failing(Script):
         return super().run(name, call)
 
 
-def faulty(port: _Port, script: Script) -> _Port:
+def faulty(port, script):
     """The same `Storage` or `DeltaWriter`, whose calls fail as the script says; `close` never fails."""
     return cast("_Port", _Faulty(port, script))
 
 
 class _Faulty:
-    def __init__(self, port: object, script: Script) -> None:
+    def __init__(self, port, script):
         self._port = port
         self._script = script
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method: Callable[..., Any] = getattr(self._port, name)
+    def __getattr__(self, name):
+        method = getattr(self._port, name)
         if name == "close":
             return method
 
-        def call(*arguments: object, **options: object) -> object:
+        def call(*arguments, **options):
             return self._script.run(" ".join([name, *map(str, arguments[:1])]), lambda: method(*arguments, **options))
 
         return call

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,9 +11,6 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.engine_pool import DatabaseStatus, ShownItem
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SHOP, EVIL = "6f1e0000-0000-4000-8000-000000000001", "6f1e0000-0000-4000-8000-000000000002"
 EVIL_TABLE = "<img src=x onerror=alert(1)>"
@@ -27,35 +23,35 @@ ORDERS = {"Id": pa.int64(), "Customer": pa.string(), "Placed": pa.timestamp("us"
 class Window:
     """Mirrored databases for the page, over real mirrors that write to memory."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
-        self.writers: dict[str, MemoryDeltaWriter] = {}
-        self.shown: list[ShownItem] = []
+        self.writers = {}
+        self.shown = []
         self.views = 0
 
-    def items(self) -> list[ShownItem]:
+    def items(self):
         return self.shown
 
-    def add(self, item_id: str, workspace: str, name: str) -> LandingZoneWriter:
+    def add(self, item_id, workspace, name):
         publisher = LandingZoneWriter(self.folder / item_id)
         self.writers[item_id] = MemoryDeltaWriter()
         self.shown.append(ShownItem(item_id, workspace, name, DatabaseStatus.RUNNING, "", lambda: self.mirror(item_id)))
         return publisher
 
-    def mirror(self, item_id: str) -> Mirror:
+    def mirror(self, item_id):
         self.views += 1
         return Mirror(self.folder / item_id, writer=self.writers[item_id])
 
-    def apply(self) -> None:
+    def apply(self):
         for item in self.shown:
             with item.view() as mirror:
                 mirror.sync()
 
-    def change(self, item_id: str, **changes: object) -> None:
+    def change(self, item_id, **changes):
         self.shown = [replace(item, **changes) if item.id == item_id else item for item in self.shown]
 
 
-def shop(folder: Path) -> Window:
+def shop(folder):
     """Tables in every state, and one whose every name is an attack."""
     window = Window(folder)
     publisher = window.add(SHOP, "Sales", "Shop")

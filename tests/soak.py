@@ -17,7 +17,6 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,18 +63,18 @@ POOLED |= {"ResultQueryStag", "QueryStageCreat"}
 class Lane:
     """One table: half of them Parquet with keys, a quarter delimited text, a quarter keyless."""
 
-    def __init__(self, writer: LandingZoneWriter, number: int, chance: random.Random) -> None:
+    def __init__(self, writer, number, chance):
         self.name = f"Table{number:02d}"
         self.is_keyed = number % 4 != 3
         self._random = chance
         text = {"file_format": "CSV", "columns": TEXT_COLUMNS} if number % 4 == 2 else {}
         self._folder = writer.table(self.name, keys=["id"] if self.is_keyed else [], types=TYPES, **text)
-        self._by_key: dict[int, int] = {}
-        self._rows: Counter[tuple[int, int]] = Counter()
+        self._by_key = {}
+        self._rows = Counter()
         self.files = self._changes = 0
 
-    def land(self) -> None:
-        changes: list[tuple[int, dict[str, Any]]] = []
+    def land(self):
+        changes = []
         for _ in range(ROWS_PER_FILE):
             self._changes += 1
             key, value = self._random.randrange(KEYS), self._changes
@@ -91,12 +90,12 @@ class Lane:
         self.files += 1
 
     @property
-    def expected(self) -> Counter[tuple[int, int]]:
+    def expected(self):
         """`id` and `n` of the rows once all is applied."""
         return Counter(self._by_key.items()) if self.is_keyed else self._rows
 
 
-def land_steadily(lanes: list[Lane], seconds: float) -> None:
+def land_steadily(lanes, seconds):
     """Land files in turn; a late file is landed at once, so that the pace holds."""
     started, count = time.monotonic(), 0
     while (due := started + count / FILES_PER_SECOND) < started + seconds:
@@ -105,7 +104,7 @@ def land_steadily(lanes: list[Lane], seconds: float) -> None:
         count += 1
 
 
-def main() -> int:
+def main():
     """Run it, write the results, print what grew; 1 if something did, or if a row is wrong."""
     root = Path(tempfile.mkdtemp(prefix="mirror-soak-")) / "shop"
     print(f"ROOT {root}, {MINUTES:g} minutes, {FILES_PER_SECOND:g} files a second, MIRROR_TEST_SEED={SEED}", flush=True)
@@ -115,7 +114,7 @@ def main() -> int:
     engine = subprocess.Popen([sys.executable, "-m", "mirror_engine.cli.main", "run", str(root), *options])
     landing = threading.Thread(target=land_steadily, args=(lanes, MINUTES * 60))
     landing.start()
-    samples: list[dict[str, float]] = []
+    samples = []
     while landing.is_alive() and engine.poll() is None:
         time.sleep(SAMPLE_SECONDS)
         samples.append(sample(engine.pid, root, lanes))
@@ -152,7 +151,7 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def trend_of(samples: list[dict[str, float]], name: str) -> dict[str, float] | None:
+def trend_of(samples, name):
     """Mean, maximum and growth of a measure in the second two thirds; None if it was hardly measured."""
     start, end = samples[0]["at"], samples[-1]["at"]
     late = [(it["at"], it[name]) for it in samples if name in it and it["at"] >= start + (end - start) / 3]
@@ -163,14 +162,14 @@ def trend_of(samples: list[dict[str, float]], name: str) -> dict[str, float] | N
     return {"mean": float(values.mean()), "max": float(values.max()), "growth": slope * float(at[-1] - at[0])}
 
 
-def pending(root: Path, lanes: list[Lane]) -> int:
+def pending(root, lanes):
     """Landed files that are in no commit yet."""
     with Mirror(root) as mirror:
         tables = mirror.status().tables
     return sum(lane.files for lane in lanes) - sum(sum(table.watermarks.values()) for table in tables)
 
 
-def sample(engine: int, root: Path, lanes: list[Lane]) -> dict[str, float]:
+def sample(engine, root, lanes):
     """Memory, open files and threads of both processes, pending files, and the files of the fullest table."""
     counts = [len(DeltaTable(str(log.parent)).file_uris()) for log in (root / TABLES).glob("*/*/_delta_log")]
     values = {"at": time.time(), "pending": pending(root, lanes), "fullest_table": max(counts, default=0)}
@@ -180,7 +179,7 @@ def sample(engine: int, root: Path, lanes: list[Lane]) -> dict[str, float]:
     return values
 
 
-def process_values(process: int) -> dict[str, float]:
+def process_values(process):
     home = Path(f"/proc/{process}")
     try:
         status = dict(line.split(":", 1) for line in (home / "status").read_text().splitlines())
@@ -192,7 +191,7 @@ def process_values(process: int) -> dict[str, float]:
     return {"mb": int(status["VmRSS"].split()[0]) / 1024, "files": files, "threads": own, "pooled": len(threads) - own}
 
 
-def live_heap(engine: int) -> dict[str, float]:
+def live_heap(engine):
     """The JVM's heap after two collections; nothing without a JVM, or without the JDK's jcmd."""
     jvm, tool = jvm_of(engine), shutil.which("jcmd")
     if not jvm or not tool:
@@ -205,7 +204,7 @@ def live_heap(engine: int) -> dict[str, float]:
     return {"live_heap_mb": int(used) / 1024} if used.isdigit() else {}
 
 
-def jvm_of(process: int) -> int | None:
+def jvm_of(process):
     """The Java process below a process, however many shells are between them."""
     below = [process]
     while below:

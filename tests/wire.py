@@ -8,25 +8,21 @@ import ssl
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from mirror_engine.onelake.authority import Authority, create_authority
+from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.network import Listeners
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
 PATIENCE_SECONDS = 10
 
 
 @cache
-def shared_authority() -> Authority:
+def shared_authority():
     return create_authority(Path(tempfile.mkdtemp()) / "tls")
 
 
 @contextlib.contextmanager
-def running(app: Any, **options: Any) -> Iterator[Listeners]:
+def running(app, **options):
     """The emulator that serves an application, until left."""
     emulator = Listeners(app, shared_authority().context(), **options)
     emulator.start()
@@ -36,11 +32,11 @@ def running(app: Any, **options: Any) -> Iterator[Listeners]:
         emulator.stop()
 
 
-def connected(port: int, address: str = "127.0.0.1") -> socket.socket:
+def connected(port, address="127.0.0.1"):
     return socket.create_connection((address, port), timeout=PATIENCE_SECONDS)
 
 
-def exchange(port: int, *pieces: bytes) -> bytes:
+def exchange(port, *pieces):
     """Send pieces one after the other; all that comes back until the other side closes."""
     with connected(port) as connection:
         with contextlib.suppress(ConnectionError):
@@ -49,7 +45,7 @@ def exchange(port: int, *pieces: bytes) -> bytes:
         return rest_of(connection)
 
 
-def rest_of(connection: socket.socket) -> bytes:
+def rest_of(connection):
     received = b""
     with contextlib.suppress(ConnectionError):
         while piece := connection.recv(65536):
@@ -57,17 +53,17 @@ def rest_of(connection: socket.socket) -> bytes:
     return received
 
 
-def status_of(answer: bytes) -> int:
+def status_of(answer):
     """The status of an HTTP answer; 0 where nothing was answered."""
     return int(answer.split(b" ", 2)[1]) if answer else 0
 
 
-def request(method: str = "GET", target: str = "/", host: str = "localhost", *headers: str, body: bytes = b"") -> bytes:
+def request(method="GET", target="/", host="localhost", *headers, body=b""):
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", *headers, "", ""]
     return "\r\n".join(lines).encode("latin-1") + body
 
 
-def trusting(*, checks_name: bool = True) -> ssl.SSLContext:
+def trusting(*, checks_name=True):
     """A client that trusts the emulator's authority alone, as strictly as Python can be."""
     context = ssl.create_default_context(cafile=str(shared_authority().ca))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -75,7 +71,7 @@ def trusting(*, checks_name: bool = True) -> ssl.SSLContext:
     return context
 
 
-def tunnel(proxy_port: int, host: str = ONELAKE) -> ssl.SSLSocket:
+def tunnel(proxy_port, host=ONELAKE):
     """TLS to a real name, through the proxy."""
     plain = connected(proxy_port)
     plain.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n".encode())

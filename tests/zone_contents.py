@@ -16,7 +16,7 @@ BY_TIME = "LastUpdateTimeFileDetection"
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 UTC, NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("ms")
 # few values, so that keys repeat; each Arrow type with its declared text type
-VALUES: dict[Any, tuple[str, list[Any]]] = {
+VALUES = {
     pa.string(): ("String", ["a", "A", "", "a\r\nb", 'q"\\,']),
     pa.int32(): ("Int32", [0, 1, -(2**31)]),
     pa.int64(): ("Int64", [0, 1, 2**53 + 1]),
@@ -40,16 +40,16 @@ class Folder:
     columns: dict[str, Any]
 
     @property
-    def is_text(self) -> bool:
+    def is_text(self):
         return self.metadata.get("FileFormat") == "CSV"
 
     @property
-    def extension(self) -> str:
+    def extension(self):
         return "csv" if self.is_text else "parquet"
 
 
 @st.composite
-def folders(draw: st.DrawFn, path: str) -> Folder:
+def folders(draw, path):
     """A described folder."""
     is_text = draw(st.booleans())
     kinds = [kind for kind, (name, _) in VALUES.items() if name or not is_text]
@@ -57,7 +57,7 @@ def folders(draw: st.DrawFn, path: str) -> Folder:
     columns |= {name: draw(st.sampled_from(kinds)) for name in ("Note", "Höhe, cm")}
     partitioned = draw(st.sampled_from([False, False, False, True]))
     keys = draw(st.sampled_from([["Id"], ["Id"], ["id"], ["Id", "Line"], [], ["Id", "day"] if partitioned else ["Id"]]))
-    metadata: dict[str, Any] = {"keyColumns": keys, "isPartitionEnabled": partitioned}
+    metadata = {"keyColumns": keys, "isPartitionEnabled": partitioned}
     if draw(st.sampled_from([False, False, True])) and not partitioned:
         metadata["fileDetectionStrategy"] = BY_TIME
     if draw(st.integers(0, 2)) == 1 and (keys or draw(st.integers(0, 9)) == 7):
@@ -72,7 +72,7 @@ def folders(draw: st.DrawFn, path: str) -> Folder:
 
 
 @st.composite
-def contents(draw: st.DrawFn, folder: Folder, partition: str) -> bytes:
+def contents(draw, folder, partition):
     """A change file: mostly good, sometimes refused."""
     chance = st.integers(0, 39)  # Hypothesis prefers the ends of a range: rare cases are within
     if draw(chance) == 7:
@@ -92,12 +92,12 @@ def contents(draw: st.DrawFn, folder: Folder, partition: str) -> bytes:
     return _parquet(draw, columns)
 
 
-def _cells(draw: st.DrawFn, kind: Any, size: int) -> list[Any]:
+def _cells(draw, kind, size):
     values = st.sampled_from([*VALUES[kind][1] * 3, None])
     return draw(st.lists(values, min_size=size, max_size=size))
 
 
-def _marker(draw: st.DrawFn, folder: Folder, size: int, width: int) -> tuple[int, tuple[str, Any, list[Any]]]:
+def _marker(draw, folder, size, width):
     good = [0, 0, 1, 2, 4] if folder.metadata["keyColumns"] else [0]
     odd = draw(st.integers(0, 29)) == 7
     values = draw(st.lists(st.sampled_from([*good, 1, 3, None] if odd else good), min_size=size, max_size=size))
@@ -108,7 +108,7 @@ def _marker(draw: st.DrawFn, folder: Folder, size: int, width: int) -> tuple[int
     return draw(st.sampled_from([width, width, 0, 1])), (name, kind, values)
 
 
-def _parquet(draw: st.DrawFn, columns: list[tuple[str, Any, list[Any]]]) -> bytes:
+def _parquet(draw, columns):
     quirk = draw(st.integers(0, 39))
     if quirk == 11:
         columns = [(name, DRIFTED.get(kind, kind), values) for name, kind, values in columns]
@@ -126,11 +126,11 @@ def _parquet(draw: st.DrawFn, columns: list[tuple[str, Any, list[Any]]]) -> byte
     return buffer.getvalue()[:-9] if quirk == 15 else buffer.getvalue()
 
 
-def _naive(values: list[Any]) -> list[Any]:
+def _naive(values):
     return [value and value.replace(tzinfo=None) for value in values]
 
 
-def _text(draw: st.DrawFn, columns: list[tuple[str, Any, list[Any]]], size: int) -> bytes:
+def _text(draw, columns, size):
     quirk = draw(st.integers(0, 59))
     ends = ["\r\n"] * 4 + ["\n", "\r\n\r\n"]
     lines = [[name.upper() if quirk == 12 else name for name, _, _ in columns]]
@@ -148,7 +148,7 @@ def _text(draw: st.DrawFn, columns: list[tuple[str, Any, list[Any]]], size: int)
     return (b"\xef\xbb\xbf" if quirk == 17 else b"") + text.encode()
 
 
-def _field(draw: st.DrawFn, value: Any) -> str:
+def _field(draw, value):
     if value is None:
         return ""
     if isinstance(value, str):
@@ -165,7 +165,7 @@ def _field(draw: st.DrawFn, value: Any) -> str:
     return "NaN" if value != value else str(value)  # noqa: PLR0124 - the one test NaN fails
 
 
-def shown(content: bytes) -> str:
+def shown(content):
     try:
         table = pq.read_table(io.BytesIO(content))
     except (pa.ArrowInvalid, OSError):

@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from zone_contents import BY_TIME, NOON, Folder, contents, folders, shown
-
-if TYPE_CHECKING:
-    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from zone_contents import BY_TIME, NOON, contents, folders, shown
 
 
 class Player:
     """Does what was generated, in a real folder, and counts creations."""
 
-    def __init__(self, publisher: LandingZoneWriter) -> None:
+    def __init__(self, publisher):
         self.publisher = publisher
-        self.births: Counter[str] = Counter()
+        self.births = Counter()
 
 
 @dataclass(frozen=True)
@@ -30,14 +26,14 @@ class Act:
     content: bytes | None = None
     modified_ns: int | None = None
 
-    def __call__(self, player: Player) -> None:
+    def __call__(self, player):
         player.births[self.path] += 1
         if self.content is None:
             player.publisher.remove(self.path)
         else:
             player.publisher.put(self.path, self.content, modified_ns=self.modified_ns)
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         if self.content is None:
             return f"remove {self.path}"
         time = "" if self.modified_ns is None else f" at {self.modified_ns}"
@@ -51,14 +47,14 @@ class WriteInPlace:
     path: str
     content: bytes
 
-    def __call__(self, player: Player) -> None:
+    def __call__(self, player):
         file = player.publisher.path / self.path
         if not file.exists():
             player.births[self.path] += 1
             file.parent.mkdir(parents=True, exist_ok=True)
         player.publisher.write_in_place(self.path, self.content)
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return f"write in place {self.path}: {shown(self.content)}"
 
 
@@ -77,8 +73,8 @@ class Landing:
 
 @st.composite
 def acts(  # noqa: PLR0911 - one per kind, read as a table
-    draw: st.DrawFn, folder: Folder, landing: Landing
-) -> list[Any]:
+    draw, folder, landing
+):
     """One thing that a publisher does to a folder."""
     rare = ["again", "metadata", "drop", "recreate", "unmetadata", "rekey", "half", "half", "stray", "spoil"]
     kind = draw(st.sampled_from(["land"] * 24 + rare))
@@ -110,7 +106,7 @@ def acts(  # noqa: PLR0911 - one per kind, read as a table
 
 
 @st.composite
-def halves(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Any]:
+def halves(draw, folder, landing):
     """A file that grows under its final name, and perhaps a run of the engine that sees half of it (LZ-3.10)."""
     whole = draw(landings(folder, landing))
     half = WriteInPlace(whole.path, whole.content[: draw(st.integers(0, len(whole.content)))])
@@ -119,7 +115,7 @@ def halves(draw: st.DrawFn, folder: Folder, landing: Landing) -> list[Any]:
     return [half, *seen, *ends]
 
 
-def strays(folder: Folder) -> st.SearchStrategy[str]:
+def strays(folder):
     """Names that are no change file's in this folder, whatever its strategy (LZ-3.2, LZ-3.9, LZ-1.6)."""
     number = f"{7:020d}.{folder.extension}"
     names = [f"_{number}", f"_{number}.uploading", f"{number}.tmp", f".{number}", f"{number}x", "_scratchPad/x.parquet"]
@@ -128,7 +124,7 @@ def strays(folder: Folder) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Act:
+def landings(draw, folder, landing):
     """A change file under a new name."""
     partition = ""
     if folder.metadata["isPartitionEnabled"]:
@@ -150,11 +146,11 @@ def landings(draw: st.DrawFn, folder: Folder, landing: Landing) -> Act:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> list[Any]:
+def stories(draw):
     """What happens to a zone, in order: acts of publishers, runs of the engine, losses of its ledger."""
     paths = draw(st.sampled_from([["Orders"], ["Sales.schema/Orders", "Orders"], ["Order Lines"]]))
     zone = [(draw(folders(path)), Landing()) for path in paths]
-    story: list[Any] = []
+    story = []
     for folder, _ in zone:
         content = json.dumps(folder.metadata).encode()
         if draw(st.integers(0, 9)):

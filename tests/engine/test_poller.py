@@ -235,7 +235,6 @@ class TestUnlisted:
         storage.meanwhile[f"list {ZONE}/Items"] = recreate(storage, "Items")
         (table,) = look(storage).tables
         now = storage.stat(f"{ZONE}/Items")
-        assert now is not None
         assert (table.identity, table.metadata, len(table.files)) == (now.identity, MetadataAbsent(), 1)
 
     def test_a_folder_that_never_is_still_is_left_alone(self):

@@ -14,14 +14,8 @@ import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mutants.catalogue import HOME, catalogue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from mutants.catalogue import Mutant
 
 PACKAGE = "mirror_engine"
 BESIDE = ("tests", "fixtures", "docs", "pyproject.toml", "README.md", "Makefile")  # what tests look at
@@ -50,11 +44,11 @@ class Outcome:
     seconds: float = 0.0
 
     @property
-    def is_bad(self) -> bool:
+    def is_bad(self):
         return self.verdict in {"SURVIVED", "STALE"}
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments):
     """Try the mutants asked for; 1 where one survives or no longer fits, 2 where the tests fail without any."""
     asked = _parsed(arguments)
     mutants = [mutant for mutant in catalogue() if not asked.only or asked.only in mutant.name]
@@ -80,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if bad else 0
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def _parsed(arguments):
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--only", metavar="NAME", default="", help="mutants whose names hold these words")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the outcomes there, too")
@@ -88,7 +82,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _unmutated(mutants: Sequence[Mutant]) -> str | None:
+def _unmutated(mutants):
     """The first failing test of the package as it is; None where all that must notice a mutant are green."""
     for spark in sorted({mutant.spark for mutant in mutants}):
         selection = dict.fromkeys(test for each in mutants if each.spark is spark for test in each.caught_by)
@@ -102,7 +96,7 @@ def _unmutated(mutants: Sequence[Mutant]) -> str | None:
     return None
 
 
-def _tried(mutant: Mutant) -> Outcome:
+def _tried(mutant):
     """Apply one mutant to a copy of its own, and run its tests against that."""
     started = time.monotonic()
     with _copy() as home:
@@ -117,12 +111,12 @@ def _tried(mutant: Mutant) -> Outcome:
     return Outcome(mutant.name, mutant.area, mutant.file, verdict, failed or "", seconds)
 
 
-def _left_out(mutant: Mutant) -> Outcome:
+def _left_out(mutant):
     return Outcome(mutant.name, mutant.area, mutant.file, "not tried", "needs --spark")
 
 
 @contextmanager
-def _copy() -> Iterator[Path]:
+def _copy():
     """A copy of the package with what its tests need beside it; the checkout is never touched."""
     with tempfile.TemporaryDirectory(dir=MEMORY_DISK if os.access(MEMORY_DISK, os.W_OK) else None) as folder:
         home = Path(folder) / "home"
@@ -133,7 +127,7 @@ def _copy() -> Iterator[Path]:
         yield home
 
 
-def _first_failure(home: Path, selection: Sequence[str], *, spark: bool) -> str | None:
+def _first_failure(home, selection, *, spark):
     """The first test that fails against the package in `home`; None where none does."""
     environment = {
         **os.environ,
@@ -158,7 +152,7 @@ def _first_failure(home: Path, selection: Sequence[str], *, spark: bool) -> str 
     return found[1]
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome):
     return f"{outcome.verdict:9} {outcome.seconds:6.1f} s  {outcome.area:11} {outcome.name}\n{'':23}{outcome.test}"
 
 

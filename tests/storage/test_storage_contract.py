@@ -40,7 +40,7 @@ OUTSIDE = ["..", "../x", "a/../../x", "a/..", ".", "./a", "a/./b", "/a", "/etc/p
 
 def test_a_written_file_is_listed_and_read(storage):
     storage.write("Sales.schema/Stores/1.csv", b"abc")
-    (entry,) = storage.list("Sales.schema/Stores") or ()
+    (entry,) = storage.list("Sales.schema/Stores")
     assert (entry.name, entry.kind, entry.size) == ("1.csv", Kind.FILE, 3)
     assert entry.modified_ns > 1_600_000_000 * 10**9
     assert storage.stat("Sales.schema/Stores/1.csv") == entry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 Json = dict[str, Any]
@@ -28,15 +28,15 @@ class Commit:
     version: int
     actions: tuple[tuple[str, Json], ...]
 
-    def of(self, kind: str) -> list[Json]:
+    def of(self, kind):
         return [content for each, content in self.actions if each == kind]
 
     @property
-    def information(self) -> Json:
+    def information(self):
         return next(iter(self.of("commitInfo")), {})
 
     @property
-    def record(self) -> Json | None:
+    def record(self):
         """What the engine says about its batch; None in a commit that holds none, or says one again."""
         try:
             said = json.loads(self.information.get("userMetadata") or "null")
@@ -45,7 +45,7 @@ class Commit:
         return said if isinstance(said, dict) and "mirror_engine" in said and "version" not in said else None
 
     @property
-    def changes_data(self) -> bool:
+    def changes_data(self):
         return any(action.get("dataChange") for action in [*self.of("add"), *self.of("remove")])
 
 
@@ -61,36 +61,36 @@ class State:
     tombstones: Mapping[str, Json] = field(default_factory=dict)
 
     @cached_property
-    def fields(self) -> list[Json]:
+    def fields(self):
         """The columns as the schema has them."""
         found = json.loads(self.metadata["schemaString"])["fields"] if self.metadata else []
         return list(found)
 
     @property
-    def configuration(self) -> Json:
+    def configuration(self):
         return dict(self.metadata.get("configuration", {}))
 
     @property
-    def is_mapped(self) -> bool:
+    def is_mapped(self):
         return self.configuration.get("delta.columnMapping.mode", "none") != "none"
 
-    def physical(self, column: Json) -> str:
+    def physical(self, column):
         """A column's name in data files, statistics and partition values."""
         return str(column["metadata"]["delta.columnMapping.physicalName"] if self.is_mapped else column["name"])
 
     @property
-    def data_columns(self) -> dict[str, Json]:
+    def data_columns(self):
         """Columns that lie in the data files, by physical name."""
         inside = [each for each in self.fields if each["name"] not in self.metadata["partitionColumns"]]
         return {self.physical(each): each for each in inside}
 
     @property
-    def partition_columns(self) -> dict[str, Json]:
+    def partition_columns(self):
         """Columns that lie in the log alone, by physical name."""
         names = self.metadata["partitionColumns"]
         return {self.physical(each): each for each in self.fields if each["name"] in names}
 
-    def after(self, commit: Commit) -> State:
+    def after(self, commit):
         """The next version: of each thing the newest that was said."""
         added = {action["path"]: action for action in commit.of("add")}
         removed = {action["path"]: action for action in commit.of("remove") if action["path"] not in added}
@@ -113,20 +113,20 @@ class History:
     states: tuple[State, ...]
 
     @property
-    def log(self) -> Path:
+    def log(self):
         return self.folder / "_delta_log"
 
     @property
-    def steps(self) -> Iterator[tuple[State, Commit, State]]:
+    def steps(self):
         """Each commit between the state before it and the state after it."""
         return zip((State(), *self.states), self.commits, self.states, strict=False)
 
-    def path(self, action: Json) -> Path:
+    def path(self, action):
         """Where a data file lies: the log has it as a URI from the table's folder."""
         return self.folder / unquote(action["path"], errors="strict")
 
 
-def read_history(folder: Path) -> History:
+def read_history(folder):
     """Every version of a table whose log was never cleaned up.
 
     Raises:
@@ -147,7 +147,7 @@ def read_history(folder: Path) -> History:
     return History(folder, commits, tuple(states))
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path):
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -155,7 +155,7 @@ def _lines(path: Path) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-def _action(line: str) -> tuple[str, Json]:
+def _action(line):
     try:
         value = json.loads(line)
     except ValueError as error:

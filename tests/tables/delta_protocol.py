@@ -12,7 +12,6 @@ import zlib
 from collections import Counter
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -20,17 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from delta_history import COMMIT, LogUnreadable, read_history
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from delta_history import Commit, History, Json, State
-
 _OTHER_FILES = re.compile(r"_last_checkpoint|_last_vacuum_info|\d{20}\.(crc|checkpoint\.parquet)|\.[^/]+\.crc")
 # RFC 2396's `pchar` and `/`; beyond ASCII the reference implementation writes letters as they are, as java.net.URI does
 _URI_PATH = re.compile(r"(?:[A-Za-z0-9\-_.!~*'():@&=+$,;/]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+")
 # what an action must have, and what it may have besides
-_REQUIRED: Mapping[str, Mapping[str, type]] = {
+_REQUIRED = {
     "commitInfo": {"timestamp": int, "operation": str},
     "protocol": {"minReaderVersion": int, "minWriterVersion": int},
     "metaData": {"id": str, "format": dict, "schemaString": str, "partitionColumns": list, "configuration": dict},
@@ -38,7 +31,7 @@ _REQUIRED: Mapping[str, Mapping[str, type]] = {
     "remove": {"path": str, "dataChange": bool},
     "txn": {"appId": str, "version": int},
 }
-_OPTIONAL: Mapping[str, Mapping[str, type]] = {
+_OPTIONAL = {
     "protocol": {"readerFeatures": list, "writerFeatures": list},
     "metaData": {"name": str, "description": str, "createdTime": int},
     "add": {"stats": str, "tags": dict},
@@ -54,7 +47,7 @@ _OPTIONAL: Mapping[str, Mapping[str, type]] = {
 }
 
 
-def names(history: History) -> Iterator[str]:
+def names(history):
     """Delta Log Entries: twenty digits, from 0 without a gap, and nothing left lying beside them."""
     for found in history.log.iterdir():
         if not COMMIT.fullmatch(found.name) and not _OTHER_FILES.fullmatch(found.name):
@@ -64,7 +57,7 @@ def names(history: History) -> Iterator[str]:
         yield f"versions {versions}"
 
 
-def hadoop_checksums(history: History) -> Iterator[str]:
+def hadoop_checksums(history):
     """Hadoop refuses a file that differs from the hidden checksum beside it: one that was left by another file."""
     for found in [*history.log.glob(".*.crc"), *history.folder.rglob(".*.parquet.crc")]:
         target = found.with_name(found.name[1:-4])
@@ -76,14 +69,14 @@ def hadoop_checksums(history: History) -> Iterator[str]:
             yield f"{found.name} is not {target.name}'s"
 
 
-def commit_info(history: History) -> Iterator[str]:
+def commit_info(history):
     """Commit Provenance Information: one in each commit, and first, as in-commit timestamps would ask."""
     for commit in history.commits:
         if [kind for kind, _ in commit.actions].count("commitInfo") != 1 or commit.actions[0][0] != "commitInfo":
             yield f"version {commit.version} does not begin with its one commitInfo"
 
 
-def actions(history: History) -> Iterator[str]:
+def actions(history):
     """Actions: only those a mirrored table needs, with what they must have, in the right types."""
     for commit in history.commits:
         for kind, action in commit.actions:
@@ -100,14 +93,14 @@ def actions(history: History) -> Iterator[str]:
                 yield f"version {commit.version}: {kind} lacks {lacking}, has {strange}, of another type {wrong}"
 
 
-def _is_json(text: str) -> bool:
+def _is_json(text):
     try:
         return isinstance(json.loads(text), dict)
     except ValueError:
         return False
 
 
-def first_version(history: History) -> Iterator[str]:
+def first_version(history):
     """Change Metadata: the first version holds protocol and metadata, none holds more than one of either."""
     for commit in history.commits:
         for kind in ("protocol", "metaData"):
@@ -116,9 +109,9 @@ def first_version(history: History) -> Iterator[str]:
                 yield f"version {commit.version} has {count} {kind}"
 
 
-def transactions(history: History) -> Iterator[str]:
+def transactions(history):
     """Transaction Identifiers: each commit of a batch has one, its own, and they rise; nothing else changes data."""
-    newest: dict[str, int] = {}
+    newest = {}
     for commit in history.commits:
         said = [(action["appId"], action["version"]) for action in commit.of("txn")]
         record = commit.record
@@ -133,11 +126,11 @@ def transactions(history: History) -> Iterator[str]:
             newest[application] = version
 
 
-def _application(record: Json) -> str:
+def _application(record):
     return f"mirror_engine:{record['mirror']}:{record['progress']['generation']}"
 
 
-def files(history: History) -> Iterator[str]:
+def files(history):
     """Add File and Remove File: a path once of a kind, added while absent, removed while live, and as it was added."""
     for before, commit, _ in history.steps:
         live = before.files
@@ -151,7 +144,7 @@ def files(history: History) -> Iterator[str]:
             yield from _as_added(commit, action, live.get(action["path"], {}))
 
 
-def _as_added(commit: Commit, removed: Json, added: Json) -> Iterator[str]:
+def _as_added(commit, removed, added):
     if "deletionTimestamp" not in removed:
         yield f"version {commit.version} removes a file at no time"
     if removed.get("extendedFileMetadata") and not {"partitionValues", "size"} <= removed.keys():
@@ -163,7 +156,7 @@ def _as_added(commit: Commit, removed: Json, added: Json) -> Iterator[str]:
         yield f"version {commit.version} removes a file with other {differing} than it was added with"
 
 
-def data_change(history: History) -> Iterator[str]:
+def data_change(history):
     """Add File and Remove File: where `dataChange` is false the same records only lie elsewhere."""
     for commit in history.commits:
         moved = [action for action in [*commit.of("add"), *commit.of("remove")] if action.get("dataChange") is False]
@@ -174,11 +167,11 @@ def data_change(history: History) -> Iterator[str]:
             yield f"version {commit.version} only rearranges, and holds another number of records"
 
 
-def _records(action: Json) -> int:
+def _records(action):
     return int(json.loads(action.get("stats", "{}")).get("numRecords", 0))
 
 
-def paths(history: History) -> Iterator[str]:
+def paths(history):
     """Add File and Remove File: a relative URI below the table's folder, percent-encoded; live ones lead to a file."""
     for commit in history.commits:
         for action in commit.of("add"):
@@ -192,7 +185,7 @@ def paths(history: History) -> Iterator[str]:
             yield f"{action['path']} has {size} bytes, the log says {action['size']}"
 
 
-def partition_values(history: History) -> Iterator[str]:
+def partition_values(history):
     """Partition Value Serialization: each file has each partition column's value, as text; NULL is null, not empty."""
     for _, commit, after in history.steps:
         columns = after.partition_columns
@@ -222,7 +215,7 @@ _LEGACY = {
 }
 
 
-def schema(history: History) -> Iterator[str]:
+def schema(history):
     """Schema Serialization Format: a struct of columns with names of their own, whatever the case, and known types."""
     for state in filter(lambda state: state.metadata, history.states):
         text = json.loads(state.metadata["schemaString"])
@@ -241,7 +234,7 @@ def schema(history: History) -> Iterator[str]:
             yield f"version {state.version}: partition columns {sorted(lost)} are no columns"
 
 
-def evolution(history: History) -> Iterator[str]:
+def evolution(history):
     """A mirrored table only gains columns (LZ-5.3), nullable ones where it has rows (LZ-5.5), and stays itself."""
     for before, commit, after in history.steps:
         if before.metadata and before.metadata is not after.metadata:
@@ -254,7 +247,7 @@ def evolution(history: History) -> Iterator[str]:
                 yield f"version {commit.version} changes the properties {sorted(lost)}"
 
 
-def _columns_kept(before: State, after: State) -> Iterator[str]:
+def _columns_kept(before, after):
     known = {column["name"]: column for column in after.fields}
     for column in before.fields:
         there = known.get(column["name"])
@@ -271,7 +264,7 @@ def _columns_kept(before: State, after: State) -> Iterator[str]:
             yield f"version {after.version} adds a NOT NULL column to a table with files"
 
 
-def mapping(history: History) -> Iterator[str]:
+def mapping(history):
     """Column Mapping: ids and physical names are each column's own, for ever, and no id is above the one recorded."""
     for before, _, after in history.steps:
         said = [column["metadata"] for column in after.fields]
@@ -294,7 +287,7 @@ def mapping(history: History) -> Iterator[str]:
                 yield f"version {after.version}: the columns {wrong} can no longer be found in older files"
 
 
-def protocol(history: History) -> Iterator[str]:
+def protocol(history):
     """Protocol Evolution, Table Features: versions and lists that may stand together, never lowered."""
     for before, commit, after in history.steps:
         reader, writer = after.protocol["minReaderVersion"], after.protocol["minWriterVersion"]
@@ -308,9 +301,9 @@ def protocol(history: History) -> Iterator[str]:
             yield f"version {commit.version} lowers the protocol"
 
 
-def features(history: History) -> Iterator[str]:
+def features(history):
     """Table Features: exactly what the table needs (`needed` says why), by version numbers where those can say it."""
-    assumed: set[str] = set()
+    assumed = set()
     for before, commit, after in history.steps:
         if before.protocol.get("minWriterVersion", 7) < 7:
             assumed |= _features(before.protocol)  # which a writer that begins a list must assume to have been used
@@ -319,7 +312,7 @@ def features(history: History) -> Iterator[str]:
             yield f"version {commit.version} asks for {found}, it needs {wanted}"
 
 
-def _wanted(needs: set[str], assumed: set[str]) -> Json:
+def _wanted(needs, assumed):
     if not needs:
         return {"minReaderVersion": 1, "minWriterVersion": 2}
     if needs == {"columnMapping"}:
@@ -328,11 +321,11 @@ def _wanted(needs: set[str], assumed: set[str]) -> Json:
     return {"minReaderVersion": 3, "minWriterVersion": 7, **lists}
 
 
-def _sorted_lists(said: Json) -> Json:
+def _sorted_lists(said):
     return {name: sorted(listed) for name, listed in said.items() if isinstance(listed, list)}
 
 
-def needed(state: State) -> dict[str, str]:
+def needed(state):
     """Each table feature that a version needs, and why."""
     odd = [column["name"] for column in state.fields if _ODD.search(column["name"])]
     naive = [column["name"] for column in state.fields if column["type"] == "timestamp_ntz"]
@@ -342,7 +335,7 @@ def needed(state: State) -> dict[str, str]:
     }
 
 
-def _features(said: Json) -> set[str]:
+def _features(said):
     """What a protocol action asks for, in features."""
     writer = said["minWriterVersion"]
     old = {name for since, names in _LEGACY.items() if since <= writer < 7 for name in names}
@@ -351,7 +344,7 @@ def _features(said: Json) -> set[str]:
 
 # As deltalake notes Arrow's type in its files; in Parquet the two are the same
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_STORED: Mapping[str, pa.DataType] = {
+_STORED = {
     "string": pa.string(),
     "binary": pa.binary(),
     "byte": pa.int8(),
@@ -373,16 +366,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @functools.cache
-def _database() -> duckdb.DuckDBPyConnection:
+def _database():
     return duckdb.connect()
 
 
-def duck() -> duckdb.DuckDBPyConnection:
+def duck():
     """A connection for one thread; to open a database takes longer than to read a small table."""
     return _database().cursor()
 
 
-def data_files(history: History) -> Iterator[str]:
+def data_files(history):
     """Consistency Between Table Metadata and Data Files: columns of the table, in its types, mapped ones with ids."""
     for state, action in _present_adds(history):
         found = pq.ParquetFile(history.path(action)).schema_arrow
@@ -398,13 +391,13 @@ def data_files(history: History) -> Iterator[str]:
                 yield f"{action['path']}: {field.name} is not stored under its id {number}"
 
 
-def _stored(word: str) -> pa.DataType:
+def _stored(word):
     if word.startswith("decimal"):
         return pa.decimal128(*map(int, word[8:-1].split(",")))
     return _STORED[word]
 
 
-def _present_adds(history: History) -> Iterator[tuple[State, Json]]:
+def _present_adds(history):
     """Every file that was added and is still there, with the state that its commit made."""
     for _, commit, after in history.steps:
         for action in commit.of("add"):
@@ -412,14 +405,14 @@ def _present_adds(history: History) -> Iterator[tuple[State, Json]]:
                 yield after, action
 
 
-def statistics(history: History) -> Iterator[str]:
+def statistics(history):
     """Per-file Statistics: what they say is so, NOT NULL columns hold no NULL, and rows are counted in every file."""
     for state, action in _present_adds(history):
         said = json.loads(action.get("stats", "{}"), parse_float=Decimal)
         yield from _statistics_of(history.path(action), state, said)
 
 
-def _statistics_of(path: Path, state: State, said: Json) -> Iterator[str]:
+def _statistics_of(path, state, said):
     rows, columns = _measured(path, state)
     if said.get("numRecords") != rows:
         yield f"{path.name} holds {rows} records, said are {said.get('numRecords')}"
@@ -438,7 +431,7 @@ def _statistics_of(path: Path, state: State, said: Json) -> Iterator[str]:
             yield f"{path.name} has NULL in {name}, which is NOT NULL"
 
 
-def _measured(path: Path, state: State) -> tuple[int, dict[str, tuple[int, Any, Any]]]:
+def _measured(path, state):
     """How many rows a file has, and per column its NULLs, lowest and highest value in a form that holds them all."""
     names = [name for name in pq.read_schema(path).names if name in state.data_columns]
     asked = ["count(*)"]
@@ -451,14 +444,14 @@ def _measured(path: Path, state: State) -> tuple[int, dict[str, tuple[int, Any, 
     return found[0], {name: found[1 + 3 * at : 4 + 3 * at] for at, name in enumerate(names)}
 
 
-def _shown(value: str, state: State, name: str) -> str:
+def _shown(value, state, name):
     word = state.data_columns[name]["type"]
     if word.startswith("timestamp"):
         return f"epoch_us({value})"
     return f"CAST({value} AS VARCHAR)" if word == "date" else value
 
 
-def _is_extreme(said: Any, measured: tuple[int, Any, Any], kind: str, word: str) -> bool:
+def _is_extreme(said, measured, kind, word):
     """Whether a statistic is the lowest or highest value; of a column of NULLs it says nothing."""
     value = measured[1 if kind == "minValues" else 2]
     if said is None or value is None:
@@ -475,7 +468,7 @@ def _is_extreme(said: Any, measured: tuple[int, Any, Any], kind: str, word: str)
     return str(said) == value if word == "date" else Decimal(said) == Decimal(value)  # of a boolean, too
 
 
-def _is_text_extreme(said: str, value: str, kind: str) -> bool:
+def _is_text_extreme(said, value, kind):
     """Cut text begins as the value does; the highest is lifted, so that it lies above it all the same."""
     if said == value:
         return True
@@ -485,7 +478,7 @@ def _is_text_extreme(said: str, value: str, kind: str) -> bool:
     return kind == "minValues" or said.encode() >= value.encode()
 
 
-def _microseconds(said: str) -> int:
+def _microseconds(said):
     moment = datetime.fromisoformat(said.replace("Z", "+00:00"))
     moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     return (moment - _EPOCH) // timedelta(microseconds=1)
@@ -516,7 +509,7 @@ RULES = {
 _SHAPES = ("names", "actions", "first_version", "schema")  # what all other rules build on
 
 
-def protocol_faults(folder: Path) -> list[str]:
+def protocol_faults(folder):
     """What is wrong with a table, each with the name of the rule it breaks; empty for a table that conforms."""
     try:
         history = read_history(folder)
@@ -525,5 +518,5 @@ def protocol_faults(folder: Path) -> list[str]:
     return _found(history, _SHAPES) or _found(history, tuple(RULES))
 
 
-def _found(history: History, names: tuple[str, ...]) -> list[str]:
+def _found(history, names):
     return [f"{name}: {said}" for name in names for said in RULES[name](history)]

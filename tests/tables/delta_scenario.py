@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,17 +12,9 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.base import BatchRecord, ChangeBatch, DeltaWriter, FileRows
+from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.passthrough import CopiedRows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from mirror_engine.tables.base import Outcome
-    from mirror_engine.tables.log.snapshot import DeltaLog
-
 
 AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
     "k=v%20x{a}[b]*?,;()",
@@ -43,18 +34,18 @@ class TableRows:
     table: pa.Table
 
     @property
-    def schema(self) -> pa.Schema:
+    def schema(self):
         return self.table.schema
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns=None):
         table = self.table if columns is None else self.table.select([c for c in columns if c in self.schema.names])
         yield from table.to_batches(max_chunksize=3)
 
-    def close(self) -> None:
+    def close(self):
         """Nothing is held."""
 
 
-def schema_of(*columns: str, partitions: Sequence[str] = ()) -> TableSchema:
+def schema_of(*columns, partitions=()):
     """`name:type`, with `!` behind where NULL may not stand; the type is `integer` where none is said."""
     made = []
     for text in columns:
@@ -63,7 +54,7 @@ def schema_of(*columns: str, partitions: Sequence[str] = ()) -> TableSchema:
     return TableSchema(tuple(made), tuple(partitions))
 
 
-def file_rows(path: str, schema: TableSchema, names: Sequence[str], *rows: Sequence[Any]) -> FileRows:
+def file_rows(path, schema, names, *rows):
     """A change file of the named columns; each row is its marker, then its values."""
     fields = [(name, arrow_type(next(c.type for c in schema.columns if c.name == name))) for name in names]
     columns = [pa.array([row[place + 1] for row in rows], kind) for place, (_, kind) in enumerate(fields)]
@@ -72,7 +63,7 @@ def file_rows(path: str, schema: TableSchema, names: Sequence[str], *rows: Seque
     return FileRows(path, "etag", "digest", 1, TableRows(table), Counter(row[0] for row in rows), True, 0)
 
 
-def passthrough_rows(landed: Path, rows: FileRows) -> FileRows:
+def passthrough_rows(landed, rows):
     """The same file as a verified copy without markers, to be added unchanged."""
     table = pa.Table.from_batches(rows.rows.batches()).drop_columns([MARKER_COLUMN])
     path = landed / rows.path
@@ -80,7 +71,7 @@ def passthrough_rows(landed: Path, rows: FileRows) -> FileRows:
     return replace(rows, rows=CopiedRows(path).of(rows.rows.schema), passthrough=path)
 
 
-def known_log(folder: Path) -> DeltaLog:
+def known_log(folder):
     """The log of a table that is there."""
     log = open_log(folder)
     assert log is not None
@@ -90,36 +81,34 @@ def known_log(folder: Path) -> DeltaLog:
 class Scenario:
     """One table on one writer, driven by plain rows."""
 
-    def __init__(
-        self, writer: DeltaWriter, schema: TableSchema, keys: Sequence[str] = (), table: str = "dbo/T"
-    ) -> None:
+    def __init__(self, writer, schema, keys=(), table="dbo/T"):
         self.writer, self.schema, self.keys, self.table = writer, schema, tuple(keys), table
         self.batch, self.version = 0, -1
         self.generation = "g1"
 
-    def record(self, *files: FileRows) -> BatchRecord:
+    def record(self, *files):
         applied = {file.path: AppliedFile(file.etag, file.digest, -1, file.row_count, 1) for file in files}
         progress = Progress(
             self.generation, "1:1", self.batch, delta_version=self.version, key_columns=self.keys, applied=applied
         )
         return BatchRecord("mirror", "anchor", progress, tuple(applied), "T")
 
-    def create(self) -> Outcome:
+    def create(self):
         return self.writer.create(self.table, self.schema, self.record())
 
-    def file(self, names: Sequence[str], *rows: Sequence[Any]) -> FileRows:
+    def file(self, names, *rows):
         return file_rows(f"{self.batch + 1:020}.parquet", self.schema, names, *rows)
 
-    def apply(self, *files: FileRows) -> Outcome:
+    def apply(self, *files):
         self.batch += 1
         outcome = self.writer.apply(self.table, ChangeBatch(files, self.schema, self.keys), self.record(*files))
         self.version = outcome.version
         return outcome
 
-    def change(self, *rows: Sequence[Any]) -> Outcome:
+    def change(self, *rows):
         """Apply one file with all columns of the table."""
         return self.apply(self.file(self.schema.names, *rows))
 
-    def found(self, version: int | None = None) -> list[tuple[Any, ...]]:
+    def found(self, version=None):
         rows = self.writer.rows(self.table, version=version)
         return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)

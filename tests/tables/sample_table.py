@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from delta_history import State, read_history
+from delta_history import read_history
 from delta_scenario import Scenario, known_log, schema_of
 
 from mirror_engine.landing_zone.schema import Column
@@ -18,9 +17,6 @@ from mirror_engine.tables.log.record import carried, to_metadata
 from mirror_engine.tables.log.statistics import statistics_of
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SCHEMA = schema_of("Id:long!", "City:string", "At:timestamp", "day:string", partitions=["day"])
 WIDER = schema_of("Id:long!", "City:string", "At:timestamp", "day:string", "Qty (kg):double", partitions=["day"])
 LONG = "Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch"
@@ -28,7 +24,7 @@ _MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, timezone.utc)
 _DAY = "k=1 %"
 
 
-def make_sample(folder: Path) -> None:
+def make_sample(folder):
     """Five versions: creation, rows, a mapped column, a batch that replaces the rows, and the same rows elsewhere."""
     writing = _Writing(folder)
     create_table(folder, SCHEMA, writing.scenario.record())
@@ -46,30 +42,30 @@ def make_sample(folder: Path) -> None:
 class _Writing:
     """Writes what Spark would."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.scenario = Scenario(MemoryDeltaWriter(), SCHEMA, ["Id"])
 
     @property
-    def metadata(self) -> str:
+    def metadata(self):
         return to_metadata(self.scenario.record())
 
     @property
-    def state(self) -> State:
+    def state(self):
         return read_history(self.folder).states[-1]
 
-    def batch(self, actions: list[dict[str, Any]]) -> None:
+    def batch(self, actions):
         self.scenario.batch += 1
         transaction = {"appId": self.scenario.record().application, "version": self.scenario.batch}
         self.commit("MERGE", self.metadata, [{"txn": transaction}, *actions])
 
-    def commit(self, operation: str, metadata: str, actions: list[dict[str, Any]]) -> None:
+    def commit(self, operation, metadata, actions):
         information = {"timestamp": 1, "operation": operation, "userMetadata": metadata}
         lines = [json.dumps(action) for action in [{"commitInfo": information}, *actions]]
         target = self.folder / "_delta_log" / f"{self.state.version + 1:020}.json"
         target.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    def file(self, rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+    def file(self, rows):
         """Write a data file; returns the action that adds it."""
         columns = self.state.data_columns
         ids = {name: column["metadata"].get("delta.columnMapping.id") for name, column in columns.items()}
@@ -93,6 +89,6 @@ class _Writing:
             "stats": statistics_of(pq.read_metadata(target), wanted),
         }
 
-    def removed(self, added: dict[str, Any], *, data_change: bool = True) -> dict[str, Any]:
+    def removed(self, added, *, data_change=True):
         kept = {name: added[name] for name in ("path", "partitionValues", "size", "stats")}
         return {**kept, "deletionTimestamp": 2, "dataChange": data_change, "extendedFileMetadata": True}
