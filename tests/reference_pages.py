@@ -27,7 +27,8 @@ GLOBAL_TOPICS = ("Global options", *dict.fromkeys(option.topic for option in opt
 def cli_page():
     """docs/cli.md: the help of each command without shared options, its JSON, and all options once."""
     intro = (
-        "Output: results on stdout, everything else on stderr. Times are UTC. With `--json` each command prints one\n"
+        "Output: results on stdout, everything else on stderr; where stdout cannot be written, stderr says so, and\n"
+        "commands that only read end with 1. Times are UTC. With `--json` each command prints one\n"
         "JSON document on a line; `schema_version` changes when a field is renamed or removed."
     )
     parts = [f"# The command line\n\n{GENERATED}\n\n{intro}", _fenced("text", _help(()))]

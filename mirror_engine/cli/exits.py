@@ -6,8 +6,9 @@ import json
 import os
 import re
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
@@ -27,6 +28,11 @@ USAGE = 2
 NEEDS_ATTENTION = 3
 RETRY = 4
 INTERRUPTED = 130
+
+# what they did counts, even if their report is lost; of all others the output is all
+CHANGING = {"sync", "run", "wait", "init", "demo", "maintain", "rebuild"}
+CHANGING |= {"emulator start", "emulator stop", "emulator exec"}
+OUTPUT_HELP = "the command has run, but its output is lost: free space, or redirect it to another file"
 
 MEANINGS = {
     SUCCESS: "success",
@@ -62,15 +68,65 @@ def of_result(result: RunResult) -> int:
 
 
 def run_command(call: Callable[[], int], words: Sequence[str], command: str | None) -> int:
-    """Call, and return the exit code; whatever is raised is printed on stderr.
+    """Call, and return the exit code; whatever is raised, and a result that cannot be written, is said on stderr.
 
     Args:
         call: returns an exit code.
         words: of the command line; `--json` among them makes errors JSON.
         command: name of the command, for JSON.
     """
+    out = Output(sys.stdout, is_result=True)
+    with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", Output(sys.stderr))):
+        code = _call(call, words, command)
+        if out.failure:
+            lost = {"code": "output_lost", "message": f"stdout: {out.failure.strerror}", "help": OUTPUT_HELP}
+            code = code or (SUCCESS if command in CHANGING else FAILURE)
+            _print_error(lost, code, words, command)
+    return code
+
+
+class Output:
+    """Stdout or stderr: what cannot be written goes nowhere, and `failure` is why; a reader that left is raised."""
+
+    def __init__(self, stream: TextIO, *, is_result: bool = False) -> None:
+        self.failure: OSError | None = None
+        self._stream = stream
+        self._is_result = is_result
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._fail(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._fail(error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _fail(self, error: OSError) -> None:
+        if self._is_result and isinstance(error, BrokenPipeError):
+            raise error
+        self.failure = error
+        _write_nowhere(self._stream)
+
+
+def _write_nowhere(stream: TextIO) -> None:
+    """Let everything else that is written to a stream vanish, at exit, too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _call(call: Callable[[], int], words: Sequence[str], command: str | None) -> int:
     try:
-        return call()
+        code = call()
+        sys.stdout.flush()
     except MirrorError as error:
         found, code = error_json(error), of_error(error)
     except click.ClickException as error:
@@ -78,11 +134,17 @@ def run_command(call: Callable[[], int], words: Sequence[str], command: str | No
     except (KeyboardInterrupt, click.Abort):
         found, code = {"code": "interrupted", "message": "interrupted", "help": None}, INTERRUPTED
     except BrokenPipeError:
-        # the reader of our output is gone: write nothing more, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_nowhere(sys.stdout)
         return FAILURE
     except Exception as error:  # noqa: BLE001 - the last line of defence
         found, code = _internal(error), FAILURE
+    else:
+        return code
+    _print_error(found, code, words, command)
+    return code
+
+
+def _print_error(found: Error, code: int, words: Sequence[str], command: str | None) -> None:
     if "--json" in words:
         from mirror_engine.cli.output import envelope  # help does without
 
@@ -90,7 +152,6 @@ def run_command(call: Callable[[], int], words: Sequence[str], command: str | No
         sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
     else:
         sys.stderr.write(error_text(found["message"], found["help"]))
-    return code
 
 
 def error_text(message: str, help: str | None) -> str:

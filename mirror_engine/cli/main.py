@@ -8,6 +8,7 @@ import os
 import sys
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -145,6 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if arguments is None:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:  # it was closed: no other file may get its number
+                setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until we exit
         atexit.register(gc.freeze)  # our own process: skip the last garbage collection, exit frees everything
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         from click.shell_completion import shell_complete

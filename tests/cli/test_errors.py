@@ -7,13 +7,17 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from mirror_engine import errors
 from mirror_engine.cli import exits
+from mirror_engine.cli.main import main
 from mirror_engine.engine.run import RunResult
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
+
+FULL = Path("/dev/full")
 
 
 def every_error(tree=errors.MirrorError) -> list[type]:
@@ -113,6 +117,26 @@ def test_version_is_one_line(cli) -> None:
 def test_every_result_has_an_exit_code() -> None:
     found = {result.name: exits.of_result(result) for result in RunResult}
     assert found == {"CAUGHT_UP": 0, "FAILED": 1, "NEEDS_ATTENTION": 3, "RETRY": 4}
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="the system has no full device")
+@pytest.mark.parametrize(("words", "code"), [(("sync",), 0), (("sync", "--json"), 0), (("status",), 1)])
+def test_output_that_is_lost_is_said_and_what_was_done_keeps_its_code(shop, capsys, monkeypatch, words, code):
+    with FULL.open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main([*words, "-C", str(shop.root)]) == code
+    assert "stdout: No space left on device" in capsys.readouterr().err
+    with FULL.open("w", buffering=1) as full:  # by lines, as stderr is
+        monkeypatch.setattr(sys, "stderr", full)
+        assert main(["status", str(shop.root / "nowhere")]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", ">&- 2>&-", "2>&- <&-"])
+def test_a_closed_stream_changes_nothing_else(tmp_path, closed):
+    line = f"{sys.executable} -m mirror_engine init {tmp_path}/shop {closed}"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=False)
+    assert (done.returncode, done.stderr, bool(done.stdout)) == (0, b"", not closed.startswith(">"))
 
 
 @pytest.mark.slow
